@@ -1,4 +1,4 @@
-"""persys-agent: what runs on each node."""
+"""Entry point of persys-agent, the process that runs on each node."""
 
 import os
 import sys
@@ -23,7 +23,7 @@ def main() -> int:
             os.environ,
             program="persys-agent",
             usual_file=USUAL_FILE,
-            commands={"join": "give this node its certificate"},
+            commands={"join": "obtain the certificate of this node with a join token"},
         )
         if loaded.print_config:
             print(loaded.describe())
@@ -39,7 +39,7 @@ def main() -> int:
     except SettingsError as err:
         print(f"error: {err}", file=sys.stderr)
         return 2
-    from persys.agent.app import run_agent  # after the settings were read: it is a heavy import
+    from persys.agent.app import run_agent  # slow import, deferred until the settings are valid
 
     try:
         return run(partial(run_agent, loaded.settings))
@@ -48,7 +48,7 @@ def main() -> int:
 
 
 def _join(argv: Sequence[str]) -> int:
-    from persys.agent.joining import join_cluster  # once in the life of a node
+    from persys.agent.joining import join_cluster  # slow import, needed only for join
 
     try:
         for line in join_cluster(argv, os.environ, sys.stdin.readline() if "-" in argv else ""):

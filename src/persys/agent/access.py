@@ -1,7 +1,7 @@
-"""The door into workloads: what they write, commands inside them, and the consoles of machines.
+"""Serves logs and exec of containers and stacks, and the serial consoles of VMs.
 
-How many come in at once is bounded, whichever way they came. A caller that leaves is cancelled, and with it
-everything here.
+The number of concurrent sessions is limited, for direct calls and for calls over the control stream together.
+When a caller disconnects, its session is cancelled.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -20,7 +20,7 @@ from persys.wire.gen.agent.v1 import agent_pb2
 
 VISITORS_MAX = 64
 _STDERR = 2
-_NO_WAY_IN = "this node has no way into it now"
+_NO_ACCESS = "logs and exec are not available: this node is not connected to its runtime now"
 
 
 class Access:
@@ -33,13 +33,13 @@ class Access:
         *,
         exec_enabled: bool,
     ) -> None:
-        """`consoles` answers None as long as this node has no libvirt."""
+        """`consoles` returns None while this node has no libvirt."""
         self._state = state
         self._docker = docker
         self._logs = Logs(docker, past) if docker is not None and past is not None else None
         self._consoles = consoles
         self._exec_enabled = exec_enabled
-        self._visitors = 0
+        self._session_count = 0
 
     async def logs(
         self,
@@ -47,14 +47,18 @@ class Access:
         write: Callable[[agent_pb2.LogChunk], Awaitable[None]],
     ) -> None:
         if asked.tail < 0:
-            raise InvalidError("tail", f"is {asked.tail}; expected 0 for all, or more")
+            raise InvalidError(
+                "tail", f"invalid value {asked.tail}: expected 0 (all lines) or a positive number"
+            )
         if asked.previous and asked.follow:
-            raise InvalidError("follow", "what is over cannot be followed")
+            raise InvalidError(
+                "follow", "cannot be combined with previous: the log of an ended run does not grow"
+            )
         named = self._known(asked.workload_id)
         logs = self._consoles() if self._is_machine(named) else self._logs
         if logs is None:
-            raise RefusedError(_NO_WAY_IN)
-        with self._visit():
+            raise RefusedError(_NO_ACCESS)
+        with self._session():
             await logs.tell(named, asked, write)
 
     async def exec(
@@ -66,23 +70,25 @@ class Access:
             raise RefusedError("this node does not allow exec (PERSYS_EXEC_ENABLED)")
         first = await anext(inputs, None)
         if first is None or not first.HasField("start"):
-            raise InvalidError("start", "is missing; a session begins with it")
+            raise InvalidError(
+                "start", "is missing: expected as the first message of an exec session"
+            )
         start = first.start
         named = self._known(start.workload_id)
         if self._is_machine(named) or start.console:
             await self._console(named, start, inputs, write)
             return
         if not start.command:
-            raise InvalidError("start.command", "is missing")
+            raise InvalidError("start.command", "is missing: expected the command to run")
         if self._docker is None:
-            raise RefusedError(_NO_WAY_IN)
-        with self._visit():
+            raise RefusedError(_NO_ACCESS)
+        with self._session():
             part = await self._running_part(self._docker, named, start.service)
             async with self._docker.exec(
                 part, list(start.command), tty=start.tty, stdin=True
             ) as session:
                 await write(agent_pb2.ExecOutput())
-                await self._converse(session, start, inputs, write)
+                await self._relay(session, start, inputs, write)
                 code = await session.exit_code()
             await write(agent_pb2.ExecOutput(exit=agent_pb2.ExecExit(code=code)))
 
@@ -94,19 +100,20 @@ class Access:
         write: Callable[[agent_pb2.ExecOutput], Awaitable[None]],
     ) -> None:
         if not self._is_machine(named):
-            raise RefusedError(f"{named} is no machine and has no console; use persysctl exec")
+            raise RefusedError(
+                f"workload {named} is not a VM and has no console; use persysctl exec"
+            )
         if not start.console:
             raise RefusedError(
-                f"{named} is a machine, and nobody outside can start a command in it; "
-                f"use persysctl console {named}"
+                f"workload {named} is a VM and does not support exec; use persysctl console {named}"
             )
         consoles = self._consoles()
         if consoles is None:
-            raise RefusedError(_NO_WAY_IN)
-        with self._visit():
+            raise RefusedError(_NO_ACCESS)
+        with self._session():
             await consoles.converse(start, inputs, write)
 
-    async def _converse(
+    async def _relay(
         self,
         session: Session,
         start: agent_pb2.ExecStart,
@@ -114,14 +121,14 @@ class Access:
         write: Callable[[agent_pb2.ExecOutput], Awaitable[None]],
     ) -> None:
         async with together() as group:
-            feeding = group.create_task(_feed(session, start, inputs))
+            input_task = group.create_task(_feed(session, start, inputs))
             while (read := await session.read()) is not None:
                 stream, data = read
                 if stream == _STDERR:
                     await write(agent_pb2.ExecOutput(stderr=data))
                 else:
                     await write(agent_pb2.ExecOutput(stdout=data))
-            feeding.cancel()
+            input_task.cancel()
 
     async def _running_part(self, docker: DockerAccess, named: WorkloadId, service: str) -> Part:
         parts = await docker.parts(named)
@@ -129,12 +136,16 @@ class Access:
         if service:
             parts = [part for part in parts if part.service == service]
             if not parts:
-                raise NotFoundError("service", f"{service}; {named} has {', '.join(services)}")
+                raise NotFoundError(
+                    "service", f"{service}; workload {named} has the services {', '.join(services)}"
+                )
         elif len(services) > 1:
-            raise InvalidError("service", f"is missing; {named} has {', '.join(services)}")
+            raise InvalidError(
+                "service", f"is missing: workload {named} has the services {', '.join(services)}"
+            )
         live = [part for part in parts if part.status == "running"]
         if not live:
-            raise RefusedError(f"{service or named} is not running, so nothing can run in it")
+            raise RefusedError(f"cannot exec in {service or named}: it is not running")
         return live[0]
 
     def _is_machine(self, named: WorkloadId) -> bool:
@@ -147,14 +158,16 @@ class Access:
         return checked
 
     @contextmanager
-    def _visit(self) -> Iterator[None]:
-        if self._visitors >= VISITORS_MAX:
-            raise RefusedError(f"this node already serves {VISITORS_MAX} logs and sessions")
-        self._visitors += 1
+    def _session(self) -> Iterator[None]:
+        if self._session_count >= VISITORS_MAX:
+            raise RefusedError(
+                f"too many sessions: this node serves at most {VISITORS_MAX} log and exec sessions"
+            )
+        self._session_count += 1
         try:
             yield
         finally:
-            self._visitors -= 1
+            self._session_count -= 1
 
 
 async def _feed(

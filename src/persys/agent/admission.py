@@ -1,4 +1,4 @@
-"""Turning new work away while the node is full, with the figures that say so."""
+"""Admission control: refuses new workloads while the node is full, and reports the figures."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -21,7 +21,7 @@ from persys.model.workload import Desired
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Up to where new work is taken."""
+    """Limits above which new workloads are refused."""
 
     most: Load
     half_life: timedelta
@@ -38,7 +38,7 @@ class Admission:
         *,
         is_here: Callable[[Order], Awaitable[bool]],
     ) -> None:
-        """`is_here`: whether the runtime has it, or cannot say."""
+        """`is_here`: whether the runtime has the workload, or does not respond."""
         self._bounds = bounds
         self._state = state
         self._collector = collector
@@ -62,13 +62,16 @@ class Admission:
             self._metrics.show_load(self._load)
 
     async def refusal(self, order: Order) -> Failure | None:
-        """Why this new workload is not taken. What runs here already, though the journal lost it, is."""
+        """The reason to refuse a new workload, or None.
+
+        A workload that already runs here is accepted, even if the journal has lost it.
+        """
         if order.desired is not Desired.RUNNING:
             return None
         why = too_busy(self._load, self._bounds.most) if self._load is not None else ""
         kind = "load" if why else "allocation"
         why = why or too_much(
-            demand_of(order.spec), given=self._given(), allocatable=self._bounds.allocatable
+            demand_of(order.spec), given=self._allocated(), allocatable=self._bounds.allocatable
         )
         if not why or await self._is_here(order):
             return None
@@ -78,18 +81,18 @@ class Admission:
 
     @contextmanager
     def arriving(self, order: Order) -> Iterator[None]:
-        """Count it among what is given until the journal has it: others may come meanwhile."""
+        """Count the order as allocated until it is in the journal: other orders may arrive meanwhile."""
         self._arriving[order.workload_id] = demand_of(order.spec)
         try:
             yield
         finally:
             del self._arriving[order.workload_id]
 
-    def _given(self) -> Resources:
-        """What is being deleted has its share until it is gone."""
-        there = [
+    def _allocated(self) -> Resources:
+        """Allocated resources. A workload that is being deleted counts until it is removed."""
+        stored = [
             demand_of(entry.order.spec)
             for workload_id, entry in self._state.entries.items()
             if entry.order.desired is not Desired.STOPPED and workload_id not in self._arriving
         ]
-        return reduce(add, [*there, *self._arriving.values()], Resources())
+        return reduce(add, [*stored, *self._arriving.values()], Resources())

@@ -1,7 +1,7 @@
-"""The gRPC service of the agent: read the request, hand it to its use case, write the answer.
+"""The gRPC service of the agent: decode the request, call its use case, encode the response.
 
-A call that changes something, by the table of methods, runs in a task of the process: a caller that leaves
-does not stop it.
+A mutating method (see the method table) runs in a task of the process: it completes even if the caller
+disconnects.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ SERVICE_DESCRIPTOR = agent_pb2.DESCRIPTOR.services_by_name["AgentService"]
 REFUSED_REVISION = "refused_revision"
 REFUSED_REASON = "refused_reason"
 
-# Their answer can tell what is wrong with an order, so that is checked where the order is read.
+# The response of these methods carries validation errors, so limits are checked when the order is decoded.
 REFUSES_IN_ANSWER = frozenset({"ApplyWorkload"})
 
 Api = TypeVar("Api", bound="AgentApi")
@@ -74,7 +74,7 @@ Context = grpc.aio.ServicerContext[object, object]
 def _translated(
     call: Callable[[Api, Request, Context], Awaitable[Answer]],
 ) -> Callable[[Api, Request, Context], Awaitable[Answer]]:
-    """Trace a method, own it if it changes something, and turn what it raises into a status.
+    """Trace a method, run it in an owned task if it mutates, and map its errors to a gRPC status.
 
     An unexpected exception affects this call only.
     """
@@ -111,7 +111,7 @@ def _translated(
 
 
 class Outcome:
-    """How a call ended: one that is cancelled says nothing else."""
+    """The status code of a call. The default applies when the call is cancelled."""
 
     def __init__(self) -> None:
         self.code = grpc.StatusCode.CANCELLED.name
@@ -138,7 +138,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         calls: CallMetrics,
         refusals: Refusals,
     ) -> None:
-        """`images` answers None as long as this node has no libvirt."""
+        """`images` returns None while this node has no libvirt."""
         self.supervisor = supervisor
         self.owned = owned
         self._node_id = node_id
@@ -160,7 +160,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
 
     @contextmanager
     def counted(self, method: Method) -> Iterator[Outcome]:
-        """Count a call, and time it unless it lasts as long as its caller likes."""
+        """Count a call, and measure its duration unless it is a stream."""
         began, outcome = self._clock.monotonic(), Outcome()
         try:
             yield outcome
@@ -224,7 +224,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         if entry is None:
             return agent_pb2.GetWorkloadStatusResponse(status=refused)
         status = self._status(entry)
-        if refused is not None:  # a later order; what is there is as it was
+        if refused is not None:  # a later order was refused; the workload itself is unchanged
             status.metadata[REFUSED_REVISION] = refused.revision_id
             status.metadata[REFUSED_REASON] = refused.message
         return agent_pb2.GetWorkloadStatusResponse(status=status)
@@ -235,7 +235,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
     ) -> agent_pb2.ListWorkloadsResponse:
         wanted = wire.workload_type(request.type)
         if request.type and wanted is None:
-            raise InvalidError("type", f"{request.type} is unknown; expected 1, 2 or 3")
+            raise InvalidError("type", f"invalid workload type {request.type}: expected 1, 2 or 3")
         return agent_pb2.ListWorkloadsResponse(
             workloads=[
                 self._status(entry)
@@ -268,7 +268,10 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         self, request: agent_pb2.ListActionsRequest, _context: Context
     ) -> agent_pb2.ListActionsResponse:
         if request.limit < 0:
-            raise InvalidError("limit", f"is {request.limit}; expected 0 for all, or more")
+            raise InvalidError(
+                "limit",
+                f"invalid value {request.limit}: expected 0 (no limit) or a positive number",
+            )
         found = select(
             self._state.actions.values(),
             workload_id=request.workload_id,
@@ -282,7 +285,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
     async def ListIntents(
         self, _request: agent_pb2.ListIntentsRequest, _context: Context
     ) -> AsyncIterator[agent_pb2.IntentView]:
-        """What is being deleted has none: nobody shall bring it back."""
+        """Workloads that are being deleted are left out, so that a recovery does not restore them."""
         with self.counted(AGENT_METHODS["ListIntents"]) as outcome:
             for named, entry in sorted(self._state.entries.items()):
                 if entry.intent and entry.order.desired is not Desired.DELETED:
@@ -330,7 +333,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
     async def DeleteVolume(
         self, request: agent_pb2.DeleteVolumeRequest, _context: Context
     ) -> agent_pb2.DeleteVolumeResponse:
-        """Refused with OK, so that it is told from a node that does not answer."""
+        """A refusal is returned with status OK, to distinguish it from a node that does not respond."""
         named = workload_id(request.workload_id)
         try:
             await self._inventory.delete(named, request.name)
@@ -351,7 +354,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
     ) -> None:
         images = self._images()
         if images is None:
-            raise RefusedError("this node runs no machines, so it keeps no images for them")
+            raise RefusedError("this node does not run VMs, so it has no VM image store")
         await images.add(requests, context.write)
 
     @_translated
@@ -372,7 +375,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         except RuntimeUnavailableError as err:
             return f"unhealthy: {err}"
         except TimeoutError:
-            return f"unhealthy: no answer within {PING_DEADLINE_SECONDS:g} s"
+            return f"unhealthy: no response within {PING_DEADLINE_SECONDS:g} s"
         return "healthy"
 
     def _status(self, entry: Entry) -> agent_pb2.WorkloadStatus:
@@ -395,7 +398,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
 
 
 async def _order(request: agent_pb2.ApplyWorkloadRequest) -> Order:
-    """Specs that hold YAML are parsed beside the event loop. Raises InvalidError."""
+    """Specs that contain YAML are parsed outside the event loop. Raises InvalidError."""
     if request.spec.HasField("container"):
         return wire.apply(request)
     return await off_loop(partial(wire.apply, request))
@@ -404,7 +407,7 @@ async def _order(request: agent_pb2.ApplyWorkloadRequest) -> Order:
 def _refusal_status(
     request: agent_pb2.ApplyWorkloadRequest, failure: Failure, node_id: NodeId, now: datetime
 ) -> agent_pb2.WorkloadStatus:
-    """How the answer tells what was refused; marked, because this node has nothing of it."""
+    """The status of a refused order. Metadata marks it, because this node has no such workload."""
     seen = Observation(
         WorkloadId(request.id),
         node_id,

@@ -1,4 +1,4 @@
-"""The composition root: the only place where the agent's parts meet."""
+"""Wires the components of the agent and runs them."""
 
 import asyncio
 from collections import Counter
@@ -87,7 +87,7 @@ STOP_GRACE_SECONDS = 2.0
 DETECT_INTERVAL_SECONDS = 30.0
 REQUESTS_MAX = 1024
 THREADS_MAX = 32
-# What an unexpected exception in each part does. Without its journal and requests an agent is useless.
+# What an unexpected exception does per component. The agent cannot work without journal and requests.
 PARTS = {
     **dict.fromkeys(("journal", "requests"), OnError.EXIT),
     **dict.fromkeys(("worker", "probes", "collector", "admission", "pools"), OnError.RESTART),
@@ -100,7 +100,7 @@ _WILDCARDS = ("", "0.0.0.0", "::", "[::]")
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """All that an agent touches outside itself. A simulation has its own of each."""
+    """Everything outside the process that the agent uses. The simulation provides its own."""
 
     state: State
     runtimes: NodeRuntimes
@@ -108,18 +108,18 @@ class Surroundings:
     machine: Machine
     clock: Clock
     paths: PathCalls
-    connect: Connect | None  # None: by stream where the scheduler knows streams, else by calls
+    connect: Connect | None  # None: control stream if the scheduler supports it, else unary calls
     random: Random
-    boot_id: str  # of the kernel that the runtimes run on; "": not certain
+    boot_id: str  # of the kernel that runs the runtimes; "": unknown
     news: News = field(default_factory=News)
     deadlines: StepDeadlines = field(default_factory=StepDeadlines)
-    recovery: Recovery = field(default_factory=Recovery)  # of the run before this one
-    detect: Callable[[], Awaitable[bool]] | None = None  # whether a runtime was added
+    recovery: Recovery = field(default_factory=Recovery)  # of the previous run
+    detect: Callable[[], Awaitable[bool]] | None = None  # returns whether a runtime was added
     tls: Tls | None = None
 
 
 async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
-    clock = SystemClock(monotonic=since_boot)  # leases run on while the machine sleeps
+    clock = SystemClock(monotonic=since_boot)  # leases also expire while the host is suspended
     kept = kept_node_id(settings.state_path)
     source = by_vault(settings, clock, kept)
     if source is not None and not await ensure_certificate(
@@ -272,7 +272,7 @@ class Agent:
         )
 
     def parts(self, port: int) -> dict[str, Callable[[], Awaitable[None]]]:
-        """What runs as long as the agent does. `port` is where it serves."""
+        """The background components. `port` is the port of the gRPC server."""
         settings = self._settings
         parts: dict[str, Callable[[], Awaitable[None]]] = {
             "journal": partial(self._state.run, self.supervisor, self._metrics.journal_written),
@@ -383,13 +383,13 @@ class Agent:
         )
 
     async def _detect_first(self) -> None:
-        """What this node has when it starts. Raises SettingsError."""
+        """Detect the runtimes at start-up. Raises SettingsError."""
         if self._around.detect is not None:
             with self.supervisor.contain("part", "detection", failed=lambda _error: None):
                 await self._around.detect()
 
     async def _detect(self, look: Callable[[], Awaitable[bool]]) -> None:
-        """Runtimes that were installed while the agent runs."""
+        """Detect runtimes that are installed while the agent runs."""
         while True:
             await asyncio.sleep(DETECT_INTERVAL_SECONDS)
             if await look():
@@ -444,7 +444,7 @@ class Agent:
         return over_stream(calls, tls.dial(Role.SCHEDULER), certificate=tls.in_use)
 
     def _find_service(self, name: str) -> list[str]:
-        from persys.infra.srv import find_service  # most have plain addresses
+        from persys.infra.srv import find_service  # imported only for SRV names
 
         server = self._settings.dns_server
         return find_service(name, server=server, deadline_seconds=CALL_DEADLINE_SECONDS)
@@ -475,7 +475,7 @@ class Agent:
         return Counter(words[HEALTH] for words in standings if HEALTH in words)
 
     def _unavailable(self) -> list[WorkloadType]:
-        """Without its journal a node takes no orders of any type."""
+        """Workload types that this node cannot run now. Without a journal it accepts no orders."""
         if self._state.problem():
             return sorted(self._runtimes.types)
         return self._watches.unavailable()

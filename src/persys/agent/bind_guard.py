@@ -1,7 +1,7 @@
-"""Starts containers only with the host paths that the node policy allows, and proves it afterwards.
+"""Starts containers only with the host paths that the node policy allows, and verifies the mounts afterwards.
 
-The sources are opened before the start and compared with the container's mount table after it. A container
-that has something else mounted is removed, so that Docker cannot start it again, and its workload fails.
+The bind sources are opened before the start and compared with the container's mount table after it. A
+container with a different mount is removed, so that Docker cannot restart it, and its workload fails.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -24,7 +24,7 @@ class BindGuard:
         self._paths = paths
 
     async def check(self, binds: Sequence[HostBind]) -> Failure | None:
-        """Whether every source can be opened now."""
+        """Check that every source can be opened. Returns None if so."""
         try:
             async with self._held(binds):
                 return None
@@ -39,7 +39,7 @@ class BindGuard:
         start: Callable[[], Awaitable[Failure | None]],
         containers: Callable[[], Awaitable[Iterable[str]]],
     ) -> Failure | None:
-        """Run `start` while the sources are held open, then look at what `containers` have mounted."""
+        """Run `start` while the sources are open, then verify the mounts of `containers`."""
         if not binds:
             return await start()
         try:
@@ -56,7 +56,7 @@ class BindGuard:
 
     @asynccontextmanager
     async def _held(self, binds: Sequence[HostBind]) -> AsyncIterator[list[HeldBind]]:
-        """The sources, open meanwhile. Raises HostPathError, PathTimeoutError."""
+        """Hold the sources open. Raises HostPathError, PathTimeoutError."""
         with ExitStack() as stack:
             held = []
             for bind in binds:

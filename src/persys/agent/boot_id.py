@@ -1,7 +1,7 @@
-"""Which kernel this agent and its runtimes run on.
+"""The boot id of the kernel that runs this agent and its runtimes.
 
-The scheduler compares the boot ids of two agents that claim one node: with different ids they are on two
-machines, each with its own Docker and libvirt. A copy of a disk has another id as soon as it boots.
+The scheduler compares the boot ids of two agents that register as the same node: different ids mean two
+hosts, each with its own Docker and libvirt. A cloned disk has a different boot id once it boots.
 """
 
 from pathlib import Path
@@ -15,10 +15,10 @@ def boot_id() -> str:
 
 
 def boot_id_of_runtimes(*addresses: str) -> str:
-    """The boot id if all these addresses of runtimes are on this machine; otherwise empty: not certain."""
+    """The boot id if all runtime addresses are on this host; otherwise "" (unknown)."""
     return boot_id() if all(map(is_local, addresses)) else ""
 
 
 def is_local(address: str) -> bool:
-    """unix:///var/run/docker.sock and qemu:///system are; tcp://h:2375 and qemu+ssh://h/system are not."""
+    """True for unix:///var/run/docker.sock and qemu:///system, False for tcp://h:2375 and qemu+ssh://h/system."""
     return not urlsplit(address).netloc

@@ -1,7 +1,8 @@
-"""Calls of the agent's own service that came through the control stream, answered by the same door as others.
+"""Serves calls of the agent's own gRPC service that arrive through the control stream.
 
-Many run at once, up to a bound; one that its caller has left is cancelled. Calls with many messages are
-bounded by whoever serves them, so that they never hold up an order.
+They use the same servicer as direct calls. Unary calls run concurrently up to a limit. Streaming calls have
+limits of their own in the use case that serves them, so that they never delay an order. A call whose caller
+disconnects is cancelled.
 """
 
 import asyncio
@@ -28,8 +29,8 @@ from persys.wire.gen.agent.v1 import agent_pb2, agent_pb2_grpc
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.status import grpc_code
 
-CALLS_MAX = 64  # that run at once
-UNDER_WAY_MAX = 1_024  # with those that wait, and those with many messages
+CALLS_MAX = 64  # unary calls that run concurrently
+UNDER_WAY_MAX = 1_024  # all open calls: running, queued and streaming
 
 Send = Callable[[control_pb2.StreamReply], Coroutine[Any, Any, None]]
 Write = Callable[[Message], Awaitable[None]]
@@ -38,7 +39,7 @@ _METHODS = agent_pb2.DESCRIPTOR.services_by_name["AgentService"].methods_by_name
 
 
 class AbortedError(PersysError):
-    """The door refused a call."""
+    """The servicer aborted a call with a gRPC status."""
 
     def __init__(self, code: grpc.StatusCode, text: str) -> None:
         super().__init__(text)
@@ -46,7 +47,7 @@ class AbortedError(PersysError):
 
 
 class StreamedContext:
-    """What the door needs to know of a call that has no connection of its own."""
+    """The servicer context of a call that has no gRPC connection of its own."""
 
     def __init__(self, metadata: Mapping[str, str], write: Write) -> None:
         self._metadata = tuple(metadata.items())
@@ -64,7 +65,7 @@ class StreamedCalls:
         self._api = api
         self._supervisor = supervisor
         self._room = asyncio.Semaphore(CALLS_MAX)
-        self._under_way: dict[tuple[Send, int], _Call] = {}  # each stream counts its own
+        self._under_way: dict[tuple[Send, int], _Call] = {}  # call ids are unique per stream
 
     def take(self, call: control_pb2.StreamCall, send: Send, group: asyncio.TaskGroup) -> None:
         if call.method:
@@ -79,10 +80,13 @@ class StreamedCalls:
             known.take(call)
 
     def _problem(self, call: control_pb2.StreamCall, send: Send) -> control_pb2.StreamReply | None:
-        """Why this call is not begun, as its answer."""
-        code, text = grpc.StatusCode.RESOURCE_EXHAUSTED, f"{UNDER_WAY_MAX} calls are under way"
+        """The reply that refuses a call, or None if it can start."""
+        code, text = (
+            grpc.StatusCode.RESOURCE_EXHAUSTED,
+            f"too many open calls: the limit is {UNDER_WAY_MAX}",
+        )
         if (send, call.id) in self._under_way:
-            code, text = grpc.StatusCode.ALREADY_EXISTS, f"call {call.id} is under way"
+            code, text = grpc.StatusCode.ALREADY_EXISTS, f"call {call.id} is already open"
         elif len(self._under_way) < UNDER_WAY_MAX:
             try:
                 limits.check(call)
@@ -93,7 +97,7 @@ class StreamedCalls:
         return control_pb2.StreamReply(id=call.id, code=code.value[0], message=text, last=True)
 
     def drop(self, send: Send) -> None:
-        """A stream is over: nobody reads the answers of what came through it."""
+        """Cancel the calls of a stream that has closed."""
         for (way, _), call in list(self._under_way.items()):
             if way == send and call.task is not None:
                 call.task.cancel()
@@ -112,12 +116,12 @@ class StreamedCalls:
         await call.reply(last)
 
     async def _answer(self, call: "_Call") -> control_pb2.StreamReply:
-        """Writes all answers but the last one, which it returns."""
+        """Write all replies except the last one, which is returned."""
         name = call.opening.method
         known = _METHODS.get(name)
         method: Callable[..., Any] | None = getattr(self._api, name, None)
         if known is None or method is None:
-            raise AbortedError(grpc.StatusCode.UNIMPLEMENTED, f"no method {name}")
+            raise AbortedError(grpc.StatusCode.UNIMPLEMENTED, f"unknown method {name}")
         read = partial(_read, getattr(agent_pb2, known.input_type.name))
         context = StreamedContext(call.opening.metadata, call.write)
         if not known.server_streaming:
@@ -127,7 +131,7 @@ class StreamedCalls:
         requests = call.requests(read) if known.client_streaming else read(call.opening.request)
         answers = method(requests, context)
         if isinstance(answers, AsyncGenerator):
-            # One that is left in the midst would go on, and keep what it holds, until garbage is collected.
+            # An abandoned generator would hold its resources until the garbage collector closes it.
             async with aclosing(answers):
                 async for answer in answers:
                     await call.write(answer)
@@ -151,7 +155,7 @@ def _refusal(code: grpc.StatusCode, text: str) -> control_pb2.StreamReply:
 
 
 class _Call:
-    """One call under way: what still comes for it, and how much may go back."""
+    """An open call: its queued requests and its send window."""
 
     def __init__(self, opening: control_pb2.StreamCall, send: Send) -> None:
         self.opening = opening
@@ -159,14 +163,14 @@ class _Call:
         self._send = send
         self._window = opening.window
         self._may_send = SendWindow(opening.window or 1)
-        # One more than the window for the end.
+        # One more than the window, for the end marker.
         self._came: Inbox[bytes | AbortedError | None] = Inbox(opening.window + 1)
         self._taken = 0
 
     def take(self, call: control_pb2.StreamCall) -> None:
         assert self.task is not None
         if self._window and not self._may_send.give_back(call.taken):
-            self._break(f"took {call.taken} messages that were not sent")
+            self._break(f"acknowledged {call.taken} messages that were not sent")
         elif (call.more and not self._came.put(call.request)) or (
             call.last and not self._came.put(None)
         ):
@@ -175,7 +179,7 @@ class _Call:
             self.task.cancel()
 
     def _break(self, why: str) -> None:
-        """Ends this call only. One that reads no requests is left by its caller."""
+        """Fail this call only. A call that reads no more requests is ended by its caller."""
         err = AbortedError(grpc.StatusCode.INVALID_ARGUMENT, f"the scheduler {why}")
         self._came.replace_all(err)
 

@@ -1,4 +1,4 @@
-"""What this node offers to the scheduler, looked at again before each full heartbeat: it may have changed."""
+"""The capabilities that this node registers. Collected again before each full heartbeat."""
 
 from persys.agent.ports import Machine, Volumes
 from persys.agent.runtimes.compose_setup import has_git

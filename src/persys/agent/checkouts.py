@@ -1,8 +1,9 @@
-"""The directory of a stack that its containers mount: a copy of the files of a commit, without `.git`.
+"""The working directory of a Compose stack that its containers mount: the files of a commit, without `.git`.
 
-Containers may write into it, also while the agent copies. So every step goes through descriptors and never
-follows a link: what a container has put in the way is replaced, and nothing outside is touched. Files that a
-container has made stay; files that the previous commit had and the new one has not are removed.
+Containers may write into it while the agent copies. So every operation uses directory descriptors and never
+follows a symbolic link: an entry that a container has put in the way is replaced, and nothing outside the
+directory is touched. Files that a container has created stay; files that only the previous commit had are
+removed.
 """
 
 import os
@@ -18,7 +19,10 @@ _PART = ".persys-new"
 
 
 def remove_escaping_links(export: Path) -> dict[str, str]:
-    """Links that lead out of an export, by name: Compose must not read other files. Raises OSError."""
+    """Remove symbolic links that point outside the export, and return their targets by name.
+
+    Compose must not read files outside the export. Raises OSError.
+    """
     base, removed = export.resolve(), {}
     for parent, directories, files in os.walk(export):
         for name in (*directories, *files):
@@ -32,9 +36,9 @@ def remove_escaping_links(export: Path) -> dict[str, str]:
 def copy_files(
     export: Path, to: Path, *, links: Mapping[str, str], previous: frozenset[str]
 ) -> frozenset[str]:
-    """Bring `to` to what `export` holds, and the links that were removed from it. OSError.
+    """Update `to` with the files of `export` and the links that were removed from it. Raises OSError.
 
-    Returns the names that `to` has from there.
+    Returns the names of the entries that come from the export.
     """
     to.mkdir(mode=0o755, parents=True, exist_ok=True)
     if (to / ".git").exists():
@@ -49,7 +53,7 @@ def copy_files(
         for name, leads_to in links.items():
             names.add(name)
             with _walked(Path(name).parts[:-1], target, make=True) as parent:
-                assert parent is not None, "missing directories are made"
+                assert parent is not None, "missing directories are created"
                 _link(leads_to, Path(name).name, parent)
         for name in sorted(previous - names):
             _remove(Path(name).parts, target)
@@ -59,13 +63,13 @@ def copy_files(
 def _leads_inside(link: Path, base: Path) -> bool:
     try:
         return link.resolve().is_relative_to(base)
-    except (OSError, RuntimeError):  # a loop of links
+    except (OSError, RuntimeError):  # a symlink loop
         return False
 
 
 def _copy(source: Path, parts: tuple[str, ...], target: int) -> None:
     with _walked(parts[:-1], target, make=True) as parent:
-        assert parent is not None, "missing directories are made"
+        assert parent is not None, "missing directories are created"
         name, found = parts[-1], source.lstat()
         if stat.S_ISDIR(found.st_mode):
             with _walked((name,), parent, make=True):
@@ -109,7 +113,7 @@ def _remove(parts: tuple[str, ...], target: int) -> None:
 
 @contextmanager
 def _walked(parts: tuple[str, ...], start: int, *, make: bool) -> Iterator[int | None]:
-    """A descriptor of the directory. None: it is not there, and was not to be made."""
+    """A descriptor of the directory. None: it does not exist, and `make` is False."""
     current = os.dup(start)
     try:
         for name in parts:

@@ -1,4 +1,4 @@
-"""How much of this machine is used, sampled now and then so that a share of time means something."""
+"""Samples CPU, memory and disk utilization of this host at a fixed interval."""
 
 import asyncio
 from functools import partial
@@ -47,13 +47,13 @@ class Collector:
             now = self._machine.cpu_time()
             self._cpu_share = now.busy_since(self._last)
             self._last = now
-            await self._look_at_disk()
+            await self._sample_disk()
 
-    async def _look_at_disk(self) -> None:
-        """While the file system does not answer, the last figures hold."""
-        look = partial(self._machine.disk, self._volume_root)
+    async def _sample_disk(self) -> None:
+        """Sample the volume file system. If it does not respond, the last sample stays valid."""
+        sample = partial(self._machine.disk, self._volume_root)
         try:
-            self._disk = await self._paths.run(self._volume_root, look)
+            self._disk = await self._paths.run(self._volume_root, sample)
         except (OSError, PathTimeoutError) as err:
             if self._disk_answers:
                 log.warning("volumes.not_looked_at", path=str(self._volume_root), reason=str(err))
@@ -70,7 +70,7 @@ class Collector:
         )
 
     def usage(self) -> NodeUsage:
-        """What is stopped keeps its disk and gives back the rest."""
+        """Usage of the node. A stopped workload still counts with its disk, not with CPU and memory."""
         orders = [entry.order for entry in self._state.entries.values()]
         running = [demand_of(one.spec) for one in orders if one.desired is Desired.RUNNING]
         return NodeUsage(

@@ -1,7 +1,7 @@
-"""Running the programs of others (git, Compose): bounded in time, output and files, and never left behind.
+"""Runs external programs (git, docker compose, qemu-img) with limits on time, output and file size.
 
-A program that is given a lock holds it until it ends, even if the agent is killed meanwhile: the next agent
-waits for it instead of working against it.
+A program inherits its lock file and holds the lock until it exits, even if the agent is killed meanwhile: the
+next agent waits for it instead of running a second one.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ import structlog
 log = structlog.get_logger()
 
 OUTPUT_BYTES_MAX = 4 * 1024 * 1024
-END_SECONDS = 5.0  # after it was killed
+END_SECONDS = 5.0  # to exit after SIGKILL
 _TRY_AGAIN_SECONDS = 0.1
 _CHUNK_BYTES = 65536
 
@@ -29,7 +29,7 @@ class Ran(NamedTuple):
     code: int
     out: str
     err: str
-    is_cut: bool = False  # it wrote more than OUTPUT_BYTES_MAX; `out` is the end of that
+    is_cut: bool = False  # the output exceeded OUTPUT_BYTES_MAX; `out` is its tail
 
     @property
     def ok(self) -> bool:
@@ -46,9 +46,9 @@ async def run(
     stdin: bytes = b"",
     file_bytes_max: int = 0,
 ) -> Ran:
-    """Raises TimeoutError; the program has been killed then. OSError: it cannot be run at all.
+    """Run a program to its end. Raises TimeoutError after killing it, OSError if it cannot be started.
 
-    No file that it writes grows over `file_bytes_max`; 0: no limit.
+    `file_bytes_max` limits the size of each file that it writes; 0: no limit.
     """
     async with asyncio.timeout(deadline):
         if lock is None:
@@ -87,7 +87,7 @@ async def _run(
         stdin=asyncio.subprocess.PIPE if stdin else asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,  # so that its own children can be ended with it
+        start_new_session=True,  # so that its child processes can be killed with it
     )
     assert process.stdout is not None, "it is a pipe"
     assert process.stderr is not None, "it is a pipe"
@@ -108,7 +108,7 @@ async def _run(
 
 
 async def _end(process: asyncio.subprocess.Process, program: str) -> None:
-    """Kill it with its children. One that the kernel holds in a call does not end: it is left behind."""
+    """Kill the process group. A process in uninterruptible sleep does not exit and is abandoned."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     try:
@@ -119,13 +119,13 @@ async def _end(process: asyncio.subprocess.Process, program: str) -> None:
 
 
 def _limit_files(pid: int, bytes_max: int) -> None:
-    """Also of the programs that it starts from now on."""
-    with suppress(ProcessLookupError):  # it has ended
+    """Set the file size limit of a process; its future child processes inherit it."""
+    with suppress(ProcessLookupError):  # it has exited
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (bytes_max, bytes_max))
 
 
 async def _feed(stream: asyncio.StreamWriter, content: bytes) -> None:
-    with suppress(BrokenPipeError, ConnectionResetError):  # it has ended without reading all of it
+    with suppress(BrokenPipeError, ConnectionResetError):  # it has exited before reading all
         stream.write(content)
         await stream.drain()
         stream.close()
@@ -137,7 +137,7 @@ class _Output(NamedTuple):
 
 
 async def _read(stream: asyncio.StreamReader) -> _Output:
-    """Its end, if there is too much of it."""
+    """The output of a stream, or its tail if it exceeds OUTPUT_BYTES_MAX."""
     chunks: deque[bytes] = deque()
     size, is_cut = 0, False
     while chunk := await stream.read(_CHUNK_BYTES):

@@ -1,4 +1,4 @@
-"""The consoles of machines, as somebody asked to see or to use one."""
+"""Serial consoles of VMs: console logs and interactive console sessions."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
@@ -12,7 +12,7 @@ from persys.model.ids import WorkloadId
 from persys.model.observation import Actual
 from persys.wire.gen.agent.v1 import agent_pb2
 
-# A machine that is down for longer is not just starting again.
+# A VM that is down for longer is not just restarting.
 DOWN_SECONDS = 3.0
 _DOWN = (Actual.STOPPED, Actual.FAILED)
 
@@ -41,27 +41,29 @@ class Consoles:
     async def converse(
         self, start: agent_pb2.ExecStart, inputs: Inputs, write: WriteOutput
     ) -> None:
-        """Until the machine ends, or the caller does."""
+        """Relay a console session until the VM stops or the caller disconnects."""
         if start.command:
-            raise InvalidError("start.command", "is for exec; a console runs none")
+            raise InvalidError(
+                "start.command", "is not supported for a console; use persysctl exec for containers"
+            )
         workload_id = WorkloadId(start.workload_id)
         async with self._access.console(workload_id, force=start.force) as console:
             await write(agent_pb2.ExecOutput())
             async with together() as group:
-                beside = [
+                tasks = [
                     group.create_task(_feed(console, inputs)),
                     group.create_task(console.watch()),
                 ]
                 while (data := await console.read()) is not None:
                     await write(agent_pb2.ExecOutput(stdout=data))
-                for task in beside:
+                for task in tasks:
                     task.cancel()
             if console.why_ended:
                 raise RefusedError(console.why_ended)
         await write(agent_pb2.ExecOutput(exit=agent_pb2.ExecExit(code=0)))
 
     def _is_over(self, workload_id: WorkloadId) -> Callable[[], bool]:
-        """Whether it is gone, or has been down for a while."""
+        """A predicate: the workload is deleted, or the VM has been down for DOWN_SECONDS."""
         up_at = self._clock.monotonic()
 
         def is_over() -> bool:
@@ -79,17 +81,19 @@ class Consoles:
 
 def _check(asked: agent_pb2.LogsRequest) -> None:
     if asked.service:
-        raise InvalidError("service", "a machine has none")
+        raise InvalidError("service", "is not supported: a VM has no services")
     if asked.previous:
-        text = "a console does not tell one run of a machine from the next: its log has them all"
+        text = "is not supported for a VM: its console log contains all runs"
         raise InvalidError("previous", text)
     if asked.since_unix_nanos or asked.timestamps:
         field = "since" if asked.since_unix_nanos else "timestamps"
-        raise InvalidError(field, "a console writes no times; use tail")
+        raise InvalidError(
+            field, "is not supported for a VM: its console log has no timestamps; use tail"
+        )
 
 
 async def _feed(console: Console, inputs: Inputs) -> None:
-    """Who ends the call leaves the console; whose input is over may go on looking."""
+    """Send the caller's input to the console; the end of the call ends the session."""
     async for one in inputs:
         if one.stdin:
             await console.write(one.stdin)

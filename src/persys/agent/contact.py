@@ -1,10 +1,10 @@
-"""What the scheduler said of this node, how long it has been silent, and what must not run because of it.
+"""Tracks the contact with the leading scheduler, and which workloads must stop when it is lost.
 
-Silence counts from the sending of the last heartbeat that a leading scheduler acknowledged. That moment is
-also written down, so that an agent that starts again goes on counting, through a reboot too.
+The time without contact counts from the sending of the last heartbeat that the leader acknowledged. That time
+is also stored in the journal, so that it keeps counting across a restart of the agent or a reboot.
 
-A scheduler that refuses this agent because another machine is the node stops what has data here: this machine
-is a clone, or was replaced, and the other one has the same workloads.
+When the scheduler reports that another host is registered as this node, workloads with data stop here: this
+host is a clone or was replaced, and the other host runs the same workloads.
 """
 
 import asyncio
@@ -28,9 +28,9 @@ log = structlog.get_logger()
 LOOK_SECONDS = 1.0
 WRITE_SECONDS = 5.0
 FIRST_SECONDS = 3.0
-COMMIT_DEADLINE_SECONDS = 2.0  # heartbeats go on while the journal hangs
+COMMIT_DEADLINE_SECONDS = 2.0  # heartbeats continue while the journal does not respond
 SILENCE_MAX_SECONDS = 60.0
-# A clock that was set back by more than this cannot say how long it has been.
+# If the wall clock was set back by more than this, the elapsed time is unknown.
 STEP_BACK_MAX = timedelta(seconds=1)
 
 
@@ -42,31 +42,34 @@ class Contact:
         self._heard = _on_monotonic(state.heard_at, clock)
         self._written = self._heard
         self._first = asyncio.Event()
-        self._unbroken = float("inf")  # since when no silence was long
+        self._unbroken = float("inf")  # start of the current period without a long gap
         self._draining = False
         self._superseded = False
 
     def is_lost_for(self, order: Order) -> bool:
-        """Whether this must not run here: it allows no more silence, or another machine has its data."""
+        """Whether the workload must stop: its stop_after has expired, or another host has its data."""
         if self._superseded and has_data(order.spec):
             return True
         return 0 < order.stop_after_seconds <= self._clock.monotonic() - self._heard
 
     def supersede(self, superseded: bool) -> None:
-        """Whether the scheduler said that another machine is this node. What stopped waits for an order."""
+        """Record whether another host is registered as this node. Stopped workloads wait for a new order."""
         if superseded and not self._superseded:
-            log.error("node.superseded", detail="another machine is this node: what has data stops")
+            log.error(
+                "node.superseded",
+                detail="another host is registered as this node; workloads with data stop",
+            )
         self._superseded = superseded
 
     def unbroken_for(self) -> timedelta:
-        """How long the scheduler has answered without a long silence, in the life of this process."""
+        """How long the scheduler has responded without a long gap since this process started."""
         now = self._clock.monotonic()
         if now - self._heard > SILENCE_MAX_SECONDS:
             return timedelta()
         return timedelta(seconds=max(0.0, now - self._unbroken))
 
     async def is_made_for(self, order: Order) -> bool:
-        """Whether this order can be taken now: an order may come just before the first answer to us."""
+        """Whether the order can be accepted now: it may arrive just before the first heartbeat response."""
         if order.stop_after_seconds:
             try:
                 async with asyncio.timeout(FIRST_SECONDS):
@@ -76,7 +79,7 @@ class Contact:
         return True
 
     def is_draining(self) -> bool:
-        """Whether the scheduler said that this node takes no new workloads."""
+        """Whether the scheduler has set this node to draining: no new workloads."""
         return self._draining
 
     def drain(self, draining: bool) -> None:
@@ -85,7 +88,7 @@ class Contact:
         self._draining = draining
 
     async def heard(self, *, sent: float, sent_at: datetime) -> None:
-        """A leading scheduler has acknowledged what was sent then."""
+        """Record that the leader acknowledged a heartbeat that was sent at this time."""
         if sent - self._heard > SILENCE_MAX_SECONDS or self._unbroken > sent:
             self._unbroken = sent
         self._heard = max(self._heard, sent)
@@ -98,12 +101,12 @@ class Contact:
                 Change(heard_at=sent_at), deadline_seconds=COMMIT_DEADLINE_SECONDS
             )
         except StoreUnavailableError as err:
-            log.warning("contact.not_kept", reason=str(err))  # said again with the next heartbeat
+            log.warning("contact.not_kept", reason=str(err))  # retried with the next heartbeat
             return
         self._written = sent
 
     async def run(self) -> None:
-        """Have what allows no more silence looked at, until it is stopped."""
+        """Wake the workloads whose stop_after has expired, until they are stopped."""
         while True:
             now = self._clock.monotonic()
             ends = [self._heard + span for span in self._spans()]
@@ -126,7 +129,7 @@ class Contact:
 
 
 def _on_monotonic(heard_at: datetime | None, clock: Clock) -> float:
-    """A moment that was written down, on the clock that counts. If nobody can tell: long ago."""
+    """A stored wall-clock time on the monotonic clock; -inf if the elapsed time is unknown."""
     if heard_at is None:
         return float("-inf")
     silent = clock.now() - heard_at
@@ -136,7 +139,7 @@ def _on_monotonic(heard_at: datetime | None, clock: Clock) -> float:
 
 
 def never_alone(_order: Order) -> bool:
-    """A standalone agent has no scheduler that could be silent."""
+    """For a standalone agent, which has no scheduler."""
     return False
 
 

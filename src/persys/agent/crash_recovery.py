@@ -1,10 +1,9 @@
-"""After an agent that did not stop cleanly: resume carefully, and find an order that ends the agent.
+"""Recovery after a crash: resumes orders one at a time, and quarantines an order that crashes the agent.
 
-The journal says whether the last run ended cleanly, and which order was being resumed alone when it ended.
-A run that ends by its own fault leaves a trace in a file beside the journal: a fatal signal through
-faulthandler, an exception at the exit of the interpreter. A kill from outside leaves none. Only an order
-that was alone when the agent ended by its own fault is counted. From the second time on it is quarantined:
-failed, and tried again only by a new order.
+The journal records whether the last run exited cleanly, and which order was being resumed alone at the time.
+A crash leaves a trace in a file next to the journal: faulthandler writes it on a fatal signal, an exit
+handler on an exception. A kill from outside leaves none. A crash counts only for an order that was being
+resumed alone. After the second crash the order is quarantined: it fails, and only a new order retries it.
 """
 
 import asyncio
@@ -34,7 +33,7 @@ _TRACE_CHARS_MAX = 4000
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """How the last run ended, and how often each order has ended the agent while it was alone."""
+    """How the last run exited, and how often each order has crashed the agent."""
 
     last_exit: LastExit = LastExit.CLEAN
     crashes: dict[WorkloadId, int] = field(default_factory=dict)
@@ -42,7 +41,7 @@ class Recovery:
 
 @contextmanager
 def guarded_run(state: State, path: Path, stop: asyncio.Event) -> Iterator[Recovery]:
-    """A run of the agent, which ends cleanly only when `stop` is set."""
+    """Record a run of the agent. The run is clean only if `stop` is set at its end."""
     trace_path = path.with_name(f"{path.name}{_SUFFIX}")
     trace = _read(trace_path)
     ended = last_exit(clean=state.run_before.clean, trace=trace)
@@ -55,7 +54,7 @@ def guarded_run(state: State, path: Path, stop: asyncio.Event) -> Iterator[Recov
             trace=trace[-_TRACE_CHARS_MAX:],
         )
     state.begin_run(crashes)
-    # At the exit of the interpreter, because an exception such as SystemExit may leave every frame at once.
+    # An exit handler, because an exception such as SystemExit may unwind every frame at once.
     leave_trace = partial(trace_path.write_text, "an exception ended the agent\n")
     with ExitStack() as stack:
         if (file := _opened(trace_path)) is not None:
@@ -66,7 +65,7 @@ def guarded_run(state: State, path: Path, stop: asyncio.Event) -> Iterator[Recov
         try:
             yield Recovery(ended, dict(crashes))
         except PersysError:
-            expected = True  # such as a port that is taken
+            expected = True  # for example a port that is already in use
             raise
         finally:
             faulthandler.disable()
@@ -86,7 +85,7 @@ def _read(trace_path: Path) -> str:
 
 
 def _opened(trace_path: Path) -> TextIO | None:
-    """None: a crash of this run leaves no trace, and is counted for no order."""
+    """None: a crash of this run leaves no trace and counts for no order."""
     try:
         trace_path.touch(mode=PRIVATE)
         trace_path.chmod(PRIVATE)
@@ -97,8 +96,8 @@ def _opened(trace_path: Path) -> TextIO | None:
 
 
 async def note_alone(state: State, workload_id: WorkloadId | None) -> None:
-    """Which order is resumed alone from now on; None: none."""
+    """Record which order is being resumed alone; None: none."""
     try:
         await state.commit(Change(resuming=workload_id or WorkloadId("")))
     except StoreUnavailableError as err:
-        log.warning("resume.not_kept", reason=str(err))  # a crash is then counted for no order
+        log.warning("resume.not_kept", reason=str(err))  # a crash then counts for no order

@@ -1,10 +1,10 @@
-"""Credentials that specs refer to by name: files on the node, read again for each use.
+"""Credentials that specs reference by name: files on the node, read for each use.
 
 `<name>.json` or `<name>.yaml` in one directory, readable by its owner only, with `hosts` and any of
 `username`, `password`, `ssh_key` and `known_hosts`. `hosts` lists the registries and git servers that may
-receive the credential, as HOST or HOST:PORT; without it the name of the file must be a host name, and is the
-only one.
-The content is never part of a message, a log or an error.
+receive the credential, as HOST or HOST:PORT; without it the file name must be a host name, which is then the
+only host.
+The content never appears in a message, a log or an error.
 """
 
 import stat
@@ -25,12 +25,12 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 class Credential(Struct, frozen=True, forbid_unknown_fields=True):
     username: str = ""
     password: str = ""
-    ssh_key: str = ""  # a private key as OpenSSH writes it
-    known_hosts: str = ""  # as in ~/.ssh/known_hosts; "": those that the machine knows
+    ssh_key: str = ""  # a private key in OpenSSH format
+    known_hosts: str = ""  # as in ~/.ssh/known_hosts; "": the known_hosts of the host
     hosts: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return "Credential(…)"  # a traceback must not tell it
+        return "Credential(…)"  # a traceback must not contain it
 
 
 class Credentials:
@@ -40,7 +40,7 @@ class Credentials:
         self.directory = directory
 
     def get(self, name: str) -> Credential:
-        """NotFoundError: this node has none of that name. InvalidError: it has, but cannot use it."""
+        """Raises NotFoundError if this node has no such credential, InvalidError if it cannot be used."""
         if not name or "/" in name or name.startswith("."):
             raise NotFoundError("credential", name)
         for suffix in _SUFFIXES:
@@ -55,7 +55,7 @@ class Credentials:
         raise NotFoundError("credential", name)
 
     def get_for(self, name: str, host: str) -> Credential:
-        """The credential, if it may be sent to this host. InvalidError, NotFoundError."""
+        """The credential, if it may be sent to this host. Raises InvalidError, NotFoundError."""
         found = self.get(name)
         hosts = _hosts_of(name, found)
         if host.lower() not in hosts:
@@ -64,7 +64,7 @@ class Credentials:
         return found
 
     def hosts(self, name: str) -> tuple[str, ...]:
-        """Who may receive it. NotFoundError; InvalidError: it cannot be used, or names no host."""
+        """The hosts that may receive it. Raises NotFoundError; InvalidError if it has no host."""
         return _hosts_of(name, self.get(name))
 
 
@@ -81,7 +81,9 @@ def _read(path: Path) -> bytes:
     with path.open("rb") as file:
         mode = path.stat().st_mode
         if mode & _OTHERS:
-            problem = f"is open to others (mode {stat.S_IMODE(mode):04o}); expected 0600"
+            problem = (
+                f"invalid mode {stat.S_IMODE(mode):04o}: expected 0600 (readable by its owner only)"
+            )
             raise InvalidError(str(path), problem)
         return file.read(BYTES_MAX)
 
@@ -92,6 +94,6 @@ def _decoded(content: bytes, name: str, path: Path) -> Credential:
             return msgspec.json.decode(content, type=Credential)
         return msgspec.convert(load(content.decode(), YAML_LIMITS), Credential)
     except (msgspec.DecodeError, UnicodeDecodeError, YamlError):
-        pass  # what the decoder says, and its traceback, may quote the content
-    expected = "hosts (a list of texts), username, password, ssh_key and known_hosts (texts)"
+        pass  # the decoder error and its traceback may quote the content
+    expected = "hosts (a list of strings), username, password, ssh_key and known_hosts (strings)"
     raise InvalidError(f"credential {name}", f"{path} cannot be read; expected {expected}")

@@ -1,4 +1,4 @@
-"""The agent's door: schedulers give orders here, and admins if the node lets them."""
+"""Authorization of the agent's RPCs: schedulers, and admins if the settings allow them."""
 
 from persys.agent.metrics import Metrics
 from persys.agent.settings import AgentSettings
@@ -12,7 +12,7 @@ from persys.wire.methods import AGENT_PERMISSIONS
 def new_door(
     settings: AgentSettings, tls: Tls | None, clock: Clock, metrics: Metrics
 ) -> Door | None:
-    """None where anybody is served."""
+    """None if the agent serves without TLS, and so without authorization."""
     if tls is None or not settings.serves_tls:
         return None
     closed_to = frozenset() if settings.allow_admin else frozenset({Role.ADMIN})

@@ -1,4 +1,4 @@
-"""The places where a test lets the agent die: after each write to the journal and after each step."""
+"""Names of the failpoints at which tests crash the agent: after each journal write and after each step."""
 
 from persys.core.convergence import Step
 
@@ -10,7 +10,7 @@ FORGOTTEN = "agent.forgotten"
 RESTARTED = "agent.restarted"
 REPAIRED = "agent.repaired"
 REPLACED = "agent.replaced"
-STEP = "agent.step"  # before each step, with the workload as its key
+STEP = "agent.step"  # before each step; the key is the workload id
 
 AFTER_STEP = {
     Step.PULL: "agent.pulled",
@@ -25,7 +25,7 @@ AFTER_STEP = {
     Step.REMOVE_VOLUMES: "agent.deleted",
 }
 
-# All that an apply, an update, a stop and a delete pass.
+# The failpoints that an apply, an update, a stop and a delete reach.
 _OTHERS = (RESTARTED, REPAIRED, REPLACED)
 ALL = (
     ACCEPTED,

@@ -1,9 +1,9 @@
-"""Small files of containers: <root>/<workload id>/<number>, bound read-only at their paths.
+"""Files that a container spec defines: <root>/<workload id>/<number>, bind-mounted read-only at their paths.
 
-Plain ones are on the disk, so that Docker may start a container before the agent is there. Values of secrets
-are in a directory in memory, and the path on the disk is a link to them: after a reboot the agent puts them
-back from its journal and starts the container. What would surprise: a start only puts back what is missing.
-Files are made again only with their container, so that what runs keeps the values it began with.
+Plain files are on disk, so that Docker can start a container before the agent runs. Secret values are in a
+directory in memory, and the path on disk is a symbolic link to them: after a reboot the agent restores them
+from its journal and starts the container. A start only restores missing files. Existing files are replaced
+only together with their container, so that a running container keeps the values it was started with.
 """
 
 import shutil
@@ -29,9 +29,9 @@ _OF_CONTAINERS = ("overlay", "fuse-overlayfs")
 
 
 def memory_directory(configured: str, mounts: Iterable[MountEntry]) -> Path | None:
-    """Where files are in memory, and Docker finds them under the same path. None: nowhere.
+    """A directory in memory that Docker sees under the same path. None: there is no such directory.
 
-    In a container of its own an agent has other directories than Docker, except those that it was given.
+    An agent that runs in a container shares only its mounted directories with Docker.
     """
     if configured:
         return Path(configured)
@@ -53,30 +53,30 @@ def memory_directory(configured: str, mounts: Iterable[MountEntry]) -> Path | No
 def find_memory_directory(configured: str) -> Path | None:
     found = memory_directory(configured, read_mount_table())
     if found is None:
-        log.warning("secret_files.on_disk", reason="no directory in memory is shared with Docker")
+        log.warning("secret_files.on_disk", reason="no tmpfs directory is shared with Docker")
     return found
 
 
 class ContainerFiles:
-    """All methods but `paths` and `place` block."""
+    """All methods block, except `paths` and `place`."""
 
     def __init__(self, root: Path, memory: Path | None) -> None:
-        """`memory`: the directory in memory for values of secrets; None: they are on the disk too."""
+        """`memory`: the directory in memory for secret values; None: they are stored on disk."""
         self.root = root.absolute()
         self._memory = memory
 
     def paths(self, order: Order) -> dict[str, Path]:
-        """Where each file is, by its path in the container."""
+        """The path of each file on the host, by its path in the container."""
         place = self.place(order.workload_id)
         return {file.path: place / str(index) for index, file in enumerate(_files(order))}
 
     def write(self, order: Order) -> None:
-        """Replace all of them. Raises OSError."""
+        """Replace all files of the workload. Raises OSError."""
         self.remove(order.workload_id)
         self.restore(order)
 
     def restore(self, order: Order) -> None:
-        """Those that are missing. Raises OSError."""
+        """Write the files that are missing. Raises OSError."""
         files = _files(order)
         if not files:
             return
@@ -92,7 +92,7 @@ class ContainerFiles:
                 write_whole(path, file.content, mode=_mode(file))
 
     def move_to_memory(self, orders: Iterable[Order]) -> None:
-        """Values of secrets that an earlier agent left on the disk; what runs keeps the files it has."""
+        """Move secret values that an older agent stored on disk. Running containers keep their files."""
         for order in orders if self._memory is not None else ():
             for file, path in zip(_files(order), self.paths(order).values(), strict=True):
                 if not file.secret or path.is_symlink() or not path.is_file():
@@ -113,7 +113,7 @@ class ContainerFiles:
                 shutil.rmtree(place)
 
     def owners(self) -> dict[WorkloadId, Path]:
-        """Whose files are here. Raises OSError."""
+        """The workloads that have files here. Raises OSError."""
         if not self.root.is_dir():
             return {}
         return {WorkloadId(place.name): place for place in sorted(self.root.iterdir())}
@@ -122,14 +122,14 @@ class ContainerFiles:
         return self.root / workload_id
 
     def _in_memory(self, workload_id: WorkloadId) -> Path:
-        """Several agents may have their files in one directory: below it the path is that of the disk."""
-        assert self._memory is not None, "asked only with a directory in memory"
+        """Agents may share the directory, so the path below it repeats the path on disk."""
+        assert self._memory is not None, "called only with a directory in memory"
         return self._memory / self.place(workload_id).relative_to("/")
 
     def _write_in_memory(
         self, workload_id: WorkloadId, path: Path, content: bytes, mode: int
     ) -> None:
-        assert self._memory is not None, "asked only with a directory in memory"
+        assert self._memory is not None, "called only with a directory in memory"
         directory = self._in_memory(workload_id)
         _make_private(self._memory)
         _make_private(directory)

@@ -1,4 +1,4 @@
-"""What the runtimes of this node are built from: images, policy, files of containers, access to machines."""
+"""Builds what the runtimes need: the image store, container files, console access, workload directories."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +32,7 @@ async def open_images(
     changed: Callable[[], None],
     is_first: bool,
 ) -> ImageStore | None:
-    """None: an ordinary user has no place for machines, and all else runs."""
+    """None if the directory cannot be used, for example without root: the node then runs no VMs."""
     images = ImageStore(
         settings.vm_images_dir,
         clock,
@@ -66,19 +66,19 @@ def has_machines(state: State) -> bool:
 
 
 def container_files(settings: AgentSettings, owner: Owner) -> ContainerFiles:
-    """Beside the journal; several agents may have theirs in one directory."""
+    """Container files, next to the journal. Several agents may share that directory."""
     memory = find_memory_directory(settings.secret_files_dir)
     return ContainerFiles(_files_root(settings, owner), memory)
 
 
 def workload_roots(settings: AgentSettings, owner: Owner) -> list[Path]:
-    """Below each of these, every workload has a directory, or several, of its own."""
+    """Directories below which every workload has its own directories."""
     state, local = settings.state_path.absolute().parent, settings.storage_local_root.resolve()
     return [
         _files_root(settings, owner).absolute(),
         state / "past",
         state / "stacks",
-        Path("/dev/shm"),  # noqa: S108  # only compared with
+        Path("/dev/shm"),  # noqa: S108  # only compared
         Path("/proc"),
         *(local / name for name in ("", ".files", ".disks", ".doomed")),
         settings.storage_nfs_stage_dir.resolve() / settings.cluster_id,

@@ -1,7 +1,7 @@
-"""Garbage on this node: looked for now and then or on request, removed one by one, each with a line.
+"""Garbage collection on this node, periodic or on request. Items are removed one by one and logged.
 
-Before each removal the workload's turn is taken and the journal asked once more: an order may have come that
-wants the very thing. When the runtime gives no answer nothing is garbage.
+Before each removal the lock of the workload is taken and the journal is checked again: an order that needs
+the item may have arrived. If a runtime does not respond, nothing is removed.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ REMOVE_DEADLINE_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What became of one thing. `problem`: why it is still there."""
+    """The outcome for one item. `problem`: why it was not removed."""
 
     item: Item
     why: str
@@ -69,7 +69,7 @@ class Garbage:
         supervisor: Supervisor,
         owned: OwnedWork,
     ) -> None:
-        """`in_touch`: for how long the scheduler has answered without a long silence."""
+        """`in_touch`: for how long the scheduler has responded without a long gap."""
         self._state = state
         self._turns = turns
         self._clock = clock
@@ -101,12 +101,12 @@ class Garbage:
     async def _collect(self, *, dry_run: bool) -> list[Removal]:
         async with self._one_at_a_time:
             began = self._clock.monotonic()
-            removals = await self._remove_things(dry_run=dry_run)
+            removals = await self._remove_items(dry_run=dry_run)
             removals += await self._remove_actions(dry_run=dry_run)
             self._metrics.collected(self._clock.monotonic() - began)
             return removals
 
-    async def _remove_things(self, *, dry_run: bool) -> list[Removal]:
+    async def _remove_items(self, *, dry_run: bool) -> list[Removal]:
         now = self._clock.now()
         items = await self._inventory()
         known = {*self._state.entries, *self._state.unreadable}
@@ -129,7 +129,9 @@ class Garbage:
             async with asyncio.timeout(INVENTORY_DEADLINE_SECONDS):
                 return await self._found.inventory()
         except TimeoutError as err:
-            raise RuntimeUnavailableError("the inventory of leftovers takes too long") from err
+            raise RuntimeUnavailableError(
+                f"no inventory from the runtimes within {INVENTORY_DEADLINE_SECONDS:g} s"
+            ) from err
 
     async def _images(self, now: datetime) -> list[ImageUse]:
         wanted = {
@@ -154,7 +156,7 @@ class Garbage:
         return found
 
     async def _contained(self, doomed: Doomed, *, dry_run: bool) -> Removal:
-        """One thing that cannot be removed does not keep the others."""
+        """Remove one item. An unexpected error affects only this item."""
         errors: list[InternalError] = []
         key = f"{doomed.item.kind}/{doomed.item.name}"
         with self._supervisor.contain("garbage.remove", key, failed=errors.append):
@@ -166,14 +168,16 @@ class Garbage:
     async def _remove(self, doomed: Doomed, *, dry_run: bool) -> Removal:
         item = doomed.item
         if dry_run:
-            _tell(doomed, dry_run=True)
+            _log_removal(doomed, dry_run=True)
             return Removal(item, doomed.why)
         async with self._turns.of(item.workload_id):
             if item.workload_id in {*self._state.entries, *self._state.unreadable}:
-                return Removal(item, doomed.why, problem="an order for it has come meanwhile")
+                return Removal(
+                    item, doomed.why, problem="a new order for this workload has arrived"
+                )
             problem = await self._remove_in_time(item)
         self._metrics.garbage(item.kind, removed=not problem)
-        _tell(doomed, problem=problem)
+        _log_removal(doomed, problem=problem)
         if not problem and item.kind is Kind.IMAGE:
             await self._state.commit(Change(images_gone=[item.name]))
         return Removal(item, doomed.why, removed=not problem, problem=problem)
@@ -183,21 +187,23 @@ class Garbage:
             async with asyncio.timeout(REMOVE_DEADLINE_SECONDS):
                 return await self._found.remove(item)
         except TimeoutError:
-            return f"its removal did not end within {REMOVE_DEADLINE_SECONDS:g} s"
+            return f"the removal did not finish within {REMOVE_DEADLINE_SECONDS:g} s"
 
     async def _remove_actions(self, *, dry_run: bool) -> list[Removal]:
         old = old_actions(self._state.actions.values(), self._ages, now=self._clock.now())
         if not old:
             return []
-        doomed = Doomed(Item(Kind.ACTIONS, "", str(len(old))), "actions: ended long ago")
+        doomed = Doomed(
+            Item(Kind.ACTIONS, "", str(len(old))), "actions: older than the retention time"
+        )
         if not dry_run:
             await self._state.commit(Change(actions_gone=old))
             self._metrics.garbage(Kind.ACTIONS, removed=True, count=len(old))
-        _tell(doomed, dry_run=dry_run)
+        _log_removal(doomed, dry_run=dry_run)
         return [Removal(doomed.item, doomed.why, removed=not dry_run)]
 
 
-def _tell(doomed: Doomed, *, dry_run: bool = False, problem: str = "") -> None:
+def _log_removal(doomed: Doomed, *, dry_run: bool = False, problem: str = "") -> None:
     event = "garbage.found" if dry_run else "garbage.kept" if problem else "garbage.removed"
     log.info(
         event,

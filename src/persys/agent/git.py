@@ -1,13 +1,13 @@
 """Fetches repositories with the git command into a private bare repository, and exports commits from it.
 
-No workload can reach the bare repository, so nothing that a workload writes is ever read by git. git runs
-with the configuration in this file only: no system, user or home configuration, no hooks, filters, file
-system monitor, submodules or other helpers, and only the transport that the URL names. A credential reaches
-git through files that only this user can read and that are removed afterwards; it is not in an argument, a
-variable or a log. Without a credential no key of the machine is offered.
+No workload can access the bare repository, so git never reads anything that a workload writes. git runs with
+the configuration in this file only: no system, user or home configuration, no hooks, filters, file system
+monitor, submodules or other helpers, and only the transport that the URL names. A credential is passed to git
+through files that only this user can read and that are removed afterwards; it is never in an argument, an
+environment variable or a log. Without a credential no SSH key of the host is offered.
 
-A fetch is bounded in time and size, and each server has a few places of its own: one that hangs delays only
-the repositories that it has.
+A fetch is limited in time and size. Each server has its own limit of concurrent fetches: a server that does
+not respond delays only its own repositories.
 """
 
 import asyncio
@@ -37,11 +37,11 @@ log = structlog.get_logger()
 
 DEADLINE_SECONDS = 600.0
 PER_HOST_MAX = 4
-LOOK_SECONDS = 1.0  # at the size of a repository that is being fetched
+LOOK_SECONDS = 1.0  # between checks of the size of a repository that is being fetched
 TOO_LARGE = "RepositoryTooLarge"
 _QUICK_SECONDS = 60.0
 _MESSAGE_MAX = 500
-# Proxies and certificate authorities of the operator apply; nothing else of the agent's environment does.
+# Proxy and CA settings of the operator apply; nothing else of the agent's environment is passed on.
 _PASSED = ("PATH", "http_proxy", "https_proxy", "no_proxy", "HTTPS_PROXY", "NO_PROXY")
 _PASSED_FOR_TLS = ("GIT_SSL_CAINFO", "SSL_CERT_FILE", "SSL_CERT_DIR")
 _CONFIG = {
@@ -64,7 +64,7 @@ _SSH = (
     "ssh -F /dev/null -o BatchMode=yes -o StrictHostKeyChecking=yes -o IdentitiesOnly=yes "
     "-o IdentityAgent=none -o ForwardAgent=no -o PermitLocalCommand=no"
 )
-# Files that are there while git runs.
+# Files that exist while git runs.
 _KEY, _KNOWN_HOSTS, _PROMPT, _HOME = "key", "known_hosts", "askpass", "home"
 _ASKPASS = """#!/bin/sh
 case "$1" in
@@ -84,7 +84,7 @@ class FetchError(RefusedError):
 
 class Git:
     def __init__(self, credentials: Credentials, paths: PathCalls, *, bytes_max: int) -> None:
-        """`bytes_max` bounds a repository on the disk, and the files of a commit."""
+        """`bytes_max` limits the size of a repository on disk, and of the files of a commit."""
         self._credentials = credentials
         self._paths = paths
         self._bytes_max = bytes_max
@@ -102,9 +102,10 @@ class Git:
         commit: str,
         queued: Callable[[str], None],
     ) -> str:
-        """Have `commit`, or what `ref` is now if that is "", in the bare repository `store`.
+        """Fetch `commit` into the bare repository `store`; if it is "", the current commit of `ref`.
 
-        Returns the commit. `queued` is told what it waits for. Raises FetchError, OSError.
+        Returns the commit. `queued` is called with the reason when the fetch has to wait. Raises FetchError,
+        OSError.
         """
         try:
             found = await self._credential(credential, repository)
@@ -117,7 +118,7 @@ class Git:
             host = host_of(repository)
             places = self._places[host]
             if places.locked():
-                queued(f"{PER_HOST_MAX} repositories of {host} are being fetched")
+                queued(f"{PER_HOST_MAX} repositories are already being fetched from {host}")
             async with places:
                 return await self._fetch(store, env, repository, commit or ref or "HEAD")
 
@@ -170,7 +171,7 @@ class Git:
         return await _git(store, env, "rev-parse", "FETCH_HEAD^{commit}")
 
     async def _watch_size(self, store: Path) -> None:
-        """The kernel bounds each file; a repository may have many. Raises FetchError."""
+        """Check the total size; the kernel limits only each single file. Raises FetchError."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             if await self._is_large(store):
@@ -185,9 +186,9 @@ class Git:
         return _too_large("the repository", self._bytes_max)
 
     async def _check_size(self, store: Path, commit: str, env: Mapping[str, str]) -> None:
-        """Content may be compressed a thousand times, so what would be written is added up first."""
+        """Check the uncompressed size of a commit before it is exported."""
         ran = await _run(store, env, "ls-tree", "-r", "--format=%(objectsize)", commit)
-        listed = _said_by(ran, "ls-tree")
+        listed = _checked_output(ran, "ls-tree")
         size = sum(int(word) for word in listed.split() if word.isdigit())
         if ran.is_cut or size > self._bytes_max:
             raise _too_large(f"commit {commit}", self._bytes_max)
@@ -196,7 +197,7 @@ class Git:
     async def _environment(
         self, store: Path, credential: Credential, repository: str
     ) -> AsyncIterator[dict[str, str]]:
-        """What git is run with. The files of the credential are there meanwhile. Raises OSError."""
+        """The environment of git. The credential files exist until the context ends. Raises OSError."""
         place = await self._paths.run(
             store, partial(_write_credential, credential), discard=_remove_credential
         )
@@ -216,7 +217,7 @@ def is_local(repository: str) -> Path | None:
 
 
 def problem_with_local(repository: Path) -> str:
-    """Why a repository on this node is not fetched: it leads to files outside its own directory."""
+    """Why a repository on this node must not be fetched: it refers to files outside its own directory."""
     inner = repository / ".git"
     place = inner if os.path.lexists(inner) else repository
     for name in (".", "HEAD", "objects", "refs", "packed-refs", "objects/pack", "objects/info"):
@@ -231,7 +232,7 @@ def problem_with_local(repository: Path) -> str:
 
 
 def _make_room(store: Path) -> bool:
-    """Whether a repository has yet to be made there. What a git that was killed has left is removed."""
+    """Prepare the directory and return whether `git init` is needed. Removes what a killed git has left."""
     for lock in ("index.lock", "shallow.lock", "HEAD.lock"):
         (store / lock).unlink(missing_ok=True)
     for part in (store / "objects").glob("**/tmp_*"):
@@ -247,7 +248,7 @@ async def _git(
     store: Path, env: Mapping[str, str], *arguments: str, file_bytes_max: int = 0
 ) -> str:
     ran = await _run(store, env, *arguments, file_bytes_max=file_bytes_max)
-    return _said_by(ran, arguments[0])
+    return _checked_output(ran, arguments[0])
 
 
 async def _run(
@@ -261,19 +262,19 @@ async def _run(
     try:
         return await run(command, env=env, deadline=deadline, file_bytes_max=file_bytes_max)
     except TimeoutError as err:
-        raise _failed(f"git {arguments[0]} did not end within {deadline:.0f} s") from err
+        raise _failed(f"git {arguments[0]} did not finish within {deadline:.0f} s") from err
     except OSError as err:
-        raise _failed(f"git cannot be run: {err}") from err
+        raise _failed(f"cannot run git: {err}") from err
 
 
-def _said_by(ran: Ran, verb: str) -> str:
+def _checked_output(ran: Ran, verb: str) -> str:
     if not ran.ok:
-        raise _failed(f"git {verb}: {_said(ran)}")
+        raise _failed(f"git {verb}: {_error_output(ran)}")
     return ran.out.strip()
 
 
 def _write_credential(credential: Credential) -> Path:
-    """A new directory with what git asks for."""
+    """A new directory with the credential files that git reads."""
     place = Path(tempfile.mkdtemp(prefix="persys-git-"))
     try:
         if credential.ssh_key:
@@ -303,7 +304,8 @@ def _variables(credential: Credential, repository: str, place: Path) -> dict[str
         env["GIT_ALLOW_PROTOCOL"] = scheme
         config[f"protocol.{scheme}.allow"] = "always"
     if credential.username or credential.password:
-        config["http.followRedirects"] = "false"  # the answer to a redirect would get it, too
+        # The target of a redirect would receive the credential, too.
+        config["http.followRedirects"] = "false"
     ssh = f"{_SSH} -i {place / _KEY if credential.ssh_key else '/dev/null'}"
     if credential.known_hosts:
         ssh += f" -o UserKnownHostsFile={place / _KNOWN_HOSTS} -o GlobalKnownHostsFile=/dev/null"
@@ -326,7 +328,7 @@ def _variables(credential: Credential, repository: str, place: Path) -> dict[str
 
 
 def _numbered(config: Mapping[str, str]) -> dict[str, str]:
-    """Configuration for one run of git, which overrides that of any file."""
+    """Configuration for one run of git. It overrides all configuration files."""
     env = {"GIT_CONFIG_COUNT": str(len(config))}
     for index, (key, value) in enumerate(config.items()):
         env |= {f"GIT_CONFIG_KEY_{index}": key, f"GIT_CONFIG_VALUE_{index}": value}
@@ -339,7 +341,7 @@ def _write(path: Path, text: str) -> Path:
     return path
 
 
-def _said(ran: Ran) -> str:
+def _error_output(ran: Ran) -> str:
     lines = [line.strip() for line in ran.err.splitlines() if line.strip()]
     return " ".join(lines)[-_MESSAGE_MAX:] or f"exit code {ran.code}"
 
@@ -353,5 +355,5 @@ def _too_large(what: str, bytes_max: int) -> FetchError:
 
 
 def _failed(message: str, code: str = "GitFailed") -> FetchError:
-    # git has one exit code for all errors, so none is known to be permanent.
+    # git has one exit code for all errors, so none counts as permanent.
     return FetchError(Failure(FailureReason.RUNTIME_ERROR, message, code=code))

@@ -1,4 +1,4 @@
-"""How this agent is, as /health tells it: degraded while a runtime or the journal does not work."""
+"""The content of /health: degraded while a runtime or the journal does not work."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +20,7 @@ def health_of(
     workload_count: int,
     tls: Tls | None,
 ) -> dict[str, Any]:
-    """`answering`: whether each runtime of the node answers."""
+    """`answering`: whether each runtime of the node responds."""
     works = all(answering.values()) and not journal_problem
     return {
         "status": OK if works else "degraded",

@@ -1,4 +1,4 @@
-"""What this machine has and uses, as the kernel says."""
+"""Capacity and usage of this host, read from the kernel."""
 
 import os
 from pathlib import Path
@@ -11,13 +11,13 @@ _GIB = 1 << 30
 
 
 class CpuTime(Struct, frozen=True):
-    """Ticks since the machine came up, over all cores."""
+    """Ticks since boot, over all cores."""
 
     busy: int
     total: int
 
     def busy_since(self, before: "CpuTime") -> float:
-        """The busy share of the time between, 0 to 1."""
+        """The busy share since `before`, 0 to 1."""
         total = self.total - before.total
         return max(0.0, min(1.0, (self.busy - before.busy) / total)) if total > 0 else 0.0
 
@@ -31,7 +31,7 @@ class Disk(Struct, frozen=True):
     total_gb: int
     used_gb: int
     used_share: float
-    device: int = 0  # the file system; paths with the same one share its room
+    device: int = 0  # the file system; paths with the same device share its capacity
 
 
 def cpu_millicores() -> int:
@@ -40,7 +40,7 @@ def cpu_millicores() -> int:
 
 def cpu_time() -> CpuTime:
     fields = [int(word) for word in _PROC_STAT.read_text().splitlines()[0].split()[1:9]]
-    idle = fields[3] + fields[4]  # idle and waiting for a disk
+    idle = fields[3] + fields[4]  # idle and iowait
     return CpuTime(busy=sum(fields) - idle, total=sum(fields))
 
 
@@ -54,7 +54,7 @@ def memory() -> Memory:
 
 
 def disk(path: Path) -> Disk:
-    """The file system that holds the path, or will when it is made."""
+    """The file system of the path, or of its nearest existing parent."""
     while not path.exists():
         path = path.parent
     found = os.statvfs(path)

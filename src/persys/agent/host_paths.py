@@ -1,9 +1,9 @@
-"""Opens paths of the host that a spec names, and proves what a container has mounted.
+"""Opens host paths of a spec safely, and verifies what a container has mounted.
 
-A path is opened with openat2 below an allowed root and without following a link; on kernels without
-openat2, component by component with O_NOFOLLOW. Docker takes a path, not a descriptor, so a link that is
-swapped in between the check and the mount would be followed. Therefore the descriptor is kept while the
-container starts, and its mount table is compared with it afterwards.
+A path is opened with openat2 below an allowed root and without following symbolic links; on kernels without
+openat2, component by component with O_NOFOLLOW. Docker takes a path, not a descriptor, so it would follow a
+link that is swapped in between the check and the mount. Therefore the descriptor stays open while the
+container starts, and the container's mount table is compared with it afterwards.
 
 All functions block: call them from a thread, with a deadline.
 """
@@ -28,14 +28,14 @@ _RESOLVE_NO_MAGICLINKS = 0x02
 _RESOLVE_NO_SYMLINKS = 0x04
 _RESOLVE_BENEATH = 0x08
 _LIBC = ctypes.CDLL(None, use_errno=True)
-# ENOSYS: an old kernel; EPERM: a seccomp profile that does not know the call.
+# ENOSYS: an old kernel; EPERM: a seccomp profile without this system call.
 _NO_OPENAT2 = (errno.ENOSYS, errno.EPERM)
-# The path names something that must not be used, so a new spec is needed.
+# The path must not be used, so a retry cannot succeed without a new spec.
 _PERMANENT = (errno.ELOOP, errno.EXDEV, errno.ENAMETOOLONG, errno.EINVAL)
 
 
 class HostPathError(RefusedError):
-    """A path of the host cannot be used. `failure` says why."""
+    """A host path cannot be used. `failure` has the reason."""
 
     def __init__(self, failure: Failure, *, missing: bool) -> None:
         super().__init__(failure.message)
@@ -52,24 +52,24 @@ class _OpenHow(ctypes.Structure):
 
 
 class Origin(NamedTuple):
-    """A file or directory by its device and its path inside that file system."""
+    """A file or directory, identified by its device and its path inside that file system."""
 
     device: str
     path: str
 
 
 class HostBind(NamedTuple):
-    """A path of the host, below which root it must stay, and where the container has it."""
+    """A bind mount: the host path, the allowed root above it, and the path in the container."""
 
     source: str
     root: str
     target: str
-    create: bool = False  # make a missing directory, as Compose does
+    create: bool = False  # create a missing directory, as Compose does
 
 
 @dataclass(frozen=True, slots=True)
 class HeldBind:
-    """An open source. Who holds it closes it."""
+    """An open bind source. The caller closes it."""
 
     bind: HostBind
     origin: Origin
@@ -90,7 +90,7 @@ def hold(bind: HostBind) -> HeldBind:
 
 
 def open_below(root: str, path: str, *, flags: int = os.O_PATH, create: bool = False) -> int:
-    """A descriptor of `path`, reached from `root` without a link. Raises HostPathError."""
+    """Open `path` below `root` without following symbolic links. Raises HostPathError."""
     relative = PurePosixPath(path).relative_to(root).as_posix()
     try:
         anchor = os.open(root, os.O_PATH | os.O_CLOEXEC)
@@ -109,11 +109,11 @@ def open_below(root: str, path: str, *, flags: int = os.O_PATH, create: bool = F
 
 
 def swapped(held: Iterable[HeldBind], pid: int) -> str:
-    """Which source was replaced before the container mounted it; "" if none, or if it cannot be seen."""
+    """Describe a source that was replaced before the container mounted it; "" if none, or unknown."""
     try:
         table = {entry.mount_point: entry for entry in read_mount_table(pid)}
     except OSError:
-        return ""  # the container has ended, or its processes are not visible from here
+        return ""  # the container has exited, or its processes are not visible from here
     for one in held:
         entry = table.get(os.path.normpath(one.bind.target))
         if entry is not None and Origin(entry.device, entry.root) != one.origin:
@@ -138,7 +138,7 @@ def _open_beneath(anchor: int, relative: str, flags: int) -> int:
 
 
 def _walk_beneath(anchor: int, relative: str, flags: int) -> int:
-    """The same without openat2. With O_PATH a link itself would be opened, so each is looked at."""
+    """The same without openat2. O_PATH opens a symbolic link itself, so each component is checked."""
     *parents, last = PurePosixPath(relative).parts
     current = os.dup(anchor)
     try:
@@ -173,7 +173,7 @@ def _make_directories(anchor: int, relative: str) -> None:
             os.close(current)
             current = following
             if not stat.S_ISDIR(os.fstat(current).st_mode):
-                return  # a file, which may be the last part, or a link, which is refused when opened
+                return  # a file, valid as the last component, or a symbolic link, refused when opened
     finally:
         os.close(current)
 

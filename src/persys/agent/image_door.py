@@ -1,7 +1,7 @@
-"""Images as the agent's contract asks for them. How far one is, is told now and then, and at its end.
+"""The image RPCs of the agent: list, add and remove VM images. Progress is reported periodically.
 
-The work belongs to the process: a caller that leaves ends only what it has not sent yet. An image that comes
-from an address is fetched to its end.
+The work runs in a task of the process. If the caller disconnects, an upload fails; a download from a URL
+continues to its end.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.image import agent_view, checked_name, checked_sha256
 
 COMING_MAX = 8
-PARTS_MAX = 4  # that wait to be written
+PARTS_MAX = 4  # chunks queued for writing
 TELL_SECONDS = 0.5
 DRAIN_SECONDS = 10.0
-# A call that is cancelled looks for a moment as if its messages had come to their end.
+# For a moment, a cancelled call looks like one whose request stream has ended.
 END_GRACE_SECONDS = 0.25
 
 Inputs = AsyncIterator[agent_pb2.AddImageRequest]
@@ -32,7 +32,7 @@ class ImageDoor:
     def __init__(self, store: ImageStore, owned: OwnedWork) -> None:
         self._store = store
         self._owned = owned
-        self._coming = 0
+        self._uploads = 0
 
     async def list(self) -> agent_pb2.ListImagesResponse:
         seen = await self._store.seen()
@@ -41,7 +41,7 @@ class ImageDoor:
         )
 
     async def remove(self, name: str) -> agent_pb2.RemoveImageResponse:
-        """Refused with OK, so that it is told from a node that does not answer."""
+        """A refusal is returned with status OK, to distinguish it from a node that does not respond."""
         try:
             await self._owned.finish("image.remove", name, partial(self._store.remove, name))
         except PersysError as err:
@@ -51,12 +51,15 @@ class ImageDoor:
     async def add(self, inputs: Inputs, write: Write) -> None:
         first = await anext(inputs, None)
         if first is None or not first.HasField("start"):
-            raise InvalidError("start", "is missing; an image begins with it")
+            raise InvalidError("start", "is missing: expected as the first message of an upload")
         start = first.start
         checked_name(start.name)
         checked_sha256(start.sha256)
         if start.size_bytes < 0:
-            raise InvalidError("size_bytes", f"is {start.size_bytes}; expected 0 or more")
+            raise InvalidError(
+                "size_bytes",
+                f"invalid value {start.size_bytes}: expected 0 (unknown) or a positive number",
+            )
         await self._take(start, inputs, write)
 
     async def _take(self, start: agent_pb2.AddImageStart, inputs: Inputs, write: Write) -> None:
@@ -67,20 +70,20 @@ class ImageDoor:
             progress.received_bytes, progress.size_bytes = got, size
 
         async with together() as group:
-            telling = group.create_task(_tell(progress, write))
+            reporting = group.create_task(_report(progress, write))
             sending = group.create_task(upload.fill(inputs, start))
             try:
                 image = await self._owned.finish(
                     "image.add", start.name, partial(self._add, start, upload, told)
                 )
             except PersysError as err:
-                telling.cancel()
+                reporting.cancel()
                 await write(agent_pb2.ImageProgress(problem=str(err)))
-                # Whose sending fails may not hear why. So it is heard out until it has ended, for a while.
+                # A client whose send fails may not see the error. So read its remaining messages for a while.
                 upload.ignore()
                 await asyncio.wait({sending}, timeout=DRAIN_SECONDS)
                 raise
-            telling.cancel()
+            reporting.cancel()
             sending.cancel()
         await write(
             agent_pb2.ImageProgress(
@@ -102,62 +105,65 @@ class ImageDoor:
 
     @contextmanager
     def _place(self) -> Iterator[None]:
-        if self._coming >= COMING_MAX:
-            raise RefusedError(f"this node takes {COMING_MAX} images at once already")
-        self._coming += 1
+        if self._uploads >= COMING_MAX:
+            raise RefusedError(
+                f"too many uploads: this node accepts at most {COMING_MAX} images at the same time"
+            )
+        self._uploads += 1
         try:
             yield
         finally:
-            self._coming -= 1
+            self._uploads -= 1
 
 
 class _Upload:
-    """What a caller sends, on its way to the work that takes it. Ends with an error if the caller leaves."""
+    """The queue between the caller and the image store. Ends with an error if the caller disconnects."""
 
     def __init__(self) -> None:
-        self._waiting: asyncio.Queue[bytes | PersysError | None] = asyncio.Queue(PARTS_MAX)
-        self._is_wanted = True
+        self._queue: asyncio.Queue[bytes | PersysError | None] = asyncio.Queue(PARTS_MAX)
+        self._accepting = True
 
     async def fill(self, inputs: Inputs, start: agent_pb2.AddImageStart) -> None:
         try:
             async for one in inputs:
                 if one.HasField("start"):
-                    raise InvalidError("start", "came twice")
-                if self._is_wanted:
-                    await self._waiting.put(one.data)
-            if (
-                not start.size_bytes and not start.sha256
-            ):  # else a part is known not to be the whole
+                    raise InvalidError(
+                        "start", "was sent twice: expected only as the first message"
+                    )
+                if self._accepting:
+                    await self._queue.put(one.data)
+            # With a size or a checksum, an incomplete upload is recognised without waiting.
+            if not start.size_bytes and not start.sha256:
                 await asyncio.sleep(END_GRACE_SECONDS)
-            await self._waiting.put(None)
+            await self._queue.put(None)
         except PersysError as err:
             self._fail(err)
         except BaseException:
-            self._fail(UnavailableError("the sender has left"))
+            self._fail(UnavailableError("the client disconnected before the upload was complete"))
             raise
 
     def ignore(self) -> None:
-        """What still comes is not wanted any more."""
-        self._is_wanted = False
+        """Discard the remaining messages."""
+        self._accepting = False
         self._clear()
 
     async def parts(self) -> AsyncGenerator[bytes, None]:
-        while (part := await self._waiting.get()) is not None:
+        while (part := await self._queue.get()) is not None:
             if isinstance(part, PersysError):
                 raise part
             yield part
 
     def _fail(self, err: PersysError) -> None:
         self._clear()
-        self._waiting.put_nowait(err)
+        self._queue.put_nowait(err)
 
     def _clear(self) -> None:
-        while not self._waiting.empty():
-            self._waiting.get_nowait()
+        while not self._queue.empty():
+            self._queue.get_nowait()
 
 
-async def _tell(progress: agent_pb2.ImageProgress, write: Write) -> None:
-    """Also when nothing has changed: silence would look like the end of the node."""
+async def _report(progress: agent_pb2.ImageProgress, write: Write) -> None:
+    """Report progress, also when it has not changed: it shows that the node is alive."""
     while True:
         await asyncio.sleep(TELL_SECONDS)
         await write(progress)

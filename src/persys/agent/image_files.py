@@ -1,7 +1,7 @@
-"""Image files on their way into the store: written and summed piece by piece, then looked at.
+"""Writes and verifies image files before they enter the store: checksum, format, size, consistency.
 
-What would surprise: an image that refers to another file is refused. QEMU would open that file on this node
-for the guest, whatever it is.
+An image that refers to another file (a backing file or an external data file) is refused: QEMU would open
+that file on this node for the guest.
 """
 
 import asyncio
@@ -31,19 +31,19 @@ from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutErro
 from persys.model.volume import GIB
 
 QEMU_IMG_SECONDS = 120.0
-PART_SECONDS = 120.0  # for whoever sends to send more
+PART_SECONDS = 120.0  # timeout for the next chunk
 VIRTUAL_SIZE_MAX = 64 * 1024 * GIB
-FREE_BYTES_MIN = GIB // 2  # the node itself needs some room
+FREE_BYTES_MIN = GIB // 2  # reserved for the node itself
 FORMATS = (QCOW2, RAW)
-_REFERS = "it refers to another file; expected one that is whole by itself"
+_REFERS = "invalid image: it refers to another file; expected a self-contained image"
 _SECTOR = 512
-_SAID_LENGTH_MAX = 300
-# As qemu-img ends a check: sound, or clusters are taken that nobody uses, or it cannot check this format.
+_OUTPUT_LENGTH_MAX = 300
+# Exit codes of `qemu-img check`: no errors, leaked clusters only, format does not support checks.
 _SOUND = (0, 3, 63)
 
 
 class BadImageError(RefusedError):
-    """What came is no image that a machine can start from. Trying again brings the same."""
+    """The file is not a valid VM image. A retry cannot succeed."""
 
 
 class Written(Struct, frozen=True):
@@ -65,9 +65,9 @@ async def write(
     size_bytes: int = 0,
     told: Callable[[int], None],
 ) -> Written:
-    """To a new file, all on the disk when this returns. Raises RefusedError, and what `parts` raises.
+    """Write chunks to a new file and sync it. Raises RefusedError, and what `parts` raises.
 
-    `size_bytes` is how much was announced, 0: not known. A source that sends more is not read to its end.
+    `size_bytes` is the announced size; 0: unknown. A source that sends more is refused.
     """
     digest, size = hashlib.sha256(), 0
     try:
@@ -76,9 +76,7 @@ async def write(
             async with aclosing(_in_time(parts)) as coming:
                 async for part in coming:
                     if 0 < size_bytes < size + len(part):
-                        raise RefusedError(
-                            f"more than the {size_bytes} bytes came that were announced"
-                        )
+                        raise RefusedError(f"received more than the announced {size_bytes} bytes")
                     await paths.run(path, partial(_append, path, file, part, digest))
                     size += len(part)
                     told(size)
@@ -87,39 +85,43 @@ async def write(
             with suppress(PathTimeoutError):  # closing waits for a write that does not return
                 await paths.run(path, file.close)
     except OSError as err:
-        raise RefusedError(f"the image cannot be written: {err.strerror}") from err
+        raise RefusedError(f"cannot write the image: {err.strerror}") from err
     if expected and digest.hexdigest() != expected.lower():
-        raise BadImageError(f"its sha256 is {digest.hexdigest()}; expected {expected.lower()}")
+        raise BadImageError(f"invalid sha256 {digest.hexdigest()}: expected {expected.lower()}")
     return Written(digest.hexdigest(), size)
 
 
 async def look(path: Path, paths: PathCalls) -> Looked:
-    """What it is, if a machine can start from it. Raises RefusedError, BadImageError."""
+    """Check an image file and return its format and virtual size. Raises RefusedError, BadImageError."""
     try:
         size = (await paths.run(path, path.stat)).st_size
         if not size:
-            raise BadImageError("it is empty")
+            raise BadImageError("the image file is empty")
         form = await paths.run(path, partial(_format_of, path))
     except OSError as err:
-        raise RefusedError(f"the image cannot be read: {err.strerror}") from err
+        raise RefusedError(f"cannot read the image: {err.strerror}") from err
     if form not in FORMATS:
-        raise BadImageError(f"its format is {form}; expected {' or '.join(FORMATS)}")
+        raise BadImageError(f"invalid image format '{form}': expected {' or '.join(FORMATS)}")
     ran = await _qemu_img("info", "-f", form, "--output=json", str(path))
     if not ran.ok:
-        raise BadImageError(f"it is broken: {_said(ran)}")
+        raise BadImageError(f"the image is damaged: {_error_output(ran)}")
     try:
         told = json.loads(ran.out)
         looked = Looked(str(told["format"]), int(told["virtual-size"]))
         details = (told.get("format-specific") or {}).get("data") or {}
     except (ValueError, KeyError, TypeError, AttributeError) as err:
-        raise RefusedError("qemu-img describes it in unknown words") from err
+        raise RefusedError(
+            "cannot parse the output of qemu-img info; check the installed qemu-utils version"
+        ) from err
     _check(looked, told, details)
-    if looked.format == "raw" and size % _SECTOR:  # qemu-img tells a rounded size
-        raise BadImageError(f"it is no disk: {size} bytes are no multiple of {_SECTOR}")
+    if looked.format == "raw" and size % _SECTOR:  # qemu-img reports a rounded size
+        raise BadImageError(
+            f"invalid raw image size {size}: expected a multiple of {_SECTOR} bytes"
+        )
     if looked.format == "qcow2":
         checked = await _qemu_img("check", "-q", "-f", looked.format, str(path))
         if checked.code not in _SOUND:
-            raise BadImageError(f"it is broken: {_said(checked)}")
+            raise BadImageError(f"the image is damaged: {_error_output(checked)}")
     return looked
 
 
@@ -127,14 +129,17 @@ def _check(looked: Looked, told: dict[str, Any], details: dict[str, Any]) -> Non
     if told.get("backing-filename") or details.get("data-file"):
         raise BadImageError(_REFERS)
     if told.get("encrypted"):
-        raise BadImageError("it is encrypted, and nobody would know the key")
+        raise BadImageError("encrypted images are not supported")
     if not 0 < looked.virtual_size_bytes <= VIRTUAL_SIZE_MAX:
-        problem = f"a disk of it would have {looked.virtual_size_bytes} bytes"
-        raise BadImageError(f"{problem}; expected 1 to {VIRTUAL_SIZE_MAX}")
+        problem = f"invalid virtual size {looked.virtual_size_bytes}"
+        raise BadImageError(f"{problem}: expected 1 to {VIRTUAL_SIZE_MAX} bytes")
 
 
 def _format_of(path: Path) -> str:
-    """From its first bytes. To let a tool guess would let it open what the image names. BadImageError."""
+    """The format, from the first bytes of the file. Raises BadImageError.
+
+    A tool that probes the format could open files that the image refers to.
+    """
     with path.open("rb") as file:
         head = file.read(HEAD_BYTES)
     form = format_of(head)
@@ -144,7 +149,7 @@ def _format_of(path: Path) -> str:
 
 
 def room_below(path: Path) -> int:
-    """Bytes that an image may take there. Blocks."""
+    """Free bytes for images in this directory. Blocks."""
     found = os.statvfs(path)
     return found.f_bavail * found.f_frsize - FREE_BYTES_MIN
 
@@ -155,7 +160,7 @@ def _created(path: Path) -> BufferedWriter:
 
 def _append(path: Path, file: BufferedWriter, part: bytes, digest: Any) -> None:
     if room_below(path.parent) < len(part):
-        raise RefusedError(f"there is no room for it in {path.parent}")
+        raise RefusedError(f"not enough disk space for the image in {path.parent}")
     file.write(part)
     digest.update(part)
 
@@ -170,8 +175,10 @@ async def _in_time(parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         try:
             async with asyncio.timeout(PART_SECONDS):
                 part = await anext(parts, None)
-        except OSError as err:  # a TimeoutError is one
-            raise UnavailableError(f"nothing more of it comes: {err or 'no news'}") from err
+        except OSError as err:  # includes TimeoutError
+            raise UnavailableError(
+                f"the source stopped sending: {err or f'no data for {PART_SECONDS:g} s'}"
+            ) from err
         if part is None:
             return
         yield part
@@ -181,10 +188,12 @@ async def _qemu_img(verb: str, *words: str) -> Ran:
     try:
         return await run(["qemu-img", verb, *words], env=os.environ, deadline=QEMU_IMG_SECONDS)
     except TimeoutError as err:
-        raise BadImageError(f"qemu-img {verb} does not end with it") from err
+        raise BadImageError(
+            f"qemu-img {verb} did not finish within {QEMU_IMG_SECONDS:g} s"
+        ) from err
     except OSError as err:
-        raise RefusedError(f"qemu-img cannot be run: {err.strerror}; install qemu-utils") from err
+        raise RefusedError(f"cannot run qemu-img: {err.strerror}; install qemu-utils") from err
 
 
-def _said(ran: Ran) -> str:
-    return " ".join((ran.err or ran.out).split())[-_SAID_LENGTH_MAX:]
+def _error_output(ran: Ran) -> str:
+    return " ".join((ran.err or ran.out).split())[-_OUTPUT_LENGTH_MAX:]

@@ -1,4 +1,4 @@
-"""Images from where they are: an address of http or https, or a file of this node."""
+"""Sources of VM images: an http or https URL, or a file on this node."""
 
 import os
 import stat
@@ -24,7 +24,7 @@ _GONE = (404, 410)
 
 
 class Source(Struct):
-    """What is read from it, and how much there is; 0: not known."""
+    """The content of an image and its size; 0: unknown."""
 
     parts: AsyncIterator[bytes]
     size_bytes: int = 0
@@ -32,7 +32,7 @@ class Source(Struct):
 
 @asynccontextmanager
 async def opened(url: str, policy: NodePolicy, paths: PathCalls) -> AsyncIterator[Source]:
-    """Raises NotFoundError; RefusedError, which stays so; UnavailableError, which may pass."""
+    """Open a source. Raises NotFoundError, RefusedError (permanent) or UnavailableError (temporary)."""
     parts = urlsplit(url)
     match parts.scheme:
         case "http" | "https":
@@ -40,42 +40,48 @@ async def opened(url: str, policy: NodePolicy, paths: PathCalls) -> AsyncIterato
                 yield source
         case "file":
             if parts.netloc not in ("", "localhost"):
-                raise InvalidError("url", f"{url} is of another machine; expected file:///path")
+                raise InvalidError(
+                    "url",
+                    f"invalid URL '{url}': a file must be on this node; expected file:///path",
+                )
             async with _from_file(unquote(parts.path), policy, paths) as source:
                 yield source
         case _:
-            raise InvalidError("url", f"{url} is no address; expected http, https or file")
+            raise InvalidError(
+                "url",
+                f"invalid URL '{url}': expected http, https or file, for example https://example.org/debian.qcow2",
+            )
 
 
 @asynccontextmanager
 async def _from_web(url: str) -> AsyncIterator[Source]:
-    patience = aiohttp.ClientTimeout(
+    timeout = aiohttp.ClientTimeout(
         total=None, sock_connect=CONNECT_SECONDS, sock_read=SILENCE_SECONDS
     )
-    # As it is there: the checksum is that of the file, not of what a server makes of it.
+    # No content encoding: the checksum is that of the file itself.
     headers = {"Accept-Encoding": "identity"}
     try:
         async with (
             aiohttp.ClientSession(
-                timeout=patience, headers=headers, auto_decompress=False
+                timeout=timeout, headers=headers, auto_decompress=False
             ) as session,
             session.get(url, max_redirects=REDIRECTS_MAX) as answer,
         ):
             _check(url, answer.status)
             yield Source(answer.content.iter_chunked(PART_BYTES), answer.content_length or 0)
     except (aiohttp.InvalidURL, aiohttp.TooManyRedirects) as err:
-        raise RefusedError(f"{url} leads nowhere") from err
+        raise RefusedError(f"invalid URL '{url}': {err or 'too many redirects'}") from err
     except (aiohttp.ClientError, TimeoutError) as err:
-        raise UnavailableError(f"{url} gives no answer: {err or type(err).__name__}") from err
+        raise UnavailableError(f"no response from {url}: {err or type(err).__name__}") from err
 
 
 def _check(url: str, status: int) -> None:
     if status in _GONE:
-        raise NotFoundError("image", f"{url} answers {status}")
+        raise NotFoundError("image", f"{url} returned HTTP status {status}")
     if status >= 500 or status == 429:
-        raise UnavailableError(f"{url} answers {status}")
+        raise UnavailableError(f"{url} returned HTTP status {status}")
     if status != 200:
-        raise RefusedError(f"{url} answers {status}")
+        raise RefusedError(f"{url} returned HTTP status {status}")
 
 
 @asynccontextmanager
@@ -95,12 +101,12 @@ async def _from_file(path: str, policy: NodePolicy, paths: PathCalls) -> AsyncIt
             raise NotFoundError("image", f"{path} on this node") from err
         raise
     except OSError as err:
-        raise RefusedError(f"{path} cannot be read: {err.strerror}") from err
+        raise RefusedError(f"cannot read {path}: {err.strerror}") from err
 
 
 def _regular(wanted: HostBind) -> tuple[BinaryIO, int]:
     """The open file and its size."""
-    # Not to wait for the other end of a pipe.
+    # O_NONBLOCK: do not wait for the writer of a named pipe.
     flags = os.O_RDONLY | os.O_NONBLOCK
     descriptor = open_below(wanted.root, wanted.source, flags=flags)
     found = os.fstat(descriptor)

@@ -1,9 +1,8 @@
-"""The node's store of images that machines start from: read-only files named by their checksum, and a record
-for each name.
+"""The VM image store of the node: read-only files named by their checksum, and a record for each image name.
 
-A file is written whole or not at all: it grows in a directory of its own, is looked at there, and is moved to
-its place before the record that names it. A name may come to mean another file; disks that stand on the old
-one keep it. What was fetched from an address is kept under that address.
+A file is added atomically: it is written and verified in a separate directory, and moved to its place before
+its record is written. A name may be reassigned to another file; disks that use the old file as their base
+keep it. An image that was downloaded from a URL is stored under that URL.
 """
 
 import asyncio
@@ -38,13 +37,13 @@ from persys.model.spec import is_address
 
 log = structlog.get_logger()
 
-IMAGE_FILES = "files"  # the directory below the store that holds them
+IMAGE_FILES = "files"  # the directory of the image files, below the store
 PER_HOST_MAX = 4
 _PASSABLE, _READ_ONLY = 0o711, 0o444  # QEMU runs as another user
 _DAMAGED = "DamagedImage"
 
 Told = Callable[[int, int], None]
-"""How many bytes are here, and of how many; 0: not known."""
+"""Called with the bytes received and the total size; 0: unknown."""
 
 Needs = Mapping[str, frozenset[str]]
 
@@ -52,13 +51,13 @@ Needs = Mapping[str, frozenset[str]]
 class Users(Protocol):
     """Workloads that need images."""
 
-    root: Path  # below which `by_path` looks
+    root: Path  # the directory that `by_path` reads
 
     def by_name(self) -> Needs:
-        """By the name that their spec has."""
+        """Workloads by the image name in their spec."""
 
     def by_path(self) -> Needs:
-        """By the file that their disks stand on. Blocks, and raises OSError."""
+        """Workloads by the base file of their disks. Blocks. Raises OSError."""
 
 
 class _UsersNow(Struct, frozen=True):
@@ -77,7 +76,7 @@ class ImageStore:
         users: Users,
         changed: Callable[[], None],
     ) -> None:
-        """`changed` is called when the list of names is another one."""
+        """`changed` is called when the list of image names changes."""
         self._root = root.absolute()
         self._files = self._root / IMAGE_FILES
         self._records = self._root / "records"
@@ -87,7 +86,7 @@ class ImageStore:
         self._policy = policy
         self._users = users
         self._turns: Turns[str] = Turns()
-        self._turn = asyncio.Lock()  # of keeping and removing files
+        self._turn = asyncio.Lock()  # for storing and removing files
         self._places: defaultdict[str, asyncio.Semaphore] = defaultdict(
             lambda: asyncio.Semaphore(PER_HOST_MAX)
         )
@@ -95,26 +94,26 @@ class ImageStore:
         self._images: dict[str, Image] = {}
 
     async def open(self) -> None:
-        """Raises OSError. What an end in the middle of something has left is removed."""
+        """Read the records and remove the remains of interrupted operations. Raises OSError."""
         images = await self._paths.run(self._root, self._read, deadline_seconds=LONG_SECONDS)
         self._images = {image.name: image for image in images}
         for path in await self._paths.run(self._files, partial(_listed, self._files)):
-            await self._let_go(path)
+            await self._remove_unused(path)
 
     @property
     def names(self) -> frozenset[str]:
-        """Those that a workload can ask for; addresses need not be here before."""
+        """Image names that a workload can use. URLs are left out: they are downloaded on demand."""
         return frozenset(name for name in self._images if not is_address(name))
 
     async def seen(self) -> list[tuple[Image, list[str]]]:
-        """Each with the workloads that need it. Raises UnavailableError."""
+        """All images, each with the workloads that use it. Raises UnavailableError."""
         users = await self._users_now()
         return [(image, self._needed_by(image, users)) for _, image in sorted(self._images.items())]
 
     async def add(
         self, name: str, parts: AsyncIterator[bytes], *, sha256: str = "", size: int = 0, told: Told
     ) -> Image:
-        """Raises RefusedError, UnavailableError; whatever it is, the store is as before then."""
+        """Add an image. On RefusedError or UnavailableError the store is unchanged."""
         place = self._incoming / uuid.uuid4().hex
         await self._check_room(size)
         try:
@@ -127,7 +126,9 @@ class ImageStore:
                 told=lambda got: told(got, size),
             )
             if size and written.size_bytes != size:
-                raise RefusedError(f"{written.size_bytes} bytes came of {size}")
+                raise RefusedError(
+                    f"incomplete image: received {written.size_bytes} of {size} bytes"
+                )
             looked = await image_files.look(place, self._paths)
             image = Image(
                 name,
@@ -137,9 +138,9 @@ class ImageStore:
                 looked.virtual_size_bytes,
                 self._clock.now(),
             )
-            await self._keep(image, place)
+            await self._store(image, place)
         except BaseException:
-            with suppress(OSError, PathTimeoutError):  # the next start removes it
+            with suppress(OSError, PathTimeoutError):  # the next start of the agent removes it
                 await self._paths.run(place, partial(place.unlink, missing_ok=True))
             raise
         log.info("image.added", image=name, sha256=image.sha256, size_bytes=image.size_bytes)
@@ -153,35 +154,37 @@ class ImageStore:
             )
 
     async def remove(self, name: str) -> None:
-        """Raises NotFoundError; RefusedError while a workload needs it, or if it cannot be removed."""
+        """Raises NotFoundError; RefusedError while a workload uses the image, or if it cannot be removed."""
         async with self._turn:
             image = self._images.get(name)
             if image is None:
                 raise NotFoundError("image", name)
             if users := self._needed_by(image, await self._users_now()):
-                raise RefusedError(f"image {name} is needed by {', '.join(users)}")
+                raise RefusedError(
+                    f"image {name} is in use by {', '.join(users)}; delete these workloads first"
+                )
             record = self._record(name)
             try:
                 await self._paths.run(record, partial(record.unlink, missing_ok=True))
                 del self._images[name]
                 self._changed()
-                await self._let_go(self._path(image))
+                await self._remove_unused(self._path(image))
             except OSError as err:
-                raise RefusedError(f"image {name} cannot be removed: {err.strerror}") from err
+                raise RefusedError(f"cannot remove image {name}: {err.strerror}") from err
         log.info("image.removed", image=name)
 
     async def fetch(self, os_image: str, watch: PullWatch) -> Failure | None:
         """Implements agent.ports.Images."""
-        async with self._turns.of(os_image):  # who wants the same waits, and finds it here
+        async with self._turns.of(os_image):  # concurrent requests share one download
             if os_image in self._images:
                 image = self._images[os_image]
                 return await self._paths.run(self._path(image), partial(self._damage, image))
             if not is_address(os_image):
-                text = f"image {os_image} is not on this node; persysctl image add brings it"
+                text = f"image {os_image} is not on this node; add it with persysctl image add"
                 return Failure(FailureReason.IMAGE_NOT_FOUND, text, retryable=False)
             places = self._places[urlsplit(os_image).netloc]
             if places.locked():
-                watch.queued(f"{PER_HOST_MAX} images of the same host are being downloaded")
+                watch.queued(f"{PER_HOST_MAX} images are already being downloaded from this host")
             async with places:
                 watch.began()
                 return await self._fetch(os_image, watch)
@@ -202,25 +205,23 @@ class ImageStore:
         except NotFoundError as err:
             return Failure(FailureReason.IMAGE_NOT_FOUND, str(err), retryable=False)
         except BadImageError as err:
-            text = f"{url} is no image that a machine can start from: {err}"
+            text = f"invalid VM image {url}: {err}"
             return Failure(reason, text, retryable=False, code=_DAMAGED)
         except (RefusedError, UnavailableError) as err:
             return Failure(reason, str(err))
         return None
 
     def _damage(self, image: Image) -> Failure | None:
-        """A look at its size, which costs nothing; the disks that stand on it are checked when they start."""
+        """Compare the file size with the record, which is cheap. Disks are checked when a VM starts."""
         try:
             size = self._path(image).stat().st_size
         except OSError as err:
             size, found = -1, f"cannot be read: {err.strerror}"
         else:
-            found = f"has {size} bytes; it came with {image.size_bytes}"
+            found = f"has {size} bytes, expected {image.size_bytes}"
         if size == image.size_bytes:
             return None
-        text = (
-            f"image {image.name} is damaged: its file {found}; persysctl image add brings it anew"
-        )
+        text = f"image {image.name} is damaged: its file {found}; add it again with persysctl image add"
         reason = FailureReason.IMAGE_PULL_FAILED
         return Failure(reason, text, retryable=False, code=_DAMAGED)
 
@@ -231,30 +232,30 @@ class ImageStore:
         except OSError as err:
             raise RefusedError(f"{self._incoming}: {err.strerror}") from err
         if size > room:
-            raise RefusedError(f"there is no room for {size} bytes in {self._root}")
+            raise RefusedError(f"not enough disk space for {size} bytes in {self._root}")
 
-    async def _keep(self, image: Image, place: Path) -> None:
-        async with self._turn:  # nobody removes the file before it has its name
+    async def _store(self, image: Image, place: Path) -> None:
+        async with self._turn:  # the file must not be removed before its record exists
             try:
                 await self._paths.run(place, partial(self._move, image, place))
             except OSError as err:
-                raise RefusedError(f"the image cannot be kept: {err.strerror}") from err
+                raise RefusedError(f"cannot store the image: {err.strerror}") from err
             before = self._images.get(image.name)
             self._images[image.name] = image
             if before is None:
                 self._changed()
             elif image.name not in self._users.by_name():
-                # Else somebody may be about to stand on the old one: it stays until the next start.
+                # Otherwise a VM may be about to use the old file: it stays until the next start of the agent.
                 with suppress(OSError, UnavailableError):
-                    await self._let_go(self._path(before))
+                    await self._remove_unused(self._path(before))
 
     def _move(self, image: Image, place: Path) -> None:
         place.chmod(_READ_ONLY)
         place.replace(self._path(image))
         write_whole(self._record(image.name), msgspec.json.encode(image))
 
-    async def _let_go(self, path: Path) -> None:
-        """Remove a file that nothing needs. Raises OSError, UnavailableError."""
+    async def _remove_unused(self, path: Path) -> None:
+        """Remove a file that no record and no disk uses. Raises OSError, UnavailableError."""
         named = any(self._path(image) == path for image in self._images.values())
         if not named and str(path) not in (await self._users_now()).by_path:
             unlink = partial(path.unlink, missing_ok=True)
@@ -264,11 +265,11 @@ class ImageStore:
         try:
             by_path = await self._paths.run(self._users.root, self._users.by_path)
         except OSError as err:
-            raise UnavailableError(f"disks of machines: {err}") from err
+            raise UnavailableError(f"cannot read the disks of VMs: {err}") from err
         return _UsersNow(self._users.by_name(), by_path)
 
     def _read(self) -> list[Image]:
-        """All records. Makes the directories."""
+        """Create the directories and read all records."""
         for directory in (self._root, self._files):
             directory.mkdir(parents=True, exist_ok=True, mode=_PASSABLE)
         self._records.mkdir(exist_ok=True, mode=0o700)
@@ -283,9 +284,9 @@ class ImageStore:
         return images
 
     def _needed_by(self, image: Image, users: "_UsersNow") -> list[str]:
-        nobody: frozenset[str] = frozenset()
-        standing = users.by_path.get(str(self._path(image)), nobody)
-        return sorted(standing | users.by_name.get(image.name, nobody))
+        none: frozenset[str] = frozenset()
+        by_path = users.by_path.get(str(self._path(image)), none)
+        return sorted(by_path | users.by_name.get(image.name, none))
 
     def _path(self, image: Image) -> Path:
         return self._files / image.sha256

@@ -1,4 +1,4 @@
-"""Taking orders: checked, compared with what is known, and in the journal before the answer is sent."""
+"""Accepts orders: validates each, compares it with the journal, and stores it before replying."""
 
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """It is so already, or on the way."""
+    """The order is already applied or in progress."""
 
     entry: Entry
 
@@ -70,9 +70,9 @@ class Intake:
         has_contact_for: Callable[[Order], Awaitable[bool]],
         owned: OwnedWork,
     ) -> None:
-        """`has_contact_for`: whether the scheduler was heard, so that silence can be measured for the order.
+        """`has_contact_for`: whether the leader has responded, so that stop_after can be measured.
 
-        Orders are taken in tasks of the process (`owned`): a caller that gives up changes nothing.
+        Orders are processed in tasks of the process (`owned`): they complete even if the caller disconnects.
         """
         self._state = state
         self._turns = turns
@@ -89,13 +89,13 @@ class Intake:
         self._owned = owned
 
     async def apply(self, order: Order, *, intent: bytes = b"") -> Accepted | Skipped | Refused:
-        """`intent` is kept for the scheduler. Raises StaleEpochError, UnavailableError."""
+        """`intent` is stored for the scheduler. Raises StaleEpochError, UnavailableError."""
         return await self._owned.finish(
             "order.apply", order.workload_id, partial(self._apply, order, intent)
         )
 
     async def delete(self, workload_id: WorkloadId, epoch: int, *, keeps_data: bool = False) -> str:
-        """What to tell the caller. Raises StaleEpochError, UnavailableError."""
+        """Returns the message for the caller. Raises StaleEpochError, UnavailableError."""
         return await self._owned.finish(
             "order.delete",
             workload_id,
@@ -108,7 +108,7 @@ class Intake:
             return Refused(refusal)
         if not await self._has_contact_for(order):
             text = (
-                "no scheduler that leads has answered this node yet, so stop_after cannot be kept"
+                "cannot guarantee stop_after: no leading scheduler has responded to this node yet"
             )
             return Refused(Failure(FailureReason.RUNTIME_ERROR, text, code="NoContact"))
         if not order.revision:
@@ -124,12 +124,12 @@ class Intake:
                 case Taken(order=order):
                     return await self._accept(order, known, intent)
                 case Unchanged(order=order):
-                    assert known is not None, "nothing can be unchanged that is not known"
+                    assert known is not None, "an unchanged order has an entry"
                     return Skipped(await self._renew(known, order, intent or known.intent))
                 case Stale() as stale:
                     raise _stale(order.workload_id, order.epoch, stale)
                 case Draining():
-                    text = "this node is draining: it takes no new workloads"
+                    text = "this node is draining and accepts no new workloads"
                     reason = FailureReason.INSUFFICIENT_RESOURCES
                     return Refused(Failure(reason, text, code="Draining"))
                 case unreachable:
@@ -157,10 +157,10 @@ class Intake:
                 case Stale() as stale:
                     raise _stale(workload_id, epoch, stale)
                 case _:
-                    return "delete is under way"
+                    return "delete is in progress"
 
     async def _fence(self, workload_id: WorkloadId, epoch: int) -> None:
-        """The order to apply it may still be on its way, or be waiting to be taken."""
+        """Reject older orders from now on: an apply order may still be in transit."""
         if epoch <= self._state.deleted_epoch(workload_id):
             return
         known = self._state.burials.get(workload_id)
@@ -186,8 +186,8 @@ class Intake:
         )
 
     def _counts_here(self, cluster_uid: str) -> bool:
-        """Epochs of different clusters do not compare: the counter of a cluster that lost its store starts
-        again, and this node has joined it since."""
+        """Whether an epoch belongs to the present cluster. A cluster that lost its store counts from the
+        start again, so epochs of different clusters do not compare."""
         return cluster_uid in ("", self._state.cluster_uid)
 
     async def _refusal(self, order: Order) -> Failure | None:
@@ -206,7 +206,7 @@ class Intake:
         return None
 
     def _runs_already(self, order: Order) -> bool:
-        """What runs when a policy becomes stricter goes on; only another spec, or new work, is refused."""
+        """Running workloads continue under a stricter policy; only new work and new specs are refused."""
         known = self._state.entries.get(order.workload_id)
         return known is not None and known.order.spec == order.spec and not _needs_an_order(known)
 
@@ -234,7 +234,7 @@ class Intake:
         return entry
 
     async def _renew(self, known: Entry, order: Order, intent: bytes) -> Entry:
-        """A newer assignment of what is here already, or other rules for it."""
+        """Store a newer assignment, or new rules, for a workload that is already here."""
         if order == known.order and intent == known.intent:
             return known
         entry = replace(known, order=order, intent=intent, cluster_uid=self._state.cluster_uid)
@@ -244,13 +244,13 @@ class Intake:
 
 
 def _needs_an_order(known: Entry) -> bool:
-    """The same order once more is new work: it failed, or it was stopped while nobody spoke."""
+    """Whether a repeated order is new work: the workload failed, or was stopped because contact was lost."""
     return known.standing.actual is Actual.FAILED or known.progress.halted
 
 
 def _stale(workload_id: WorkloadId, epoch: int, stale: Stale) -> StaleEpochError:
     known = stale.known_epoch
-    text = f"workload {workload_id}: epoch {epoch} is older than {known}, which is here"
+    text = f"workload {workload_id}: stale epoch {epoch}: this node has epoch {known}"
     if stale.deleted:
-        text = f"workload {workload_id}: epoch {epoch} was deleted here; expected one above {known}"
+        text = f"workload {workload_id}: epoch {epoch} was deleted here: expected an epoch above {known}"
     return StaleEpochError(text, known_epoch=known, deleted=stale.deleted)

@@ -1,4 +1,4 @@
-"""All data of workloads on this node: managed volumes and disks of machines. What no workload has may go."""
+"""Lists the data on this node (managed volumes, VM disks), and deletes data without a workload."""
 
 from collections.abc import Callable
 from functools import partial
@@ -21,7 +21,7 @@ class Inventory:
         turns: Turns[WorkloadId],
         owned: OwnedWork,
     ) -> None:
-        """`disks` answers None as long as this node has no libvirt."""
+        """`disks` returns None while this node has no libvirt."""
         self._volumes = volumes
         self._disks = disks
         self._state = state
@@ -29,7 +29,7 @@ class Inventory:
         self._owned = owned
 
     async def seen(self) -> list[VolumeSeen]:
-        """Raises RuntimeUnavailableError if disks cannot be told: a part would look like the whole."""
+        """All volumes and disks. Raises RuntimeUnavailableError rather than return an incomplete list."""
         source = self._disks()
         disks = await source.inventory() if source is not None else []
         return sorted(
@@ -43,10 +43,10 @@ class Inventory:
         await self._owned.finish("volume.delete", key, partial(self._delete, workload_id, name))
 
     async def _delete(self, workload_id: WorkloadId, name: str) -> None:
-        async with self._turns.of(workload_id):  # no order for it comes meanwhile
+        async with self._turns.of(workload_id):  # no order for the workload is processed meanwhile
             if workload_id in self._state.entries:
                 raise RefusedError(
-                    f"workload {workload_id} has volume {name}; delete the workload first"
+                    f"volume {name} is in use by workload {workload_id}; delete the workload first"
                 )
             try:
                 await self._volumes.delete(workload_id, name)

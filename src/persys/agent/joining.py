@@ -1,7 +1,7 @@
-"""`persys-agent join`: a token becomes a key, a certificate, the roots, and a file with what else is needed.
+"""`persys-agent join`: exchanges a join token for a certificate, and writes key, certificate and settings.
 
-The token is used last, after everything that could fail on this machine: it is good only once. What would
-surprise: a node that has joined with this very token already is told so, and not that the token is used.
+A token is valid only once, so it is used last, after all local checks. If this node has already joined with
+the same token, the command succeeds and reports that.
 """
 
 import os
@@ -33,13 +33,13 @@ _STDIN = "-"
 class _Place(Struct, frozen=True):
     files: CertificateFiles
     config: Path
-    said: Mapping[str, object]  # what the file says already
+    said: Mapping[str, object]  # the settings that the file already has
 
 
 def join_cluster(argv: Sequence[str], environ: Mapping[str, str], given: str = "") -> list[str]:
-    """Returns what is to be told. `given` is the token where the command line says -.
+    """Returns the lines to print. `given` is the token from standard input.
 
-    Raises InvalidError or SettingsError for what is wrong here, DeniedError for what the authority refuses.
+    Raises InvalidError or SettingsError for local errors, DeniedError if the CA refuses.
     """
     options, rest = _parser().parse_known_args(argv)
     config = Path(options.config)
@@ -73,7 +73,7 @@ def _joined(
             raise
         write_together([(place.config, config, PUBLIC)])
         until = f"{has.claims.not_after:%Y-%m-%d %H:%M:%S} UTC"
-        return [f"node {token.name} has joined already; its certificate is valid until {until}"]
+        return [f"node {token.name} has already joined; its certificate is valid until {until}"]
     write_together(
         [
             (place.config, config, PUBLIC),
@@ -87,7 +87,7 @@ def _joined(
         "persys-agent" if place.config == USUAL_FILE else f"persys-agent --config {place.config}"
     )
     return [
-        f"node {token.name} has joined; its certificate is valid until {until} and renews itself",
+        f"node {token.name} has joined; its certificate is valid until {until} and is renewed automatically",
         f"settings are in {place.config}; start the agent with: {start}",
     ]
 
@@ -95,10 +95,10 @@ def _joined(
 def _token(text: str, settings: AgentSettings) -> JoinToken:
     token = read_token(text)
     if token.role != Role.AGENT:
-        raise InvalidError("token", f"is for a {token.role}, not for an agent")
+        raise InvalidError("token", f"invalid role '{token.role}': expected a token for an agent")
     if settings.node_id and settings.node_id != token.name:
         raise InvalidError(
-            "token", f"is for node {token.name}, but PERSYS_NODE_ID is {settings.node_id}"
+            "token", f"is for node {token.name}: expected {settings.node_id} (PERSYS_NODE_ID)"
         )
     return token
 
@@ -108,7 +108,10 @@ def _schedulers(text: str) -> list[str]:
     for word in words or [text]:
         host, _, port = word.rpartition(":")
         if not is_service(word) and not (host and port.isdecimal()):
-            raise InvalidError("scheduler", f"{word!r} is no address; expected host:port")
+            raise InvalidError(
+                "scheduler",
+                f"invalid address {word!r}: expected host:port, for example scheduler:8085",
+            )
     return words
 
 
@@ -127,12 +130,12 @@ def _facts(
 def _notes(environ: Mapping[str, str], schedulers: Sequence[str]) -> list[str]:
     said = environ.get("PERSYS_SCHEDULER_ADDR", "")
     if said and said != ",".join(schedulers):
-        return [f"note: PERSYS_SCHEDULER_ADDR={said} is set, and beats the file"]
+        return [f"note: PERSYS_SCHEDULER_ADDR={said} is set and overrides the file"]
     return []
 
 
 def _said(config: Path) -> Mapping[str, object]:
-    # It was read as settings before, so it is a mapping of known keys.
+    # The settings were loaded from this file before, so it is a mapping with known keys.
     return load_mapping(config.read_text("utf-8")) if config.exists() else {}
 
 
@@ -154,21 +157,23 @@ def _check_writable(paths: Sequence[Path]) -> None:
         except OSError as err:
             raise SettingsError(f"{path.parent}: {err.strerror}") from err
         if not os.access(path.parent, os.W_OK):
-            raise SettingsError(f"{path.parent}: cannot be written; the token was not used")
+            raise SettingsError(f"{path.parent}: not writable; the token was not used")
 
 
 def _parser() -> ArgumentParser:
     parser = StrictParser(
         prog="persys-agent join",
-        description="Give this node its certificate. Takes the flags of persys-agent too.",
+        description="Obtain the certificate of this node. Also accepts the flags of persys-agent.",
     )
-    parser.add_argument("scheduler", help="host:port, several with commas between, or an SRV name")
-    parser.add_argument("token", help="as `persysctl token create` shows it; -: standard input")
-    parser.add_argument("--config", default=str(USUAL_FILE), help="where the settings are written")
+    parser.add_argument("scheduler", help="host:port, a comma-separated list, or an SRV name")
+    parser.add_argument(
+        "token", help="join token from `persysctl token create`; - reads it from standard input"
+    )
+    parser.add_argument("--config", default=str(USUAL_FILE), help="file to write the settings to")
     parser.add_argument(
         "--host",
         action="append",
         default=[],
-        help="name or address for the certificate; repeatable",
+        help="host name or IP address to include in the certificate; repeatable",
     )
     return parser

@@ -1,4 +1,4 @@
-"""What the agent must not forget: the nouns of its local journal."""
+"""The records of the agent's local journal."""
 
 from datetime import datetime
 
@@ -12,7 +12,7 @@ from persys.model.order import Order
 
 
 class Standing(Struct, frozen=True):
-    """How a workload stands, as last seen."""
+    """The status of a workload as last observed."""
 
     actual: Actual
     changed_at: datetime
@@ -23,33 +23,33 @@ class Standing(Struct, frozen=True):
 
 
 class Entry(Struct, frozen=True):
-    """All that is known of one workload."""
+    """The journal record of one workload."""
 
     order: Order
-    generation: int  # rises with each order taken, so that work for an older one is recognised
+    generation: int  # incremented with each accepted order, to recognise work for an older one
     action_id: ActionId  # the last action, open while it is pending or running
     created_at: datetime
     updated_at: datetime
     standing: Standing
     progress: Progress = Progress()
-    # Every managed volume it was ever given: True if it must outlive the workload.
+    # All managed volumes of the workload so far: True if the volume must be retained.
     volumes: dict[str, bool] = {}
-    intent: bytes = b""  # the scheduler's own record, kept for it as it came
-    cluster_uid: str = ""  # whose epoch its order has; "": not known
-    sealed: bytes = b""  # on the disk: the values of secrets, which its order lacks there
+    intent: bytes = b""  # the scheduler's own record, stored unchanged
+    cluster_uid: str = ""  # the cluster of the order's epoch; "": unknown
+    sealed: bytes = b""  # on disk only: the encrypted secret values of the order
 
 
 class Image(Struct, frozen=True):
-    """An image that this agent fetched. Another one may have its name by now; it then has another id."""
+    """An image that this agent pulled. If its name refers to another image now, the id differs."""
 
     name: str
     id: str
     fetched_at: datetime
-    used_at: datetime  # when it was last seen in use
+    used_at: datetime  # the last time it was in use
 
 
 class Burial(Struct, frozen=True):
-    """A workload that was deleted here: no order up to this epoch is taken for it any more.
+    """Deletion marker of a workload: orders up to this epoch are refused.
 
     `told`: the scheduler has acknowledged it.
     """
@@ -57,5 +57,5 @@ class Burial(Struct, frozen=True):
     workload_id: WorkloadId
     epoch: int
     told: bool = False
-    was_here: bool = True  # False: its deletion was ordered before it had arrived
-    cluster_uid: str = ""  # whose epoch it is; "": not known
+    was_here: bool = True  # False: the delete arrived before any apply
+    cluster_uid: str = ""  # the cluster of the epoch; "": unknown

@@ -1,4 +1,4 @@
-"""Changes of the journal, and the statements that write them."""
+"""Transactions of the journal, and their SQL statements."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -14,23 +14,23 @@ from persys.wire.records import encode
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is written together or not at all."""
+    """Records that are written atomically."""
 
     entry: Entry | None = None
     actions: Sequence[Action] = ()
     forgotten: WorkloadId | None = None
     burials: Sequence[Burial] = ()
     unburied: WorkloadId | None = None
-    cluster_uid: str = ""  # the cluster that took this node in
+    cluster_uid: str = ""  # the cluster that this node has joined
     instance_id: str = ""  # of the last registration
     images: Sequence[Image] = ()
     images_gone: Sequence[str] = ()
     volumes: Sequence[Volume] = ()
     volumes_gone: Sequence[tuple[WorkloadId, str]] = ()
     actions_gone: Sequence[ActionId] = ()
-    heard_at: datetime | None = None  # a leading scheduler acknowledged what was sent then
-    resuming: WorkloadId | None = None  # "": none is resumed alone any more
-    survived: WorkloadId | None = None  # work on it ended without ending the agent
+    heard_at: datetime | None = None  # send time of the last heartbeat that the leader acknowledged
+    resuming: WorkloadId | None = None  # "": no order is being resumed alone
+    survived: WorkloadId | None = None  # its work ended without a crash of the agent
 
 
 class Statement(NamedTuple):
@@ -38,13 +38,13 @@ class Statement(NamedTuple):
     rows: Sequence[Sequence[str | bytes]]
 
 
-# Changes nothing, but needs the disk.
+# Writes to the disk without a change.
 PROBE = Statement("UPDATE run SET resuming = resuming", [()])
 _UPSERT = "ON CONFLICT (id) DO UPDATE SET record = excluded.record"
 
 
 def statements_of(change: Change, seal: Callable[[Entry], Entry]) -> list[Statement]:
-    """The rows of a change, encoded. `seal` encrypts the values of secrets. Raises RefusedError."""
+    """The statements of a change. `seal` encrypts secret values. Raises RefusedError."""
     made: list[Statement] = []
 
     def add(sql: str, rows: Iterable[Sequence[str | bytes]]) -> None:

@@ -1,13 +1,14 @@
-"""Whether the journal can be written: what the last write came to, and how long the present one has taken.
+"""Health of the journal: the result of the last write, and the duration of the current one.
 
-A journal on a full or broken disk takes no orders. What runs goes on, and the node says so.
+While the disk of the journal is full or broken, the node refuses orders and reports the problem. Running
+workloads continue.
 """
 
 import structlog
 
 log = structlog.get_logger()
 
-STALL_SECONDS = 10.0  # after which a write counts as hanging
+STALL_SECONDS = 10.0  # after which a write counts as stalled
 
 
 class JournalHealth:
@@ -24,7 +25,7 @@ class JournalHealth:
         self._began_at = now
 
     def ended(self, problem: str) -> None:
-        """`problem`: why nothing was written; "" if all was."""
+        """`problem`: why the write failed; "" if it succeeded."""
         self._began_at = None
         if problem and not self._problem:
             log.error("journal.failed", reason=problem)
@@ -33,11 +34,11 @@ class JournalHealth:
         self._problem = problem
 
     def stalled(self, now: float) -> str:
-        """Why no write can be expected to end soon; "" otherwise."""
+        """The problem if the current write is stalled; "" otherwise."""
         if self._began_at is None or now - self._began_at < STALL_SECONDS:
             return ""
-        return f"journal: no answer from its disk for {now - self._began_at:.0f} s"
+        return f"journal: no response from its disk for {now - self._began_at:.0f} s"
 
     def problem(self, now: float) -> str:
-        """Why nothing can be written; "" if the last write succeeded."""
+        """Why the journal cannot be written; "" if the last write succeeded."""
         return self.stalled(now) or (f"journal: {self._problem}" if self._problem else "")

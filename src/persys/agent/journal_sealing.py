@@ -1,7 +1,7 @@
-"""Values of secrets in the journal: taken out of each order and encrypted before it is written.
+"""Encryption of secret values in the journal.
 
-Only these values are encrypted. So a key that is lost costs nothing but them: the rows that need it are set
-aside as damaged ones are, what runs goes on, and the scheduler sends those orders again.
+Only the secret values of an order are encrypted. If the key is lost, only the rows with secret values are
+quarantined: their workloads keep running, and the scheduler sends these orders again.
 """
 
 import os
@@ -17,12 +17,12 @@ from persys.errors import RefusedError
 from persys.infra.sealing import Key, KeyFile
 
 SETTING = "PERSYS_JOURNAL_KEY_FILE"
-CREDENTIAL = "persys-journal-key"  # the name under which systemd may pass the key
+CREDENTIAL = "persys-journal-key"  # the name of the systemd credential
 _KEY_BYTES = 32
 
 
 def journal_key_file(state_path: Path, configured: str = "") -> KeyFile:
-    """The key as configured, else as a credential of systemd, else beside the journal."""
+    """The key file: as configured, else a systemd credential, else next to the journal."""
     if configured:
         return KeyFile(Path(configured), SETTING)
     credential = Path(os.environ.get("CREDENTIALS_DIRECTORY", ""), CREDENTIAL)
@@ -32,17 +32,17 @@ def journal_key_file(state_path: Path, configured: str = "") -> KeyFile:
 
 
 def no_key_file() -> Key:
-    """For a journal in memory, which is never on a disk."""
+    """For a journal in memory, which is never on disk."""
     return Key(bytes(_KEY_BYTES))
 
 
 class Sealer:
     def __init__(self, key: Callable[[], Key]) -> None:
-        """`key` raises RefusedError if there is none and none can be made."""
+        """`key` raises RefusedError if there is no key and none can be created."""
         self._key = key
 
     def seal(self, entry: Entry) -> Entry:
-        """As it may be written. Raises RefusedError."""
+        """The entry with encrypted secret values. Raises RefusedError."""
         order, values = take_out(entry.order)
         if not values:
             return entry
@@ -50,19 +50,19 @@ class Sealer:
         return replace(entry, order=order, sealed=sealed)
 
     def open(self, entry: Entry) -> Entry:
-        """As it was before it was written. RefusedError: the values cannot be had."""
+        """The entry with decrypted secret values. Raises RefusedError."""
         if not entry.sealed:
             return entry
         opened = self._key().open(entry.sealed, _bound_to(entry))
         try:
             values = msgspec.json.decode(opened, type=SecretValues)
         except msgspec.DecodeError as err:
-            raise RefusedError(f"sealed values cannot be read: {err}") from err
+            raise RefusedError(f"cannot decode the decrypted secret values: {err}") from err
         return replace(entry, order=put_back(entry.order, values), sealed=b"")
 
 
 def has_plain_values(entry: Entry) -> bool:
-    """Whether it was written by an agent that did not encrypt."""
+    """Whether the entry has unencrypted secret values from an older agent version."""
     return not entry.sealed and bool(take_out(entry.order)[1])
 
 

@@ -1,9 +1,9 @@
-"""Whether guests really run on KVM here: a device that opens proves nothing, so a very small guest is tried.
+"""Detects whether KVM works on this host, by running a minimal test guest.
 
-Some virtual machines pass on a /dev/kvm on which guests hang, or take fifty times as long as emulated ones.
-The guest that is tried is a boot sector of a few instructions which ends its own machine with a code that
-nothing else gives. It runs emulated first: KVM that takes far longer than that is of no use. What was found
-holds until the machine starts anew or has another QEMU, and is kept beside the journal.
+Nested virtualization may offer a /dev/kvm on which guests hang or run far slower than with emulation. The
+test guest is a boot sector of a few instructions that exits with a known code. It runs under emulation first:
+if KVM takes much longer, it is not used. The result is stored next to the journal, and is valid until the
+host reboots or QEMU changes.
 """
 
 import json
@@ -28,35 +28,35 @@ log = structlog.get_logger()
 
 DEVICE = Path("/dev/kvm")
 DEADLINE_SECONDS = 5.0
-_PATIENCE_SECONDS = 1.5  # for KVM on a busy machine, however quick emulation was
+_KVM_SECONDS_MIN = 1.5  # the least deadline for KVM, on a busy host
 _TIMES_EMULATED = 4
 _TRIES = 2
 _PORT = 0xF4
 _WORD = 0x2A
 _SECTOR_BYTES = 512
 _DISK = "boot"
-# mov al, WORD; mov dx, PORT; out dx, al; then sleep for ever: hlt; jmp back to it.
+# mov al, WORD; mov dx, PORT; out dx, al; then halt: hlt; jmp back to it.
 _CODE = bytes([0xB0, _WORD, 0xBA, _PORT, 0x00, 0xEE, 0xF4, 0xEB, 0xFD])
-_ENDED_BY_GUEST = _WORD << 1 | 1  # what QEMU makes of that word
+_ENDED_BY_GUEST = _WORD << 1 | 1  # the exit code of QEMU for that word
 
 
 class Accel(StrEnum):
     KVM = "kvm"
-    TCG = "tcg"  # emulation: everything runs, slowly
+    TCG = "tcg"  # emulation: slow, but works everywhere
 
 
 async def find_accel(wish: str, found_path: Path, clock: Clock, paths: PathCalls) -> Accel:
-    """`wish` is kvm, tcg or auto. `found_path` keeps what was found for the next start of the agent."""
+    """`wish` is kvm, tcg or auto. `found_path` stores the result for the next start of the agent."""
     if wish != "auto":
         return Accel(wish)
     if not has_device():
         return Accel.TCG
     qemu = qemu_binary()
     if qemu is None:
-        return Accel.KVM  # libvirt is elsewhere or knows its own QEMU: it will say so
+        return Accel.KVM  # libvirt is remote or has its own QEMU: it reports a problem itself
     try:
         return await _tried(qemu, found_path, clock, paths)
-    except (OSError, PathTimeoutError) as err:  # no room for the guest's disk
+    except (OSError, PathTimeoutError) as err:  # cannot write the disk of the guest
         log.warning("kvm.not_tried", reason=str(err), accel=Accel.TCG.value)
         return Accel.TCG
 
@@ -71,11 +71,11 @@ async def _tried(qemu: str, found_path: Path, clock: Clock, paths: PathCalls) ->
     if accel is Accel.TCG:
         log.warning(
             "kvm.useless",
-            reason=f"{DEVICE} is here, but guests hang or crawl on it",
+            reason=f"{DEVICE} exists, but the test guest hangs or is too slow",
             accel=accel.value,
         )
     found = json.dumps(circumstances | {"accel": accel.value}).encode()
-    with suppress(OSError, PathTimeoutError):  # it is tried again at the next start
+    with suppress(OSError, PathTimeoutError):  # tested again at the next start
         await paths.run(found_path, partial(write_whole, found_path, found))
     return accel
 
@@ -91,9 +91,9 @@ def qemu_binary() -> str | None:
 async def _is_useful(qemu: str, clock: Clock, paths: PathCalls) -> bool:
     begun_at = clock.monotonic()
     if not await runs_a_guest(qemu, Accel.TCG, paths):
-        return await runs_a_guest(qemu, Accel.KVM, paths)  # nothing to compare with
+        return await runs_a_guest(qemu, Accel.KVM, paths)  # no emulated run to compare with
     emulated = clock.monotonic() - begun_at
-    deadline = min(DEADLINE_SECONDS, max(_PATIENCE_SECONDS, _TIMES_EMULATED * emulated))
+    deadline = min(DEADLINE_SECONDS, max(_KVM_SECONDS_MIN, _TIMES_EMULATED * emulated))
     for _ in range(_TRIES):
         if await runs_a_guest(qemu, Accel.KVM, paths, deadline=deadline):
             return True
@@ -103,13 +103,13 @@ async def _is_useful(qemu: str, clock: Clock, paths: PathCalls) -> bool:
 async def runs_a_guest(
     qemu: str, accel: Accel, paths: PathCalls, *, deadline: float = DEADLINE_SECONDS
 ) -> bool:
-    """Raises OSError, PathTimeoutError: its disk cannot be written."""
+    """Whether the test guest exits as expected. Raises OSError, PathTimeoutError."""
     temporary = tempfile.gettempdir()
     directory = await paths.run(temporary, _disk_directory, discard=_remove)
     try:
         command = _command(qemu, accel, directory / _DISK)
         return (await run(command, env=os.environ, deadline=deadline)).code == _ENDED_BY_GUEST
-    except OSError:  # also a TimeoutError
+    except OSError:  # includes TimeoutError
         return False
     finally:
         await paths.run(temporary, partial(_remove, directory))

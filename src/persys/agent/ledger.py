@@ -1,7 +1,7 @@
-"""Keeping the journal in step with the work: actions opened and ended, standings changed.
+"""Records the progress of work in the journal: actions, step results and status changes.
 
-Called only by whoever has the turn of the workload. Writes to the disk where a crash would otherwise cost
-something: before a start and at the end. The rest is remembered and goes out with the next write.
+The caller holds the lock of the workload. Changes are committed where a crash would lose something: before a
+start and at the end. Other changes stay in memory until the next commit.
 """
 
 from collections.abc import Callable, Mapping
@@ -43,7 +43,7 @@ from persys.model.observation import Actual
 
 log = structlog.get_logger()
 
-HALT_DEADLINE_SECONDS = 2.0  # what must stop does not wait for a disk that hangs
+HALT_DEADLINE_SECONDS = 2.0  # a mandatory stop does not wait for a stalled disk
 
 _ID_PREFIX = {
     ActionKind.APPLY: "apply",
@@ -62,7 +62,7 @@ class Ledger:
         tell: Callable[[WorkloadId], None],
         random: Random,
     ) -> None:
-        """`tell` is called with the id of each workload whose status has changed."""
+        """`tell` is called with the id of each workload whose status changes."""
         self._state = state
         self._clock = clock
         self._metrics = metrics
@@ -74,14 +74,14 @@ class Ledger:
         return Action(action_id, workload_id, kind, ActionState.PENDING, self._clock.now())
 
     def superseded(self, entry: Entry) -> list[Action]:
-        """The action that a newer order ends before its time."""
+        """The open action, ended because a newer order replaces it."""
         action = self._state.open_action(entry)
         if action is None:
             return []
         return [self._ended(action, entry, "superseded by a newer order")]
 
     async def begin(self, entry: Entry, todo: Do, artefact: Artefact | None) -> Entry:
-        """Before a step. Work that nobody ordered just now is an action of its own."""
+        """Record the begin of a step. Work without an open order gets an action of its own."""
         now, step = self._clock.now(), todo.step
         action = self._state.open_action(entry)
         if action is None:
@@ -104,20 +104,20 @@ class Ledger:
             try:
                 await self._state.commit(change, deadline_seconds=HALT_DEADLINE_SECONDS)
             except StoreUnavailableError as err:
-                # It must stop even so; after a crash the silence itself still keeps it from running.
+                # It must stop anyway; after a crash the lost contact still prevents a start.
                 log.warning("halt.not_kept", reason=str(err))
                 self._state.note(entry, action)
         return entry
 
     def keep(self, entry: Entry, step: Step, failure: Failure | None, seconds: float) -> None:
-        """After a step that took so long."""
+        """Record the result and the duration of a step."""
         failure = failure_without(entry.order, failure)
         self._metrics.step_ended(step, seconds)
         progress = after_step(entry.progress, step, failure, now=self._clock.now())
         self._state.note(replace(entry, progress=progress))
 
     async def settle(self, entry: Entry, settled: Settled, metadata: Mapping[str, str]) -> bool:
-        """Write what has come of it. False if that was known already and nothing was written."""
+        """Commit the status of a settled workload. False if nothing has changed."""
         now = self._clock.now()
         before = entry.standing
         settled = settled_without(entry.order, settled)
@@ -129,7 +129,7 @@ class Ledger:
             failure=settled.failure,
             metadata=words_without(entry.order, metadata),
         )
-        if _same_news(standing, before):
+        if _same_status(standing, before):
             standing = replace(standing, changed_at=before.changed_at)
         progress = after_settling(entry.progress, settled)
         ended = self._outcome(entry, settled)
@@ -150,7 +150,7 @@ class Ledger:
         return True
 
     async def forget(self, entry: Entry) -> None:
-        """It is gone, as ordered. What stays is that it was here, until the scheduler knows."""
+        """Record a completed deletion. A deletion marker remains until the scheduler acknowledges it."""
         action = self._state.open_action(entry)
         await self._state.commit(
             Change(
@@ -166,7 +166,7 @@ class Ledger:
         self._tell(entry.order.workload_id)
 
     def under_way(self, seen: Entry, code: str, message: str) -> None:
-        """How far a step is that takes long. Not written: after a restart the step begins anew."""
+        """Report progress of a long step. Not committed: after a restart the step starts again."""
         workload_id = seen.order.workload_id
         entry = self._state.entries.get(workload_id)
         if entry is None or entry.generation != seen.generation:
@@ -178,29 +178,29 @@ class Ledger:
         self._tell(workload_id)
 
     def pardon(self, entry: Entry) -> None:
-        """Forget a failure that may have passed, so that its step is tried again."""
+        """Clear a retryable failure, so that its step is retried."""
         failure = entry.progress.failure
         if failure is not None and failure.retryable:
             self._state.note(replace(entry, progress=replace(entry.progress, failure=None)))
 
     def doubt(self, entry: Entry, message: str) -> None:
-        """Nobody can tell how it is. Not written: after a restart it is looked at anyway."""
+        """Set the status to unknown. Not committed: after a restart it is inspected anyway."""
         now = self._clock.now()
         message = text_without(entry.order, message)
         standing = Standing(Actual.UNKNOWN, now, code="NoAnswer", message=message)
-        if _same_news(standing, entry.standing):
+        if _same_status(standing, entry.standing):
             return
         self._state.note(replace(entry, standing=standing, updated_at=now))
         self._tell(entry.order.workload_id)
 
     def broken(self, entry: Entry, failure: Failure) -> None:
-        """Our own defect keeps it from being looked at. Not written: the journal may be what fails."""
+        """Set the status to failed after an internal error. Not committed: the journal may be the cause."""
         now = self._clock.now()
         failure = failure_without(entry.order, failure) or failure
         standing = Standing(
             Actual.FAILED, now, code=failure.code, message=failure.message, failure=failure
         )
-        if _same_news(standing, entry.standing):
+        if _same_status(standing, entry.standing):
             return
         self._metrics.failed(failure.reason)
         self._state.note(replace(entry, standing=standing, updated_at=now))
@@ -233,7 +233,7 @@ class Ledger:
 
 
 def _before(step: Step, progress: Progress, artefact: Artefact | None, now: datetime) -> Progress:
-    """What a crash in the middle of a step that starts something must not lose."""
+    """The progress to commit before a step that starts something."""
     match step:
         case Step.RESTART:
             return curing(progress, artefact)
@@ -243,7 +243,7 @@ def _before(step: Step, progress: Progress, artefact: Artefact | None, now: date
             return launching(progress, artefact)
 
 
-def _same_news(standing: Standing, before: Standing) -> bool:
+def _same_status(standing: Standing, before: Standing) -> bool:
     return (
         standing.actual is before.actual
         and standing.code == before.code

@@ -1,4 +1,4 @@
-"""What the agent has made in all its runtimes, as one. If one of them is silent, nothing is known."""
+"""The garbage inventories of all runtimes as one. If one does not respond, there is no inventory."""
 
 from collections.abc import Mapping
 
@@ -23,4 +23,4 @@ class AllLeftovers:
         for kinds, each in self._by_kind.items():
             if item.kind in kinds:
                 return await each.remove(item)
-        return f"nobody here removes a {item.kind}"
+        return f"no runtime on this node can remove a {item.kind}"

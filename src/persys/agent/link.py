@@ -1,4 +1,4 @@
-"""The two calls that an agent makes to a scheduler, and how they travel over gRPC."""
+"""The calls of an agent to a scheduler (register, heartbeat), and their unary gRPC transport."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -18,29 +18,29 @@ Answer = TypeVar("Answer")
 
 
 class SchedulerLostError(UnavailableError):
-    """The scheduler gave no answer, or does not know this node: join again."""
+    """The scheduler does not respond, or does not know this node: register again."""
 
 
 class NoStreamError(SchedulerLostError):
-    """It answers, but not on streams: speak to it by plain calls."""
+    """The scheduler does not support the control stream: use unary calls."""
 
 
 class SilentStreamError(NoStreamError):
-    """No answer on the stream: it may know streams and be slow, so a stream is tried again later."""
+    """No response on the stream: the scheduler may be slow, so the stream is retried later."""
 
 
 class Link(Protocol):
-    """Raises SchedulerLostError when there was no answer in time."""
+    """A connection to a scheduler. Calls raise SchedulerLostError if there is no response in time."""
 
-    leaving: bool  # this side goes over to another link; what is under way goes on to its end
+    leaving: bool  # the agent switches to another link; open calls run to their end
 
     @property
     def over(self) -> bool:
-        """Nothing is under way on it any more."""
+        """Whether no call is open on it any more."""
 
     @property
     def is_old(self) -> bool:
-        """Whether another one should take its place: its certificate was replaced, or it is provisional."""
+        """Whether it should be replaced: its certificate was renewed, or it was provisional."""
 
     async def register(
         self, request: control_pb2.RegisterNodeRequest
@@ -56,13 +56,13 @@ Dial = Callable[[str], grpc.aio.Channel]
 
 
 class GrpcLink:
-    """Plain calls. Each goes over the newest connection by itself, whatever certificate that has."""
+    """Unary calls. Each uses the current connection and certificate of the channel."""
 
     def __init__(
         self, stub: control_pb2_grpc.AgentControlStub, *, provisional_seconds: float = float("inf")
     ) -> None:
-        """After `provisional_seconds` another link should take its place."""
-        # The stub's types are the synchronous ones; with an aio channel its calls are awaited.
+        """After `provisional_seconds` the link should be replaced."""
+        # The stub has synchronous types; with an aio channel its calls are awaited.
         self._stub = stub
         self._time = asyncio.get_running_loop().time
         self._old_at = self._time() + provisional_seconds

@@ -1,8 +1,8 @@
-"""What a workload writes, as somebody asked to see it.
+"""Log output of containers and stacks.
 
-A follower stays while a container restarts by itself: it goes on after the last time stamp it saw. "The run
-before" is what the present container wrote before its present start; of a container that was replaced, the
-end that was kept.
+A follower continues across restarts of a container: it resumes after the last timestamp it has seen. The
+previous run is the output of the present container before its last start; for a container that was replaced,
+the saved log tail.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from persys.infra.together import together
 from persys.model.ids import WorkloadId
 from persys.wire.gen.agent.v1 import agent_pb2
 
-# Restarts are waited for by looking: Docker tells a follower nothing about them.
+# Poll interval for restarts: Docker does not report them to a follower.
 LOOK_SECONDS = 0.25
 _ABOUT_TO_RUN = ("created", "restarting")
 TAIL_BYTES_MAX = 4 * 1024 * 1024
@@ -34,28 +34,28 @@ class Logs:
     async def tell(
         self, workload_id: WorkloadId, asked: agent_pb2.LogsRequest, write: Write
     ) -> None:
-        """Raises NotFoundError when there is nothing whose log it could be."""
+        """Write the requested log to the caller. Raises NotFoundError if there is no such container."""
         parts = await self._access.parts(workload_id)
         if asked.service:
             parts = [part for part in parts if part.service == asked.service]
         if not parts:
             what = f"service {asked.service} of {workload_id}" if asked.service else workload_id
             raise NotFoundError("container", what)
-        tell = self._tell_previous if asked.previous else self._tell_present
-        turn = asyncio.Lock()  # a call can write one message at a time
+        tell = self._write_previous if asked.previous else self._write_present
+        turn = asyncio.Lock()  # a gRPC call can write one message at a time
         async with together() as group:
             for part in parts:
-                teller = _Teller(part, write, turn, stamped=asked.timestamps)
-                group.create_task(tell(workload_id, part, asked, teller))
+                writer = _Writer(part, write, turn, stamped=asked.timestamps)
+                group.create_task(tell(workload_id, part, asked, writer))
 
-    async def _tell_present(
+    async def _write_present(
         self,
         workload_id: WorkloadId,
         part: Part,
         asked: agent_pb2.LogsRequest,
-        teller: "_Teller",
+        writer: "_Writer",
     ) -> None:
-        # Stamps tell where to go on after a restart. What writes to a terminal has no frames to stamp.
+        # Timestamps mark where to resume after a restart. TTY output has no frames with timestamps.
         stamped = not part.tty and (asked.follow or asked.timestamps)
         since, tail = _since(asked), asked.tail
         now: Part | None = part
@@ -71,24 +71,24 @@ class Logs:
             ) as portions:
                 async for frames in portions:
                     if frames:
-                        since, tail = teller.after(frames, since, stamped=stamped), 0
-                        await teller.tell(frames, stamped=stamped)
+                        since, tail = writer.after(frames, since, stamped=stamped), 0
+                        await writer.tell(frames, stamped=stamped)
             now = await self._next_run(now) if asked.follow and stamped else None
 
     async def _next_run(self, part: Part) -> Part | None:
-        """None: it has ended for good."""
+        """The restarted container; None: it does not run again."""
         now = await self._access.part(part.id)
         while now is not None and now.status in _ABOUT_TO_RUN:
             await asyncio.sleep(LOOK_SECONDS)
             now = await self._access.part(part.id)
         return now if now is not None and now.started_at != part.started_at else None
 
-    async def _tell_previous(
+    async def _write_previous(
         self,
         workload_id: WorkloadId,
         part: Part,
         asked: agent_pb2.LogsRequest,
-        teller: "_Teller",
+        writer: "_Writer",
     ) -> None:
         stamped = not part.tty
         end = End(asked.tail, TAIL_BYTES_MAX) if asked.tail else None
@@ -102,18 +102,18 @@ class Logs:
                     if end is not None:
                         end.add(frames)
                     else:
-                        await teller.tell(frames, stamped=stamped)
+                        await writer.tell(frames, stamped=stamped)
         if not any_came:
             kept = _kept_since(await self._past.frames(workload_id, part.service), asked)
             if end is not None:
                 end.add(kept)
             else:
-                await teller.tell(kept, stamped=stamped)
+                await writer.tell(kept, stamped=stamped)
         if end is not None:
-            await teller.tell(end.frames, stamped=stamped)
+            await writer.tell(end.frames, stamped=stamped)
 
 
-class _Teller:
+class _Writer:
     def __init__(self, part: Part, write: Write, turn: asyncio.Lock, *, stamped: bool) -> None:
         self._part = part
         self._write = write
@@ -121,7 +121,7 @@ class _Teller:
         self._stamped = stamped
 
     async def tell(self, frames: Iterable[Frame], *, stamped: bool) -> None:
-        """`stamped`: whether they have time stamps, which are told only to whoever asked for them."""
+        """`stamped`: whether frames have timestamps, which are removed unless the caller requested them."""
         shown: Iterator[Frame] = iter(frames)
         if stamped and not self._stamped:
             shown = map(without_stamp, shown)

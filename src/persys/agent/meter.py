@@ -1,4 +1,4 @@
-"""What each workload uses, looked at now and then. A runtime that gives no answer leaves the last figures."""
+"""Samples the resource usage of each workload. If a runtime does not respond, the last samples stay."""
 
 import asyncio
 from collections.abc import Mapping
@@ -13,14 +13,14 @@ from persys.model.ids import WorkloadId
 from persys.model.usage import WorkloadUsage
 
 INTERVAL_SECONDS = 10.0
-# After the first look at something new, so that its figures do not keep anybody waiting.
+# After the first sample of a new workload, so that its usage is available soon.
 SOON_SECONDS = 2.0
 SAMPLE_DEADLINE_SECONDS = 60.0
 
 
 class Sampler(Protocol):
     async def sample(self) -> list[Sample]:
-        """One look at everything that runs. Raises RuntimeUnavailableError."""
+        """One sample of all running workloads. Raises RuntimeUnavailableError."""
 
 
 class Meter:
@@ -31,7 +31,7 @@ class Meter:
         clock: Clock,
         supervisor: Supervisor,
     ) -> None:
-        """`samplers` by the name under which their figures are reported. Each looks at other workloads."""
+        """`samplers` by the source name in reports. Each samples a different set of workloads."""
         self._samplers = samplers
         self._state = state
         self._clock = clock
@@ -42,11 +42,11 @@ class Meter:
 
     async def run(self) -> None:
         while True:
-            news = await self._look()
+            news = await self._sample()
             await asyncio.sleep(SOON_SECONDS if news else INTERVAL_SECONDS)
 
-    async def _look(self) -> bool:
-        """Whether something was seen for the first time, or may be soon."""
+    async def _sample(self) -> bool:
+        """Take samples. Returns whether a workload is new, or may appear soon."""
         if not self._state.entries:
             self._last, self._told, self.usage = {}, {}, {}
             return True
@@ -58,12 +58,12 @@ class Meter:
 
     async def _contained(self, source: str) -> bool:
         with self._supervisor.contain("usage", source, failed=lambda _error: None):
-            news = await self._look_with(source)
+            news = await self._sample_from(source)
             self._supervisor.resolved("usage", source)
             return news
         return False
 
-    async def _look_with(self, source: str) -> bool:
+    async def _sample_from(self, source: str) -> bool:
         try:
             async with asyncio.timeout(SAMPLE_DEADLINE_SECONDS):
                 samples = await self._samplers[source].sample()

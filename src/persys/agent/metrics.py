@@ -1,4 +1,4 @@
-"""What the agent counts for Prometheus."""
+"""Prometheus metrics of the agent."""
 
 from collections.abc import Callable, Mapping
 
@@ -19,12 +19,12 @@ from persys.model.usage import WorkloadUsage
 WORKLOADS_SHOWN_MAX = 500
 _SINCE_START = "since its containers started"
 _FIGURES = {
-    "cpu_percent": "Of one core, lately",
-    "memory_bytes": "Memory in use, without what can be given back at once",
-    "disk_read_bytes": f"Read from disks {_SINCE_START}",
-    "disk_write_bytes": f"Written to disks {_SINCE_START}",
-    "net_rx_bytes": f"Received {_SINCE_START}",
-    "net_tx_bytes": f"Sent {_SINCE_START}",
+    "cpu_percent": "Recent CPU usage, in percent of one core",
+    "memory_bytes": "Memory in use, without reclaimable caches",
+    "disk_read_bytes": f"Bytes read from disks {_SINCE_START}",
+    "disk_write_bytes": f"Bytes written to disks {_SINCE_START}",
+    "net_rx_bytes": f"Bytes received {_SINCE_START}",
+    "net_tx_bytes": f"Bytes sent {_SINCE_START}",
 }
 
 
@@ -34,19 +34,19 @@ class Metrics:
         workloads: Callable[[], Mapping[str, int]],
         health: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
-        """They count the workloads by their actual state, and by their health."""
+        """`workloads` and `health` count the workloads by actual state and by health."""
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self.calls = CallMetrics(
             Counter(
                 "persys_agent_grpc_requests",
-                "Calls answered, also those through the control stream",
+                "RPCs served, directly or through the control stream",
                 ["method", "code"],
                 registry=self.registry,
             ),
             Histogram(
                 "persys_agent_grpc_request_seconds",
-                "Time to answer a call",
+                "Duration of an RPC",
                 ["method", "code"],
                 buckets=SECONDS,
                 registry=self.registry,
@@ -54,113 +54,113 @@ class Metrics:
         )
         self._reconcile_seconds = Histogram(
             "persys_agent_reconcile_cycle_seconds",
-            "From the start of a pass over all workloads until each of them was inspected",
+            "Duration of a pass over all workloads, until each was inspected",
             buckets=(0.01, 0.05, 0.25, 1, 2.5, 5, 10, 30, 60, 300, 1800),
             registry=self.registry,
         )
         self._journal_writes = Counter(
             "persys_agent_journal_writes",
-            "Transactions of the journal, by outcome",
+            "Journal transactions by outcome",
             ["outcome"],
             registry=self.registry,
         )
         self._journal_seconds = Histogram(
             "persys_agent_journal_write_seconds",
-            "How long one transaction of the journal took, with its fsync",
+            "Duration of a journal transaction, with its fsync",
             buckets=SECONDS,
             registry=self.registry,
         )
         self._actions = Counter(
             "persys_agent_actions",
-            "Actions that have ended",
+            "Actions that ended",
             ["kind", "outcome"],
             registry=self.registry,
         )
         self._action_seconds = Histogram(
             "persys_agent_action_seconds",
-            "From the order to the end of the action",
+            "Time from the order to the end of its action",
             ["kind"],
             buckets=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800),
             registry=self.registry,
         )
         self._step_seconds = Histogram(
             "persys_agent_step_seconds",
-            "How long one deed of a runtime took, such as pull, create or start",
+            "Duration of a runtime step, such as pull, create or start",
             ["step"],
             buckets=(0.01, 0.05, 0.25, 1, 2.5, 5, 10, 30, 300, 1800),
             registry=self.registry,
         )
         self._failures = Counter(
             "persys_agent_failures",
-            "Times that a workload came to fail, by reason",
+            "Workload failures by reason",
             ["reason"],
             registry=self.registry,
         )
         self._denials = Counter(
             "persys_agent_denied",
-            "Calls of those who may not",
+            "RPCs denied by authorization",
             ["role", "method"],
             registry=self.registry,
         )
         self._pulls = Counter(
             "persys_agent_pulls",
-            "Images fetched or not, by what came of it",
+            "Image pulls by outcome",
             ["outcome"],
             registry=self.registry,
         )
         self._pull_seconds = Histogram(
             "persys_agent_pull_seconds",
-            "From asking the registry to having the image",
+            "Duration of an image pull",
             buckets=(0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800),
             registry=self.registry,
         )
         self._pulled_bytes = Counter(
-            "persys_agent_pulled_bytes", "Fetched from registries", registry=self.registry
+            "persys_agent_pulled_bytes", "Bytes pulled from registries", registry=self.registry
         )
         self._probes = Counter(
             "persys_agent_probes",
-            "Health probes of the agent itself",
+            "Health probes sent by the agent",
             ["type", "outcome"],
             registry=self.registry,
         )
         self.health_restarts = Counter(
             "persys_agent_health_restarts",
-            "Restarts of workloads because they were unhealthy",
+            "Restarts of unhealthy workloads",
             registry=self.registry,
         )
         self._refusals = Counter(
             "persys_agent_admission_refusals",
-            "New workloads turned away because the node was full",
+            "New workloads refused because the node was full",
             ["kind"],
             registry=self.registry,
         )
         self._load = Gauge(
             "persys_agent_admission_load_percent",
-            "The smoothed figures that admission goes by",
+            "Smoothed utilization that admission control uses",
             ["resource"],
             registry=self.registry,
         )
         self._thresholds = Gauge(
             "persys_agent_admission_threshold_percent",
-            "Above which new workloads are turned away",
+            "Utilization above which new workloads are refused",
             ["resource"],
             registry=self.registry,
         )
         self._garbage = Counter(
             "persys_agent_gc_items",
-            "Garbage that was removed, or could not be",
+            "Garbage items by outcome of their removal",
             ["kind", "outcome"],
             registry=self.registry,
         )
         self._gc_seconds = Histogram(
             "persys_agent_gc_seconds",
-            "How long a look for garbage took",
+            "Duration of a garbage collection",
             buckets=(0.01, 0.05, 0.25, 1, 5, 30, 120),
             registry=self.registry,
         )
         self.unclaimed = Gauge(
             "persys_agent_gc_unclaimed",
-            "Containers and networks of this agent that no workload of its journal has",
+            "Containers and networks of this agent without a workload in its journal",
             registry=self.registry,
         )
         self.scheduler_connected = Gauge(
@@ -170,7 +170,7 @@ class Metrics:
         )
         self.runtime_up = Gauge(
             "persys_agent_runtime_up",
-            "1 while the runtime answers",
+            "1 while the runtime responds",
             ["runtime"],
             registry=self.registry,
         )
@@ -180,14 +180,14 @@ class Metrics:
         self.registry.register(
             _WorkloadCounts(
                 "persys_agent_workload_health",
-                "Workloads whose health is checked",
+                "Workloads with a health check",
                 "health",
                 health,
             )
         )
 
     def tell_usage(self, usage: Callable[[], Mapping[WorkloadId, WorkloadUsage]]) -> None:
-        """`usage` is asked whenever somebody looks."""
+        """`usage` is called on each scrape."""
         self.registry.register(_WorkloadUsages(usage))
 
     def reconciled(self, seconds: float) -> None:
@@ -241,7 +241,7 @@ def _show(gauge: Gauge, load: Load) -> None:
 
 
 class _WorkloadCounts(Collector):
-    """Counted when asked, so that it cannot go wrong in between."""
+    """Workload counts, computed on each scrape."""
 
     def __init__(
         self, name: str, about: str, label: str, count: Callable[[], Mapping[str, int]]
@@ -259,7 +259,7 @@ class _WorkloadCounts(Collector):
 
 
 class _WorkloadUsages(Collector):
-    """Figures per workload, of so many at most: whoever collects them pays for each name."""
+    """Usage per workload, limited to WORKLOADS_SHOWN_MAX to bound the number of time series."""
 
     def __init__(self, usage: Callable[[], Mapping[WorkloadId, WorkloadUsage]]) -> None:
         self._usage = usage

@@ -1,7 +1,7 @@
-"""Going over from one link to another without a gap: the new one stands before the old one is left.
+"""Switches from one link to another without a gap: the new link is registered before the old one is released.
 
-A link that was left stays until what is under way on it has ended, such as a log that somebody reads; only
-the newest carries heartbeats.
+An old link stays open until its calls have ended, for example a followed log. Only the newest link carries
+heartbeats.
 """
 
 from collections.abc import Awaitable, Callable
@@ -39,10 +39,10 @@ class Links:
             for _, held in self._held:
                 all_held.push_async_exit(held)
             if error is not None:
-                raise error  # each link turns the loss of itself into its own error
+                raise error  # each link maps its own loss to an error
 
     async def move(self, join: Callable[[Link], Awaitable[T]]) -> T:
-        """What `join` says on the new link. Raises what it raises; then the old one is still in use."""
+        """Open a new link and return the result of `join` on it. If it raises, the old link stays in use."""
         async with AsyncExitStack() as new:
             link = await new.enter_async_context(self._connect(self._address))
             joined = await join(link)

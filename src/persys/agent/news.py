@@ -1,4 +1,4 @@
-"""What the scheduler was not told yet: news of which workloads, and whether of the node itself."""
+"""Changes that were not reported to the scheduler yet: of workloads, and of the node itself."""
 
 import asyncio
 
@@ -7,30 +7,30 @@ from persys.model.ids import WorkloadId
 
 class News:
     def __init__(self) -> None:
-        self._about: set[WorkloadId] = set()
-        self._some = asyncio.Event()
+        self._changed: set[WorkloadId] = set()
+        self._pending = asyncio.Event()
         self.node_changed = False
 
     def tell(self, workload_id: WorkloadId) -> None:
-        self._about.add(workload_id)
-        self._some.set()
+        self._changed.add(workload_id)
+        self._pending.set()
 
     def tell_node(self) -> None:
-        """What the node has is not what it had: it registers anew at once."""
+        """The capabilities of the node changed: it registers again at once."""
         self.node_changed = True
-        self._some.set()
+        self._pending.set()
 
     def take(self) -> set[WorkloadId]:
-        about, self._about = self._about, set()
-        self._some.clear()
+        changed, self._changed = self._changed, set()
+        self._pending.clear()
         self.node_changed = False
-        return about
+        return changed
 
     async def wait(self, seconds: float) -> bool:
-        """True when there is some, False when the time is over."""
+        """True when there is a change to report, False after a timeout."""
         try:
             async with asyncio.timeout(seconds):
-                await self._some.wait()
+                await self._pending.wait()
         except TimeoutError:
             return False
         return True

@@ -1,6 +1,6 @@
-"""The last words of containers that were removed: Docker's log goes with its container.
+"""Stores the log tail of a replaced container: Docker deletes the log together with the container.
 
-Kept only when a new revision takes the place of an old one, the end of each, and no longer than the workload.
+The tail is stored only when a new revision replaces an old one, and is deleted with the workload.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class Past:
         self._access = access
 
     async def keep(self, order: Order) -> None:
-        """Called before a removal. Best effort: nothing waits for a log that cannot be had."""
+        """Store the log tails before a removal. Best effort: a log that cannot be read is skipped."""
         if order.desired is Desired.DELETED:
             return
         workload_id = order.workload_id
@@ -56,7 +56,7 @@ class Past:
             log.warning("past.not_kept", workload_id=workload_id, reason=str(err))
 
     async def frames(self, workload_id: WorkloadId, service: str) -> list[Frame]:
-        """With their time stamps; none if nothing is kept. Raises UnavailableError."""
+        """The stored frames, with timestamps; empty if there are none. Raises UnavailableError."""
         path = self._path(workload_id, service)
         try:
             content = await self._paths.run(path, path.read_bytes)
@@ -75,7 +75,7 @@ class Past:
 
 
 def _without(values: frozenset[str], frames: Iterable[Frame]) -> Iterable[Frame]:
-    """A container may write the values of its secrets; they are not kept on the disk in clear."""
+    """Redact secret values: a container may log them, and they must not be on disk in clear text."""
     if not values:
         return frames
     return [
@@ -89,7 +89,7 @@ def _without(values: frozenset[str], frames: Iterable[Frame]) -> Iterable[Frame]
 
 
 class End:
-    """The end of something long: so many lines and no more than so many bytes."""
+    """The tail of a log, limited in lines and bytes."""
 
     def __init__(self, lines_max: int, bytes_max: int) -> None:
         self.frames: deque[Frame] = deque()

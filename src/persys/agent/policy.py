@@ -1,7 +1,7 @@
-"""What this node accepts from a spec. A refusal names the field, the value and the setting.
+"""The node policy: which specs this node accepts. A refusal names the field, the value and the setting.
 
-The checks here only look at the text of the spec. Paths are opened later, by the step that uses them, because
-a file system may not answer and because a link can be swapped in at any time.
+Only the text of the spec is checked here. Paths are opened later, by the step that uses them, because a file
+system may not respond, and because a symbolic link can be swapped in at any time.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _PRIVILEGED = "is not allowed on this node (PERSYS_ALLOW_PRIVILEGED)"
 
 @dataclass(frozen=True, slots=True)
 class NodePolicy:
-    """`protected` are paths that no workload reaches unless `bind_roots` lists them."""
+    """`protected`: paths that workloads must not use unless `bind_roots` lists them."""
 
     allow_privileged: bool
     bind_roots: tuple[str, ...]
@@ -31,12 +31,12 @@ class NodePolicy:
         if isinstance(spec, ContainerSpec):
             self._check_container(spec)
         elif isinstance(spec, VMSpec):
-            self._check_machine(spec)
+            self._check_vm(spec)
         elif isinstance(spec, ComposeSpec) and spec.needs.privileged and not self.allow_privileged:
             raise InvalidError(f"spec.compose: {spec.needs.privileged_by}", _PRIVILEGED)
 
     def violation(self, spec: Spec) -> str:
-        """Why this node would refuse the spec now; "" if it accepts it."""
+        """Why this node refuses the spec; "" if it accepts it."""
         try:
             self.check(spec)
         except InvalidError as err:
@@ -44,11 +44,11 @@ class NodePolicy:
         return ""
 
     def problem_with(self, path: str) -> str:
-        """Why a workload may not use this path of the host; "" if it may."""
+        """Why a workload must not use this host path; "" if it may."""
         return problem_with(path, roots=self.bind_roots, protected=self.protected)
 
     def bind(self, source: str, target: str, *, create: bool = False) -> HostBind:
-        """A path that `problem_with` allows, with the root that it must not leave."""
+        """A bind mount of a path that `problem_with` allows, with the root that contains it."""
         plain = str(PurePosixPath(source))
         return HostBind(plain, root_of(plain, self.bind_roots), target, create)
 
@@ -59,12 +59,12 @@ class NodePolicy:
             if label.startswith(LABEL_PREFIX):
                 raise InvalidError(
                     f"spec.container.labels[{label!r}]",
-                    f"names in {LABEL_PREFIX} are the agent's own",
+                    f"invalid label: the prefix {LABEL_PREFIX} is reserved for the agent",
                 )
         for index, mount in enumerate(spec.volumes):
             self._check_path(mount.host_path, f"spec.container.volumes[{index}].host_path")
 
-    def _check_machine(self, spec: VMSpec) -> None:
+    def _check_vm(self, spec: VMSpec) -> None:
         for index, disk in enumerate(spec.disks):
             if disk.path:
                 self._check_path(disk.path, f"spec.vm.disks[{index}].path")
@@ -75,7 +75,7 @@ class NodePolicy:
 
 
 def policy_of(settings: AgentSettings) -> NodePolicy:
-    """Beside the directories of the system, everything that this agent itself works with is protected."""
+    """The policy from the settings. System directories and the agent's own paths are protected."""
     own = (
         settings.state_path.parent,
         settings.credentials_dir,

@@ -1,4 +1,4 @@
-"""The storage pools of this node: the local one, and those of libvirt, looked at now and then."""
+"""Storage pools of this node: the local pool and those of libvirt, refreshed periodically."""
 
 import asyncio
 from collections.abc import Callable
@@ -31,7 +31,7 @@ class Pools:
         paths: PathCalls,
         source: Callable[[], PoolSource | None],
     ) -> None:
-        """`source` answers None as long as this node has no libvirt."""
+        """`source` returns None while this node has no libvirt."""
         self._machine = machine
         self._local_root = local_root
         self._paths = paths
@@ -45,16 +45,16 @@ class Pools:
             await asyncio.sleep(INTERVAL_SECONDS)
 
     async def look_first(self) -> None:
-        """Before the node is told of, so that it need not be told of twice; a silent libvirt can wait."""
+        """Refresh before the first registration, but do not wait long for libvirt."""
         with suppress(TimeoutError):
             async with asyncio.timeout(FIRST_LOOK_SECONDS):
                 await self.look()
 
     async def look(self) -> None:
-        """What gives no answer is taken to be as it was."""
+        """Refresh all pools. A source that does not respond keeps its last values."""
         try:
-            look = partial(self._machine.disk, self._local_root)
-            self._disk = await self._paths.run(self._local_root, look)
+            sample = partial(self._machine.disk, self._local_root)
+            self._disk = await self._paths.run(self._local_root, sample)
         except (OSError, PathTimeoutError) as err:
             log.debug("pools.not_looked_at", reason=str(err))
         source = self._source()
@@ -67,6 +67,6 @@ class Pools:
             log.debug("pools.not_looked_at", reason=str(err))
 
     def now(self) -> tuple[StoragePool, ...]:
-        """The local one first: what is not said to be elsewhere is there."""
+        """The local pool comes first: it is the default."""
         local = Room(DRIVER, DRIVER, self._disk.total_gb, self._disk.device)
         return as_pools([local, *self._others])

@@ -1,9 +1,9 @@
-"""What the agent needs from a runtime, from volumes and from the machine.
+"""The interfaces that the agent needs from runtimes, volumes and the host.
 
-Every deed looks before it acts, so that it may be repeated after a crash: starting what runs, stopping what
-is stopped and removing what is gone are all done. A deed answers with the Failure that the workload has, or
-None when it is done. RuntimeUnavailableError means that the runtime gave no answer, so nothing is known;
-ConflictError that somebody else changed the thing meanwhile: look again.
+Every operation is idempotent, so that it can be repeated after a crash: starting a running container,
+stopping a stopped one and removing a missing one all succeed. An operation returns the Failure of the
+workload, or None on success. RuntimeUnavailableError means that the runtime did not respond, so nothing is
+known. ConflictError means that something else changed the artefact: inspect it again.
 """
 
 from collections.abc import AsyncGenerator, Mapping
@@ -25,142 +25,142 @@ from persys.model.volume import VolumeSeen
 
 
 class PullWatch(Protocol):
-    """Follows an image while it is fetched."""
+    """Receives the progress of an image pull."""
 
     def queued(self, why: str) -> None:
-        """It is not here, and waits for a place."""
+        """The pull waits, for the given reason."""
 
     def began(self) -> None:
-        """It was not here, and is fetched from now on."""
+        """The image is missing, and its pull starts now."""
 
     def progress(self, fetching: Layers | Download) -> None:
-        """May be called as often as there is something new."""
+        """May be called at any rate."""
 
     async def fetched(self, image: str, image_id: str) -> None:
-        """It is here because this agent fetched it."""
+        """The image was pulled by this agent."""
 
 
 class Runtime(Protocol):
     async def inspect(self, order: Order) -> Artefact | None:
-        """What there is now. None: it was looked for, and there is nothing.
+        """The present artefact. None: it does not exist.
 
-        What runs at the order's revision is compared with how it was created.
+        An artefact that runs at the revision of the order is compared with how it was created.
         """
 
     async def pull(self, order: Order, watch: PullWatch) -> Failure | None:
-        """Have the image here, as the pull policy says. May be cancelled."""
+        """Pull the image according to the pull policy. May be cancelled."""
 
     async def create(self, order: Order, volumes: Mapping[str, Path]) -> Failure | None:
-        """`volumes` says where each managed volume is."""
+        """`volumes`: the host path of each managed volume."""
 
     async def start(self, order: Order, artefact: Artefact) -> Failure | None: ...
 
     async def stop(self, order: Order, artefact: Artefact) -> Failure | None:
-        """Ask it to end, and kill it when its grace is over."""
+        """Stop it gracefully, and kill it after the grace period."""
 
     async def remove(self, order: Order, artefact: Artefact) -> Failure | None:
-        """Returns when it is gone."""
+        """Returns when it is removed."""
 
     async def repair(self, order: Order, artefact: Artefact) -> Failure | None:
-        """Make what runs as it was created, without a restart."""
+        """Restore the created configuration without a restart."""
 
     async def replace(self, order: Order, artefact: Artefact) -> Failure | None:
-        """The same where that needs another container. Named volumes and binds stay."""
+        """Restore the created configuration with a new container. Named volumes and binds stay."""
 
     async def discard(self, order: Order) -> Failure | None:
-        """After the removal of what was deleted: let go of all else, and of data if the order says so."""
+        """After a deletion: remove everything else of the workload, and its data if the order says so."""
 
     async def log_tail(self, artefact: Artefact) -> str:
-        """The last of what it wrote, "" if that cannot be had."""
+        """The tail of its log; "" if it is not available."""
 
     def changes(self) -> AsyncGenerator[WorkloadId | None, None]:
-        """Ids of workloads that changed, as long as the runtime answers. None first: now listening."""
+        """Ids of workloads that changed, while the runtime responds. The first item is None: subscribed."""
 
     async def ping(self) -> None:
-        """Raises RuntimeUnavailableError if the runtime gives no answer."""
+        """Raises RuntimeUnavailableError if the runtime does not respond."""
 
 
 class Leftovers(Protocol):
-    """All that this agent has made in a runtime, also what no workload of the journal has."""
+    """Everything that this agent has created in a runtime, also without a workload in the journal."""
 
     async def inventory(self) -> list[Item]:
-        """Raises RuntimeUnavailableError: then nothing is known to be garbage."""
+        """Raises RuntimeUnavailableError: nothing may then be treated as garbage."""
 
     async def images(self, fetched: Mapping[str, Image]) -> list[ImageUse]:
-        """Of the images that this agent fetched, those that are still what it fetched."""
+        """The images that this agent pulled and that still have the same id."""
 
     async def remove(self, item: Item) -> str:
-        """Empty when it is gone, else why it is not. Data is never removed."""
+        """Returns "" if it was removed, else the reason. Data is never removed."""
 
 
 class Volumes(Protocol):
-    """Managed volumes. Their deeds are for one workload at a time, by whoever works on it."""
+    """Managed volumes. The caller serializes the calls for one workload."""
 
     @property
     def drivers(self) -> frozenset[str]: ...
 
     async def check(self, order: Order) -> None:
-        """Raises InvalidError, by field, for what can never be made so here. Changes nothing."""
+        """Raises InvalidError for a volume that this node can never provide. Changes nothing."""
 
     def path(self, workload_id: WorkloadId, name: str) -> Path:
-        """Where a container finds a volume that was prepared."""
+        """The host path of a prepared volume, for a container."""
 
     def disk(self, workload_id: WorkloadId, name: str) -> Path:
-        """The file, or the block device, that a machine has as its disk."""
+        """The file or block device of a volume, for a VM disk."""
 
     async def prepare(self, order: Order) -> Failure | None:
-        """Make, grow and attach all that the order has. What existed before is kept, whatever fails."""
+        """Create, grow and attach all volumes of the order. Existing data is kept if a step fails."""
 
     async def release(self, workload_id: WorkloadId) -> None:
-        """It does not run now: detach what can be detached. Nothing is removed."""
+        """Detach the volumes of a stopped workload where possible. Nothing is removed."""
 
     async def remove(self, workload_id: WorkloadId, names: frozenset[str]) -> Failure | None:
-        """Detach all volumes of a workload, and remove these with all that is in them."""
+        """Detach all volumes of a workload, and remove the named ones with their data."""
 
     async def inventory(self) -> list[VolumeSeen]:
-        """All there are, also those that outlived their workload."""
+        """All volumes, also those whose workload was deleted."""
 
     async def delete(self, workload_id: WorkloadId, name: str) -> None:
-        """Raises NotFoundError, RefusedError. Called only when its workload is gone."""
+        """Raises NotFoundError, RefusedError. Called only after its workload was deleted."""
 
 
 class BaseImage(Struct, frozen=True):
-    """An image that is here, for disks to stand on."""
+    """An image on this node, used as the base of VM disks."""
 
-    path: Path  # of a file that never changes
+    path: Path  # the file never changes
     format: str  # qcow2, raw
     virtual_size_bytes: int
 
 
 class Images(Protocol):
-    """What machines start from: by a name of the node's store, or by an address."""
+    """VM images, by their name in the image store or by URL."""
 
     async def fetch(self, os_image: str, watch: PullWatch) -> Failure | None:
-        """Have it here. May be cancelled."""
+        """Download the image if it is missing. May be cancelled."""
 
     async def base(self, os_image: str) -> BaseImage | None:
-        """None: it is not here."""
+        """None: the image is not on this node."""
 
 
 class Disks(Protocol):
-    """Disks of machines, which live in pools of libvirt: shown among the volumes."""
+    """VM disks in libvirt storage pools, listed together with the volumes."""
 
     async def inventory(self) -> list[VolumeSeen]:
         """Raises RuntimeUnavailableError."""
 
     async def delete(self, workload_id: WorkloadId, name: str) -> None:
-        """Raises NotFoundError if there is none of that name. Called only when its workload is gone."""
+        """Raises NotFoundError if there is no such disk. Called only after its workload was deleted."""
 
 
 class PoolSource(Protocol):
-    """Pools beside the local one."""
+    """Storage pools other than the local one."""
 
     async def rooms(self) -> list[Room]:
-        """Raises RuntimeUnavailableError: then the ones known so far are taken to be there still."""
+        """Raises RuntimeUnavailableError: the last known pools then stay valid."""
 
 
 class Machine(Protocol):
-    """What the machine has and uses. The real one is the module `host`."""
+    """Capacity and usage of the host. The implementation is the module `host`."""
 
     def cpu_millicores(self) -> int: ...
 
@@ -169,4 +169,4 @@ class Machine(Protocol):
     def memory(self) -> Memory: ...
 
     def disk(self, path: Path) -> Disk:
-        """The file system that holds the path, or will when it is made."""
+        """The file system of the path, or of its nearest existing parent."""

@@ -1,8 +1,8 @@
-"""The health of workloads that Docker cannot check by itself: by http and by tcp, probed from the host.
+"""HTTP and TCP health checks, probed from the host: Docker itself has no such checks.
 
-The worker shows what it saw of each workload, and gets it back with its health. A change of health wakes the
-worker. What would surprise: after a restart of the agent a workload is as healthy as was last written, until
-its first probe. The probes of a container end with its run, so that nothing old speaks of a new one.
+The worker passes each inspected artefact, and gets it back with its health. A change of health wakes the
+worker. After a restart of the agent the last stored health applies until the first probe. Probes belong to
+one run of a container, so that results of an old run never apply to a new one.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from persys.model.spec import ContainerSpec, HealthCheck, HealthType
 from persys.model.workload import Desired
 
 PROBES_MAX = 64
-_PROBED = (HealthType.HTTP, HealthType.TCP)
+_PROBED_TYPES = (HealthType.HTTP, HealthType.TCP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Target:
 
 
 @dataclass(slots=True)
-class _Patient:
+class _Probed:
     target: Target
     vitals: Vitals
     task: asyncio.Task[None] | None = None
@@ -62,69 +62,69 @@ class Probes:
         *,
         wake: Callable[[WorkloadId], None],
     ) -> None:
-        """`wake` is called with the id of each workload whose health has changed."""
+        """`wake` is called with the id of each workload whose health changes."""
         self._clock = clock
         self._metrics = metrics
         self._supervisor = supervisor
         self._wake = wake
-        self._patients: dict[WorkloadId, _Patient] = {}
+        self._running: dict[WorkloadId, _Probed] = {}
         self._group: asyncio.TaskGroup | None = None
         self._room = asyncio.Semaphore(PROBES_MAX)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as self._group:
-            for workload_id, patient in self._patients.items():
-                patient.task = None
-                self._attend(workload_id, patient)
+            for workload_id, probed in self._running.items():
+                probed.task = None
+                self._start(workload_id, probed)
             await asyncio.Event().wait()
 
     def seen(self, entry: Entry, artefact: Artefact | None) -> Artefact | None:
-        """What was seen, with its health if that is found out here. Probing begins or ends with it."""
+        """The artefact with its probed health. Starts or stops the probes of the workload."""
         workload_id = entry.order.workload_id
         target = _target(entry, artefact)
-        patient = self._patients.get(workload_id)
+        probed = self._running.get(workload_id)
         if artefact is None or target is None:
-            self._dismiss(workload_id)
+            self._stop(workload_id)
             return artefact
-        if patient is None or patient.target != target:
-            self._dismiss(workload_id)
-            patient = _Patient(target, _last_known(entry, artefact, timing_of(target.check)))
-            self._patients[workload_id] = patient
-            self._attend(workload_id, patient)
-        return replace(artefact, health=patient.vitals.health, ailment=patient.vitals.ailment)
+        if probed is None or probed.target != target:
+            self._stop(workload_id)
+            probed = _Probed(target, _last_known(entry, artefact, timing_of(target.check)))
+            self._running[workload_id] = probed
+            self._start(workload_id, probed)
+        return replace(artefact, health=probed.vitals.health, ailment=probed.vitals.ailment)
 
-    def _attend(self, workload_id: WorkloadId, patient: _Patient) -> None:
-        if self._group is not None and patient.task is None:
-            patient.task = self._group.create_task(self._watch(workload_id, patient))
+    def _start(self, workload_id: WorkloadId, probed: _Probed) -> None:
+        if self._group is not None and probed.task is None:
+            probed.task = self._group.create_task(self._watch(workload_id, probed))
 
-    def _dismiss(self, workload_id: WorkloadId) -> None:
-        patient = self._patients.pop(workload_id, None)
-        if patient is not None and patient.task is not None:
-            patient.task.cancel()
+    def _stop(self, workload_id: WorkloadId) -> None:
+        probed = self._running.pop(workload_id, None)
+        if probed is not None and probed.task is not None:
+            probed.task.cancel()
 
-    async def _watch(self, workload_id: WorkloadId, patient: _Patient) -> None:
+    async def _watch(self, workload_id: WorkloadId, probed: _Probed) -> None:
         while True:
             errors: list[InternalError] = []
             with self._supervisor.contain("probe", workload_id, failed=errors.append):
-                pause = await self._probe(workload_id, patient)
+                pause = await self._probe(workload_id, probed)
                 self._supervisor.resolved("probe", workload_id)
             if errors:
                 pause = self._supervisor.retry_after(errors[0])
             await asyncio.sleep(pause.total_seconds())
 
-    async def _probe(self, workload_id: WorkloadId, patient: _Patient) -> timedelta:
-        """One probe. Returns how long to wait for the next."""
-        target, timing = patient.target, timing_of(patient.target.check)
+    async def _probe(self, workload_id: WorkloadId, probed: _Probed) -> timedelta:
+        """Run one probe. Returns the time until the next one."""
+        target, timing = probed.target, timing_of(probed.target.check)
         async with self._room:
             ailment = await probe(
                 target.check, target.address, deadline=timing.timeout.total_seconds()
             )
         self._metrics.probed(target.check.type, well=not ailment)
-        before, now = patient.vitals, self._clock.now()
-        patient.vitals = after_probe(before, ailment, timing, started_at=target.started_at, now=now)
-        if patient.vitals.health is not before.health:
+        before, now = probed.vitals, self._clock.now()
+        probed.vitals = after_probe(before, ailment, timing, started_at=target.started_at, now=now)
+        if probed.vitals.health is not before.health:
             self._wake(workload_id)
-        return next_probe_after(patient.vitals, timing, started_at=target.started_at, now=now)
+        return next_probe_after(probed.vitals, timing, started_at=target.started_at, now=now)
 
 
 def _target(entry: Entry, artefact: Artefact | None) -> Target | None:
@@ -132,7 +132,7 @@ def _target(entry: Entry, artefact: Artefact | None) -> Target | None:
     if (
         artefact is None
         or not isinstance(order.spec, ContainerSpec)
-        or order.spec.health.type not in _PROBED
+        or order.spec.health.type not in _PROBED_TYPES
         or order.desired is not Desired.RUNNING
         or artefact.condition is not Condition.RUNNING
         or artefact.revision != order.revision
@@ -143,7 +143,7 @@ def _target(entry: Entry, artefact: Artefact | None) -> Target | None:
 
 
 def _last_known(entry: Entry, artefact: Artefact, timing: Timing) -> Vitals:
-    told, is_so = entry.standing.metadata, describe(artefact)
-    if any(told.get(key) != is_so.get(key) for key in (ID, STARTED_AT)):
+    stored, present = entry.standing.metadata, describe(artefact)
+    if any(stored.get(key) != present.get(key) for key in (ID, STARTED_AT)):
         return Vitals()
-    return remembered(told.get(HEALTH, ""), timing)
+    return remembered(stored.get(HEALTH, ""), timing)

@@ -1,4 +1,4 @@
-"""One look at a port of a workload, from its host. The answer is what is wrong, "" if nothing is."""
+"""One HTTP or TCP probe of a port of a workload. Returns the problem; "" if it is healthy."""
 
 import asyncio
 import re
@@ -7,13 +7,13 @@ from persys.model.spec import HealthCheck, HealthType
 
 _STATUS_LINE = re.compile(rb"HTTP/\d\.\d (\d{3})\b")
 _LINE_BYTES_MAX = 4096
-_WELL = range(200, 400)
+_HEALTHY = range(200, 400)
 
 
 async def probe(check: HealthCheck, address: str, *, deadline: float) -> str:
     where = f"port {check.port}"
     if not address:
-        return f"{where}: the container has no address"
+        return f"{where}: the container has no IP address"
     try:
         async with asyncio.timeout(deadline):
             reader, writer = await asyncio.open_connection(
@@ -21,25 +21,25 @@ async def probe(check: HealthCheck, address: str, *, deadline: float) -> str:
             )
             try:
                 if check.type is HealthType.HTTP:
-                    return await _ask(check, address, reader, writer)
+                    return await _probe_http(check, address, reader, writer)
             finally:
                 writer.close()
     except TimeoutError:
-        return f"{where}: no answer within {deadline:g} s"
+        return f"{where}: no response within {deadline:g} s"
     except OSError as err:
-        return f"{where}: {err.strerror or 'the connection broke'}"
+        return f"{where}: {err.strerror or 'the connection was lost'}"
     return ""
 
 
-async def _ask(
+async def _probe_http(
     check: HealthCheck,
     address: str,
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
 ) -> str:
-    asked = f"GET {check.path}"
+    request = f"GET {check.path}"
     writer.write(
-        f"{asked} HTTP/1.1\r\nHost: {address}:{check.port}\r\nUser-Agent: persys-agent\r\n"
+        f"{request} HTTP/1.1\r\nHost: {address}:{check.port}\r\nUser-Agent: persys-agent\r\n"
         "Accept: */*\r\nConnection: close\r\n\r\n".encode()
     )
     await writer.drain()
@@ -49,6 +49,6 @@ async def _ask(
         line = b""
     found = _STATUS_LINE.match(line)
     if found is None:
-        return f"{asked} on port {check.port}: the answer is not HTTP"
+        return f"{request} on port {check.port}: the response is not HTTP"
     status = int(found[1])
-    return "" if status in _WELL else f"{asked} on port {check.port}: status {status}"
+    return "" if status in _HEALTHY else f"{request} on port {check.port}: status {status}"

@@ -1,7 +1,7 @@
-"""What is said of an image while it is fetched, and which images this agent has fetched.
+"""Reports the progress of image pulls, and records which images this agent has pulled.
 
-Progress is news like any other, at most once a second for each workload: a scheduler gives a node that says
-it is still at it its time anew.
+Progress is reported at most once a second per workload: the scheduler extends the apply timeout of a node
+that reports progress.
 """
 
 import structlog
@@ -35,7 +35,7 @@ class Pulls:
 
 
 class Pull(PullWatch):
-    """One image on its way. Implements agent.ports.PullWatch."""
+    """One image pull. Implements agent.ports.PullWatch."""
 
     def __init__(
         self, entry: Entry, state: State, ledger: Ledger, clock: Clock, metrics: Metrics
@@ -46,7 +46,7 @@ class Pull(PullWatch):
         self._clock = clock
         self._metrics = metrics
         self._began: float | None = None
-        self._told = float("-inf")
+        self._reported_at = float("-inf")
         self._fetching: Layers | Download | None = None
 
     def queued(self, why: str) -> None:
@@ -58,9 +58,9 @@ class Pull(PullWatch):
     def progress(self, fetching: Layers | Download) -> None:
         self._fetching = fetching
         now = self._clock.monotonic()
-        if now - self._told < TELL_SECONDS:
+        if now - self._reported_at < TELL_SECONDS:
             return
-        self._told = now
+        self._reported_at = now
         self._ledger.under_way(self._entry, "Pulling", fetching.told())
 
     async def fetched(self, image: str, image_id: str) -> None:
@@ -69,11 +69,11 @@ class Pull(PullWatch):
             change = Change(images=[Image(image, image_id, now, now)])
             await self._state.commit(change, deadline_seconds=COMMIT_DEADLINE_SECONDS)
         except StoreUnavailableError as err:
-            # It only stays longer than it must: what is not known to be ours is never removed.
+            # The image is then never garbage collected, because its origin is unknown.
             log.warning("image.not_kept", image=image, reason=str(err))
 
     def ended(self, failure: Failure | None) -> None:
-        """Nothing is counted of an image that was here already."""
+        """Count the pull, unless the image was already present."""
         if self._began is not None:
             outcome = failure.reason.value if failure is not None else "completed"
             byte_count = self._fetching.bytes_got if self._fetching is not None else 0

@@ -1,7 +1,7 @@
-"""Noticing change: the runtimes' own events, whether each runtime answers, and a slow look at everything.
+"""Watches the runtimes: their events, whether they respond, and a periodic pass over all workloads.
 
-A stream of events that breaks may have lost some, so everything is looked at when it breaks and again when
-it is back. A runtime that hangs keeps its stream open and says nothing: it is asked regularly as well.
+A broken event stream may have lost events, so all workloads are inspected when it breaks and again when it is
+back. A runtime that hangs may keep its stream open, so it is also pinged periodically.
 """
 
 import asyncio
@@ -25,15 +25,15 @@ from persys.model.spec import WorkloadType
 log = structlog.get_logger()
 
 PAUSE_MIN_SECONDS = 0.25
-PAUSE_MAX_SECONDS = 1.0  # what Docker does is known again soon after it is back
+PAUSE_MAX_SECONDS = 1.0  # so that events are received again soon after Docker is back
 PING_INTERVAL_SECONDS = 5.0
 PING_AGAIN_SECONDS = 1.0
 PING_DEADLINE_SECONDS = 5.0
-PINGS_LOST_MAX = 3  # in a row: a busy machine may be late
+PINGS_LOST_MAX = 3  # in a row: a busy host may be late
 
 
 class Watch:
-    """Listens to one runtime, and asks it whether it is there."""
+    """Subscribes to the events of one runtime, and pings it."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Watch:
         *,
         changed: Callable[[], None],
     ) -> None:
-        """`changed` is called when it begins or ceases to answer."""
+        """`changed` is called when the runtime starts or stops responding."""
         self._type = type_
         self._runtimes = runtimes
         self._queue = queue
@@ -62,26 +62,26 @@ class Watch:
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._listen())
-            group.create_task(self._ask())
+            group.create_task(self._ping_periodically())
 
     async def _listen(self) -> None:
         pause = PAUSE_MIN_SECONDS
         while True:
             errors: list[InternalError] = []
-            why = "the stream of events ended"
+            why = "the event stream ended"
             with self._supervisor.contain("runtime.events", self._type.value, failed=errors.append):
                 try:
                     async with aclosing(self._runtimes[self._type].changes()) as changes:
                         async for workload_id in changes:
-                            self._heard(workload_id)
+                            self._on_event(workload_id)
                             pause = PAUSE_MIN_SECONDS
                 except RuntimeUnavailableError as err:
                     why = str(err)
-            self._lost(errors[0].text if errors else why)
+            self._on_loss(errors[0].text if errors else why)
             await asyncio.sleep(pause)
             pause = min(2 * pause, PAUSE_MAX_SECONDS)
 
-    async def _ask(self) -> None:
+    async def _ping_periodically(self) -> None:
         while True:
             errors: list[InternalError] = []
             answered = False
@@ -91,7 +91,7 @@ class Watch:
             self._pings_lost = 0 if answered else self._pings_lost + 1
             if self.answers is not before:
                 log.warning("runtime.ping", runtime=self._type.value, answers=self.answers)
-                self._show()
+                self._publish()
             await asyncio.sleep(PING_INTERVAL_SECONDS if answered else PING_AGAIN_SECONDS)
 
     async def _ping(self) -> bool:
@@ -102,7 +102,7 @@ class Watch:
             return False
         return True
 
-    def _heard(self, workload_id: WorkloadId | None) -> None:
+    def _on_event(self, workload_id: WorkloadId | None) -> None:
         if workload_id is not None:
             self._queue.wake(workload_id)
             return
@@ -111,24 +111,24 @@ class Watch:
         if before is False:
             log.info("runtime.returned", runtime=self._type.value)
         if before is not True:
-            self._show()
+            self._publish()
         self._queue.wake_all()
 
-    def _lost(self, why: str) -> None:
+    def _on_loss(self, why: str) -> None:
         if self._listening is False:
             return
         log.warning("runtime.lost", runtime=self._type.value, reason=why)
         self._listening = False
-        self._show()
-        self._queue.wake_all()  # so that their state becomes unknown
+        self._publish()
+        self._queue.wake_all()  # their state becomes unknown
 
-    def _show(self) -> None:
+    def _publish(self) -> None:
         self._up.set(self.answers)
         self._changed()
 
 
 class Watches:
-    """A watch for each runtime of this node, also for those that are detected later."""
+    """One watch per runtime of this node, also for runtimes that are detected later."""
 
     def __init__(
         self,
@@ -158,11 +158,11 @@ class Watches:
                 await self._added.wait()
 
     def refresh(self) -> None:
-        """A runtime was added."""
+        """Start the watch of an added runtime."""
         self._added.set()
 
     def answering(self) -> dict[WorkloadType, bool]:
-        """Each runtime that this node has, and whether it answers."""
+        """Whether each runtime of this node responds."""
         return {
             kind: self._watches[kind].answers if kind in self._watches else True
             for kind in sorted(self._runtimes)
@@ -191,9 +191,10 @@ async def look_at_all(
     *,
     retries_applies: bool,
 ) -> None:
-    """Without a scheduler only this loop retries what failed. What must be removed is retried anyway.
+    """Inspect all workloads periodically, and retry failed deletes.
 
-    With reconciliation off this only observes.
+    `retries_applies`: also retry failed applies; without a scheduler only this loop does. With reconciliation
+    off, workloads are only inspected.
     """
     while True:
         await asyncio.sleep(interval.total_seconds())

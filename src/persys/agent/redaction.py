@@ -1,4 +1,4 @@
-"""Texts about a workload, bounded and without the values of its secrets: before they are kept or sent."""
+"""Shortens texts about a workload and redacts its secret values, before they are stored or sent."""
 
 from collections.abc import Mapping
 
@@ -30,7 +30,7 @@ def settled_without(order: Order, settled: Settled) -> Settled:
 
 
 def words_without(order: Order, words: Mapping[str, str]) -> dict[str, str]:
-    """The last lines of a log may hold anything that the workload knows."""
+    """Redact metadata: a log tail may contain any secret of the workload."""
     return {name: _redacted(order, text) for name, text in words.items()}
 
 

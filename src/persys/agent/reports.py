@@ -1,7 +1,7 @@
-"""How the agent reports its workloads: each as an observation, all of them as a heartbeat.
+"""Builds the reports of the agent: an observation per workload, and heartbeats.
 
-An order that was refused is nothing that the agent has: it is neither reported nor listed. For a while it can
-be asked for by its id, so that the reason can be seen on the node.
+A refused order is neither reported nor listed. For a while its status can be requested by id, so that the
+reason is visible on the node.
 """
 
 from collections.abc import Callable, Iterable
@@ -32,7 +32,7 @@ REFUSAL_SECONDS = 600.0
 
 
 class Refusals:
-    """The orders refused lately, by workload. In memory only."""
+    """Recently refused orders by workload. In memory only."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -45,7 +45,7 @@ class Refusals:
             del self._kept[next(iter(self._kept))]
 
     def drop(self, workload_id: str) -> None:
-        """A later order was accepted, or the workload was deleted."""
+        """Remove a refusal: a later order was accepted, or the workload was deleted."""
         self._kept.pop(workload_id, None)
 
     def get(self, workload_id: str) -> agent_pb2.WorkloadStatus | None:
@@ -69,7 +69,7 @@ class Reports:
         unavailable: Callable[[], Iterable[WorkloadType]],
         policy: NodePolicy,
     ) -> None:
-        """`unavailable`: the workload types whose runtime does not answer now."""
+        """`unavailable`: the workload types whose runtime does not respond now."""
         self._node_id = node_id
         self._state = state
         self._collector = collector
@@ -82,7 +82,7 @@ class Reports:
     def heartbeat(
         self, about: Iterable[WorkloadId], *, gone: Iterable[Burial], complete: bool
     ) -> control_pb2.HeartbeatRequest:
-        """`complete`: it is about all that this node has."""
+        """`complete`: the heartbeat covers all workloads of this node."""
         return control_pb2.HeartbeatRequest(
             node_id=self._node_id,
             usage=usage_message(self._collector.usage()),
@@ -117,13 +117,13 @@ def _internal_error(error: InternalError) -> control_pb2.InternalError:
 
 
 def observation_of(entry: Entry, state: State, node_id: NodeId, policy: NodePolicy) -> Observation:
-    """`seen_at` is when the workload came to stand so."""
+    """`seen_at` is the time of the last status change."""
     standing = entry.standing
     metadata = {**standing.metadata, TASK_ID: entry.action_id}
     action = state.actions.get(entry.action_id)
     if action is not None:
         metadata[TASK_STATUS] = action.state.value
-    # It runs from before the policy was stricter; its next apply is refused.
+    # It was accepted before the policy became stricter; its next apply is refused.
     if entry.order.desired is not Desired.DELETED and (
         violation := policy.violation(entry.order.spec)
     ):

@@ -1,4 +1,4 @@
-"""How the agent is started. Only what works is declared."""
+"""Settings of the agent."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -24,12 +24,12 @@ class AgentSettings(TlsSettings, TraceSettings):
     grpc_port: int = setting(50051, "PERSYS_GRPC_PORT", help="port to serve on")
     metrics_port: int = setting(8089, "PERSYS_METRICS_PORT", help="port of /health and /metrics")
     tls_enabled: bool = setting(True, "PERSYS_TLS_ENABLED", help="serve with mutual TLS")
-    insecure: bool = setting(False, help="no TLS at all, for tests and trials")
+    insecure: bool = setting(False, help="disable TLS; for tests only")
     tls_ca: Path = setting(
         Path("/etc/persys/certs/ca.crt"),
         "PERSYS_TLS_CA",
         "PERSYS_TLS_CA_PATH",
-        help="roots of those who are believed",
+        help="trusted CA certificates",
     )
     tls_cert: Path = setting(
         Path("/etc/persys/certs/agent.crt"),
@@ -41,224 +41,250 @@ class AgentSettings(TlsSettings, TraceSettings):
         Path("/etc/persys/certs/agent.key"),
         "PERSYS_TLS_KEY",
         "PERSYS_TLS_KEY_PATH",
-        help="its key",
+        help="private key of the certificate",
     )
-    standalone: bool = setting(False, help="take orders without joining a scheduler")
+    standalone: bool = setting(False, help="run without a scheduler")
     state_path: Path = setting(
-        Path("/var/lib/persys/state.db"), "PERSYS_STATE_PATH", help="the journal"
+        Path("/var/lib/persys/state.db"), "PERSYS_STATE_PATH", help="file of the journal"
     )
     journal_key_file: str = setting(
         "",
         "PERSYS_JOURNAL_KEY_FILE",
-        help="key that secrets in the journal are sealed with; else beside it, ending in .key",
+        help="encryption key of secrets in the journal; default: next to it, with suffix .key",
     )
     secret_files_dir: str = setting(
         "",
         "PERSYS_SECRET_FILES_DIR",
-        help="directory in memory for files from secrets; else in /run or /dev/shm",
+        help="directory in memory for files with secrets; default: in /run or /dev/shm",
     )
     docker_enabled: bool = setting(True, "PERSYS_DOCKER_ENABLED", help="run containers")
     docker_host: str = setting(
-        "unix:///var/run/docker.sock", "DOCKER_HOST", help="where Docker listens"
+        "unix:///var/run/docker.sock", "DOCKER_HOST", help="address of the Docker API"
     )
     compose_enabled: bool = setting(
-        True, "PERSYS_COMPOSE_ENABLED", help="run Compose stacks, if Compose is here"
+        True, "PERSYS_COMPOSE_ENABLED", help="run Compose stacks, if Compose is installed"
     )
     compose_binary: str = setting(
         "",
         "PERSYS_COMPOSE_BINARY",
-        help="Compose to use: a path, a name or 'docker compose'; else whichever is there, v2 first",
+        help="Compose command: a path, a name or 'docker compose'; default: detected, v2 first",
     )
-    vm_enabled: bool = setting(
-        True, "PERSYS_VM_ENABLED", help="run virtual machines, if libvirt is here"
+    vm_enabled: bool = setting(True, "PERSYS_VM_ENABLED", help="run VMs, if libvirt is available")
+    libvirt_uri: str = setting(
+        "qemu:///system", "PERSYS_LIBVIRT_URI", help="connection URI of libvirt"
     )
-    libvirt_uri: str = setting("qemu:///system", "PERSYS_LIBVIRT_URI", help="where libvirt listens")
     vm_accel: str = setting(
-        "auto", "PERSYS_VM_ACCEL", help="kvm, tcg (emulation) or auto: kvm where it really works"
+        "auto", "PERSYS_VM_ACCEL", help="kvm, tcg (emulation) or auto: kvm if a test guest runs"
     )
     vm_images_dir: Path = setting(
         Path("/var/lib/persys/images"),
         "PERSYS_VM_IMAGES_DIR",
-        help="the store of images that machines stand on",
+        help="directory of the VM image store",
     )
     vm_pool: str = setting(
-        "persys", "PERSYS_VM_POOL", help="libvirt's storage pool for disks that name none"
+        "persys", "PERSYS_VM_POOL", help="default libvirt storage pool of VM disks"
     )
     vm_disks_dir: Path = setting(
         Path("/var/lib/persys/disks"),
         "PERSYS_VM_DISKS_DIR",
-        help="where that pool is, if this agent has to make it",
+        help="directory of that pool, if the agent creates it",
     )
     vm_dir: Path = setting(
-        Path("/var/lib/persys/vms"), "PERSYS_VM_DIR", help="seeds and console logs of machines"
+        Path("/var/lib/persys/vms"),
+        "PERSYS_VM_DIR",
+        help="directory of cloud-init images and console logs of VMs",
     )
     vm_stop_grace: timedelta = setting(
         timedelta(seconds=60),
         "PERSYS_VM_STOP_GRACE",
-        help="between the power button and the end of a machine, unless it says",
+        help="default time for a VM to shut down before it is powered off",
     )
     reconcile_enabled: bool = setting(
         True,
         "PERSYS_RECONCILE_ENABLED",
-        help="repair what changed without an order; false: only report it",
+        help="repair workloads that deviate from their order; false: only report them",
     )
     reconcile_interval: timedelta = setting(
         timedelta(seconds=30),
         "PERSYS_RECONCILE_INTERVAL",
-        help="how often everything is looked at, beside events",
+        help="how often all workloads are inspected, in addition to events",
     )
     log_level: str = setting("info", "PERSYS_LOG_LEVEL", help="debug, info, warn or error")
-    log_format: str = setting("", "LOG_FORMAT", help="json or console; console on a terminal")
+    log_format: str = setting(
+        "", "LOG_FORMAT", help="json or console; default: console on a terminal, else json"
+    )
     node_id: str = setting(
-        "", "PERSYS_NODE_ID", help="id of this node; else the host name at the first start"
+        "", "PERSYS_NODE_ID", help="id of this node; default: the host name at the first start"
     )
     version: str = setting(__version__, "PERSYS_VERSION", help="version to report")
     cluster_id: str = setting("default", "PERSYS_CLUSTER_ID", help="cluster to join")
     scheduler_addr: tuple[str, ...] = setting(
         ("127.0.0.1:8085",),
         "PERSYS_SCHEDULER_ADDR",
-        help="host:port of the schedulers, or the name of an SRV record, which begins with _",
+        help="host:port of the schedulers, or the name of an SRV record (starts with _)",
     )
     dns_server: str = setting(
-        "", "PERSYS_DNS_SERVER", help="address[:port] to ask for SRV records; else the machine's"
+        "",
+        "PERSYS_DNS_SERVER",
+        help="address[:port] of the DNS server for SRV records; default: of the host",
     )
     scheduler_insecure: bool = setting(
-        False, "PERSYS_SCHEDULER_INSECURE", help="reach the scheduler without TLS"
+        False, "PERSYS_SCHEDULER_INSECURE", help="connect to the scheduler without TLS"
     )
     agent_grpc_endpoint: str = setting(
-        "", "PERSYS_AGENT_GRPC_ENDPOINT", help="host:port for the scheduler; else found by itself"
+        "",
+        "PERSYS_AGENT_GRPC_ENDPOINT",
+        help="host:port that schedulers connect to; default: detected",
     )
-    node_region: str = setting("", "PERSYS_NODE_REGION", help="label region of this node")
-    node_env: str = setting("", "PERSYS_NODE_ENV", help="label env of this node")
-    node_labels: dict[str, str] = setting({}, "PERSYS_NODE_LABELS", help="more labels, k=v,k2=v2")
+    node_region: str = setting("", "PERSYS_NODE_REGION", help="value of the node label region")
+    node_env: str = setting("", "PERSYS_NODE_ENV", help="value of the node label env")
+    node_labels: dict[str, str] = setting(
+        {}, "PERSYS_NODE_LABELS", help="additional node labels, k=v,k2=v2"
+    )
     storage_local_root: Path = setting(
         Path("/var/lib/persys/volumes/local"),
         "PERSYS_STORAGE_LOCAL_ROOT",
-        help="where managed volumes of the driver local are",
+        help="directory of managed volumes of the driver local",
     )
     storage_nfs_server: str = setting(
-        "", "PERSYS_STORAGE_NFS_SERVER", help="NFS server of the driver nfs; none: no such volumes"
+        "",
+        "PERSYS_STORAGE_NFS_SERVER",
+        help="NFS server of the driver nfs; empty: the driver is disabled",
     )
     storage_nfs_export: str = setting(
-        "", "PERSYS_STORAGE_NFS_EXPORT", help="what it exports, e.g. /srv/persys"
+        "", "PERSYS_STORAGE_NFS_EXPORT", help="exported path, for example /srv/persys"
     )
     storage_nfs_options: str = setting(
-        "", "PERSYS_STORAGE_NFS_OPTIONS", help="options of the mount, e.g. vers=4.2,nconnect=4"
+        "", "PERSYS_STORAGE_NFS_OPTIONS", help="mount options, for example vers=4.2,nconnect=4"
     )
     storage_nfs_stage_dir: Path = setting(
         Path("/var/lib/persys/volumes/nfs"),
         "PERSYS_STORAGE_NFS_STAGE_DIR",
-        help="where the export is mounted",
+        help="mount point of the export",
     )
     storage_ceph_cluster: str = setting(
-        "", "PERSYS_STORAGE_CEPH_CLUSTER", help="name of the Ceph cluster; else as Ceph has it"
+        "",
+        "PERSYS_STORAGE_CEPH_CLUSTER",
+        help="name of the Ceph cluster; default: of the Ceph configuration",
     )
     storage_ceph_pool: str = setting(
-        "", "PERSYS_STORAGE_CEPH_POOL", help="pool of the driver ceph-rbd; none: no such volumes"
+        "",
+        "PERSYS_STORAGE_CEPH_POOL",
+        help="pool of the driver ceph-rbd; empty: the driver is disabled",
     )
     storage_ceph_user: str = setting(
-        "", "PERSYS_STORAGE_CEPH_USER", help="user of Ceph, without client.; else as Ceph has it"
+        "",
+        "PERSYS_STORAGE_CEPH_USER",
+        help="Ceph user without client.; default: of the Ceph configuration",
     )
     storage_ceph_keyring: str = setting(
-        "", "PERSYS_STORAGE_CEPH_KEYRING", help="file with that user's key; else as Ceph has it"
+        "",
+        "PERSYS_STORAGE_CEPH_KEYRING",
+        help="keyring file of that user; default: of the Ceph configuration",
     )
     storage_ceph_stage_dir: Path = setting(
         Path("/var/lib/persys/volumes/ceph"),
         "PERSYS_STORAGE_CEPH_STAGE_DIR",
-        help="where its volumes are mounted",
+        help="directory of the mount points of its volumes",
     )
     allow_privileged: bool = setting(
-        False, "PERSYS_ALLOW_PRIVILEGED", help="run privileged containers and stacks"
+        False, "PERSYS_ALLOW_PRIVILEGED", help="allow privileged containers and stacks"
     )
     allow_admin: bool = setting(
-        True, "PERSYS_ALLOW_ADMIN", help="let admins give orders here, not only schedulers"
+        True, "PERSYS_ALLOW_ADMIN", help="accept orders of admins, not only of schedulers"
     )
-    exec_enabled: bool = setting(
-        True, "PERSYS_EXEC_ENABLED", help="let users run commands inside workloads"
-    )
+    exec_enabled: bool = setting(True, "PERSYS_EXEC_ENABLED", help="allow exec in workloads")
     bind_roots: tuple[str, ...] = setting(
         (),
         "PERSYS_BIND_ROOTS",
-        help="host paths that workloads may use; none: all that are not protected",
+        help="host paths that workloads may mount; empty: all except protected paths",
     )
     credentials_dir: Path = setting(
         Path("/etc/persys/credentials"),
         "PERSYS_CREDENTIALS_DIR",
-        help="where credentials that specs refer to by name are",
+        help="directory of credentials that specs reference by name",
     )
     git_max_gb: int = setting(
-        4, "PERSYS_GIT_MAX_GB", help="the largest repository or checkout of a stack, in GiB"
+        4, "PERSYS_GIT_MAX_GB", help="maximum size of a repository or checkout of a stack, in GiB"
     )
-    pids_max: int = setting(4096, "PERSYS_PIDS_MAX", help="processes per container, unless it says")
+    pids_max: int = setting(
+        4096, "PERSYS_PIDS_MAX", help="default limit of processes per container"
+    )
     disk_limit_policy: str = setting(
         STOP,
         "PERSYS_DISK_LIMIT_POLICY",
-        help="what wrote more than its disk_gb is stopped (stop), or only noted (report)",
+        help="for containers that exceed disk_gb: stop them (stop) or only report it (report)",
     )
     disk_limit_interval: timedelta = setting(
         timedelta(seconds=60),
         "PERSYS_DISK_LIMIT_INTERVAL",
-        help="how often what containers wrote is measured; 0s: never",
+        help="how often the disk usage of containers is measured; 0s: never",
     )
     stop_grace: timedelta = setting(
         timedelta(seconds=10),
         "PERSYS_STOP_GRACE",
-        help="between SIGTERM and SIGKILL, unless it says",
+        help="default time between SIGTERM and SIGKILL",
     )
     system_reserve_cpu_millicores: int = setting(
-        0, "PERSYS_SYSTEM_RESERVE_CPU_MILLICORES", help="cpu never given to workloads"
+        0, "PERSYS_SYSTEM_RESERVE_CPU_MILLICORES", help="CPU reserved for the system, in millicores"
     )
     system_reserve_memory_mb: int = setting(
-        256, "PERSYS_SYSTEM_RESERVE_MEMORY_MB", help="memory never given to workloads"
+        256, "PERSYS_SYSTEM_RESERVE_MEMORY_MB", help="memory reserved for the system, in MB"
     )
 
     admission_cpu_percent: int = setting(
-        80, "PERSYS_ADMISSION_CPU_PERCENT", help="no new workloads above; 100: never refused"
+        80,
+        "PERSYS_ADMISSION_CPU_PERCENT",
+        help="refuse new workloads above this CPU usage; 100: never",
     )
     admission_memory_percent: int = setting(
-        80, "PERSYS_ADMISSION_MEMORY_PERCENT", help="no new workloads above; 100: never refused"
+        80,
+        "PERSYS_ADMISSION_MEMORY_PERCENT",
+        help="refuse new workloads above this memory usage; 100: never",
     )
     admission_disk_percent: int = setting(
-        80, "PERSYS_ADMISSION_DISK_PERCENT", help="no new workloads above; 100: never refused"
+        80,
+        "PERSYS_ADMISSION_DISK_PERCENT",
+        help="refuse new workloads above this disk usage; 100: never",
     )
     admission_half_life: timedelta = setting(
         timedelta(seconds=30),
         "PERSYS_ADMISSION_HALF_LIFE",
-        help="after which an older figure counts half in these; 0s: only the newest counts",
+        help="half-life of the smoothed usage for admission; 0s: no smoothing",
     )
 
-    gc_enabled: bool = setting(
-        True, "PERSYS_GC_ENABLED", help="remove what nothing refers to any more, now and then"
-    )
+    gc_enabled: bool = setting(True, "PERSYS_GC_ENABLED", help="collect garbage periodically")
     gc_dry_run: bool = setting(False, "PERSYS_GC_DRY_RUN", help="only log what would be removed")
     gc_interval: timedelta = setting(
-        timedelta(minutes=10), "PERSYS_GC_INTERVAL", help="how often it is looked for"
+        timedelta(minutes=10), "PERSYS_GC_INTERVAL", help="interval of the garbage collection"
     )
     gc_zombie_after: timedelta = setting(
         timedelta(minutes=10),
         "PERSYS_GC_ZOMBIE_AFTER",
-        help="remove what is left of a deleted workload; 0s: never",
+        help="age at which remains of deleted workloads are removed; 0s: never",
     )
     gc_stray_after: timedelta = setting(
         timedelta(hours=24),
         "PERSYS_GC_STRAY_AFTER",
-        help="remove what does not run, the journal does not know and nobody wants; 0s: never",
+        help="age at which stopped artefacts without a workload are removed; 0s: never",
     )
     gc_image_after: timedelta = setting(
         timedelta(),
         "PERSYS_GC_IMAGE_AFTER",
-        help="remove images that this agent fetched and nothing uses; 0s: never",
+        help="age at which unused images that this agent pulled are removed; 0s: never",
     )
     gc_action_after: timedelta = setting(
-        timedelta(hours=168), "PERSYS_GC_ACTION_AFTER", help="forget ended actions; 0s: never"
+        timedelta(hours=168),
+        "PERSYS_GC_ACTION_AFTER",
+        help="age at which ended actions are deleted; 0s: never",
     )
     vault_pki_role: str = setting(
-        "persys-agent", "PERSYS_VAULT_PKI_ROLE", help="role of the PKI engine"
+        "persys-agent", "PERSYS_VAULT_PKI_ROLE", help="role of the Vault PKI engine"
     )
     vault_service_name: str = setting(
         "",
         "PERSYS_VAULT_SERVICE_NAME",
-        help="common name of the certificate; else persys-agent-<node>",
+        help="common name of the certificate; default: persys-agent-<node>",
     )
 
     @property
@@ -267,11 +293,11 @@ class AgentSettings(TlsSettings, TraceSettings):
 
     @property
     def calls_with_tls(self) -> bool:
-        """Whether schedulers are called with it."""
+        """Whether connections to schedulers use TLS."""
         return not (self.standalone or self.scheduler_insecure or self.insecure)
 
     def check(self) -> None:
-        """Raises SettingsError for what each value alone does not show."""
+        """Check values and their combinations. Raises SettingsError."""
         self.check_tls()
         if self.reconcile_interval <= timedelta(0):
             raise SettingsError("PERSYS_RECONCILE_INTERVAL: expected more than 0s")

@@ -1,8 +1,8 @@
-"""The local journal: one SQLite file, read once at the start and written ever since.
+"""The local journal: an SQLite file, read once at start-up.
 
-Readers look at the copy in memory, which changes only after the file has it. Writes that arrive while
-another is being synced share the next transaction, so a hundred orders at once cost a few syncs. Only the
-newest deletions are kept by id; of those before them the highest epoch is kept, one number per cluster.
+Readers use a copy in memory, which changes only after the commit. Group commit: changes that arrive while a
+transaction is being synced share the next one. Only the newest deletion markers are stored by id; for older
+ones only the highest epoch per cluster is stored.
 """
 
 import asyncio
@@ -45,9 +45,9 @@ PROBE_SECONDS = 5.0
 ACTIONS_MAX = 2_000
 BURIALS_MAX = 5_000
 _PRIVATE = 0o600
-# What a write may end with that is no defect.
+# Expected errors of a write.
 _NOT_WRITTEN = (sqlite3.Error, OSError, ValueError, OverflowError, MemoryError)
-_MEMORY = Path(":memory:")  # no file, but what SQLite calls its memory; of simulations
+_MEMORY = Path(":memory:")  # an SQLite database in memory, for the simulation
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS identity (cluster_id TEXT NOT NULL, node_id TEXT NOT NULL);
@@ -71,7 +71,7 @@ CREATE TABLE IF NOT EXISTS deleted_epochs
 
 @dataclass(frozen=True, slots=True)
 class LastRun:
-    """How the run of the agent before this one ended, as far as its journal knows."""
+    """How the previous run of the agent ended, according to the journal."""
 
     clean: bool = True
     resuming: WorkloadId | None = None
@@ -80,7 +80,7 @@ class LastRun:
 
 class NoteWrite(Protocol):
     def __call__(self, seconds: float, *, stored: bool) -> None:
-        """One transaction took so long."""
+        """Called with the duration of each transaction."""
 
 
 class _Waiting(NamedTuple):
@@ -100,25 +100,24 @@ class State:
         thread: Executor | None = None,
         connection: sqlite3.Connection | None = None,
     ) -> None:
-        """`key_file`: None is the one beside the journal, or a credential of systemd.
+        """`key_file`: None means the key next to the journal, or a systemd credential.
 
-        A simulation runs the writes on its own `thread`, and keeps a `connection` for the next agent.
+        The simulation passes its own `thread` for writes, and a `connection` that outlives the agent.
         """
-        # SQLite belongs to one thread, so that a slow disk does not stop the loop.
+        # SQLite runs in its own thread, so that a slow disk does not block the event loop.
         self._thread = thread or ThreadPoolExecutor(1, thread_name_prefix="journal")
         self._waiting: list[_Waiting] = []
         self._work = asyncio.Event()
         self.entries: dict[WorkloadId, Entry] = {}
         self.actions: dict[ActionId, Action] = {}
         self.burials: dict[WorkloadId, Burial] = {}
-        self._deleted_epochs: dict[
-            str, int
-        ] = {}  # by cluster: the highest of deletions not kept by id
+        # By cluster: the highest epoch of deletions that are not stored by id.
+        self._deleted_epochs: dict[str, int] = {}
         self.images: dict[str, Image] = {}  # by name
         self.volumes: dict[tuple[WorkloadId, str], Volume] = {}
-        # Their rows are damaged: what they own is not garbage. A new order for one of them replaces its row.
+        # Workloads with a damaged row: their artefacts are not garbage. A new order replaces the row.
         self.unreadable: set[WorkloadId] = set()
-        self.cluster_uid = ""  # of the cluster this node last belonged to
+        self.cluster_uid = ""  # of the cluster that this node last joined
         self.instance_id = ""  # of the last registration
         self.heard_at: datetime | None = None
         self.run_before = LastRun()
@@ -131,13 +130,15 @@ class State:
         try:
             self._thread.submit(self._read).result()
         except sqlite3.Error as err:
-            text = "the journal cannot be read; restore it, or move it away: what runs goes on"
+            text = (
+                "cannot read the journal; restore it or move it away (running workloads continue)"
+            )
             raise SettingsError(f"PERSYS_STATE_PATH={path}: {err}; {text}") from err
 
     async def run(self, supervisor: Supervisor, noted: NoteWrite) -> None:
-        """Write what waits, for ever. A journal that failed is tried now and then, until it works again.
+        """Write queued changes. After a failed write, probe the disk periodically until it works again.
 
-        `noted` is told of each transaction.
+        `noted` is called with each transaction.
         """
         while True:
             with suppress(TimeoutError):
@@ -146,15 +147,14 @@ class State:
             self._work.clear()
             batch, self._waiting = self._waiting, []
             if not await self._write_all(batch, supervisor, noted) and len(batch) > 1:
-                for item in batch:  # one that cannot be written does not keep the others
+                for item in batch:  # a change that cannot be written must not block the others
                     await self._write_all([item], supervisor, noted)
 
     async def commit(self, change: Change, *, deadline_seconds: float | None = None) -> None:
-        """Returns when the change is on the disk. StoreUnavailableError: it is not known to be.
+        """Write a change to disk. StoreUnavailableError: it is unknown whether it was written.
 
-        It is encoded here, so that what cannot be encoded fails for this caller alone. It is written even
-        if the caller is cancelled meanwhile, or its deadline passes. While the disk hangs, nothing more is
-        taken.
+        The change is encoded here, so that an encoding error affects this caller only. It is written even if
+        the caller is cancelled or its deadline expires. While the disk is stalled, changes are refused.
         """
         loop = asyncio.get_running_loop()
         if stalled := self.health.stalled(loop.time()):
@@ -174,13 +174,13 @@ class State:
             raise StoreUnavailableError(text) from err
 
     def problem(self) -> str:
-        """Why nothing can be written; "" if it can."""
+        """Why the journal cannot be written; "" if it can."""
         return self.health.problem(asyncio.get_running_loop().time())
 
     async def _write_all(
         self, batch: Sequence[_Waiting], supervisor: Supervisor, noted: NoteWrite
     ) -> bool:
-        """Whether they are written. A single one that is not is answered with the error."""
+        """Returns whether the batch was written. A failed batch of one change fails its caller."""
         statements = [statement for item in batch for statement in item.rows]
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -192,13 +192,13 @@ class State:
                 batch[0].written.set_exception(StoreUnavailableError(f"journal: {problem}"))
             return False
         for item in batch:
-            self._remember(item.change)
+            self._apply(item.change)
             if not item.written.done():
                 item.written.set_result(None)
         return True
 
     async def _written(self, statements: Sequence[Statement], supervisor: Supervisor) -> str:
-        """Why they are not; "" if they are."""
+        """Write the statements. Returns the problem; "" on success."""
         problems: list[str] = []
         loop = asyncio.get_running_loop()
         self.health.began(loop.time())
@@ -212,15 +212,15 @@ class State:
         return problems[0] if problems else ""
 
     def begin_run(self, crashes: Mapping[WorkloadId, int]) -> None:
-        """Blocks: before anything runs. Not clean from now on, until `end_run`."""
+        """Mark the run as unclean until `end_run`. Blocks; called before anything runs."""
         self._note_run(False, crashes)
 
     def end_run(self) -> None:
-        """Blocks: after everything has ended."""
+        """Mark the run as clean. Blocks; called after everything has ended."""
         self._note_run(True, None)
 
     def _note_run(self, clean: bool, crashes: Mapping[WorkloadId, int] | None) -> None:
-        """On a full disk a crash of this run may be taken for a clean end: better than no agent at all."""
+        """On a full disk the mark is lost, and a crash may look like a clean exit. The agent runs anyway."""
         try:
             self._thread.submit(self._mark_run, clean, crashes).result()
         except _NOT_WRITTEN as err:
@@ -235,10 +235,10 @@ class State:
                 cursor.executemany("INSERT INTO crashes VALUES (?, ?)", list(crashes.items()))
 
     def deleted_epoch(self, workload_id: WorkloadId) -> int:
-        """For an id that is not known: orders of this cluster up to this epoch are late repetitions.
+        """Orders of this cluster up to this epoch are stale, for a workload that is not in the journal.
 
-        Epochs come from one counter of the cluster, so an order that was never here has a higher one than
-        all deletions before the newest. What had a damaged row was here and not deleted.
+        Epochs come from one counter per cluster, so a new order has a higher epoch than all older deletions.
+        A workload with a damaged row was not deleted.
         """
         burial = self.burials.get(workload_id)
         if burial is not None and burial.cluster_uid in ("", self.cluster_uid):
@@ -248,13 +248,13 @@ class State:
         return max(self._deleted_epochs.get(uid, 0) for uid in ("", self.cluster_uid))
 
     def note(self, entry: Entry, action: Action | None = None) -> None:
-        """Remember until the next commit of this entry; a crash may lose it."""
+        """Change the copy in memory until the next commit of this entry. A crash loses the change."""
         self.entries[entry.order.workload_id] = entry
         if action is not None:
             self.actions[action.id] = action
 
     def open_action(self, entry: Entry) -> Action | None:
-        """The action under way for this workload."""
+        """The open action of this workload."""
         action = self.actions.get(entry.action_id)
         if action is None or action.state not in (ActionState.PENDING, ActionState.RUNNING):
             return None
@@ -264,7 +264,7 @@ class State:
         self._thread.submit(self.connection.close).result()
         self._thread.shutdown()
 
-    def _remember(self, change: Change) -> None:
+    def _apply(self, change: Change) -> None:
         if change.entry is not None:
             self.entries[change.entry.order.workload_id] = change.entry
             self.unreadable.discard(change.entry.order.workload_id)
@@ -305,24 +305,24 @@ class State:
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Cursor]:
         cursor = self.connection.cursor()
-        if self.connection.in_transaction:  # the disk did not take the end of an earlier one
+        if self.connection.in_transaction:  # an earlier transaction could not be ended
             cursor.execute("ROLLBACK")
         cursor.execute("BEGIN IMMEDIATE")
         try:
             yield cursor
             cursor.execute("COMMIT")
         except BaseException:
-            with suppress(sqlite3.Error):  # else the next transaction does it
+            with suppress(sqlite3.Error):  # otherwise the next transaction rolls back
                 if self.connection.in_transaction:
                     cursor.execute("ROLLBACK")
             raise
 
     def _keep_deleted_epochs(self, cursor: sqlite3.Cursor) -> None:
-        """Of the deletions that are dropped with this write."""
+        """Store the highest epochs of the deletion markers that this write drops."""
         old = "SELECT record FROM burials WHERE number <= (SELECT max(number) FROM burials) - ?"
         epochs: dict[str, int] = {}
         for (data,) in cursor.execute(old, (BURIALS_MAX,)).fetchall():
-            with suppress(RefusedError):  # a damaged row has nothing to keep
+            with suppress(RefusedError):  # skip damaged rows
                 _raise_to(epochs, [decode(data, Burial)])
         cursor.executemany(
             "INSERT INTO deleted_epochs VALUES (?, ?) "
@@ -331,7 +331,7 @@ class State:
         )
 
     def _read(self) -> None:
-        """A row that is damaged is set aside: all others are read. Raises NewerSchemaError."""
+        """Read all rows. Damaged rows are skipped. Raises NewerSchemaError."""
         plain: list[Entry] = []
         for name, entry in self._intact("SELECT id, record FROM entries ORDER BY id", Entry):
             opened = self._opened(name, entry) if entry is not None else None
@@ -341,7 +341,7 @@ class State:
             self.entries[opened.order.workload_id] = opened
             if entry is not None and has_plain_values(entry):
                 plain.append(entry)
-        self._seal_former(plain)
+        self._seal_plain(plain)
         for _, action in self._intact("SELECT id, record FROM actions ORDER BY number", Action):
             if action is not None:
                 self.actions[action.id] = action
@@ -369,15 +369,15 @@ class State:
             self.heard_at = datetime.fromisoformat(text)
 
     def _opened(self, name: str, entry: Entry) -> Entry | None:
-        """None: the values of its secrets cannot be had."""
+        """Decrypt the secret values. None: not possible."""
         try:
             return self._sealer.open(entry)
         except RefusedError as err:
             log.error("journal.secrets_not_opened", key=name, reason=str(err))
             return None
 
-    def _seal_former(self, plain: Sequence[Entry]) -> None:
-        """Encrypt what an earlier agent wrote in clear, and leave no copy of that in the file."""
+    def _seal_plain(self, plain: Sequence[Entry]) -> None:
+        """Encrypt secret values that an older agent version stored in clear text, and vacuum the file."""
         if not plain:
             return
         try:
@@ -387,12 +387,12 @@ class State:
             self.connection.execute("VACUUM")
             self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         except (RefusedError, *_NOT_WRITTEN) as err:
-            log.error("journal.secrets_not_sealed", reason=str(err))  # the next start tries again
+            log.error("journal.secrets_not_sealed", reason=str(err))  # retried at the next start
         else:
             log.info("journal.secrets_sealed", count=len(plain))
 
     def _intact(self, query: str, kind: type[StructT]) -> Iterator[tuple[str, StructT | None]]:
-        """The key and the record of each row; None if it is damaged."""
+        """The key and the record of each row; None if the row is damaged."""
         for name, data in self.connection.execute(query):
             try:
                 yield name, decode(data, kind)
@@ -404,7 +404,7 @@ class State:
 
 
 def kept_node_id(path: Path) -> str:
-    """The node that a journal belongs to; "" if there is no journal. Raises SettingsError."""
+    """The node id in the journal; "" if there is no journal. Raises SettingsError."""
     if not path.exists():
         return ""
     try:
@@ -424,7 +424,7 @@ def _open(path: Path, cluster_id: str, node_id: NodeId) -> sqlite3.Connection:
         if path != _MEMORY:
             _make_private(path)
         connection = sqlite3.connect(path, isolation_level=None, timeout=1.0)
-        # Two agents on one journal would undo each other's work: the second one does not start.
+        # The lock prevents a second agent on the same journal.
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
@@ -436,9 +436,10 @@ def _open(path: Path, cluster_id: str, node_id: NodeId) -> sqlite3.Connection:
 
 
 def _make_private(path: Path) -> None:
-    """Orders hold the values of secrets. What SQLite makes beside the file gets its permissions.
+    """Create the file with private permissions: orders contain secret values. SQLite copies them to its
+    other files.
 
-    A file that is there is not even opened: closing it would take away the locks of whoever has it.
+    An existing file is not opened: closing it would release the locks of the process that uses it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
@@ -451,7 +452,7 @@ def _make_private(path: Path) -> None:
 def _check_identity(
     connection: sqlite3.Connection, path: Path, cluster_id: str, node_id: NodeId
 ) -> None:
-    """Under another name the agent would not know its own containers and start them all again."""
+    """Refuse another node id: the agent would not recognise its own containers and start them again."""
     known = connection.execute("SELECT cluster_id, node_id FROM identity").fetchone()
     if known is None:
         connection.execute("INSERT INTO identity VALUES (?, ?)", (cluster_id, node_id))
@@ -461,13 +462,13 @@ def _check_identity(
         connection.execute("UPDATE identity SET cluster_id = ?, node_id = ?", (cluster_id, node_id))
     else:
         raise SettingsError(
-            f"PERSYS_STATE_PATH={path} belongs to node {known[1]} of cluster {known[0]}, "
-            f"not to node {node_id} of cluster {cluster_id}"
+            f"PERSYS_STATE_PATH={path}: the journal belongs to node {known[1]} of cluster {known[0]}: "
+            f"expected node {node_id} of cluster {cluster_id}"
         )
 
 
 def _keep_newest(mapping: dict[Key, Value], count: int) -> list[Value]:
-    """Drops the oldest beyond the count, and returns them."""
+    """Remove and return the oldest values beyond the count."""
     return [mapping.pop(key) for key in list(islice(mapping, max(0, len(mapping) - count)))]
 
 

@@ -1,5 +1,4 @@
-"""Performing one step: the right call of the runtime or the volumes, with a deadline and a bound on how many
-run at once."""
+"""Performs one step: calls the runtime or the volumes, with a deadline and a limit on concurrent steps."""
 
 import asyncio
 from collections.abc import Mapping
@@ -20,19 +19,15 @@ from persys.model.spec import ContainerSpec, Spec, VMSpec, WorkloadType
 from persys.model.workload import Desired
 
 STEP_TIMED_OUT = "StepTimedOut"
-# Each waits for a grace to pass, so more would be quicker; but Docker 20.10 was seen to lock up for good
-# while many containers gave their networks back at once.
+# Stops mostly wait for the grace period, so a higher limit would be faster. But Docker 20.10 was seen to
+# deadlock when many containers released their networks at once.
 STOPS_MAX = 16
 DEEDS_MAX = 16
 INSPECTS_MAX = 16
-STACKS_MAX = 8  # brought up at once
+STACKS_MAX = 8  # concurrent `docker compose up`
 _STOPPING = (Step.STOP, Step.RESTART)
-_WAITING = (
-    Step.CREATE,
-    Step.START,
-    Step.REPLACE,
-)  # a service may wait long for another one of its stack
-
+# In a stack a service may wait long for another service.
+_WAITING = (Step.CREATE, Step.START, Step.REPLACE)
 
 _SECONDS = {
     Step.PULL: 1800.0,
@@ -50,8 +45,7 @@ _SECONDS = {
 
 @dataclass(frozen=True, slots=True)
 class StepDeadlines:
-    """Seconds. Each call of a runtime has a deadline of its own; these are behind them, so that a step that
-    hangs anywhere ends and its workload fails."""
+    """Seconds. Runtime calls have their own shorter deadlines; these end a step that hangs anywhere else."""
 
     inspect: float = 60.0
     log_tail: float = 30.0
@@ -86,33 +80,32 @@ class Steps:
     async def inspect(self, entry: Entry) -> Artefact | None:
         """Raises RuntimeUnavailableError."""
         async with self._inspect_room:
-            return await self._look(entry.order)
+            return await self._inspect(entry.order)
 
     async def may_have(self, order: Order) -> bool:
-        """Whether the runtime has something of it, or cannot say."""
+        """Whether the runtime has an artefact of the workload, or does not respond."""
         try:
-            return await self._look(order) is not None
+            return await self._inspect(order) is not None
         except RuntimeUnavailableError:
             return True
 
     async def log_tail(self, entry: Entry, artefact: Artefact | None) -> str:
-        """The last words of this revision; those of the one before it would mislead.
+        """The log tail of the artefact, if it has the revision of the order.
 
-        "" if they cannot be had: that does not hide the failure that they belong to.
+        "" if it is not available, so that the original failure is reported.
         """
         if artefact is None or artefact.revision != entry.order.revision:
             return ""
         try:
             async with asyncio.timeout(self._deadlines.log_tail):
                 return await self.runtime(entry.order.type).log_tail(artefact)
-        except (OSError, PersysError):  # also a TimeoutError
+        except (OSError, PersysError):  # includes TimeoutError
             return ""
 
     async def perform(self, step: Step, entry: Entry, artefact: Artefact | None) -> Failure | None:
-        """ConflictError: what there is has changed, or the order has. Look again."""
+        """Raises ConflictError if the artefact or the order has changed: inspect again."""
         if step is Step.PULL:
-            # Without a bound here: images that are present wait for nothing, and a registry that hangs
-            # holds up only its own.
+            # No limit here: a present image must not wait, and the runtime limits pulls per registry.
             return await self._interruptibly(step, entry, None)
         if entry.order.type is WorkloadType.COMPOSE and step in _WAITING:
             async with self._stack_room:
@@ -127,19 +120,19 @@ class Steps:
                 return self._timed_out(step)
 
     def interrupt(self, workload_id: WorkloadId) -> None:
-        """A newer order has come: do not finish what takes long for the old one."""
+        """Cancel a long step, because a newer order has arrived."""
         deadline = self._interruptible.pop(workload_id, None)
         if deadline is not None and not deadline.expired():
             deadline.reschedule(0)
 
-    async def _look(self, order: Order) -> Artefact | None:
+    async def _inspect(self, order: Order) -> Artefact | None:
         try:
             async with asyncio.timeout(self._deadlines.inspect) as deadline:
                 return await self.runtime(order.type).inspect(order)
         except TimeoutError as err:
             if not deadline.expired():
                 raise
-            text = f"{order.type} runtime: no answer within {self._deadlines.inspect:g} s"
+            text = f"{order.type} runtime: no response within {self._deadlines.inspect:g} s"
             raise RuntimeUnavailableError(text) from err
         except OSError as err:
             raise RuntimeUnavailableError(f"{order.type} runtime: {err}") from err
@@ -163,10 +156,10 @@ class Steps:
             case Step.PREPARE_VOLUMES:
                 return await self._volumes.prepare(order)
             case Step.CREATE:
-                # Prepared once more: the machine may have come up anew since, with nothing mounted.
+                # Prepare again: the host may have rebooted since, with nothing mounted.
                 return await self._attach(order) or await runtime.create(order, self._places(order))
             case Step.REMOVE_VOLUMES:
-                doomed = frozenset(
+                removed = frozenset(
                     name
                     for name, retain in entry.volumes.items()
                     if not retain and not order.keeps_data
@@ -174,29 +167,29 @@ class Steps:
                 if self._past is not None:
                     await self._past.forget(order.workload_id)
                 failure = await runtime.discard(order)
-                return failure or await self._volumes.remove(order.workload_id, doomed)
+                return failure or await self._volumes.remove(order.workload_id, removed)
             case Step.STOP | Step.REMOVE | Step.START:
-                assert artefact is not None, "these are decided only about something that is there"
+                assert artefact is not None, "these steps need an artefact"
                 if step is Step.REMOVE and self._past is not None:
                     await self._past.keep(order)
-                deed = {
+                operation = {
                     Step.STOP: runtime.stop,
                     Step.REMOVE: runtime.remove,
                     Step.START: runtime.start,
                 }[step]
                 if step is Step.START and (failure := await self._attach(order)):
                     return failure
-                failure = await deed(order, artefact)
+                failure = await operation(order, artefact)
                 if step is Step.STOP and order.desired is not Desired.RUNNING:
                     await self._volumes.release(order.workload_id)
                 return failure
             case Step.RESTART:
-                assert artefact is not None, "decided only about something that runs"
+                assert artefact is not None, "this step needs a running artefact"
                 return await runtime.stop(order, artefact) or await runtime.start(order, artefact)
             case Step.REPAIR | Step.REPLACE:
-                assert artefact is not None, "decided only about something that runs"
-                deed = runtime.repair if step is Step.REPAIR else runtime.replace
-                return await deed(order, artefact)
+                assert artefact is not None, "this step needs a running artefact"
+                operation = runtime.repair if step is Step.REPAIR else runtime.replace
+                return await operation(order, artefact)
             case unreachable:
                 assert_never(unreachable)
 
@@ -210,7 +203,7 @@ class Steps:
     async def _interruptibly(
         self, step: Step, entry: Entry, artefact: Artefact | None
     ) -> Failure | None:
-        """May take long. A newer order ends it: raises ConflictError."""
+        """Perform a long step. Raises ConflictError if a newer order interrupts it."""
         workload_id = entry.order.workload_id
         try:
             async with asyncio.timeout(self._deadlines.steps[step]) as deadline:
@@ -220,14 +213,14 @@ class Steps:
             if not deadline.expired():
                 raise
             if workload_id not in self._interruptible:
-                raise ConflictError(f"a newer order for {workload_id} has come") from err
+                raise ConflictError(f"a newer order for {workload_id} has arrived") from err
             return self._timed_out(step)
         finally:
             self._interruptible.pop(workload_id, None)
 
 
 def volumes_of(spec: Spec) -> dict[str, bool]:
-    """The managed volumes of a spec, and whether each must outlive its workload."""
+    """The managed volumes of a spec, and whether each must be retained after a delete."""
     match spec:
         case ContainerSpec() | VMSpec():
             return {volume.name: volume.retain for volume in spec.managed_volumes}

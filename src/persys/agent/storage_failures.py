@@ -1,4 +1,4 @@
-"""Errors of the operating system as failures of a workload. They may pass, so another attempt may succeed."""
+"""Maps operating system errors to failures of a workload. They are retryable."""
 
 from persys.infra.aio.path_calls import PathTimeoutError
 from persys.model.failure import Failure, FailureReason
@@ -7,11 +7,11 @@ PATH_TIMEOUT = "PathTimeout"
 
 
 def storage_failure(what: str, err: OSError | PathTimeoutError) -> Failure:
-    """`what` was being done, or was needed."""
+    """`what`: the operation or the resource that failed."""
     if isinstance(err, PathTimeoutError):
         return Failure(FailureReason.STORAGE_ERROR, f"{what}: {err}", code=PATH_TIMEOUT)
     if isinstance(err, TimeoutError | ConnectionError):
-        said = err.strerror or str(err) or "no answer in time"
+        said = err.strerror or str(err) or "no response in time"
         return Failure(FailureReason.RUNTIME_ERROR, f"{what}: {said}")
     named = f"{err.filename}: " if err.filename else ""
     return Failure(FailureReason.STORAGE_ERROR, f"{what}: {named}{err.strerror or err}")

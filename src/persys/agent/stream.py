@@ -1,8 +1,8 @@
-"""The control stream from the agent's side: one connection outwards, on which the scheduler calls back.
+"""The agent side of the control stream: an outgoing connection through which the scheduler calls the agent.
 
-A scheduler that does not know the stream answers UNIMPLEMENTED, or says nothing to a registration. It then
-gets plain calls until that connection breaks. Silence may also be slowness: after it the stream is tried
-again every minute, because an agent behind NAT gets its orders in no other way.
+A scheduler without stream support returns UNIMPLEMENTED, or does not respond to the registration. The agent
+then uses unary calls until that connection is lost. A missing response may also mean a slow scheduler: the
+stream is then retried every minute, because an agent behind NAT receives orders only through it.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from persys.infra.together import first_of
 from persys.model import feature
 from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
 
-# A scheduler without streams says so by now; one with them need not say anything before it is spoken to.
+# A scheduler without stream support refuses within this time; one with support sends nothing yet.
 REFUSAL_SECONDS = 0.25
 STREAM_AGAIN_SECONDS = 60.0
 
@@ -59,17 +59,17 @@ class StreamLink:
     ) -> control_pb2.RegisterNodeResponse:
         request.features.append(feature.CONTROL_STREAM)
         await self._await_refusal()
-        while not self._registered.empty():  # came unasked, or too late
+        while not self._registered.empty():  # late or unexpected responses
             self._registered.get_nowait()
         await self._send(control_pb2.ControlMessage(register=request))
         try:
             async with asyncio.timeout(CALL_DEADLINE_SECONDS):
                 return await self._registered.get()
         except TimeoutError as err:
-            raise SilentStreamError("no answer to the registration on the stream") from err
+            raise SilentStreamError("no response to the registration on the stream") from err
 
     async def _await_refusal(self) -> None:
-        """Why a stream was refused is lost when the refusal crosses something that is being written."""
+        """Wait for a refusal before the first write: a concurrent write would lose its status."""
         with suppress(TimeoutError):
             async with asyncio.timeout(REFUSAL_SECONDS):
                 await self._call.initial_metadata()
@@ -87,12 +87,12 @@ class StreamLink:
             async with asyncio.timeout(CALL_DEADLINE_SECONDS):
                 return await answer
         except TimeoutError as err:
-            raise SchedulerLostError("no answer to a heartbeat on the stream") from err
+            raise SchedulerLostError("no response to a heartbeat on the stream") from err
         finally:
             del self._beats[number]
 
     async def listen(self, group: asyncio.TaskGroup) -> None:
-        """Take what comes until the stream ends: then SchedulerLostError, unless we are leaving it."""
+        """Process messages until the stream ends. Raises SchedulerLostError unless the link is being left."""
         try:
             await self._listen(group)
         except SchedulerLostError:
@@ -112,7 +112,7 @@ class StreamLink:
     def _take(self, message: control_pb2.ControlMessage, group: asyncio.TaskGroup) -> None:
         match message.WhichOneof("message"):
             case "registered":
-                with suppress(asyncio.QueueFull):  # one answer to one registration
+                with suppress(asyncio.QueueFull):  # one response per registration
                     self._registered.put_nowait(message.registered)
             case "heartbeat_answer":
                 answer = self._beats.get(message.number)
@@ -137,11 +137,11 @@ class StreamLink:
 
 
 def _loss(code: grpc.StatusCode, details: str | None = None) -> SchedulerLostError:
-    """Why the stream has ended: the same whether it is noticed by writing or by reading."""
+    """The error for the end of the stream, noticed by a read or by a write."""
     if code is grpc.StatusCode.UNIMPLEMENTED:
-        return NoStreamError("it knows no control stream")
+        return NoStreamError("the scheduler does not support the control stream")
     if code is grpc.StatusCode.OK:
-        return SchedulerLostError("the scheduler has ended the stream")
+        return SchedulerLostError("the scheduler closed the stream")
     return SchedulerLostError(f"{code.name}: {details}")
 
 
@@ -151,11 +151,11 @@ def over_stream(
     *,
     certificate: Callable[[], object] = lambda: None,
 ) -> Connect:
-    """Streams where the scheduler knows them, plain calls where it does not.
+    """Connect with the control stream if the scheduler supports it, otherwise with unary calls.
 
-    `certificate` is the one with which `dial` makes connections now.
+    `certificate` returns the certificate that `dial` uses now.
     """
-    plain: dict[str, float] = {}  # addresses, and for how many seconds they get plain calls
+    plain: dict[str, float] = {}  # addresses, and for how many seconds they get unary calls
 
     @asynccontextmanager
     async def connect(address: str) -> AsyncIterator[Link]:
@@ -191,7 +191,7 @@ async def _open(
                 finally:
                     listener.cancel()
         except BaseExceptionGroup as group_error:
-            # A loss is told as itself, so that whoever joins again need not know of groups.
+            # Raise the loss itself, so that callers need not handle exception groups.
             raise first_of(group_error, rather=SchedulerLostError) from None
         finally:
             call.cancel()

@@ -1,4 +1,4 @@
-"""With what certificate an agent serves and calls, and as which node that certificate lets it speak."""
+"""The TLS certificate of the agent, and the node id that it certifies."""
 
 from persys.agent.settings import AgentSettings
 from persys.client.trust import open_renewed, vault_source
@@ -18,8 +18,8 @@ _ANY = ("", "0.0.0.0", "::")
 
 
 def by_vault(settings: AgentSettings, clock: Clock, kept_node_id: str = "") -> VaultSource | None:
-    """Where its certificates come from, if that is Vault. `kept_node_id`: of the journal."""
-    vault = open_vault(settings, clock) if _speaks_tls(settings) else None
+    """The Vault source of certificates, if Vault is configured. `kept_node_id`: the id in the journal."""
+    vault = open_vault(settings, clock) if _uses_tls(settings) else None
     if vault is None:
         return None
     node_id = own_node_id(settings.node_id, kept_node_id)
@@ -29,22 +29,22 @@ def by_vault(settings: AgentSettings, clock: Clock, kept_node_id: str = "") -> V
 
 
 def open_tls(settings: AgentSettings, clock: Clock, vault: VaultSource | None = None) -> Tls | None:
-    """None when nothing here speaks TLS. Raises SettingsError for certificates that cannot be used."""
-    if not _speaks_tls(settings):
+    """None if TLS is disabled. Raises SettingsError for certificates that cannot be used."""
+    if not _uses_tls(settings):
         return None
     return open_renewed(settings, clock, vault)
 
 
 def node_of(settings: AgentSettings, tls: Tls | None, kept_node_id: str = "") -> NodeId:
-    """A node is called what its certificate says, unless that is one of another make.
+    """The node id: from the settings or the certificate, otherwise from the journal or the host name.
 
-    `kept_node_id` is the id in the journal; it counts when neither setting nor certificate has one.
+    A certificate of another CA product has no node id. `kept_node_id` is the id in the journal.
     """
     named = _named(tls.certificates.current.claims) if tls is not None else ""
     if named and settings.node_id and named != settings.node_id:
         raise SettingsError(
-            f"{settings.tls_cert} is of node {named}, but PERSYS_NODE_ID is {settings.node_id}; "
-            "a node can only speak for itself"
+            f"{settings.tls_cert} is the certificate of node {named}: expected {settings.node_id} "
+            "(PERSYS_NODE_ID)"
         )
     return own_node_id(settings.node_id or named, kept_node_id)
 
@@ -55,12 +55,12 @@ def _named(claims: Claims) -> str:
     return claims.identity.name
 
 
-def _speaks_tls(settings: AgentSettings) -> bool:
+def _uses_tls(settings: AgentSettings) -> bool:
     return settings.serves_tls or settings.calls_with_tls
 
 
 def _hosts(settings: AgentSettings) -> tuple[str, ...]:
-    """Only for those who verify hosts; a machine without a network has but itself."""
+    """Host names for the certificate. Without a network only the loopback address."""
     said = settings.agent_grpc_endpoint.rpartition(":")[0] or settings.grpc_addr
     if said not in _ANY:
         return _LOOPBACK, said.strip("[]")

@@ -1,7 +1,8 @@
-"""The way to the scheduler: join, renew the lease, tell what changed.
+"""The session with the scheduler: registers the node, sends heartbeats, reports changes.
 
-One loop sends everything, so news is never overtaken by older news. Losing the scheduler stops nothing here:
-the loop joins again, at the next address if there are several, and only the edges are logged.
+One loop sends all reports, so that a newer report is never followed by an older one. If the scheduler is
+lost, workloads continue: the loop registers again, at the next address if there are several. Only changes of
+the connection are logged.
 """
 
 import asyncio
@@ -42,9 +43,9 @@ from persys.wire.gen.control.v1 import control_pb2
 log = structlog.get_logger()
 
 HEARTBEAT_DEFAULT_SECONDS = 10.0
-# A scheduler that asks for less or more than this is not obeyed: the node would flood it, or seem lost.
+# Limits for the interval that a scheduler requests: the node would flood it, or seem lost.
 HEARTBEAT_MIN_SECONDS, HEARTBEAT_MAX_SECONDS = 1.0, 300.0
-# News that comes close together travels together.
+# Changes within this time are reported together.
 GATHER_SECONDS = 0.02
 PAUSE_MIN_SECONDS = 0.25
 PAUSE_MAX_SECONDS = 15.0
@@ -53,15 +54,15 @@ MOVE_AGAIN_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """As whom this node joins."""
+    """The identity of this node in a registration."""
 
     node_id: NodeId
     cluster_id: str
     version: str
     labels: dict[str, str]
-    endpoint: str  # "": the address from which the scheduler is reached, and `port`
+    endpoint: str  # "": the source address towards the scheduler, with `port`
     port: int
-    boot_id: str  # of the kernel that this process and all its runtimes run on; "": not certain
+    boot_id: str  # of the kernel that runs this process and its runtimes; "": unknown
 
 
 class Uplink:
@@ -81,18 +82,18 @@ class Uplink:
         reports: Reports,
         find_service: Callable[[str], Sequence[str]],
     ) -> None:
-        """`find_service` asks DNS, and blocks; it is only used for names of services.
+        """`find_service` resolves SRV names, and blocks.
 
-        What the node has is looked at with each full heartbeat, and when the news say so; when it changed,
-        the node registers anew.
+        The capabilities are collected with each full heartbeat, and when a change of the node is reported.
+        If they have changed, the node registers again.
         """
         self._membership = membership
         self._addresses = addresses
         self._capabilities = capabilities
-        self._told: Capabilities | None = None  # what the scheduler knows of
+        self._told: Capabilities | None = None  # as last registered
         self._connect = connect
         self._random = random
-        self._session_id = f"{random.getrandbits(128):032x}"  # names this process
+        self._session_id = f"{random.getrandbits(128):032x}"  # identifies this process
         self._instance_id = ""
         self._state = state
         self._news = news
@@ -112,39 +113,39 @@ class Uplink:
                 addresses = await self._find(named)
             except SchedulerLostError as err:
                 self._lost(named, str(err))
-                await self._rest()
+                await self._back_off()
                 continue
             for address in addresses:
                 try:
-                    await self._stay_with(address)
+                    await self._connect_to(address)
                 except SchedulerLostError as err:
                     self._lost(address, str(err))
-                await self._rest()
+                await self._back_off()
 
     async def _find(self, named: str) -> Sequence[str]:
-        """The address itself, or those behind the name of a service. Never none."""
+        """The address itself, or the addresses of an SRV name. Never empty."""
         if not is_service(named):
             return (named,)
         try:
             async with asyncio.timeout(CALL_DEADLINE_SECONDS):
                 return await asyncio.to_thread(self._find_service, named)
         except (UnavailableError, TimeoutError) as err:
-            raise SchedulerLostError(str(err) or f"DNS gave no answer about {named}") from err
+            raise SchedulerLostError(str(err) or f"no DNS response for {named}") from err
 
-    async def _rest(self) -> None:
+    async def _back_off(self) -> None:
         await asyncio.sleep(self._pause * self._random.uniform(0.5, 1.0))
         self._pause = min(2 * self._pause, PAUSE_MAX_SECONDS)
 
-    async def _stay_with(self, address: str) -> None:
-        """Raises SchedulerLostError, sooner or later."""
+    async def _connect_to(self, address: str) -> None:
+        """Runs until SchedulerLostError."""
         for _ in range(2):
-            with suppress(NoStreamError):  # the second time it is spoken to by plain calls
+            with suppress(NoStreamError):  # the second attempt uses unary calls
                 async with Links(self._connect, address) as links:
                     interval = await self._join(links.newest, address)
-                    await self._keep_in_touch(links, address, interval)
+                    await self._send_heartbeats(links, address, interval)
 
     async def _join(self, link: Link, address: str) -> float:
-        """The seconds between heartbeats."""
+        """Register the node. Returns the heartbeat interval in seconds."""
         membership, has = self._membership, self._capabilities()
         request = control_pb2.RegisterNodeRequest(
             node_id=membership.node_id,
@@ -176,7 +177,7 @@ class Uplink:
         return sum(desired is not Desired.DELETED for desired in wanted)
 
     async def _keep_instance(self, instance_id: str) -> None:
-        """The id under which this process reports. The next process shows it when it registers."""
+        """Store the instance id. The next process sends it when it registers."""
         self._instance_id = instance_id
         if not instance_id or instance_id == self._state.instance_id:
             return
@@ -190,10 +191,10 @@ class Uplink:
         try:
             await self._commit(Change(cluster_uid=cluster_uid))
         except StoreUnavailableError as err:
-            log.warning("cluster.not_kept", reason=str(err))  # said again when it joins again
+            log.warning("cluster.not_kept", reason=str(err))  # sent again with each registration
 
     async def _commit(self, change: Change) -> None:
-        """Raises StoreUnavailableError, and soon: heartbeats go on while the journal hangs."""
+        """Commit with a short deadline, so that heartbeats continue while the journal is stalled."""
         await self._state.commit(change, deadline_seconds=COMMIT_DEADLINE_SECONDS)
 
     async def _endpoint(self, address: str) -> str:
@@ -201,11 +202,11 @@ class Uplink:
             async with asyncio.timeout(CALL_DEADLINE_SECONDS):
                 own = await asyncio.to_thread(address_towards, address)
         except (OSError, ValueError, TimeoutError) as err:
-            raise SchedulerLostError(f"{address} cannot be resolved: {err}") from err
+            raise SchedulerLostError(f"cannot resolve {address}: {err}") from err
         return f"{own}:{self._membership.port}"
 
-    async def _keep_in_touch(self, links: Links, address: str, interval: float) -> None:
-        """Raises SchedulerLostError, sooner or later."""
+    async def _send_heartbeats(self, links: Links, address: str, interval: float) -> None:
+        """Runs until SchedulerLostError."""
         due = move_due = self._clock.monotonic()
         while True:
             link = links.newest
@@ -217,7 +218,7 @@ class Uplink:
                 continue
             wait = due - self._clock.monotonic()
             if wait <= 0:
-                self._news.take()  # before the look: what changes during it is news again
+                self._news.take()  # before the report is built: later changes are reported again
                 if self._capabilities() != self._told:
                     interval = await self._join(link, address)
                 due = self._clock.monotonic() + interval
@@ -232,10 +233,10 @@ class Uplink:
                 await self._beat(link, self._news.take(), complete=False)
 
     async def _move(self, links: Links, address: str) -> bool:
-        """To a connection with the new certificate. False: there is none to be had, and the old one works."""
+        """Switch to a connection with the new certificate. False: not possible, the old one stays in use."""
         old = links.newest
         old.leaving = True
-        await self._beat(old, (), complete=False)  # says so, that nothing under way is cut off
+        await self._beat(old, (), complete=False)  # announce it, so that open calls are not cut off
         try:
             await links.move(partial(self._join, address=address))
         except SchedulerLostError as err:
@@ -263,11 +264,11 @@ class Uplink:
         sent, sent_at = self._clock.monotonic(), self._clock.now()
         answer = await link.heartbeat(request)
         if not answer.acknowledged:
-            raise SchedulerLostError("a heartbeat was not acknowledged")
+            raise SchedulerLostError("the scheduler did not acknowledge a heartbeat")
         if answer.leads:
             await self._contact.heard(sent=sent, sent_at=sent_at)
         self._contact.drain(answer.drain_node)
-        # A workload that came back meanwhile is not buried any more, or was buried anew.
+        # A workload that was applied again meanwhile has no deletion marker, or a new one.
         told = [
             replace(burial, told=True)
             for burial in gone
@@ -280,7 +281,7 @@ class Uplink:
         try:
             await self._commit(Change(burials=told))
         except StoreUnavailableError as err:
-            log.warning("burials.kept", reason=str(err))  # they are told once more
+            log.warning("burials.kept", reason=str(err))  # reported again
 
     def _found(self, address: str) -> None:
         self._pause = PAUSE_MIN_SECONDS
@@ -299,7 +300,7 @@ class Uplink:
 
 
 def heartbeat_interval(said: int) -> float:
-    """Seconds between heartbeats, from what the scheduler asked for; 0: it did not say."""
+    """Seconds between heartbeats, from the interval that the scheduler requested; 0: none requested."""
     return min(
         max(float(said or HEARTBEAT_DEFAULT_SECONDS), HEARTBEAT_MIN_SECONDS), HEARTBEAT_MAX_SECONDS
     )

@@ -1,7 +1,6 @@
-"""Which workloads to look at next. Everything that may have changed only wakes; the worker decides.
+"""The queue of workloads to inspect. A wake-up only adds a workload to the queue; the worker decides.
 
-Waking a workload twice before it is looked at is waking it once. A wake-up that comes while it is looked at
-is kept for the next look.
+Wake-ups of a queued workload are merged. A wake-up during an inspection causes another inspection.
 """
 
 import asyncio
@@ -15,15 +14,15 @@ from persys.model.ids import WorkloadId
 class WorkQueue:
     def __init__(self, state: State) -> None:
         self._state = state
-        self._queued: dict[WorkloadId, None] = {}  # from its wake-up until its look begins
-        self._ready: deque[WorkloadId] = deque()  # those of them that the worker has not taken
+        self._queued: dict[WorkloadId, None] = {}  # from the wake-up until the inspection begins
+        self._ready: deque[WorkloadId] = deque()  # queued, and not yet taken by the worker
         self._some = asyncio.Event()
         self._timers: dict[WorkloadId, asyncio.TimerHandle] = {}
-        self._pass_left: set[WorkloadId] = set()  # what a pass has woken and was not looked at yet
+        self._pass_left: set[WorkloadId] = set()  # of the present pass, not inspected yet
         self._pass_ended: Callable[[], None] | None = None
 
     def wake(self, workload_id: WorkloadId) -> None:
-        """Look at this workload soon."""
+        """Inspect this workload soon."""
         if workload_id in self._queued:
             return
         self._queued[workload_id] = None
@@ -35,9 +34,9 @@ class WorkQueue:
             self.wake(workload_id)
 
     def begin_pass(self, ended: Callable[[], None]) -> None:
-        """Wake all. `ended` is called when each of them was looked at.
+        """Wake all workloads. `ended` is called when each was inspected.
 
-        One pass is followed at a time: while one lasts, because a look takes long, another only wakes.
+        Only one pass is tracked at a time: during a pass, another one only wakes the workloads.
         """
         self.wake_all()
         if self._pass_ended is None:
@@ -54,27 +53,27 @@ class WorkQueue:
             ended()
 
     def wake_after(self, workload_id: WorkloadId, seconds: float) -> None:
-        """Replaces an earlier timer of this workload."""
+        """Wake the workload later. Replaces its earlier timer."""
         self._cancel_timer(workload_id)
         loop = asyncio.get_running_loop()
         self._timers[workload_id] = loop.call_later(max(0.0, seconds), self._due, workload_id)
 
     def restart(self) -> None:
-        """A worker begins: everything is to be looked at, also what an earlier one has taken."""
+        """Queue all workloads for a new worker, also those that an earlier worker has taken."""
         self._queued.clear()
         self._ready.clear()
         self._pass_left, self._pass_ended = set(), None
         self.wake_all()
 
     async def take(self) -> WorkloadId:
-        """The next one. It counts as queued until `begin`."""
+        """The next workload. It counts as queued until `begin`."""
         while not self._ready:
             self._some.clear()
             await self._some.wait()
         return self._ready.popleft()
 
     def begin(self, workload_id: WorkloadId) -> None:
-        """Its look begins: what happens from now on wakes it again."""
+        """The inspection begins: later events queue the workload again."""
         self._queued.pop(workload_id, None)
         self._cancel_timer(workload_id)
 

@@ -1,9 +1,9 @@
-"""One lane per workload: inspect it, decide the next step, perform it, record it, and repeat until settled.
+"""The reconciler of the agent: inspects a workload, decides the next step, performs it, until settled.
 
-What to do is decided from what is there, never from what woke the workload. When a runtime gives no answer
-the state is unknown, nothing is undone, and the workload is looked at again later. An unexpected exception
-affects only its workload: in a step it is the failure of that step; elsewhere the state becomes unknown, and
-failed when it happens again and again.
+Workloads run in parallel, each one serially. The decision depends only on the inspected state, never on the
+event that woke the workload. If a runtime does not respond, the state is unknown, and the workload is
+inspected again later. An unexpected exception affects only its workload: a step fails; elsewhere the state
+becomes unknown, and failed after repeated errors.
 """
 
 import asyncio
@@ -44,18 +44,18 @@ from persys.model.workload import Desired
 
 log = structlog.get_logger()
 
-# A workload that needs more than this at one go is being changed by something else: pause for a while.
+# A workload that needs more steps in a row is being changed by something else: back off.
 STEPS_MAX = 25
 NOT_SETTLED = "NotSettled"
-# These leave the container as it is, so that there is no need to look again.
+# These steps do not change the container, so it need not be inspected again.
 PREPARATIONS = frozenset({Step.PULL, Step.PREPARE_VOLUMES})
 PATIENCE_MIN_SECONDS = 0.5
 PATIENCE_MAX_SECONDS = 30.0
-# One that cannot even be inspected is unknown at first, and failed from this attempt on.
+# A workload that cannot be inspected is unknown at first, and failed from this attempt on.
 ATTEMPTS_UNKNOWN_MAX = 3
-# How long an order is resumed alone.
+# How long an order is resumed alone, by the last exit.
 RESUME_SECONDS = {LastExit.KILLED: 0.5, LastExit.CRASHED: 10.0}
-# The places where an exception is contained.
+# Where exceptions are contained.
 STEP, LOOK, LOG_TAIL = "worker.step", "worker.look", "worker.log_tail"
 
 
@@ -75,9 +75,9 @@ class Worker:
         recovery: Recovery,
         reconciles: bool,
     ) -> None:
-        """`is_alone`: whether the scheduler has been silent for longer than an order allows.
+        """`is_alone`: whether contact with the scheduler was lost for longer than the order allows.
 
-        `reconciles`: whether what changed without an order is repaired, or only reported.
+        `reconciles`: whether deviations without a new order are repaired, or only reported.
         """
         self._state = state
         self._turns = turns
@@ -89,13 +89,13 @@ class Worker:
         self._is_alone = is_alone
         self._supervisor = supervisor
         self._reconciles = reconciles
-        self._patience: dict[WorkloadId, float] = {}
-        # Until when one is left alone whose last step got no answer. Its own steps make events that wake it.
-        self._resting: dict[WorkloadId, float] = {}
-        self._acted: set[WorkloadId] = set()  # in the look that is under way
+        self._pauses: dict[WorkloadId, float] = {}
+        # Back-off deadline of workloads whose last step failed: events of their own steps would wake them.
+        self._backing_off_until: dict[WorkloadId, float] = {}
+        self._acted: set[WorkloadId] = set()  # during the present inspection
         self._last_exit = recovery.last_exit
         self._crashes = dict(recovery.crashes)
-        self._quarantined: set[WorkloadId] = set()  # until a new order comes
+        self._quarantined: set[WorkloadId] = set()  # until a new order arrives
 
     async def run(self) -> None:
         self._queue.restart()
@@ -107,15 +107,15 @@ class Worker:
                 lanes.hand(workload_id, partial(self._converge, workload_id))
 
     def supersede(self, workload_id: WorkloadId) -> None:
-        """A newer order is in the journal: leave what can be left, and begin with the new one."""
+        """A newer order is in the journal: interrupt the old work and start with the new order."""
         self._quarantined.discard(workload_id)
         self._steps.interrupt(workload_id)
-        self._patience.pop(workload_id, None)
-        self._resting.pop(workload_id, None)
+        self._pauses.pop(workload_id, None)
+        self._backing_off_until.pop(workload_id, None)
         self._queue.wake(workload_id)
 
     async def retry_failed(self, *, only_deletes: bool) -> None:
-        """Let what failed for a passing reason be tried again at the next look."""
+        """Clear retryable failures, so that the next inspection retries them."""
         for workload_id in list(self._state.entries):
             async with self._turns.of(workload_id):
                 entry = self._state.entries.get(workload_id)
@@ -124,10 +124,10 @@ class Worker:
                 self._ledger.pardon(entry)
 
     async def _resume(self, lanes: Lanes[WorkloadId]) -> None:
-        """After an unclean exit, one after the other: if one of them ends the agent, it is known which.
+        """After an unclean exit, resume workloads one at a time, to identify one that crashes the agent.
 
-        A crash may be due to any workload, a kill from outside only interrupts what was unfinished. What
-        must stop because the scheduler is silent does not wait for its turn.
+        After a crash all workloads are resumed alone, after a kill only unfinished ones. Workloads that must
+        stop because contact was lost do not wait.
         """
         ended, self._last_exit = self._last_exit, LastExit.CLEAN
         if ended is LastExit.CLEAN:
@@ -142,13 +142,13 @@ class Worker:
                 lanes.hand(workload_id, partial(self._converge, workload_id))
             elif ended is LastExit.CRASHED or self._state.open_action(entry) is not None:
                 await note_alone(self._state, workload_id)
-                await self._alone(workload_id, lanes, RESUME_SECONDS[ended])
+                await self._resume_alone(workload_id, lanes, RESUME_SECONDS[ended])
         await note_alone(self._state, None)
 
-    async def _alone(
+    async def _resume_alone(
         self, workload_id: WorkloadId, lanes: Lanes[WorkloadId], seconds: float
     ) -> None:
-        """Until it has settled, or for so long: a pull does not hold up the others."""
+        """Resume one workload, and wait until it has settled or the time is over: a pull may take long."""
         ended = asyncio.Event()
 
         async def look() -> None:
@@ -171,18 +171,18 @@ class Worker:
                 self._ledger.broken(entry, failure)
 
     def _contain(self, workload_id: WorkloadId) -> Containment:
-        """Around all work of a lane; `_converge` has contained what it can say more about."""
+        """Contain errors of a queue task; `_converge` contains those that it can attribute."""
         return self._supervisor.contain(LOOK, workload_id, failed=lambda _error: None)
 
     async def _converge(self, workload_id: WorkloadId) -> None:
         self._queue.begin(workload_id)
         try:
-            await self._look_and_act(workload_id)
+            await self._reconcile(workload_id)
         finally:
             self._queue.looked_at(workload_id)
 
-    async def _look_and_act(self, workload_id: WorkloadId) -> None:
-        if workload_id in self._quarantined or self._rests(workload_id):
+    async def _reconcile(self, workload_id: WorkloadId) -> None:
+        if workload_id in self._quarantined or self._is_backing_off(workload_id):
             return
         self._acted.discard(workload_id)
         errors: list[InternalError] = []
@@ -194,20 +194,20 @@ class Worker:
                         return
                 await self._show_unsettled(workload_id)
             except PersysError as err:
-                await self._doubt(workload_id, str(err))
+                await self._mark_unknown(workload_id, str(err))
         if errors:
             await self._give_up(workload_id, errors[0])
         else:
-            self._lose_patience(workload_id)
+            self._back_off(workload_id)
 
     async def _advance(self, workload_id: WorkloadId) -> bool:
-        """Look, and do the next thing. False if there is no more to do."""
+        """Inspect, and perform the next step. False if the workload has settled."""
         entry = self._state.entries.get(workload_id)
         if entry is None:
             return False
         artefact = await self._steps.inspect(entry)
         while True:
-            entry = self._state.entries.get(workload_id)  # an order may have come meanwhile
+            entry = self._state.entries.get(workload_id)  # a new order may have arrived
             if entry is None:
                 return False
             artefact = self._probes.seen(entry, artefact)
@@ -263,7 +263,7 @@ class Worker:
                 self._ledger.keep(current, step, failure, seconds)
 
     async def _perform(self, step: Step, entry: Entry, artefact: Artefact | None) -> Failure | None:
-        """What is wrong with the workload after the step. Raises ConflictError, UnavailableError."""
+        """Perform a step. Returns the failure. Raises ConflictError, UnavailableError."""
         workload_id, errors = entry.order.workload_id, list[InternalError]()
         with self._supervisor.contain(STEP, workload_id, failed=errors.append):
             passing(failpoints.STEP, workload_id)
@@ -280,7 +280,7 @@ class Worker:
         return internal_failure(f"{step}: {errors[0].text}")
 
     async def _settle(self, settled: Settled, seen: Entry, artefact: Artefact | None) -> bool:
-        """False if a newer order has come meanwhile."""
+        """Record the settled state. False if a newer order has arrived."""
         workload_id = seen.order.workload_id
         log_tail = ""
         if settled.actual is Actual.FAILED:
@@ -296,8 +296,8 @@ class Worker:
                 entry, settled, _words(entry.order, settled, artefact, log_tail)
             ):
                 passing(failpoints.SETTLED)
-        self._patience.pop(workload_id, None)
-        self._resting.pop(workload_id, None)
+        self._pauses.pop(workload_id, None)
+        self._backing_off_until.pop(workload_id, None)
         self._acted.discard(workload_id)
         if workload_id in self._crashes and settled.actual is not Actual.FAILED:
             del self._crashes[workload_id]
@@ -308,28 +308,28 @@ class Worker:
         return True
 
     async def _log_tail(self, entry: Entry, artefact: Artefact | None) -> str:
-        """A log that cannot be read does not hide the failure that it belongs to."""
+        """The log tail; an error text if it cannot be read, so that the failure itself is still reported."""
         errors: list[InternalError] = []
         with self._supervisor.contain(LOG_TAIL, entry.order.workload_id, failed=errors.append):
             return await self._steps.log_tail(entry, artefact)
-        return f"the log cannot be read: {errors[0].text}"
+        return f"cannot read the log: {errors[0].text}"
 
     async def _show_unsettled(self, workload_id: WorkloadId) -> None:
-        """Every step succeeded, and the workload is not as it should be: without a word it would wait."""
+        """Report a workload that does not reach its desired state although every step succeeded."""
         async with self._turns.of(workload_id):
             entry = self._state.entries.get(workload_id)
             if entry is not None:
-                text = f"{STEPS_MAX} steps in a row succeeded, and it is not {entry.order.desired}"
-                self._ledger.under_way(entry, NOT_SETTLED, f"{text}; trying again")
+                text = f"not {entry.order.desired} after {STEPS_MAX} successful steps"
+                self._ledger.under_way(entry, NOT_SETTLED, f"{text}; retrying")
 
-    async def _doubt(self, workload_id: WorkloadId, why: str) -> None:
+    async def _mark_unknown(self, workload_id: WorkloadId, why: str) -> None:
         async with self._turns.of(workload_id):
             entry = self._state.entries.get(workload_id)
             if entry is not None:
                 self._ledger.doubt(entry, why)
 
     async def _give_up(self, workload_id: WorkloadId, error: InternalError) -> None:
-        """It could not be inspected, decided about or recorded. It is tried again with back-off."""
+        """Handle an unexpected error outside of a step: retry with back-off."""
         self._queue.wake_after(workload_id, self._supervisor.retry_after(error).total_seconds())
         failure = internal_failure(error.text)
         with self._supervisor.contain(LOOK, workload_id, failed=lambda _error: None):
@@ -340,26 +340,26 @@ class Worker:
                 elif entry is not None:
                     self._ledger.broken(entry, failure)
 
-    def _lose_patience(self, workload_id: WorkloadId) -> None:
-        seconds = self._patience.get(workload_id, PATIENCE_MIN_SECONDS)
-        self._patience[workload_id] = min(2 * seconds, PATIENCE_MAX_SECONDS)
+    def _back_off(self, workload_id: WorkloadId) -> None:
+        seconds = self._pauses.get(workload_id, PATIENCE_MIN_SECONDS)
+        self._pauses[workload_id] = min(2 * seconds, PATIENCE_MAX_SECONDS)
         self._queue.wake_after(workload_id, seconds)
         if workload_id in self._acted:
-            self._resting[workload_id] = self._clock.monotonic() + seconds
+            self._backing_off_until[workload_id] = self._clock.monotonic() + seconds
 
-    def _rests(self, workload_id: WorkloadId) -> bool:
-        """Whether it is left alone for now; it is looked at when that is over."""
-        seconds = self._resting.get(workload_id, 0.0) - self._clock.monotonic()
+    def _is_backing_off(self, workload_id: WorkloadId) -> bool:
+        """Whether the workload is backing off. It is inspected after that."""
+        seconds = self._backing_off_until.get(workload_id, 0.0) - self._clock.monotonic()
         entry = self._state.entries.get(workload_id)
         if seconds <= 0 or entry is None or self._is_alone(entry.order):
-            self._resting.pop(workload_id, None)
+            self._backing_off_until.pop(workload_id, None)
             return False
         self._queue.wake_after(workload_id, seconds)
         return True
 
 
 def _log_decision(outcome: Do | Settled, entry: Entry, artefact: Artefact | None) -> None:
-    """What was decided and on what, for a log at level debug."""
+    """Log the decision and its inputs at level debug."""
     decided = (
         {"step": outcome.step.value}
         if isinstance(outcome, Do)
@@ -386,6 +386,6 @@ def _words(
     if notes:
         words[NOTE] = "; ".join(notes)
     if settled.code == STOPPED_ALONE:
-        # It did not end by itself: with an exit code of 0 it would look like finished work.
+        # The agent stopped it: an exit code of 0 would look like completed work.
         words.pop("container.exit_code", None)
     return words

@@ -114,7 +114,7 @@ def test_an_older_epoch_is_refused(
 
     refused = agent.apply(unique_id, sleeper, revision="r0", epoch=4)
     assert (refused.applied, refused.known_epoch) == (False, 5)
-    assert "epoch 4 is older than 5" in refused.message
+    assert "stale epoch 4: this node has epoch 5" in refused.message
     with pytest.raises(grpc.RpcError, match="FAILED_PRECONDITION"):
         agent.delete(unique_id, epoch=4)
     assert agent.apply(unique_id, sleeper, epoch=6).skipped

@@ -214,14 +214,14 @@ async def test_what_is_no_image_is_refused_by_name(
         case "empty":
             data, problem = b"", "empty"
         case "text":
-            data, problem = b"hello\n", "no multiple of 512"
+            data, problem = b"hello\n", "a multiple of 512"
         case "cut":
-            data, problem = disk[: len(disk) // 2], "broken"
+            data, problem = disk[: len(disk) // 2], "damaged"
         case "short":
-            data, problem = disk[:60], "no multiple of 512|broken"
+            data, problem = disk[:60], "a multiple of 512|damaged"
         case "vmdk":
             qemu_img("create", "-f", "vmdk", other, "1M")
-            data, problem = other.read_bytes(), "its format is vmdk; expected qcow2 or raw"
+            data, problem = other.read_bytes(), "invalid image format 'vmdk': expected qcow2 or raw"
         case "backed":
             (tmp_path / "below").write_bytes(bytes(1024))
             qemu_img("create", "-f", "qcow2", "-b", tmp_path / "below", "-F", "raw", other)
@@ -253,12 +253,12 @@ async def test_who_leaves_in_the_middle_leaves_nothing(store: ImageStore, tmp_pa
 
 
 async def test_fewer_bytes_than_said_are_refused(store: ImageStore, disk: bytes) -> None:
-    with pytest.raises(RefusedError, match="bytes came of"):
+    with pytest.raises(RefusedError, match="incomplete image: received"):
         await store.add("part", parts(disk), size=len(disk) + 1, told=lambda *_: None)
 
 
 async def test_more_than_there_is_room_for_is_refused_at_once(store: ImageStore) -> None:
-    with pytest.raises(RefusedError, match="no room"):
+    with pytest.raises(RefusedError, match="not enough disk space"):
         await store.add("all", parts(b"x"), size=1 << 60, told=lambda *_: None)
 
 
@@ -292,7 +292,7 @@ async def test_an_image_that_somebody_needs_stays(
     needs.named = {"debian": frozenset({"new"})}
     needs.stood_on = {str(tmp_path / "images" / "files" / sha256): frozenset({"old"})}
 
-    with pytest.raises(RefusedError, match="needed by new, old"):
+    with pytest.raises(RefusedError, match="in use by new, old"):
         await store.remove("debian")
     needs.named, needs.stood_on = {}, {}
     await store.remove("debian")
@@ -408,7 +408,7 @@ async def test_a_file_that_was_cut_short_is_noticed_before_a_machine_stands_on_i
     failure = await store.fetch("debian", Watch())
     assert failure is not None
     assert (failure.code, failure.retryable) == ("DamagedImage", False)
-    assert f"has 100 bytes; it came with {len(disk)}" in failure.message
+    assert f"has 100 bytes, expected {len(disk)}" in failure.message
     await add(store, "debian", disk)
     assert await store.fetch("debian", Watch()) is None
 
@@ -528,7 +528,7 @@ async def test_an_upload_whose_caller_left_adds_nothing(
         adding.cancel()
 
     await until(lambda: not files(tmp_path / "images"))
-    await until(lambda: door._coming == 0)
+    await until(lambda: door._uploads == 0)
     assert store.names == frozenset()
 
 
@@ -549,7 +549,7 @@ async def test_an_upload_that_only_seems_to_end_adds_nothing(
         await asyncio.sleep(0)
         adding.cancel()
 
-    await until(lambda: door._coming == 0)
+    await until(lambda: door._uploads == 0)
     assert store.names == frozenset()
     assert files(tmp_path / "images") == set()
 
@@ -567,10 +567,10 @@ async def test_an_upload_that_is_refused_is_heard_out(door: ImageDoor) -> None:
             yield agent_pb2.AddImageRequest(data=b"x")
             heard.append(number)
 
-    with pytest.raises(RefusedError, match="no room"):
+    with pytest.raises(RefusedError, match="not enough disk space"):
         await door.add(long(), write)
 
-    assert any("no room" in problem for problem in told)
+    assert any("not enough disk space" in problem for problem in told)
     assert heard == list(range(20))
 
 

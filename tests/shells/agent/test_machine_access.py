@@ -148,10 +148,10 @@ def test_the_log_is_the_console_from_its_beginning_or_its_end(guest: Agent) -> N
 @pytest.mark.parametrize(
     ("asked", "reason"),
     [
-        ({"previous": True}, "its log has them all"),
-        ({"since_unix_nanos": 1}, "writes no times"),
-        ({"timestamps": True}, "writes no times"),
-        ({"service": "db"}, "a machine has none"),
+        ({"previous": True}, "its console log contains all runs"),
+        ({"since_unix_nanos": 1}, "has no timestamps"),
+        ({"timestamps": True}, "has no timestamps"),
+        ({"service": "db"}, "a VM has no services"),
     ],
 )
 def test_what_a_console_cannot_tell_is_refused(
@@ -212,7 +212,10 @@ def test_an_image_stays_while_a_machine_stands_on_it_also_after_a_crash(guest: A
     kept = guest.stub.RemoveImage(pb.RemoveImageRequest(name="tiny"), timeout=10)
 
     assert (image.name, list(image.used_by)) == ("tiny", [NAME])
-    assert (kept.success, kept.message) == (False, f"image tiny is needed by {NAME}")
+    assert (kept.success, kept.message) == (
+        False,
+        f"image tiny is in use by {NAME}; delete these workloads first",
+    )
 
 
 def test_what_a_machine_uses_comes_from_libvirt(guest: Agent) -> None:

@@ -111,7 +111,7 @@ def test_the_secret_is_in_no_record_log_or_status(
         ("", "no basic auth credentials"),
         ("wrong", "unauthorized"),
         ("absent", "credential not found: absent"),
-        ("open", "is open to others (mode 0644); expected 0600"),
+        ("open", "invalid mode 0644: expected 0600"),
         ("key", "has no username and password"),
         ("elsewhere", "is for registry.example.org, not for 127.0.0.1:"),
     ],

@@ -137,7 +137,7 @@ def test_a_node_joins_with_a_token_and_again_with_the_next(shell: Shell) -> None
 
     again = shell.join(token)
     assert again.returncode == 0, again.stderr
-    assert "has joined already" in again.stdout
+    assert "has already joined" in again.stdout
     assert read_key_pair(files, SystemClock().now()) == pair
 
     other = shell.join("-", given=shell.token() + "\n")

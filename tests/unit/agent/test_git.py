@@ -131,4 +131,4 @@ async def test_a_server_that_hangs_delays_only_its_own_repositories(
         for one in stuck:
             one.cancel()
 
-    assert told == [f"{PER_HOST_MAX} repositories of dead.test are being fetched"]
+    assert told == [f"{PER_HOST_MAX} repositories are already being fetched from dead.test"]
