@@ -38,13 +38,11 @@ TRIGGERS = {
 _ACCESS = "tests/shells/agent/test_access.py::"
 _CONSOLES = "tests/shells/agent/test_machine_access.py::"
 _MACHINES = "tests/shells/agent/test_machines.py::"
-_CEPH = (
-    "tests/shells/agent/test_volume_drivers.py::test_a_ceph_that_does_not_answer_is_no_empty_pool"
-)
-_CONSOLE = f"{_CONSOLES}test_a_console_ends_when_libvirt_does_and_can_be_had_again"
+_CEPH = "tests/shells/agent/test_volume_drivers.py::test_a_ceph_that_does_not_respond_is_not_an_empty_pool"
+_CONSOLE = f"{_CONSOLES}test_a_console_ends_with_libvirt_and_can_be_opened_again"
 _COMMAND = f"{_ACCESS}test_a_command_has_its_own_outputs_and_exit_code"
 _LEFT_BEHIND = f"{_ACCESS}test_what_a_user_leaves_behind_is_ended"
-_OUTAGE = "tests/shells/agent/test_libvirt.py::test_nobody_at_the_address_is_no_answer"
+_OUTAGE = "tests/shells/agent/test_libvirt.py::test_a_missing_libvirtd_is_unavailable"
 ELSEWHERE = {
     "docker:runtimes/docker_access:DockerAccess.exec#1": _COMMAND,
     "docker:runtimes/docker_access:DockerAccess.exec#2": _COMMAND,
@@ -54,30 +52,29 @@ ELSEWHERE = {
     ),
     "docker:runtimes/docker_hangup:hang_up#1": _LEFT_BEHIND,
     "paths:runtimes/docker_start:end_lost#1": (
-        "tests/unit/agent/test_docker_start.py::test_what_stands_in_its_way_is_ended_and_it_starts"
+        "tests/unit/agent/test_docker_start.py::test_a_stale_shim_is_killed_and_the_container_starts"
     ),
     "docker:runtimes/detect:Detector.close#1": _COMMAND,
     "libvirt:runtimes/detect:Detector.close#1": _CONSOLE,
     "libvirt:runtimes/machine_setup:find_hypervisor#2": _OUTAGE,
     "libvirt:runtimes/machine:MachineRuntime._who_has#1": (
-        f"{_MACHINES}test_a_machine_of_somebody_else_is_not_touched"
+        f"{_MACHINES}test_a_foreign_vm_is_not_changed"
     ),
     "libvirt:runtimes/machine_disks:MachineDisks.check#1": (
-        f"{_MACHINES}test_what_a_machine_cannot_have_is_refused_by_name"
+        f"{_MACHINES}test_an_unsupported_vm_spec_is_rejected_by_field"
     ),
     "paths:runtimes/machine_inventory:DiskInventory.delete#1": (
-        f"{_MACHINES}test_a_machine_that_moves_away_leaves_its_disks"
+        f"{_MACHINES}test_a_vm_that_moves_to_another_node_leaves_its_disks"
     ),
     "paths:runtimes/machine_log:lines#1": (
-        "tests/shells/agent/test_machine_log.py::"
-        "test_a_follower_sees_what_is_added_also_in_the_next_file"
+        "tests/shells/agent/test_machine_log.py::test_a_follower_continues_in_the_next_file"
     ),
     "libvirt:runtimes/machine_access:Console.open#1": _CONSOLE,
     "libvirt:runtimes/machine_access:Console.end#1": _CONSOLE,
     "libvirt:runtimes/machine_access:Console.watch#1": _CONSOLE,
     "libvirt:runtimes/machine_access:Console._with_stream#1": _CONSOLE,
     "paths:runtimes/stack_cgroups:StackCgroups._call#1": (
-        "tests/unit/agent/test_stack_cgroups.py::test_limits_are_set_and_taken_away_in_version_1"
+        "tests/unit/agent/test_stack_cgroups.py::test_limits_are_set_and_removed_in_cgroup_v1"
     ),
     "paths:volumes/ceph:CephDriver.attach#1": _CEPH,
     "programs:volumes/ceph:CephDriver._map#1": _CEPH,

@@ -23,7 +23,7 @@ FAILED = agent_pb2.ACTUAL_STATE_FAILED
 STOP = agent_pb2.DESIRED_STATE_STOPPED
 BINARIES = {"v1": composes.V1, "v2": composes.V2}
 WITHIN = 60.0
-# What Docker is asked and told is the same with either.
+# The calls to Docker are the same with both versions.
 one_compose = pytest.mark.parametrize("stacks", ["v2"], indirect=True)
 
 STACK = """
@@ -56,7 +56,7 @@ def stacks(
     agent_in: Callable[..., "Agent"],
     demo_image: str,
 ) -> Iterator["Agent"]:
-    """An agent that runs stacks with one Compose or the other."""
+    """An agent with Compose v1 or v2."""
     agent = agent_in(
         tmp_path_factory.mktemp(f"compose-{request.param}"),
         PERSYS_RECONCILE_INTERVAL="1h",
@@ -117,7 +117,7 @@ def services(agent: "Agent", workload_id: str) -> dict[str, dict[str, Any]]:
 
 
 def runs(agent: "Agent", workload_id: str) -> dict[str, tuple[str, str]]:
-    """Each service's container, and when it was started: either changes when it was restarted."""
+    """Container id and start time of each service; a restart changes one of them."""
     found = services(agent, workload_id)
     return {name: (one["Id"], one["State"]["StartedAt"]) for name, one in found.items()}
 
@@ -132,7 +132,7 @@ def leftovers(agent: "Agent", workload_id: str, kind: str) -> list[str]:
 
 
 def settled(agent: "Agent", workload_id: str, words: str) -> agent_pb2.WorkloadStatus:
-    """Running, with its services as said."""
+    """Wait until the stack runs with these services."""
     deadline = time.monotonic() + WITHIN
     while (status := agent.status(workload_id)).metadata["compose.services"] != words or (
         status.actual_state != RUNNING
@@ -161,7 +161,7 @@ def test_a_stack_from_its_first_order_to_its_deletion(stacks: "Agent", unique_id
     assert len(leftovers(stacks, unique_id, "network")) == 1
     assert apply(stacks, unique_id).skipped
 
-    # Only what is said otherwise is replaced, and data stays.
+    # Only changed services are replaced, and data is kept.
     before = runs(stacks, unique_id)
     apply(stacks, unique_id, revision="r2", env={"COLOUR": "green"})
     settled(stacks, unique_id, WELL)
@@ -182,7 +182,7 @@ def test_a_stack_from_its_first_order_to_its_deletion(stacks: "Agent", unique_id
         name: run[0] for name, run in after.items()
     }
 
-    # Data outlives the workload unless it was said otherwise.
+    # Data outlives the workload by default.
     stacks.delete(unique_id)
     stacks.wait_until_gone(unique_id)
     assert stacks.containers(unique_id) == []
@@ -192,7 +192,7 @@ def test_a_stack_from_its_first_order_to_its_deletion(stacks: "Agent", unique_id
 
 
 @one_compose
-def test_a_stack_takes_its_volumes_along_if_told_so(stacks: "Agent", unique_id: str) -> None:
+def test_a_stack_with_delete_volumes_deletes_its_volumes(stacks: "Agent", unique_id: str) -> None:
     apply(stacks, unique_id, delete_volumes=True)
     settled(stacks, unique_id, WELL)
 
@@ -217,9 +217,7 @@ def test_promise_6_a_killed_agent_finds_its_stack_again(stacks: "Agent", unique_
 
 
 @one_compose
-def test_a_service_that_crashes_again_and_again_fails_the_stack(
-    stacks: "Agent", unique_id: str
-) -> None:
+def test_a_crash_looping_service_fails_the_stack(stacks: "Agent", unique_id: str) -> None:
     text = """
         services:
           good: {image: persys-test, command: ["sleep", "3600"], init: true}
@@ -238,7 +236,9 @@ def test_a_service_that_crashes_again_and_again_fails_the_stack(
 
 
 @one_compose
-def test_a_service_that_ends_badly_fails_the_stack(stacks: "Agent", unique_id: str) -> None:
+def test_a_service_that_exits_with_an_error_fails_the_stack(
+    stacks: "Agent", unique_id: str
+) -> None:
     text = """
         services:
           good: {image: persys-test, command: ["sleep", "3600"], init: true}
@@ -257,7 +257,9 @@ def test_a_service_that_ends_badly_fails_the_stack(stacks: "Agent", unique_id: s
 
 
 @one_compose
-def test_a_stack_whose_services_all_end_well_is_completed(stacks: "Agent", unique_id: str) -> None:
+def test_a_stack_whose_services_all_exit_with_0_is_completed(
+    stacks: "Agent", unique_id: str
+) -> None:
     apply(stacks, unique_id, "services: {job: {image: persys-test, command: ['true']}}")
 
     status = stacks.wait_for(unique_id, STOPPED, within=WITHIN)
@@ -266,7 +268,7 @@ def test_a_stack_whose_services_all_end_well_is_completed(stacks: "Agent", uniqu
     assert status.metadata["container.exit_code"] == "0"
 
 
-def test_values_of_the_env_arrive_as_they_were_given(stacks: "Agent", unique_id: str) -> None:
+def test_env_values_reach_the_container_unchanged(stacks: "Agent", unique_id: str) -> None:
     env = {
         "QUOTES": 'it\'s "quoted" \\',
         "DOLLAR": "$HOME ${PATH} $$ ${X:-y} \\$Z",
@@ -298,7 +300,9 @@ def test_values_of_the_env_arrive_as_they_were_given(stacks: "Agent", unique_id:
 
 
 @one_compose
-def test_a_service_stopped_by_hand_is_started_again_alone(stacks: "Agent", unique_id: str) -> None:
+def test_only_the_manually_stopped_service_is_started_again(
+    stacks: "Agent", unique_id: str
+) -> None:
     apply(stacks, unique_id)
     settled(stacks, unique_id, WELL)
     before = runs(stacks, unique_id)
@@ -317,9 +321,7 @@ def test_a_service_stopped_by_hand_is_started_again_alone(stacks: "Agent", uniqu
     stacks.wait_until_gone(unique_id)
 
 
-def test_what_runs_goes_on_when_its_new_revision_cannot_be_made(
-    stacks: "Agent", unique_id: str
-) -> None:
+def test_a_stack_keeps_running_when_its_new_revision_fails(stacks: "Agent", unique_id: str) -> None:
     good = "services: {web: {image: persys-test, command: [sleep, '3600'], init: true}}"
     apply(stacks, unique_id, good)
     stacks.wait_for(unique_id, RUNNING, within=WITHIN)
@@ -337,7 +339,7 @@ def test_what_runs_goes_on_when_its_new_revision_cannot_be_made(
     stacks.wait_until_gone(unique_id)
 
 
-def test_a_stack_that_must_not_run_alone_is_restarted_by_the_agent_only(
+def test_a_stack_with_stop_after_is_restarted_by_the_agent_only(
     stacks: "Agent", unique_id: str
 ) -> None:
     text = """
@@ -364,7 +366,7 @@ def test_a_stack_that_must_not_run_alone_is_restarted_by_the_agent_only(
 
 
 @one_compose
-def test_a_taken_host_port_is_named(stacks: "Agent", unique_id: str, free_port: int) -> None:
+def test_a_host_port_in_use_is_named(stacks: "Agent", unique_id: str, free_port: int) -> None:
     text = f"services: {{web: {{image: persys-test, command: [sleep, '9'], ports: ['{free_port}:80']}}}}"
     with socket.create_server(("0.0.0.0", free_port)):
         apply(stacks, unique_id, text)
@@ -376,7 +378,7 @@ def test_a_taken_host_port_is_named(stacks: "Agent", unique_id: str, free_port: 
 
 
 @one_compose
-def test_a_stack_counts_among_what_the_node_has_given(
+def test_a_stack_counts_in_the_allocated_resources(
     stacks: "Agent", unique_id: str, sleeper: agent_pb2.ContainerSpec
 ) -> None:
     text = "services: {web: {image: persys-test, command: [sleep, '9'], init: true, cpus: 0.3}}"
@@ -397,9 +399,7 @@ def test_a_stack_counts_among_what_the_node_has_given(
         stacks.wait_until_gone(workload_id)
 
 
-def test_a_newer_order_does_not_wait_for_a_service_that_does_not_end(
-    stacks: "Agent", unique_id: str
-) -> None:
+def test_a_newer_order_does_not_wait_for_a_hanging_service(stacks: "Agent", unique_id: str) -> None:
     text = """
         services:
           web:

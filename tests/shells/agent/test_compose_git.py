@@ -1,4 +1,4 @@
-"""Stacks from repositories: the commit that was deployed, private ones, builds, and what is refused."""
+"""Stacks from git: deployed commit, private repositories, builds, and rejected content."""
 
 import json
 import time
@@ -99,7 +99,7 @@ def container(
     return run_docker("ps", "-q", "--no-trunc", *arguments)
 
 
-def test_the_commit_that_was_deployed_stays_until_a_new_revision(
+def test_the_deployed_commit_stays_until_a_new_revision(
     stacks: "Agent", stack_id: str, repository: Repository, run_docker: Callable[..., str]
 ) -> None:
     text = (
@@ -123,7 +123,7 @@ def test_the_commit_that_was_deployed_stays_until_a_new_revision(
     assert run_docker("exec", other, "sh", "-c", "echo $WHO $MORE") == "repo spec"
 
     second = repository.commit({"deploy/conf/name": "two"})
-    run_docker("rm", "-f", other)  # it is made again, and from the same commit
+    run_docker("rm", "-f", other)  # recreated from the same commit
     until(lambda: bool(container(stacks, run_docker, stack_id, "other")))
     assert deploy("r1").metadata["compose.commit"] == first
     other = container(stacks, run_docker, stack_id, "other")
@@ -153,7 +153,7 @@ def test_a_service_is_built_from_the_repository(
     run_docker("rmi", "-f", image)
 
 
-def test_a_private_repository_over_https_opens_to_a_credential(
+def test_a_private_https_repository_is_fetched_with_a_credential(
     stacks: "Agent", stack_id: str, repository: Repository, credentials: Path, certificates: Path
 ) -> None:
     commit = repository.commit({"compose.yaml": PLAIN})
@@ -181,7 +181,7 @@ def test_a_private_repository_over_https_opens_to_a_credential(
     assert "wr0ng" not in str(refused)
 
 
-def test_a_private_repository_over_ssh_opens_to_a_key(
+def test_a_private_ssh_repository_is_fetched_with_a_key(
     stacks: "Agent",
     stack_id: str,
     repository: Repository,
@@ -214,7 +214,7 @@ def test_a_private_repository_over_ssh_opens_to_a_key(
         ("    build: ../..\n", "services.web.build"),
     ],
 )
-def test_what_a_repository_must_not_ask_for_is_refused(
+def test_disallowed_settings_of_a_repository_are_rejected(
     new_agent: Callable[..., "Agent"],
     unique_id: str,
     repository: Repository,
@@ -229,7 +229,7 @@ def test_what_a_repository_must_not_ask_for_is_refused(
     )
     agent.start()
     out = tmp_path / "work" / "out"
-    out.symlink_to("/etc")  # a link in the repository that leads out of it
+    out.symlink_to("/etc")  # a link out of the repository
     repository.commit({"compose.yaml": PLAIN + text})
 
     apply(agent, unique_id, f"file://{repository.path}")

@@ -1,4 +1,4 @@
-"""Stacks of private images: fetched with a credential of the node, which leaves no trace anywhere."""
+"""Stacks with private images: pulled with a credential of the node, which is not stored anywhere."""
 
 import subprocess
 from base64 import b64encode
@@ -25,7 +25,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
 
 @pytest.fixture
 def images(registry: Registry, demo_image: str, unique_id: str) -> Iterator[list[str]]:
-    """Two private ones that Docker has not got, and one without a credential; what is fetched is removed."""
+    """Two private images that Docker does not have, and one public; pulled images are removed afterwards."""
     pushed = [registry.push(demo_image, f"{unique_id}:{number}") for number in range(2)]
     yield [*pushed, demo_image]
     for image in pushed:
@@ -33,7 +33,7 @@ def images(registry: Registry, demo_image: str, unique_id: str) -> Iterator[list
 
 
 @pytest.mark.parametrize("binary", [composes.V1, composes.V2], ids=["v1", "v2"])
-def test_private_images_of_a_mixed_stack_are_fetched_and_the_secret_is_nowhere(
+def test_private_images_of_a_mixed_stack_are_pulled_and_the_secret_is_not_stored(
     binary: str,
     new_agent: Callable[..., Agent],
     registry: Registry,

@@ -1,4 +1,4 @@
-"""The project name of a stack: as its spec says, kept until it is deleted, and never one that is in use."""
+"""The project name of a stack: from its spec, fixed until deletion, and never one that is in use."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -62,7 +62,7 @@ def test_a_stack_has_the_project_name_of_its_spec(stacks: "Agent", unique_id: st
     assert json.loads(docker("volume", "inspect", f"{name}_data"))
 
 
-def test_a_derived_project_name_is_made_unique_to_the_node(stacks: "Agent", unique_id: str) -> None:
+def test_a_derived_project_name_is_unique_per_node(stacks: "Agent", unique_id: str) -> None:
     name = f"persys-{unique_id}"
     apply(stacks, unique_id, STACK, project_name=name, project_name_derived=True)
 
@@ -96,7 +96,7 @@ def test_a_stack_keeps_its_project_name_until_it_is_deleted(
 
 @pytest.mark.parametrize("labelled", [True, False], ids=["of-compose", "by-hand"])
 @pytest.mark.parametrize("kind", ["volume", "network"])
-def test_a_project_name_that_others_use_is_refused(
+def test_a_project_name_in_use_is_rejected(
     stacks: "Agent", unique_id: str, kind: str, labelled: bool
 ) -> None:
     project = f"shop-{unique_id}"
@@ -116,7 +116,7 @@ def test_a_project_name_that_others_use_is_refused(
     stacks.wait_for(unique_id, RUNNING, within=WITHIN)
 
 
-def test_a_project_name_of_another_workload_is_refused(stacks: "Agent", unique_id: str) -> None:
+def test_a_project_name_of_another_workload_is_rejected(stacks: "Agent", unique_id: str) -> None:
     project = f"shop-{unique_id}"
     apply(stacks, unique_id, STACK, project_name=project)
     stacks.wait_for(unique_id, RUNNING, within=WITHIN)
@@ -128,9 +128,7 @@ def test_a_project_name_of_another_workload_is_refused(stacks: "Agent", unique_i
     assert stacks.status(unique_id).actual_state == RUNNING
 
 
-def test_the_variable_of_the_project_name_is_ignored_with_a_note(
-    stacks: "Agent", unique_id: str
-) -> None:
+def test_the_project_name_variable_is_ignored_with_a_note(stacks: "Agent", unique_id: str) -> None:
     apply(stacks, unique_id, STACK, env={"COMPOSE_PROJECT_NAME": "elsewhere"})
 
     status = stacks.wait_for(unique_id, RUNNING, within=WITHIN)

@@ -1,4 +1,4 @@
-"""What a spec asks for is there, seen from inside the container."""
+"""Container specs on the real Docker, checked from inside the container."""
 
 import json
 import socket
@@ -43,7 +43,7 @@ def test_limits_are_set_on_the_container(
     assert agent.inside(unique_id, "sh", "-c", CPU).split()[0] == "50000"
 
 
-def test_without_a_word_the_node_limits_the_processes(
+def test_the_default_pids_limit_of_the_node_applies(
     agent: "Agent", unique_id: str, sleeper: agent_pb2.ContainerSpec
 ) -> None:
     agent.apply(unique_id, sleeper)
@@ -52,7 +52,7 @@ def test_without_a_word_the_node_limits_the_processes(
     assert agent.inside(unique_id, "sh", "-c", PIDS) == "4096"
 
 
-def test_a_container_that_takes_too_much_memory_is_killed_and_says_so(
+def test_a_container_over_its_memory_limit_is_reported_as_oom_killed(
     agent: "Agent", unique_id: str, shell: "Callable[..., agent_pb2.ContainerSpec]"
 ) -> None:
     greedy = shell("x=a; while true; do x=$x$x; done")
@@ -81,7 +81,9 @@ def test_a_container_cannot_have_more_processes_than_its_limit(
     assert "fork" in status.metadata["container.stderr"]
 
 
-def test_command_and_args_and_env_arrive(agent: "Agent", unique_id: str, demo_image: str) -> None:
+def test_command_args_and_env_reach_the_container(
+    agent: "Agent", unique_id: str, demo_image: str
+) -> None:
     spec = agent_pb2.ContainerSpec(
         image=demo_image,
         command=["sh", "-c"],
@@ -96,7 +98,7 @@ def test_command_and_args_and_env_arrive(agent: "Agent", unique_id: str, demo_im
     assert agent.inside(unique_id, "cat", "/tmp/out") == "hello = world"
 
 
-def test_a_published_port_answers(
+def test_a_published_port_is_reachable(
     agent: "Agent", unique_id: str, shell: "Callable[..., agent_pb2.ContainerSpec]", free_port: int
 ) -> None:
     server = shell("echo served > /tmp/index.html; exec httpd -f -p 80 -h /tmp", restart="always")
@@ -157,7 +159,7 @@ def test_a_bind_of_a_missing_path_is_a_storage_error(
     assert not (tmp_path / "absent").exists()
 
 
-def test_a_taken_host_port_is_a_network_error_and_a_second_try_succeeds(
+def test_a_host_port_in_use_is_a_network_error_and_a_retry_succeeds(
     agent: "Agent", unique_id: str, sleeper: agent_pb2.ContainerSpec
 ) -> None:
     with socket.socket() as holder:
@@ -175,7 +177,7 @@ def test_a_taken_host_port_is_a_network_error_and_a_second_try_succeeds(
     agent.wait_for(unique_id, RUNNING)
 
 
-def test_without_a_scheduler_the_agent_tries_again_by_itself(
+def test_without_a_scheduler_the_agent_retries_automatically(
     new_agent: "Callable[..., Agent]", unique_id: str, sleeper: agent_pb2.ContainerSpec
 ) -> None:
     agent = new_agent(PERSYS_RECONCILE_INTERVAL="500ms")
@@ -202,7 +204,7 @@ def test_an_image_that_its_registry_does_not_have_is_not_found(
 
 
 @pytest.mark.parametrize("policy", ["Never", "IfNotPresent"])
-def test_an_image_that_cannot_be_had_fails_with_its_reason(
+def test_a_failed_pull_has_its_reason(
     agent: "Agent", unique_id: str, policy: str, free_port: int
 ) -> None:
     spec = agent_pb2.ContainerSpec(
@@ -228,7 +230,7 @@ def test_a_command_that_does_not_exist_is_an_invalid_spec(
     assert status.metadata["retry_terminal"] == "true"
 
 
-def test_a_delete_does_not_wait_for_an_image_that_does_not_come(
+def test_a_delete_does_not_wait_for_a_hanging_pull(
     agent: "Agent", unique_id: str, sleeper: agent_pb2.ContainerSpec
 ) -> None:
     with socket.socket() as mute:
@@ -244,14 +246,14 @@ def test_a_delete_does_not_wait_for_an_image_that_does_not_come(
 
 
 class EmptyRegistry(BaseHTTPRequestHandler):
-    """Speaks as much of the registry's protocol as it takes to have nothing."""
+    """A registry without images."""
 
     def do_GET(self) -> None:
         self.send_response(200 if self.path == "/v2/" else 404)
         self.send_header("Content-Type", "application/json")
         self.end_headers()
         if self.path != "/v2/" and self.command == "GET":
-            # Docker takes the code for what it is only beside a detail, as real registries give it.
+            # Docker evaluates the code only with a detail, as real registries send it.
             error = {"code": "MANIFEST_UNKNOWN", "message": "unknown", "detail": {"Tag": "here"}}
             self.wfile.write(json.dumps({"errors": [error]}).encode())
 

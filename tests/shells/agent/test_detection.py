@@ -1,4 +1,4 @@
-"""Runtimes that are installed later, and runtimes that do not answer."""
+"""Runtimes that are installed later, and runtimes that do not respond."""
 
 import asyncio
 from collections.abc import Callable
@@ -53,7 +53,7 @@ async def test_compose_and_git_that_are_installed_later_are_detected(
         ("vm_enabled", {WorkloadType.CONTAINER, WorkloadType.COMPOSE}),
     ],
 )
-async def test_a_runtime_that_is_turned_off_is_not_offered(
+async def test_a_disabled_runtime_is_not_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, off: str, left: set[WorkloadType]
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -78,7 +78,7 @@ def install(program: Path, line: str) -> None:
 
 
 class Moody(MemoryRuntime):
-    """Answers a ping, refuses it, or hangs."""
+    """A runtime whose ping succeeds, fails or hangs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class Moody(MemoryRuntime):
 
 
 @pytest.mark.parametrize("mood", ["away", "broken", "hanging"])
-async def test_a_runtime_that_does_not_answer_is_unavailable_until_it_does(
+async def test_a_runtime_that_does_not_respond_is_unavailable_until_it_does(
     mood: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("PING_INTERVAL_SECONDS", "PING_AGAIN_SECONDS", "PING_DEADLINE_SECONDS"):
@@ -110,7 +110,7 @@ async def test_a_runtime_that_does_not_answer_is_unavailable_until_it_does(
         await running.until(lambda: unavailable() == [], "it is available again")
 
 
-async def test_a_libvirtd_that_is_started_later_is_detected_and_answers(tmp_path: Path) -> None:
+async def test_a_libvirtd_that_is_started_later_is_detected(tmp_path: Path) -> None:
     libvirtd = OwnLibvirtd()
     settings = AgentSettings(
         state_path=tmp_path / "state.db",

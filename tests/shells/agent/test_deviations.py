@@ -1,4 +1,4 @@
-"""Containers and stacks that are changed by hand while they run, on the real Docker."""
+"""Containers and stacks that are changed manually while they run, on the real Docker."""
 
 import json
 import subprocess
@@ -27,7 +27,7 @@ WITHIN = 60.0
 def looking(
     tmp_path_factory: pytest.TempPathFactory, agent_in: Callable[..., "Agent"], demo_image: str
 ) -> Iterator["Agent"]:
-    """An agent that looks at everything often: Docker tells nobody that a network was taken away."""
+    """An agent with a short inspection interval: Docker sends no event for a disconnected network."""
     agent = agent_in(tmp_path_factory.mktemp("deviations"), PERSYS_RECONCILE_INTERVAL="0.5s")
     agent.start()
     with closing(agent):
@@ -89,7 +89,7 @@ def is_well(agent: "Agent", workload_id: str) -> bool:
     return status.actual_state == RUNNING and not status.metadata["container.drift"]
 
 
-def test_a_container_that_lost_its_network_is_attached_again_without_a_restart(
+def test_a_container_that_lost_its_network_is_reattached_without_a_restart(
     looking: "Agent", unique_id: str, server: agent_pb2.ContainerSpec, free_port: int
 ) -> None:
     looking.apply(unique_id, server)
@@ -97,8 +97,11 @@ def test_a_container_that_lost_its_network_is_attached_again_without_a_restart(
     before = only(looking, unique_id)
 
     docker("network", "disconnect", "bridge", before["Id"])
-    eventually(lambda: "network bridge is not attached" in drift(looking, unique_id), "it is told")
-    eventually(lambda: is_served(free_port), "it serves again")
+    eventually(
+        lambda: "network bridge is not attached" in drift(looking, unique_id),
+        "the deviation is reported",
+    )
+    eventually(lambda: is_served(free_port), "it is reachable again")
 
     after = only(looking, unique_id)
     assert after["Id"] == before["Id"]
@@ -108,7 +111,7 @@ def test_a_container_that_lost_its_network_is_attached_again_without_a_restart(
     looking.delete(unique_id)
 
 
-def test_limits_the_restart_policy_and_the_name_are_set_back_in_place(
+def test_limits_restart_policy_and_name_are_repaired_in_place(
     looking: "Agent", unique_id: str, server: agent_pb2.ContainerSpec
 ) -> None:
     looking.apply(unique_id, server)
@@ -125,30 +128,32 @@ def test_limits_the_restart_policy_and_the_name_are_set_back_in_place(
         same = all(now["HostConfig"][name] == before["HostConfig"][name] for name in of_interest)
         return same and now["Name"] == before["Name"]
 
-    eventually(is_as_created, "it is as it was created")
+    eventually(is_as_created, "it is repaired")
     assert only(looking, unique_id)["State"]["StartedAt"] == before["State"]["StartedAt"]
     eventually(lambda: is_well(looking, unique_id), "nothing differs")
     looking.delete(unique_id)
 
 
-def test_a_limit_that_cannot_be_taken_away_again_is_reported_until_a_redeploy(
+def test_a_limit_that_cannot_be_removed_is_reported_until_a_redeploy(
     looking: "Agent", unique_id: str, sleeper: agent_pb2.ContainerSpec
 ) -> None:
     looking.apply(unique_id, sleeper)
     looking.wait_for(unique_id, RUNNING)
     docker("update", "--cpus", "0.5", only(looking, unique_id)["Id"])
 
-    eventually(lambda: "NanoCpus is 500000000" in drift(looking, unique_id), "it is told")
+    eventually(
+        lambda: "NanoCpus is 500000000" in drift(looking, unique_id), "the deviation is reported"
+    )
     status = looking.status(unique_id)
     assert (status.actual_state, status.metadata["reason_code"]) == (RUNNING, "Drifted")
 
     looking.apply(unique_id, sleeper, revision="r2")
-    eventually(lambda: is_well(looking, unique_id), "another container takes its place")
+    eventually(lambda: is_well(looking, unique_id), "it is replaced")
     assert only(looking, unique_id)["HostConfig"]["NanoCpus"] == 0
     looking.delete(unique_id)
 
 
-def test_a_container_paused_by_hand_goes_on(
+def test_a_manually_paused_container_is_resumed(
     looking: "Agent", unique_id: str, sleeper: agent_pb2.ContainerSpec
 ) -> None:
     looking.apply(unique_id, sleeper)
@@ -156,13 +161,13 @@ def test_a_container_paused_by_hand_goes_on(
     (container,) = looking.containers(unique_id)
 
     docker("pause", container)
-    eventually(lambda: not only(looking, unique_id)["State"]["Paused"], "it goes on")
+    eventually(lambda: not only(looking, unique_id)["State"]["Paused"], "it is resumed")
 
     looking.wait_for(unique_id, RUNNING)
     looking.delete(unique_id)
 
 
-def test_work_that_ends_after_it_was_attached_again_is_not_run_twice(
+def test_a_job_that_ends_after_a_repair_is_not_run_twice(
     looking: "Agent", unique_id: str, shell: Callable[..., agent_pb2.ContainerSpec]
 ) -> None:
     job = shell("trap 'exit 0' TERM; while :; do sleep 0.1; done")
@@ -222,7 +227,7 @@ def apply_stack(
 
 
 def services(agent: "Agent", workload_id: str) -> dict[str, dict[str, Any]]:
-    """Those that are there; one may be replaced while this looks."""
+    """Existing containers by service; one may be replaced during the call."""
     command = ["docker", "inspect", *agent.containers(workload_id)]
     done = subprocess.run(command, capture_output=True, timeout=60, check=False)
     found = json.loads(done.stdout or "[]")
@@ -237,12 +242,14 @@ def networks_of(service: dict[str, Any]) -> set[str]:
     return set(service["NetworkSettings"]["Networks"])
 
 
-def test_a_stack_whose_container_lost_a_network_gets_it_back_with_its_port_and_its_data(
+def test_a_stack_container_that_lost_a_network_is_repaired_with_port_and_data(
     stacks: "Agent", unique_id: str, free_port: int
 ) -> None:
     apply_stack(stacks, unique_id, free_port)
     eventually(lambda: is_served(free_port), "it serves", within=WITHIN)
-    eventually(lambda: is_well(stacks, unique_id), "it is settled", within=WITHIN)
+    eventually(
+        lambda: is_well(stacks, unique_id), "the stack runs without deviations", within=WITHIN
+    )
     before = services(stacks, unique_id)
     (data,) = (mount["Name"] for mount in before["web"]["Mounts"])
 
@@ -260,7 +267,7 @@ def test_a_stack_whose_container_lost_a_network_gets_it_back_with_its_port_and_i
         assert run_of(after[untouched]) == run_of(before[untouched])
     assert "web" in docker("exec", after["db"]["Id"], "ping", "-c1", "-W2", "web")
 
-    # A second network alone, and limits and a name beside it.
+    # Another network only, then limits and a name.
     lost = next(name for name in networks_of(after["web"]) if name.endswith("back"))
     docker("network", "disconnect", lost, after["web"]["Id"])
     docker("update", "--memory", "128m", "--memory-swap", "256m", after["db"]["Id"])
@@ -275,17 +282,19 @@ def test_a_stack_whose_container_lost_a_network_gets_it_back_with_its_port_and_i
             and now["db"]["Name"] == before["db"]["Name"]
         )
 
-    eventually(is_repaired, "network, limit and name are back", within=WITHIN)
+    eventually(is_repaired, "network, limit and name are repaired", within=WITHIN)
     assert run_of(services(stacks, unique_id)["db"]) == run_of(before["db"])
     stacks.delete(unique_id)
     stacks.wait_until_gone(unique_id)
 
 
-def test_a_stack_starts_although_its_network_was_removed_while_it_was_stopped(
+def test_a_stack_starts_after_its_network_was_removed_while_stopped(
     stacks: "Agent", unique_id: str, free_port: int
 ) -> None:
     apply_stack(stacks, unique_id, free_port)
-    eventually(lambda: is_well(stacks, unique_id), "it is settled", within=WITHIN)
+    eventually(
+        lambda: is_well(stacks, unique_id), "the stack runs without deviations", within=WITHIN
+    )
     networks = networks_of(services(stacks, unique_id)["web"])
     apply_stack(stacks, unique_id, free_port, desired=STOP)
     stacks.wait_for(unique_id, STOPPED, within=WITHIN)
@@ -300,14 +309,16 @@ def test_a_stack_starts_although_its_network_was_removed_while_it_was_stopped(
 
 
 @pytest.mark.parametrize("stacks", ["v2"], indirect=True)
-def test_a_new_revision_makes_again_what_is_not_as_it_was_made(
+def test_a_new_revision_recreates_deviating_containers(
     stacks: "Agent", unique_id: str, free_port: int
 ) -> None:
     apply_stack(stacks, unique_id, free_port)
-    eventually(lambda: is_well(stacks, unique_id), "it is settled", within=WITHIN)
+    eventually(
+        lambda: is_well(stacks, unique_id), "the stack runs without deviations", within=WITHIN
+    )
     before = services(stacks, unique_id)
     docker("update", "--cpus", "0.5", before["web"]["Id"])
-    eventually(lambda: "NanoCpus" in drift(stacks, unique_id), "it is told")
+    eventually(lambda: "NanoCpus" in drift(stacks, unique_id), "the deviation is reported")
 
     apply_stack(stacks, unique_id, free_port, revision="r2")
 
@@ -327,7 +338,7 @@ services:
 
 
 @pytest.mark.parametrize("stacks", ["v2"], indirect=True)
-def test_a_service_follows_the_network_of_another_that_was_started_again(
+def test_a_service_follows_the_network_of_a_restarted_service(
     stacks: "Agent", unique_id: str
 ) -> None:
     request = agent_pb2.ApplyWorkloadRequest(
@@ -338,7 +349,9 @@ def test_a_service_follows_the_network_of_another_that_was_started_again(
         spec=agent_pb2.WorkloadSpec(compose=agent_pb2.ComposeSpec(compose_yaml=JOINED)),
     )
     stacks.stub.ApplyWorkload(request, timeout=10)
-    eventually(lambda: is_well(stacks, unique_id), "it is settled", within=WITHIN)
+    eventually(
+        lambda: is_well(stacks, unique_id), "the stack runs without deviations", within=WITHIN
+    )
 
     docker("restart", "-t", "1", services(stacks, unique_id)["vpn"]["Id"])
 

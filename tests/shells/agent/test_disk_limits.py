@@ -1,4 +1,4 @@
-"""disk_gb of containers and stacks on a real Docker whose storage driver cannot limit them."""
+"""disk_gb of containers and stacks on a real Docker whose storage driver has no size support."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ TOO_MUCH = "fallocate -l 1100M /big 2>/dev/null || dd if=/dev/zero of=/big bs=1M
 BRISK = {"PERSYS_DISK_LIMIT_INTERVAL": "500ms", "PERSYS_RECONCILE_INTERVAL": "1h"}
 
 
-def test_a_container_that_writes_too_much_is_stopped_and_says_so(
+def test_a_container_over_its_disk_limit_is_stopped_with_a_reason(
     new_agent: "Callable[..., Agent]", unique_id: str, sleeper: agent_pb2.ContainerSpec
 ) -> None:
     agent = new_agent(**BRISK)
@@ -39,7 +39,7 @@ def test_a_container_that_writes_too_much_is_stopped_and_says_so(
     agent.wait_for(unique_id, RUNNING)
 
 
-def test_with_the_policy_report_it_runs_on_with_a_note(
+def test_with_policy_report_it_keeps_running_with_a_note(
     new_agent: "Callable[..., Agent]", unique_id: str, sleeper: agent_pb2.ContainerSpec
 ) -> None:
     agent = new_agent(PERSYS_DISK_LIMIT_POLICY="report", **BRISK)
@@ -54,7 +54,7 @@ def test_with_the_policy_report_it_runs_on_with_a_note(
     assert agent.status(unique_id).actual_state == RUNNING
 
 
-def test_a_stack_that_writes_too_much_is_stopped(
+def test_a_stack_over_its_disk_limit_is_stopped(
     new_agent: "Callable[..., Agent]", unique_id: str, demo_image: str
 ) -> None:
     agent = new_agent(PERSYS_COMPOSE_ENABLED="true", PERSYS_COMPOSE_BINARY=composes.V2, **BRISK)

@@ -1,4 +1,4 @@
-"""A registry that accepts connections and never answers delays only its own images."""
+"""A registry that accepts connections and never responds delays only its own images."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Whether KVM is of use is found by running guests, on the real QEMU."""
+"""KVM is detected by running a guest on the real QEMU."""
 
 import json
 from pathlib import Path
@@ -9,22 +9,22 @@ from persys.agent.kvm import Accel, find_accel, qemu_binary, runs_a_guest
 from persys.infra.aio.path_calls import ThreadPathCalls
 from persys.infra.clock import SystemClock
 
-# Emulation always works, but this machine may be busy.
+# Emulation always works, but the host may be busy.
 PATIENCE_SECONDS = 60
 
 
-async def test_the_smallest_guest_tells_that_it_ran() -> None:
+async def test_the_smallest_guest_reports_that_it_ran() -> None:
     qemu = qemu_binary()
     assert qemu is not None
 
     assert await runs_a_guest(qemu, Accel.TCG, ThreadPathCalls(), deadline=PATIENCE_SECONDS)
 
 
-async def test_a_machine_that_ends_by_itself_ran_no_guest() -> None:
+async def test_a_qemu_that_exits_early_ran_no_guest() -> None:
     assert not await runs_a_guest("/bin/true", Accel.TCG, ThreadPathCalls())
 
 
-async def test_a_guest_that_gives_no_sign_is_ended_at_the_deadline(tmp_path: Path) -> None:
+async def test_a_guest_without_output_is_killed_at_the_deadline(tmp_path: Path) -> None:
     silent = tmp_path / "silent"
     silent.write_text("#!/bin/sh\nexec sleep 60\n")
     silent.chmod(0o755)
@@ -33,18 +33,18 @@ async def test_a_guest_that_gives_no_sign_is_ended_at_the_deadline(tmp_path: Pat
 
 
 @pytest.mark.parametrize("wish", list(Accel))
-async def test_what_the_operator_says_is_not_tried(wish: Accel, tmp_path: Path) -> None:
+async def test_a_configured_acceleration_is_not_tested(wish: Accel, tmp_path: Path) -> None:
     found = tmp_path / "kvm.json"
 
     assert await find_accel(wish.value, found, SystemClock(), ThreadPathCalls()) is wish
     assert not found.exists()
 
 
-async def test_what_was_found_holds_until_the_machine_starts_anew(tmp_path: Path) -> None:
+async def test_the_detected_acceleration_is_cached_until_a_reboot(tmp_path: Path) -> None:
     path = tmp_path / "kvm.json"
     first = await find_accel("auto", path, SystemClock(), ThreadPathCalls())
     if not path.exists():
-        return  # no KVM at all: nothing to try, nothing to keep
+        return  # no KVM: nothing to test and nothing to cache
     kept = json.loads(path.read_text())
     assert kept["accel"] == first.value
 

@@ -1,4 +1,4 @@
-"""The connection to the real libvirtd: what it answers, and what becomes of it when it goes silent."""
+"""The connection to the real libvirtd: calls, events, and outages."""
 
 import asyncio
 import subprocess
@@ -17,7 +17,7 @@ from persys.agent.runtimes.libvirt_module import load
 from persys.errors import RuntimeUnavailableError
 
 URI = "qemu:///system"
-# Twice what it takes, for a busy machine.
+# Twice the usual time, for a busy host.
 FOUND_OUT_SECONDS = 15
 
 
@@ -38,7 +38,7 @@ def proxy(tmp_path: Path) -> Iterator[Proxy]:
 
 @pytest.fixture
 async def behind(proxy: Proxy) -> AsyncIterator[Libvirt]:
-    """A connection that can be cut."""
+    """A connection through a proxy."""
     made = Libvirt(f"qemu+unix:///system?socket={proxy.path}")
     yield made
     await made.close()
@@ -46,7 +46,7 @@ async def behind(proxy: Proxy) -> AsyncIterator[Libvirt]:
 
 @pytest.fixture
 def domain() -> Iterator[str]:
-    """The name of a domain that a test may define."""
+    """A free domain name, undefined after the test."""
     name = f"test-{uuid.uuid4().hex[:8]}"
     yield name
     subprocess.run(["virsh", "-q", "undefine", name], capture_output=True, check=False)
@@ -59,7 +59,7 @@ def xml_of(name: str) -> str:
     )
 
 
-async def test_what_libvirt_refuses_is_told_with_its_code(libvirt: Libvirt) -> None:
+async def test_a_libvirt_error_has_its_code(libvirt: Libvirt) -> None:
     with pytest.raises(LibvirtError) as refused:
         await libvirt.call(lambda connection: connection.lookupByName("no-such-domain"))
 
@@ -67,7 +67,7 @@ async def test_what_libvirt_refuses_is_told_with_its_code(libvirt: Libvirt) -> N
     assert "no-such-domain" in refused.value.message
 
 
-async def test_what_goes_wrong_in_the_work_itself_reaches_the_caller(libvirt: Libvirt) -> None:
+async def test_an_exception_in_a_call_reaches_the_caller(libvirt: Libvirt) -> None:
     def work(_connection: Any) -> None:
         raise KeyError("mine")
 
@@ -75,12 +75,12 @@ async def test_what_goes_wrong_in_the_work_itself_reaches_the_caller(libvirt: Li
         await libvirt.call(work)
 
 
-async def test_work_that_takes_too_long_is_given_up(libvirt: Libvirt) -> None:
+async def test_a_call_over_its_deadline_is_abandoned(libvirt: Libvirt) -> None:
     with pytest.raises(RuntimeUnavailableError):
         await libvirt.call(lambda _connection: time.sleep(1), deadline=0.1)
 
 
-async def test_events_tell_of_each_domain(libvirt: Libvirt, domain: str) -> None:
+async def test_events_name_their_domain(libvirt: Libvirt, domain: str) -> None:
     async with aclosing(libvirt.domain_events()) as events, asyncio.timeout(FOUND_OUT_SECONDS):
         assert await anext(events) is None
         await libvirt.call(lambda connection: connection.defineXML(xml_of(domain)) and None)
@@ -89,14 +89,14 @@ async def test_events_tell_of_each_domain(libvirt: Libvirt, domain: str) -> None
     assert found[-1].event == load().VIR_DOMAIN_EVENT_DEFINED
 
 
-async def test_nobody_at_the_address_is_no_answer(tmp_path: Path) -> None:
+async def test_a_missing_libvirtd_is_unavailable(tmp_path: Path) -> None:
     libvirt = Libvirt(f"qemu+unix:///system?socket={tmp_path}/nobody")
 
     with pytest.raises(RuntimeUnavailableError, match="nobody"):
         await libvirt.ping()
 
 
-async def test_a_cut_connection_ends_the_events_and_is_opened_anew(
+async def test_a_lost_connection_ends_the_events_and_is_reopened(
     behind: Libvirt, proxy: Proxy
 ) -> None:
     async with aclosing(behind.domain_events()) as events, asyncio.timeout(FOUND_OUT_SECONDS):
@@ -113,9 +113,7 @@ async def test_a_cut_connection_ends_the_events_and_is_opened_anew(
         assert await anext(events) is None
 
 
-async def test_a_libvirtd_that_is_frozen_is_found_out_within_seconds(
-    behind: Libvirt, proxy: Proxy
-) -> None:
+async def test_a_frozen_libvirtd_is_detected_within_seconds(behind: Libvirt, proxy: Proxy) -> None:
     events = behind.domain_events()
     assert await anext(events) is None
 
@@ -141,7 +139,7 @@ async def test_calls_while_the_first_connection_hangs_end_at_their_deadlines(
 
 
 async def _until(events: Any, name: str) -> AsyncIterator[DomainEvent]:
-    """Others define domains at the same time."""
+    """Wait for an event of this domain; other tests define domains at the same time."""
     async for event in events:
         if event.name == name:
             yield event

@@ -1,4 +1,4 @@
-"""Into a machine on the real libvirtd: its image, its log, its console, what it uses. One guest for all."""
+"""Image, log, console and usage of a VM on the real libvirtd. All tests share one guest."""
 
 import asyncio
 import queue
@@ -25,7 +25,7 @@ from shells.agent.test_machines import Node
 NAME = "guest"
 PART_BYTES = 256 * 1024
 PROMPT = "guest# "
-SHELL_SECONDS = 60  # for an emulated machine to answer
+SHELL_SECONDS = 60  # for an emulated VM to respond
 
 
 def add_image(agent: Agent, name: str, path: Path) -> pb.ImageView:
@@ -47,7 +47,7 @@ def add_image(agent: Agent, name: str, path: Path) -> pb.ImageView:
 
 
 class Session:
-    """A console as somebody uses it."""
+    """A console session of a user."""
 
     def __init__(self, agent: Agent, name: str = NAME, *, force: bool = False) -> None:
         self._said: queue.SimpleQueue[pb.ExecInput | None] = queue.SimpleQueue()
@@ -72,7 +72,7 @@ class Session:
         return self.end()
 
     def end(self) -> int:
-        """The exit code; raises what it was refused with."""
+        """The exit code. Raises the error of the call."""
         code = -1
         for output in self._call:
             code = output.exit.code if output.HasField("exit") else code
@@ -96,7 +96,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
 
 @pytest.fixture(scope="module")
 def guest(node: Agent) -> Iterator[Agent]:
-    """A node whose machine is up."""
+    """A node with a running VM."""
     assert add_image(node, "tiny", TINY).format == "qcow2"
     vm = pb.VMSpec(
         vcpus=1,
@@ -122,13 +122,13 @@ def guest(node: Agent) -> Iterator[Agent]:
     seen = ""
     for chunk in following:
         seen += chunk.data.decode()
-        if PROMPT in seen:  # the last that it writes by itself
+        if PROMPT in seen:  # the last boot message
             break
     following.cancel()
     node.wait_for(NAME, RUNNING, within=BOOT_SECONDS)
     yield node
     node.delete(NAME)
-    eventually(lambda: not node.knows(NAME), "it is gone", within=60)
+    eventually(lambda: not node.knows(NAME), "it is removed", within=60)
 
 
 def log(agent: Agent, **asked: Any) -> str:
@@ -136,7 +136,7 @@ def log(agent: Agent, **asked: Any) -> str:
     return b"".join(chunk.data for chunk in chunks).decode()
 
 
-def test_the_log_is_the_console_from_its_beginning_or_its_end(guest: Agent) -> None:
+def test_the_log_shows_the_console_from_the_start_or_its_tail(guest: Agent) -> None:
     whole = log(guest)
 
     assert "guest: up" in whole
@@ -154,7 +154,7 @@ def test_the_log_is_the_console_from_its_beginning_or_its_end(guest: Agent) -> N
         ({"service": "db"}, "a VM has no services"),
     ],
 )
-def test_what_a_console_cannot_tell_is_refused(
+def test_log_options_that_a_console_does_not_support_are_rejected(
     guest: Agent, asked: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(grpc.RpcError) as refused:
@@ -176,7 +176,7 @@ def test_a_console_is_a_terminal_of_the_guest(guest: Agent) -> None:
     eventually(lambda: "sum=42" in log(guest, tail=5), "it is in the log too")
 
 
-def test_a_second_console_is_refused_or_takes_it(guest: Agent) -> None:
+def test_a_second_console_is_rejected_or_takes_over_with_force(guest: Agent) -> None:
     first = Session(guest).opened()
 
     assert "--force disconnects the current session" in Session(guest).refusal()
@@ -188,7 +188,7 @@ def test_a_second_console_is_refused_or_takes_it(guest: Agent) -> None:
     assert Session(guest).opened().leave() == 0
 
 
-def test_commands_are_for_containers_and_consoles_for_machines(
+def test_exec_is_for_containers_and_consoles_are_for_vms(
     guest: Agent, sleeper: pb.ContainerSpec
 ) -> None:
     start = pb.ExecInput(start=pb.ExecStart(workload_id=NAME, command=["ls"]))
@@ -204,7 +204,7 @@ def test_commands_are_for_containers_and_consoles_for_machines(
     assert "use persysctl exec" in of_a_container
 
 
-def test_an_image_stays_while_a_machine_stands_on_it_also_after_a_crash(guest: Agent) -> None:
+def test_an_image_in_use_by_a_vm_is_kept_also_after_a_crash(guest: Agent) -> None:
     guest.kill()
     guest.start()
 
@@ -218,19 +218,19 @@ def test_an_image_stays_while_a_machine_stands_on_it_also_after_a_crash(guest: A
     )
 
 
-def test_what_a_machine_uses_comes_from_libvirt(guest: Agent) -> None:
+def test_vm_usage_comes_from_libvirt(guest: Agent) -> None:
     def usage() -> pb.WorkloadUsageSnapshot:
         return guest.status(NAME).usage
 
-    eventually(lambda: bool(usage().source), "it was looked at twice", within=30)
+    eventually(lambda: bool(usage().source), "there are two samples", within=30)
 
     assert usage().source == "libvirt"
     assert usage().memory_bytes > 50_000_000
     assert usage().disk_read_bytes > 1_000_000
-    eventually(lambda: usage().cpu_percent > 0, "it uses the processor", within=30)
+    eventually(lambda: usage().cpu_percent > 0, "it uses CPU time", within=30)
 
 
-def test_a_machine_that_ends_ends_its_console_and_those_who_follow(guest: Agent) -> None:
+def test_a_stopped_vm_ends_its_console_and_log_followers(guest: Agent) -> None:
     session = Session(guest).opened()
     following = guest.stub.StreamLogs(
         pb.LogsRequest(workload_id=NAME, follow=True, tail=1), timeout=BOOT_SECONDS
@@ -244,14 +244,14 @@ def test_a_machine_that_ends_ends_its_console_and_those_who_follow(guest: Agent)
 
 
 async def cut_off(console: Console, proxy: Proxy) -> None:
-    """Raises what whoever has the console is told."""
+    """Raises the error that the console session gets."""
     async with asyncio.timeout(SHELL_SECONDS), together() as group:
         group.create_task(console.watch())
         await console.write(b"into the void")
         proxy.cut()
 
 
-async def test_a_console_ends_when_libvirt_does_and_can_be_had_again(tmp_path: Path) -> None:
+async def test_a_console_ends_with_libvirt_and_can_be_opened_again(tmp_path: Path) -> None:
     proxy = Proxy(tmp_path / "libvirt.sock", socket=LIBVIRT_SOCKET)
     proxy.mend()
     libvirt = Libvirt(f"qemu+unix:///system?socket={proxy.path}")

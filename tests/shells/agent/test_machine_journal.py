@@ -1,4 +1,4 @@
-"""An agent with machines: what it does by itself, and what it finds again after kill -9."""
+"""An agent with VMs: automatic actions, and state after kill -9."""
 
 import shutil
 import time
@@ -21,9 +21,9 @@ RUNNING, STOPPED, FAILED = (
     pb.ACTUAL_STATE_STOPPED,
     pb.ACTUAL_STATE_FAILED,
 )
-# A libvirtd that many tests share takes its time.
+# A libvirtd that many tests share is slow.
 PATIENCE_SECONDS = 60.0
-MAC = f"52:54:00:{token_bytes(3).hex(':')}"  # libvirt remembers which address one had
+MAC = f"52:54:00:{token_bytes(3).hex(':')}"  # libvirt remembers the last address
 ON_THE_WAY = (
     failpoints.ACCEPTED,
     failpoints.AFTER_STEP[Step.PULL],
@@ -35,7 +35,7 @@ ON_THE_WAY = (
 
 
 class Host:
-    """An agent that runs only machines, on ground of its own."""
+    """An agent for VMs only, with its own directories."""
 
     def __init__(self, agent: Any, directory: Any) -> None:
         self.agent = agent
@@ -79,7 +79,7 @@ class Host:
         return status
 
     def life(self) -> str:
-        """libvirt's number for this life of the machine."""
+        """libvirt's id of the running domain."""
         return virsh("domid", self.name)
 
 
@@ -104,7 +104,7 @@ def host(new_agent: Callable[..., Any]) -> Iterator[Host]:
             agent.kill()
 
 
-def test_a_machine_lives_through_the_death_of_its_agent_and_every_order(host: Host) -> None:
+def test_a_vm_survives_a_killed_agent_and_follows_every_order(host: Host) -> None:
     host.agent.start()
     host.apply()
     words = host.wait_for(RUNNING).metadata
@@ -143,7 +143,7 @@ def test_a_machine_lives_through_the_death_of_its_agent_and_every_order(host: Ho
     assert not (host.directory / "vms" / host.name).exists()
 
 
-def test_the_address_of_a_guest_is_told_as_soon_as_it_has_one(host: Host) -> None:
+def test_the_address_of_a_guest_is_reported_as_soon_as_it_has_one(host: Host) -> None:
     disk = shutil.copy(TINY, host.directory)
     host.agent.start()
     host.apply(memory_mb=160, disk=str(disk), network="default")
@@ -158,14 +158,16 @@ def test_the_address_of_a_guest_is_told_as_soon_as_it_has_one(host: Host) -> Non
 
     address = host.agent.status(host.name).metadata["vm.primary_ip"]
     eventually(
-        lambda: page(address, "hostname") == "guest", "it is reached there", within=BOOT_SECONDS
+        lambda: page(address, "hostname") == "guest",
+        "it is reachable at that address",
+        within=BOOT_SECONDS,
     )
 
 
 @pytest.mark.parametrize("point", ON_THE_WAY)
-def test_an_agent_that_dies_on_the_way_ends_with_one_machine(host: Host, point: str) -> None:
+def test_an_agent_killed_during_an_apply_ends_with_one_vm(host: Host, point: str) -> None:
     host.agent.start(failpoint=point)
-    with suppress(grpc.RpcError):  # it may die before it answers
+    with suppress(grpc.RpcError):  # it may be killed before it responds
         host.apply()
     host.agent.wait_until_dead()
     host.agent.start()
@@ -178,7 +180,7 @@ def test_an_agent_that_dies_on_the_way_ends_with_one_machine(host: Host, point: 
     assert volumes(host.directory) == [f"{host.name}-vda.qcow2"]
 
 
-def test_a_machine_that_was_switched_off_by_hand_is_started_again(host: Host) -> None:
+def test_a_manually_powered_off_vm_is_started_again(host: Host) -> None:
     host.agent.start()
     host.apply()
     host.wait_for(RUNNING)
@@ -186,11 +188,11 @@ def test_a_machine_that_was_switched_off_by_hand_is_started_again(host: Host) ->
 
     virsh("destroy", host.name)
 
-    eventually(lambda: host.life() not in (life, "-"), "it lives again", within=PATIENCE_SECONDS)
+    eventually(lambda: host.life() not in (life, "-"), "it runs again", within=PATIENCE_SECONDS)
     host.wait_for(RUNNING)
 
 
-def test_a_machine_that_may_not_start_again_says_how_it_ended(host: Host) -> None:
+def test_a_vm_without_restart_reports_how_it_stopped(host: Host) -> None:
     host.agent.start()
     host.apply(restart="no")
     host.wait_for(RUNNING)

@@ -1,4 +1,4 @@
-"""The log of a serial console, read from files as virtlogd writes them."""
+"""The log of a serial console, in files as virtlogd writes them."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def add(log: Path, data: bytes, *, kept: int | None = None) -> None:
-    """To the present file, or to one before."""
+    """Append to the current file or to a rotated one."""
     path = log if kept is None else log.with_name(f"{log.name}.{kept}")
     with path.open("ab") as file:
         file.write(data)
@@ -45,7 +45,7 @@ async def until(pieces: AsyncIterator[bytes], end: bytes) -> bytes:
     return seen
 
 
-async def test_all_files_are_told_the_oldest_first(log: Path) -> None:
+async def test_rotated_files_are_read_oldest_first(log: Path) -> None:
     add(log, b"one\n", kept=1)
     add(log, b"two\n", kept=0)
     add(log, b"three\n")
@@ -55,18 +55,18 @@ async def test_all_files_are_told_the_oldest_first(log: Path) -> None:
     assert await told(log, tail=9) == b"one\ntwo\nthree\n"
 
 
-async def test_a_machine_that_wrote_nothing_has_an_empty_log(log: Path) -> None:
+async def test_a_vm_without_output_has_an_empty_log(log: Path) -> None:
     assert await told(log) == b""
     assert await told(log, tail=3) == b""
 
 
-async def test_what_only_a_terminal_understands_is_left_out(log: Path) -> None:
+async def test_control_sequences_are_removed(log: Path) -> None:
     add(log, "\x1bc\x1b[1;31mréd\x1b[0m\r\n\x1b(Bplain\x07\n".encode())
 
     assert (await told(log)).decode() == "réd\nplain\n"
 
 
-async def test_a_follower_sees_what_is_added_also_in_the_next_file(log: Path) -> None:
+async def test_a_follower_continues_in_the_next_file(log: Path) -> None:
     over = False
     add(log, b"one\n")
     async with aclosing(
@@ -85,7 +85,7 @@ async def test_a_follower_sees_what_is_added_also_in_the_next_file(log: Path) ->
         assert [piece async for piece in pieces] == []
 
 
-async def test_a_follower_may_come_before_the_machine(log: Path) -> None:
+async def test_a_follower_can_start_before_the_vm(log: Path) -> None:
     async with aclosing(
         lines(log, ThreadPathCalls(), tail=0, follow=True, over=lambda: False)
     ) as pieces:
@@ -100,16 +100,16 @@ async def test_a_follower_may_come_before_the_machine(log: Path) -> None:
             assert (await until(pieces, b"\n")).decode() == "é\n"
 
 
-async def test_a_log_that_cannot_be_read_says_so(tmp_path: Path) -> None:
+async def test_an_unreadable_log_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="Is a directory"):
         await told(tmp_path)
 
 
-async def test_a_guest_that_writes_as_fast_as_its_log_is_read_does_not_hold_the_reader(
+async def test_a_fast_writing_guest_does_not_block_the_reader(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Writing(ThreadPathCalls):
-        """Before each look, the guest has written more."""
+        """Adds output before each read."""
 
         async def run(self, path: Any, call: Any, **options: Any) -> Any:
             add(log, b"x" * 1000)

@@ -1,4 +1,4 @@
-"""Machines on a real libvirtd. Most run on empty disks: what libvirt does with them needs no guest."""
+"""VMs on a real libvirtd. Most have empty disks: the tests need no guest."""
 
 import asyncio
 import os
@@ -43,7 +43,7 @@ ON_DEFAULT = Network("default", mac_address=MAC)
 
 
 class OneImage:
-    """A store that has one image under every name."""
+    """An image store with one image for every name."""
 
     async def fetch(self, _os_image: str, _watch: PullWatch) -> Failure | None:
         return None
@@ -63,7 +63,7 @@ class Watch:
 
 
 class Node:
-    """All that an agent has for machines, with its own pool and its own place."""
+    """The VM runtime of an agent, with its own pool and directories."""
 
     def __init__(self, directory: Path, libvirt: Libvirt) -> None:
         clock, images, paths = SystemClock(), OneImage(), ThreadPathCalls()
@@ -114,7 +114,7 @@ class Node:
         return await self.runtime.stop(order, await self.seen(order))
 
     async def make_way(self, order: Order) -> None:
-        """As an update does."""
+        """Stop and remove, as in an update."""
         assert await self.runtime.remove(order, await self.seen(order)) is None
 
     def volume(self, order: Order, device: str = "vda") -> Path:
@@ -146,7 +146,7 @@ async def eventually(holds: Callable[[], bool], what: str, *, within: float) -> 
         await asyncio.sleep(0.2)
 
 
-async def test_a_guest_reads_its_seed_shuts_down_when_asked_and_keeps_its_disk(node: Node) -> None:
+async def test_a_guest_runs_cloud_init_shuts_down_on_request_and_keeps_its_disk(node: Node) -> None:
     script = "#!/bin/sh\necho seeded: $(hostname)\necho kept > /disk/www/kept\n"
     spec = replace(
         SMALL,
@@ -169,7 +169,7 @@ async def test_a_guest_reads_its_seed_shuts_down_when_asked_and_keeps_its_disk(n
     async with asyncio.timeout(BOOT_SECONDS):
         while (
             "vm.primary_ip" not in running.facts
-        ):  # libvirt tells of the guest's lease a little later
+        ):  # libvirt reports the guest's lease a little later
             await asyncio.sleep(0.2)
             running = await node.seen(order)
     address = running.facts["vm.primary_ip"]
@@ -200,7 +200,7 @@ async def test_a_guest_reads_its_seed_shuts_down_when_asked_and_keeps_its_disk(n
     assert await node.runtime.discard(larger) is None
 
 
-async def test_a_guest_that_does_not_listen_is_switched_off_after_its_grace(node: Node) -> None:
+async def test_a_guest_that_ignores_shutdown_is_powered_off_after_its_grace(node: Node) -> None:
     order = node.order()
     assert await node.create(order) is None
     assert await node.start(order) is None
@@ -211,7 +211,7 @@ async def test_a_guest_that_does_not_listen_is_switched_off_after_its_grace(node
     assert (ended.condition, ended.error) == (Condition.EXITED, "the VM was powered off")
 
 
-async def test_a_deleted_machine_leaves_nothing(node: Node) -> None:
+async def test_a_deleted_vm_leaves_nothing(node: Node) -> None:
     spec = replace(SMALL, networks=(replace(ON_DEFAULT, ip_address="192.168.122.201"),))
     order = node.order(spec)
     assert await node.create(order) is None
@@ -227,7 +227,7 @@ async def test_a_deleted_machine_leaves_nothing(node: Node) -> None:
     assert not (node.root / order.workload_id).exists()
 
 
-async def test_a_machine_that_moves_away_leaves_its_disks(node: Node) -> None:
+async def test_a_vm_that_moves_to_another_node_leaves_its_disks(node: Node) -> None:
     order = node.order()
     assert await node.create(order) is None
     await node.make_way(order)
@@ -242,7 +242,7 @@ async def test_a_machine_that_moves_away_leaves_its_disks(node: Node) -> None:
     assert not node.volume(order).exists()
 
 
-async def test_a_machine_of_somebody_else_is_not_touched(node: Node) -> None:
+async def test_a_foreign_vm_is_not_changed(node: Node) -> None:
     name = f"{node.pool}-foreign"
     xml = node.directory / "foreign.xml"
     xml.write_text(
@@ -262,7 +262,7 @@ async def test_a_machine_of_somebody_else_is_not_touched(node: Node) -> None:
         virsh("undefine", name)
 
 
-async def test_what_no_workload_has_is_found_and_goes_without_its_data(node: Node) -> None:
+async def test_an_orphan_vm_is_found_and_removed_without_its_data(node: Node) -> None:
     order = node.order()
     assert await node.create(order) is None
     assert await node.start(order) is None
@@ -312,7 +312,7 @@ async def test_what_no_workload_has_is_found_and_goes_without_its_data(node: Nod
     ],
     ids=["network", "address", "pool", "size", "device", "iso"],
 )
-async def test_what_a_machine_cannot_have_is_refused_by_name(
+async def test_an_unsupported_vm_spec_is_rejected_by_field(
     node: Node, spec: VMSpec, reason: FailureReason, words: tuple[str, ...]
 ) -> None:
     order = node.order(spec)
@@ -346,7 +346,7 @@ async def test_a_disk_grows_and_never_shrinks(node: Node) -> None:
     assert "cannot shrink" in failure.message
 
 
-async def test_a_disk_cannot_come_to_stand_on_another_image(node: Node) -> None:
+async def test_a_disk_cannot_change_its_image(node: Node) -> None:
     order = node.order()
     assert await node.create(order) is None
 
@@ -361,9 +361,9 @@ async def test_a_disk_cannot_come_to_stand_on_another_image(node: Node) -> None:
     )
 
 
-async def test_a_volume_that_was_there_before_is_nobody_elses_disk(node: Node) -> None:
+async def test_an_existing_foreign_volume_is_not_used_as_a_disk(node: Node) -> None:
     first = node.order()
-    assert await node.create(first) is None  # so that the pool is there
+    assert await node.create(first) is None  # so that the pool exists
     order = node.order()
     virsh("vol-create-as", node.pool, node.volume(order).name, "1M", "--format", "qcow2")
 
@@ -375,7 +375,7 @@ async def test_a_volume_that_was_there_before_is_nobody_elses_disk(node: Node) -
     assert node.volume(order).exists()
 
 
-async def test_a_disk_that_a_user_brought_is_never_removed(node: Node) -> None:
+async def test_a_disk_provided_by_the_user_is_never_removed(node: Node) -> None:
     theirs, ours = node.directory / "theirs.qcow2", node.directory / "ours.qcow2"
     await asyncio.to_thread(make_disk, theirs)
     disks = (
@@ -393,7 +393,7 @@ async def test_a_disk_that_a_user_brought_is_never_removed(node: Node) -> None:
     assert not ours.exists()
 
 
-async def test_a_corrupt_disk_is_told_before_the_machine_is_started(node: Node) -> None:
+async def test_a_corrupt_disk_is_reported_before_the_vm_starts(node: Node) -> None:
     broken = node.directory / "broken.qcow2"
     broken.write_bytes(os.urandom(4096))
     order = node.order(
@@ -409,7 +409,7 @@ async def test_a_corrupt_disk_is_told_before_the_machine_is_started(node: Node) 
     assert (await node.seen(order)).condition is Condition.CREATED
 
 
-async def test_a_machine_that_somebody_paused_goes_on_when_it_is_started(node: Node) -> None:
+async def test_a_paused_vm_is_resumed_on_start(node: Node) -> None:
     order = node.order()
     assert await node.create(order) is None
     assert await node.start(order) is None
@@ -422,7 +422,7 @@ async def test_a_machine_that_somebody_paused_goes_on_when_it_is_started(node: N
     await node.stop(order)
 
 
-async def test_what_happens_to_a_machine_is_told_as_it_happens(node: Node) -> None:
+async def test_vm_changes_are_reported_as_events(node: Node) -> None:
     order = node.order()
     assert await node.create(order) is None
     changes = node.runtime.changes()
@@ -438,7 +438,7 @@ async def test_what_happens_to_a_machine_is_told_as_it_happens(node: Node) -> No
 
 
 @pytest.mark.parametrize("trick", ["backing file", "json backing", "data file", "link"])
-async def test_a_disk_of_a_user_that_leads_to_another_file_is_refused(
+async def test_a_user_disk_that_refers_to_another_file_is_rejected(
     node: Node, tmp_path: Path, trick: str
 ) -> None:
     secret, path = tmp_path / "secret", tmp_path / "disk.qcow2"
@@ -462,7 +462,7 @@ async def test_a_disk_of_a_user_that_leads_to_another_file_is_refused(
     assert "another file" in failure.message or "symbolic link" in failure.message
 
 
-async def test_a_machine_whose_disk_is_replaced_while_it_starts_is_switched_off(
+async def test_a_vm_whose_disk_is_replaced_during_start_is_powered_off(
     node: Node, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = directory / f"own-{uuid.uuid4().hex[:6]}"

@@ -1,4 +1,4 @@
-"""Docker goes silent and comes back: nothing is deleted, all is unknown, and work resumes by itself."""
+"""A Docker outage: nothing is deleted, state is unknown, and work resumes automatically."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ def proxy(tmp_path: Path) -> Iterator[Proxy]:
     made.close()
 
 
-def test_while_docker_is_silent_nothing_is_known_and_afterwards_all_is_well(
+def test_during_a_docker_outage_state_is_unknown_and_recovers_afterwards(
     new_agent: "Callable[..., Agent]",
     proxy: Proxy,
     unique_id: str,
@@ -57,7 +57,7 @@ def test_while_docker_is_silent_nothing_is_known_and_afterwards_all_is_well(
     assert len(agent.logged("runtime.returned")) == 1
 
 
-def test_what_happened_in_the_silence_is_noticed_afterwards(
+def test_changes_during_an_outage_are_detected_afterwards(
     new_agent: "Callable[..., Agent]",
     proxy: Proxy,
     unique_id: str,
@@ -78,7 +78,7 @@ def test_what_happened_in_the_silence_is_noticed_afterwards(
     assert len(agent.containers(unique_id, running=True)) == 1
 
 
-def test_an_outage_is_no_hot_loop(
+def test_an_outage_causes_no_busy_loop(
     new_agent: "Callable[..., Agent]",
     proxy: Proxy,
     unique_id: str,
@@ -92,6 +92,6 @@ def test_an_outage_is_no_hot_loop(
     agent.wait_for(unique_id, UNKNOWN)
 
     used, began = agent.cpu_seconds(), time.monotonic()
-    time.sleep(2)  # the span over which the use of the processor is measured
+    time.sleep(2)  # the time over which CPU usage is measured
 
     assert (agent.cpu_seconds() - used) / (time.monotonic() - began) < 0.1

@@ -1,4 +1,4 @@
-"""Storage pools of a node: libvirt's beside the local one, and told to the scheduler when they change."""
+"""Storage pools of a node: local and libvirt pools, reported to the scheduler when they change."""
 
 import asyncio
 import shutil
@@ -53,7 +53,7 @@ async def pool(libvirt: Libvirt, tmp_path: Path) -> AsyncIterator[str]:
     await libvirt.call(lambda connection: connection.storagePoolLookupByName(name).destroy())
 
 
-async def test_a_pool_of_libvirt_shares_the_room_of_its_file_system(
+async def test_a_libvirt_pool_shares_the_space_of_its_file_system(
     libvirt: Libvirt, pool: str, tmp_path: Path
 ) -> None:
     pools = Pools(
@@ -71,7 +71,7 @@ async def test_a_pool_of_libvirt_shares_the_room_of_its_file_system(
     assert found[pool] == StoragePool(pool, "local", 0, shares_with="local", for_disks=True)
 
 
-async def test_the_pool_of_the_agent_is_announced_before_its_first_disk(
+async def test_the_agent_pool_is_reported_before_its_first_disk(
     libvirt: Libvirt, tmp_path: Path
 ) -> None:
     own = OwnPool(f"test-{uuid.uuid4().hex[:8]}", tmp_path / "not" / "there" / "yet")
@@ -104,7 +104,7 @@ class ChangingPools:
 
 
 class Scheduler:
-    """Takes in whoever comes, and remembers what it was told."""
+    """Accepts every node and records the calls."""
 
     leaving = over = is_old = False
 
@@ -131,7 +131,7 @@ async def until(holds: Any) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_a_node_whose_pools_changed_registers_anew(
+async def test_a_node_whose_pools_changed_registers_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("persys.agent.pools.INTERVAL_SECONDS", 0.1)

@@ -61,7 +61,7 @@ def node(tmp_path_factory: pytest.TempPathFactory, credentials: Path) -> Iterato
 
 @pytest.fixture
 def apply(node: Agent, unique_id: str) -> Iterator[Callable[[str, str], str]]:
-    """Runs an image with a credential; both go in the end."""
+    """Run an image with a credential; both are removed afterwards."""
     images = []
 
     def run(image: str, credential: str) -> str:
@@ -116,7 +116,7 @@ def test_the_secret_is_in_no_record_log_or_status(
         ("elsewhere", "is for registry.example.org, not for 127.0.0.1:"),
     ],
 )
-def test_without_a_credential_that_does_the_pull_fails_and_says_why(
+def test_without_a_valid_credential_the_pull_fails_with_a_reason(
     node: Agent, apply: Callable[[str, str], str], image: str, credential: str, says: str
 ) -> None:
     workload_id = apply(image, credential)
@@ -137,7 +137,7 @@ def test_an_image_that_is_not_in_the_registry_is_not_found(
     assert status.metadata["retry_terminal"] == "true"
 
 
-def test_the_status_tells_how_far_a_pull_is(
+def test_the_status_shows_the_pull_progress(
     node: Agent,
     apply: Callable[[str, str], str],
     registry: Registry,
@@ -171,7 +171,7 @@ def test_the_status_tells_how_far_a_pull_is(
 def large_image(
     registry: Registry, demo_image: str, tmp_path_factory: pytest.TempPathFactory
 ) -> str:
-    """Three layers that do not compress."""
+    """Three incompressible layers."""
     context = tmp_path_factory.mktemp("image")
     lines = [f"FROM {demo_image}"]
     for number in range(3):

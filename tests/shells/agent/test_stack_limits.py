@@ -53,7 +53,7 @@ def stacks(
 
 
 def group(agent: "Agent", workload_id: str, controller: str) -> Path:
-    """The control group above that of a container of the stack."""
+    """The parent cgroup of a stack's container."""
     pid = services(agent, workload_id)["web"]["State"]["Pid"]
     for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
         _, names, path = line.split(":", 2)
@@ -71,13 +71,13 @@ def memory_limit(agent: "Agent", workload_id: str) -> int:
 
 
 def kills(stack: Path) -> int:
-    """Processes that were killed because the stack had no more memory."""
+    """Processes that were killed because the stack exceeded its memory."""
     files = [*stack.glob("*/memory.oom_control"), *stack.glob("memory.events")]
     words = [line.split() for file in files for line in file.read_text().splitlines()]
     return sum(int(count) for name, count in words if name == "oom_kill")
 
 
-def test_a_stack_is_limited_as_a_whole_and_its_group_goes_with_it(
+def test_a_stack_is_limited_as_a_whole_and_its_cgroup_is_removed_with_it(
     stacks: "Agent", unique_id: str
 ) -> None:
     apply(stacks, unique_id, STACK, cpu_millicores=500, memory_mb=64)
@@ -96,7 +96,7 @@ def test_a_stack_is_limited_as_a_whole_and_its_group_goes_with_it(
     until(lambda: not of_cpu.exists() and not of_pids.exists())
 
 
-def test_two_services_together_cannot_take_more_memory_than_the_stack_has(
+def test_two_services_together_cannot_exceed_the_memory_of_the_stack(
     stacks: "Agent", unique_id: str
 ) -> None:
     apply(stacks, unique_id, STACK, memory_mb=48)
@@ -109,7 +109,7 @@ def test_two_services_together_cannot_take_more_memory_than_the_stack_has(
     until(lambda: HOG not in docker("top", web))
 
 
-def test_other_resources_are_limits_at_once_and_replace_nothing(
+def test_changed_resources_apply_at_once_and_replace_no_container(
     stacks: "Agent", unique_id: str
 ) -> None:
     apply(stacks, unique_id, STACK, memory_mb=64)
@@ -123,7 +123,7 @@ def test_other_resources_are_limits_at_once_and_replace_nothing(
     assert runs(stacks, unique_id) == before
 
 
-def test_a_limit_that_was_changed_by_hand_is_set_again(stacks: "Agent", unique_id: str) -> None:
+def test_a_manually_changed_limit_is_set_again(stacks: "Agent", unique_id: str) -> None:
     apply(stacks, unique_id, STACK, memory_mb=64)
     stacks.wait_for(unique_id, RUNNING, within=WITHIN)
     found = group(stacks, unique_id, "pids") / "pids.max"

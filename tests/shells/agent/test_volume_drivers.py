@@ -1,8 +1,8 @@
-"""Drivers of volumes on the real mount, losetup and mkfs.
+"""Volume drivers with the real mount, losetup and mkfs.
 
-The kernel of a test machine may lack NFS, and no Ceph runs there: a program of the same name stands in for
-`mount -t nfs` (an overlay that keeps its files) and for `rbd` (images as files behind loop devices). What the
-real ones say when there is no server is tried with the real ones.
+The kernel of a test host may lack NFS, and there is no Ceph cluster: fake programs replace `mount -t nfs` (an
+overlay that keeps its files) and `rbd` (images as files on loop devices). Errors without a server are tested
+with the real programs.
 """
 
 import asyncio
@@ -76,7 +76,7 @@ esac
 
 @pytest.fixture
 def room(tmp_path: Path) -> Iterator[Path]:
-    """A directory; what is mounted below it in the end is unmounted."""
+    """A directory; mounts below it are removed after the test."""
     yield tmp_path
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     for line in reversed(lines):
@@ -95,7 +95,7 @@ def _losetup(room: Path) -> list[str]:
 
 @asynccontextmanager
 async def volumes_of(room: Path, *made: tuple[str, object]) -> AsyncIterator[ManagedVolumes]:
-    """Volumes with a journal of their own and these drivers; those that are functions get the book."""
+    """Volumes with their own journal and these drivers; drivers that are functions get the registry."""
     state = State(room / "state.db", cluster_id="c", node_id=NodeId("n"))
     book = Book(state)
     drivers: dict[str, Driver] = {
@@ -133,7 +133,7 @@ def stand_in(room: Path, name: str, text: str) -> Tools:
     return Tools(f"{programs}:{SYSTEM_PATH}")
 
 
-async def test_a_machine_has_its_volume_as_a_disk_that_grows(room: Path) -> None:
+async def test_a_vm_volume_is_a_disk_that_grows(room: Path) -> None:
     async with volumes_of(room, local(room)) as volumes:
         assert await volumes.prepare(an_order(DISK, machine=True)) is None
         disk = volumes.disk(WEB, "data")
@@ -161,7 +161,7 @@ async def test_a_file_system_of_a_workload_is_mounted_without_setuid_and_devices
     await mounts.unmount(room / "made")
 
 
-async def test_a_volume_that_was_lost_is_not_made_anew(room: Path) -> None:
+async def test_a_lost_volume_is_not_recreated(room: Path) -> None:
     async with volumes_of(room, local(room)) as volumes:
         await volumes.prepare(an_order(DISK, machine=True))
         volumes.disk(WEB, "data").unlink()
@@ -173,14 +173,14 @@ async def test_a_volume_that_was_lost_is_not_made_anew(room: Path) -> None:
         assert not volumes.disk(WEB, "data").exists()
 
 
-async def test_a_volume_takes_its_room_when_it_is_made(room: Path) -> None:
+async def test_a_volume_reserves_its_space_on_creation(room: Path) -> None:
     async with volumes_of(room, local(room)) as volumes:
         await volumes.prepare(an_order(DISK, machine=True))
 
         assert volumes.disk(WEB, "data").stat().st_blocks * 512 >= 1 << 30
 
 
-async def test_a_directory_that_is_older_than_the_book_is_found(room: Path) -> None:
+async def test_a_directory_that_is_older_than_the_registry_is_found(room: Path) -> None:
     (room / "local/web/data").mkdir(parents=True)
     (room / "local/web/data/file").write_text("kept")
     async with volumes_of(room, local(room)) as volumes:
@@ -195,7 +195,7 @@ async def test_a_directory_that_is_older_than_the_book_is_found(room: Path) -> N
         assert await volumes.inventory() == []
 
 
-async def test_what_another_has_mounted_in_its_place_is_left_alone(room: Path) -> None:
+async def test_a_foreign_mount_at_the_volume_path_is_not_changed(room: Path) -> None:
     at = room / "local/web/data"
     at.mkdir(parents=True)
     await Tools().run("mount", "-t", "tmpfs", "other", str(at))
@@ -208,7 +208,7 @@ async def test_what_another_has_mounted_in_its_place_is_left_alone(room: Path) -
     assert (at / "theirs").exists()
 
 
-async def test_a_volume_in_use_stays_until_it_is_let_go(room: Path) -> None:
+async def test_a_volume_in_use_is_kept_until_it_is_released(room: Path) -> None:
     async with volumes_of(room, local(room)) as volumes:
         await volumes.prepare(an_order(DISK))
         file = volumes.path(WEB, "data") / "open"
@@ -222,7 +222,7 @@ async def test_a_volume_in_use_stays_until_it_is_let_go(room: Path) -> None:
         assert _losetup(room) == []
 
 
-async def test_without_the_programs_a_size_is_refused_by_name(room: Path) -> None:
+async def test_without_the_programs_a_size_is_rejected_by_name(room: Path) -> None:
     bare = LocalDriver(room / "local", Tools(str(room)), PATHS)
     async with volumes_of(room, ("local", bare)) as volumes:
         with pytest.raises(
@@ -232,7 +232,7 @@ async def test_without_the_programs_a_size_is_refused_by_name(room: Path) -> Non
         await volumes.check(an_order(ManagedVolume("data")))
 
 
-async def test_a_driver_without_its_programs_is_not_there_and_says_what_to_install(
+async def test_a_driver_without_its_programs_is_unavailable_and_names_them(
     room: Path,
 ) -> None:
     settings = AgentSettings(
@@ -250,7 +250,7 @@ async def test_a_driver_without_its_programs_is_not_there_and_says_what_to_insta
     state.close()
 
 
-async def test_a_server_that_is_not_there_is_a_failure_to_mount(room: Path) -> None:
+async def test_an_unreachable_server_is_a_mount_failure(room: Path) -> None:
     export = Export("127.0.0.1", "/none", "port=1,timeo=1,retrans=0,retry=0", room / "stage")
     nfs = ("nfs", lambda book: NfsDriver(export, "c", book, Tools(), PATHS))
     async with volumes_of(room, nfs) as volumes:
@@ -272,7 +272,7 @@ def nfs(room: Path) -> tuple[str, object]:
     return "nfs", lambda book: NfsDriver(export, "c", book, tools, PATHS)
 
 
-async def test_an_export_is_mounted_once_and_until_nobody_needs_it(
+async def test_an_export_is_mounted_once_and_until_its_last_use(
     room: Path, nfs: tuple[str, object]
 ) -> None:
     volume = ManagedVolume("data", driver="nfs", retain=True)
@@ -295,7 +295,7 @@ async def test_an_export_is_mounted_once_and_until_nobody_needs_it(
         assert not (room / "upper/c/web/data").exists()
 
 
-async def test_a_shared_volume_goes_with_the_last_workload_that_has_it(
+async def test_a_shared_volume_is_deleted_with_its_last_workload(
     room: Path, nfs: tuple[str, object]
 ) -> None:
     shared = ManagedVolume("pool", driver="nfs", access_mode="ReadWriteMany")
@@ -314,7 +314,7 @@ async def test_a_shared_volume_goes_with_the_last_workload_that_has_it(
         assert mounted_at(room / "stage") is None
 
 
-async def test_an_image_is_made_mapped_grown_and_removed(room: Path) -> None:
+async def test_an_rbd_image_is_created_mapped_grown_and_removed(room: Path) -> None:
     images = room / "images"
     images.mkdir()
     tools = stand_in(room, "rbd", RBD.format(room=images))
@@ -338,8 +338,8 @@ async def test_an_image_is_made_mapped_grown_and_removed(room: Path) -> None:
             await volumes.delete(WEB, "data")
 
 
-async def test_a_ceph_that_does_not_answer_is_no_empty_pool(room: Path) -> None:
-    """It ends with the same code as for an image that is missing."""
+async def test_a_ceph_that_does_not_respond_is_not_an_empty_pool(room: Path) -> None:
+    """rbd exits with the same code as for a missing image."""
     tools = stand_in(room, "rbd", "#!/bin/sh\nexit 2\n")
     ceph = Ceph("", "rbd", "", "", room / "stage")
     volume = ManagedVolume("data", driver="ceph-rbd", size_gb=1)

@@ -1,4 +1,4 @@
-"""Managed volumes of a real agent, with real file systems: sizes enforced, data kept, mounts given back."""
+"""Managed volumes of a real agent with real file systems: sizes, data and mounts."""
 
 import subprocess
 import time
@@ -21,7 +21,7 @@ STOP = agent_pb2.DESIRED_STATE_STOPPED
 
 @pytest.fixture
 def mortal(new_agent: "Callable[..., Agent]") -> "Agent":
-    """An agent for a test that kills it."""
+    """An agent that the test kills."""
     made = new_agent()
     made.start()
     return made
@@ -135,7 +135,7 @@ def test_a_deleted_workload_leaves_no_mount_and_no_loop_device(
     assert volumes(agent, unique_id) == {}
 
 
-def test_a_retained_volume_waits_for_its_workload_to_come_back(
+def test_a_retained_volume_is_reused_by_its_workload(
     agent: "Agent", holder: agent_pb2.ContainerSpec, unique_id: str
 ) -> None:
     holder.managed_volumes[0].retain_policy = "Retain"
@@ -151,7 +151,7 @@ def test_a_retained_volume_waits_for_its_workload_to_come_back(
     assert agent.inside(unique_id, "cat", "/data/file") == "kept"
 
 
-def test_only_a_volume_that_nobody_has_is_deleted(
+def test_only_an_unused_volume_is_deleted(
     agent: "Agent", holder: agent_pb2.ContainerSpec, unique_id: str
 ) -> None:
     holder.managed_volumes[0].retain_policy = "Retain"
@@ -168,7 +168,7 @@ def test_only_a_volume_that_nobody_has_is_deleted(
     assert "volume not found" in delete_volume(agent, unique_id).message
 
 
-def test_a_stopped_workload_gives_its_mount_back_and_finds_its_data_again(
+def test_a_stopped_workload_is_unmounted_and_keeps_its_data(
     agent: "Agent", holder: agent_pb2.ContainerSpec, unique_id: str
 ) -> None:
     run(agent, unique_id, holder, "r1")
@@ -215,7 +215,7 @@ def test_after_a_reboot_nothing_starts_before_its_volume_is_mounted(
         subprocess.run(["umount", mount], check=True)
 
     with pytest.raises(subprocess.CalledProcessError):
-        run_docker("start", container)  # as Docker itself would when the machine comes up
+        run_docker("start", container)  # as Docker does at boot
 
     mortal.start()
     deadline = time.monotonic() + 30
@@ -247,7 +247,7 @@ def test_a_failed_apply_removes_no_volume_that_existed_before(
     assert agent.inside(unique_id, "cat", "/data/file") == "kept"
 
 
-def test_what_the_node_cannot_give_is_refused_by_name(
+def test_unsupported_volume_settings_are_rejected_by_field(
     agent: "Agent", sleeper: agent_pb2.ContainerSpec, unique_id: str
 ) -> None:
     local = agent_pb2.ManagedVolumeSpec(name="data", mount_path="/data")

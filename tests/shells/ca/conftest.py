@@ -1,4 +1,4 @@
-"""One authority for each test."""
+"""Fixtures: one CA per test."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -30,7 +30,7 @@ async def town(settings: CaSettings, tmp_path: Path) -> AsyncIterator[Town]:
 
 @pytest.fixture
 async def hasty_town(settings: CaSettings, tmp_path: Path) -> AsyncIterator[Town]:
-    """Where nobody waits for long."""
+    """A CA with short timeouts."""
     limits = HttpLimits(handshake_seconds=1.0, connection_seconds=3.0, closing_seconds=1.0)
     async with a_town(settings, tmp_path, limits, request_seconds=1.0) as town:
         yield town
@@ -45,7 +45,7 @@ async def a_town(
     *,
     around: Middleware | None = None,
 ) -> AsyncIterator[Town]:
-    """`around` is called with every request and its handler."""
+    """`around` wraps the handler of every request."""
     clock = MovedClock()
     ca = Ca(settings, clock, limits, request_seconds)
     if around is not None:

@@ -1,7 +1,7 @@
-"""A client that leaves, or an authority that stops, leaves nothing half done.
+"""A client that disconnects, or a CA that stops, leaves no partial change.
 
-Every request that changes something is cancelled at each point where its handler waits. The book then has the
-certificate or token, the use of the token and the line in the audit, or none of them.
+Every mutating request is cancelled at each point where its handler waits. The database then has the
+certificate or token, the use of the token and the audit line, or none of them.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from shells.ca.conftest import a_town
 from shells.ca.town import AUTH_KEY, Town
 
 READS = {"POST /api/v1/cfssl/info"}
-# What the book has: certificates, those that are revoked, tokens, those that are used, lines of the audit.
+# Counts in the database: certificates, revoked ones, tokens, used ones, audit lines.
 State = Counter[str]
 Body = dict[str, Any]
 
@@ -45,14 +45,14 @@ def csr(role: Role, name: str) -> str:
 
 
 def a_join(authority: Authority, own: str) -> Body:
-    """With a token of its own."""
+    """A join with its own token."""
     answer = authority.invite("admin/ada", TokenRequest("agent", own))
     token = read_token(answer.token)
     return {"id": token.id, "secret": token.secret, "csr": csr(Role.AGENT, own)}
 
 
 def a_revocation(authority: Authority, own: str) -> Body:
-    """Of a certificate that was just made."""
+    """Revocation of a new certificate."""
     wish = Wish(Identity(Role.AGENT, own), (), asked_by="admin/ada", how="created")
     return {"serial": authority.give(wish, new_key().public_key()).serial}
 
@@ -89,13 +89,13 @@ CALLS: dict[str, Callable[[Authority, str], Body]] = {
 }
 
 
-def test_every_route_that_changes_something_is_tried() -> None:
+def test_every_mutating_route_is_covered() -> None:
     assert CALLS.keys() | READS == {route for route in CA if route.startswith("POST ")}
 
 
 @dataclass(frozen=True)
 class Asked:
-    """An authority, and an admin who asks it."""
+    """A CA and an admin client."""
 
     town: Town
     session: aiohttp.ClientSession
@@ -139,7 +139,7 @@ async def asked(
 
 
 @pytest.mark.parametrize("route", CALLS)
-async def test_a_request_that_is_cancelled_anywhere_is_complete_or_never_happened(
+async def test_a_cancelled_request_is_applied_completely_or_not_at_all(
     route: str, asked: Asked, cancelling: Cancelling
 ) -> None:
     authority = asked.town.ca.authority

@@ -1,4 +1,4 @@
-"""The real cfssl client speaks to the authority as to its own server."""
+"""The real cfssl client works with the CA as with its own server."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ N7 = Identity(Role.AGENT, "n7")
 async def cfssl(
     town: Town, *words: str | Path, given: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """With the root as one that this machine believes."""
+    """Run cfssl with the root as a trusted CA of the system."""
     roots = town.folder / "roots.pem"
     roots.write_bytes(town.ca.authority.keys.roots_pem)
     return await asyncio.to_thread(
@@ -37,7 +37,7 @@ async def cfssl(
 
 
 def config(town: Town, key: str = AUTH_KEY) -> Path:
-    """Of a client that signs at a remote authority, with a key."""
+    """The client configuration for a remote CA with a key."""
     path = town.folder / "cfssl.json"
     remote = {"auth_remote": {"remote": "persys", "auth_key": "ours"}}
     path.write_text(
@@ -52,7 +52,7 @@ def config(town: Town, key: str = AUTH_KEY) -> Path:
     return path
 
 
-async def test_info_gives_the_root(town: Town) -> None:
+async def test_info_returns_the_root(town: Town) -> None:
     done = await cfssl(town, "info", "-remote", f"https://{town.address}")
 
     told = json.loads(done.stdout)
@@ -60,7 +60,7 @@ async def test_info_gives_the_root(town: Town) -> None:
     assert told["expiry"] == "24h"
 
 
-async def test_sign_with_a_key_gives_an_agent_its_certificate(town: Town) -> None:
+async def test_authsign_issues_an_agent_certificate(town: Town) -> None:
     request = town.folder / "n7.csr"
     request.write_bytes(new_request(new_key(), N7, ["n7.example.org"]))
 
@@ -74,7 +74,7 @@ async def test_sign_with_a_key_gives_an_agent_its_certificate(town: Town) -> Non
     assert hosts_of(leaf) == ("n7.example.org",)
 
 
-async def test_gencert_with_a_key_makes_key_and_certificate(town: Town) -> None:
+async def test_gencert_with_a_key_creates_key_and_certificate(town: Town) -> None:
     wanted = {"CN": "persys-agent-n8", "hosts": ["10.0.0.8"], "key": {"algo": "rsa", "size": 2048}}
 
     done = await cfssl(
@@ -87,7 +87,7 @@ async def test_gencert_with_a_key_makes_key_and_certificate(town: Town) -> None:
     assert "PRIVATE KEY" in told["key"]
 
 
-async def test_another_key_is_refused(town: Town) -> None:
+async def test_a_wrong_authsign_key_is_rejected(town: Town) -> None:
     request = town.folder / "n7.csr"
     request.write_bytes(new_request(new_key(), N7, ()))
 
@@ -97,7 +97,7 @@ async def test_another_key_is_refused(town: Town) -> None:
     assert "does not match the key of this CA" in done.stdout + done.stderr
 
 
-async def test_the_key_is_not_good_for_admins(town: Town) -> None:
+async def test_authsign_cannot_issue_admin_certificates(town: Town) -> None:
     request = town.folder / "eve.csr"
     request.write_bytes(new_request(new_key(), Identity(Role.ADMIN, "eve"), ()))
 
@@ -107,7 +107,7 @@ async def test_the_key_is_not_good_for_admins(town: Town) -> None:
     assert "not valid for role admin" in done.stdout + done.stderr
 
 
-async def test_gencert_without_a_key_or_a_certificate_is_refused(town: Town) -> None:
+async def test_gencert_without_key_or_certificate_is_rejected(town: Town) -> None:
     done = await cfssl(
         town,
         *("gencert", "-remote", f"https://{town.address}", "-profile", "agent", "-"),
@@ -118,7 +118,7 @@ async def test_gencert_without_a_key_or_a_certificate_is_refused(town: Town) -> 
     assert "client certificate of this CA is required" in done.stdout + done.stderr
 
 
-async def test_gencert_and_newcert_serve_an_admin(town: Town) -> None:
+async def test_gencert_and_newcert_work_with_an_admin_certificate(town: Town) -> None:
     import ssl
 
     from shells.ca.test_doors import connection, trusting
@@ -139,7 +139,7 @@ async def test_gencert_and_newcert_serve_an_admin(town: Town) -> None:
 
 
 @pytest.mark.parametrize("name", ["*.example.org", "scheduler.persys.internal"])
-async def test_the_same_rules_hold_for_hosts(town: Town, name: str) -> None:
+async def test_cfssl_requests_have_the_same_host_rules(town: Town, name: str) -> None:
     request = town.folder / "n7.csr"
     request.write_bytes(new_request(new_key(), N7, ()))
 
@@ -149,7 +149,7 @@ async def test_the_same_rules_hold_for_hosts(town: Town, name: str) -> None:
     assert "hosts" in done.stdout + done.stderr
 
 
-async def test_the_revocation_list_comes_in_cfssls_shape(town: Town) -> None:
+async def test_the_revocation_list_has_the_cfssl_format(town: Town) -> None:
     import base64
 
     status, body = await said(town, "GET", "/api/v1/cfssl/crl")

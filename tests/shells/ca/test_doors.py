@@ -1,4 +1,4 @@
-"""The port itself: who sends too much, too slowly or nothing at all."""
+"""The HTTPS port: clients that send too much, too slowly or nothing."""
 
 import asyncio
 import json
@@ -55,7 +55,7 @@ async def connection(
 async def said(
     town: Town, method: str, path: str, body: bytes = b"{}", *, header: str = "X-A: b"
 ) -> tuple[int, bytes]:
-    """As somebody without a certificate."""
+    """Send a request without a certificate."""
     async with asyncio.timeout(20), connection(town) as (reader, writer):
         head = f"{method} {path} HTTP/1.1\r\nHost: ca\r\nConnection: close\r\n{header}\r\n"
         writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
@@ -65,7 +65,9 @@ async def said(
 
 
 @pytest.mark.parametrize("route", [route for route, deed in CA.items() if deed is not None])
-async def test_without_a_certificate_these_routes_are_closed(town: Town, route: str) -> None:
+async def test_routes_that_need_a_certificate_reject_requests_without_one(
+    town: Town, route: str
+) -> None:
     method, path = route.split()
 
     status, body = await said(town, method, path)
@@ -76,7 +78,7 @@ async def test_without_a_certificate_these_routes_are_closed(town: Town, route: 
     assert "client certificate of this CA is required" in words
 
 
-async def test_health_and_what_everybody_may_know_is_open(town: Town) -> None:
+async def test_health_metrics_roots_and_crl_need_no_certificate(town: Town) -> None:
     status, body = await said(town, "GET", "/health")
     assert (status, json.loads(body)["status"]) == (200, "ok")
     assert (await said(town, "GET", "/crl"))[0] == 200
@@ -100,7 +102,7 @@ async def test_requests_are_counted_and_timed_by_route_and_status(town: Town) ->
     assert float(samples["persys_ca_root_expiry_seconds"]) > 0
 
 
-async def test_every_metric_of_the_authority_is_in_the_table_of_the_docs(town: Town) -> None:
+async def test_every_ca_metric_is_documented(town: Town) -> None:
     _, page = await said(town, "GET", "/metrics")
     told = set(re.findall(r"^# TYPE (persys_ca_\w+)", page.decode(), re.MULTILINE))
     table = (ROOT / "docs" / "operations.md").read_text("utf-8")
@@ -114,7 +116,7 @@ async def test_a_body_that_is_too_large_is_refused(town: Town) -> None:
     assert status == 413
 
 
-async def test_a_body_that_is_not_encoded_as_it_says_is_refused(town: Town) -> None:
+async def test_a_body_with_a_wrong_content_encoding_is_rejected(town: Town) -> None:
     status, answer = await said(
         town, "POST", "/api/v1/join", b"xxx", header="Content-Encoding: deflate"
     )
@@ -141,14 +143,14 @@ async def test_a_limit_out_of_range_is_refused(town: Town, limit: str) -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b"\xff", b'{"id": 1}', b'{"id":"a","secret":"b","csr":"c","more":1}']
 )
-async def test_a_body_that_is_something_else_is_refused(town: Town, body: bytes) -> None:
+async def test_an_invalid_body_is_rejected(town: Town, body: bytes) -> None:
     status, answer = await said(town, "POST", "/api/v1/join", body)
 
     assert status == 400
     assert json.loads(answer)["error"].startswith("body: ")
 
 
-async def test_plain_text_is_not_answered(town: Town) -> None:
+async def test_plain_http_gets_no_response(town: Town) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", town.ca.port)
     writer.write(b"GET /health HTTP/1.1\r\nHost: ca\r\n\r\n")
 
@@ -171,7 +173,7 @@ async def test_tls_before_1_2_is_refused(town: Town) -> None:
             pass
 
 
-async def test_a_slow_client_is_cut_and_others_are_served(hasty_town: Town) -> None:
+async def test_a_slow_client_is_disconnected_and_others_are_served(hasty_town: Town) -> None:
     async with connection(hasty_town) as (reader, writer), asyncio.timeout(20):
         writer.write(b"POST /api/v1/join HTTP/1.1\r\nHost: ca\r\nContent-Length: 100\r\n\r\n{")
 
@@ -179,16 +181,16 @@ async def test_a_slow_client_is_cut_and_others_are_served(hasty_town: Town) -> N
         assert b" 408 " in await reader.readline()
 
 
-async def test_a_connection_that_never_ends_its_headers_is_cut(hasty_town: Town) -> None:
+async def test_a_connection_with_endless_headers_is_closed(hasty_town: Town) -> None:
     async with connection(hasty_town) as (reader, writer), asyncio.timeout(20):
         writer.write(b"POST /api/v1/join HTTP/1.1\r\nX: ")
 
         assert await until_closed(reader) == b""
 
 
-async def test_a_handshake_that_does_not_go_on_is_cut(hasty_town: Town) -> None:
+async def test_a_stalled_handshake_is_closed(hasty_town: Town) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", hasty_town.ca.port)
-    writer.write(b"\x16\x03\x01\x02\x00\x01")  # how one begins
+    writer.write(b"\x16\x03\x01\x02\x00\x01")  # the start of a handshake
 
     async with asyncio.timeout(20):
         assert await until_closed(reader) == b""
@@ -196,14 +198,14 @@ async def test_a_handshake_that_does_not_go_on_is_cut(hasty_town: Town) -> None:
 
 
 async def until_closed(reader: asyncio.StreamReader) -> bytes:
-    """What is answered until the connection ends, in whichever way."""
+    """All bytes until the connection ends."""
     try:
         return await reader.read()
     except ConnectionError:
         return b""
 
 
-async def test_a_thousand_connections_that_say_nothing_do_not_stop_service(town: Town) -> None:
+async def test_a_thousand_idle_connections_do_not_stop_service(town: Town) -> None:
     import resource
 
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -231,7 +233,7 @@ async def test_a_body_without_the_certificate_it_needs_is_not_read(town: Town) -
     assert b"connection: close" in answer
 
 
-async def test_refusals_without_an_identity_hide_no_refusal_of_one(town: Town) -> None:
+async def test_anonymous_rejections_do_not_hide_those_of_an_identity(town: Town) -> None:
     authority = town.ca.authority
     operator = Identity(Role.OPERATOR, "ann")
 
@@ -250,7 +252,7 @@ async def test_refusals_without_an_identity_hide_no_refusal_of_one(town: Town) -
     ]
 
 
-async def test_an_unexpected_exception_is_answered_and_the_authority_goes_on(town: Town) -> None:
+async def test_an_unexpected_exception_returns_500_and_the_ca_keeps_running(town: Town) -> None:
     clock = SystemClock()
     supervisor = Supervisor("ca", clock, CollectorRegistry())
 

@@ -1,4 +1,4 @@
-"""Those who have a certificate: they renew it, until it is revoked."""
+"""Clients with a certificate: renewal, revocation and permissions."""
 
 import asyncio
 import ssl
@@ -52,14 +52,14 @@ async def test_a_renewal_gives_the_same_identity_and_hosts(town: Town, tmp_path:
 
 
 @pytest.mark.parametrize("asked", [Identity(Role.AGENT, "n2"), Identity(Role.SCHEDULER, "n1")])
-async def test_a_renewal_as_somebody_else_is_refused(town: Town, asked: Identity) -> None:
+async def test_a_renewal_for_another_identity_is_rejected(town: Town, asked: Identity) -> None:
     files = await town.joined("n1")
 
     with pytest.raises(DeniedError, match="only agent/n1"):
         await town.ask(files, lambda client: client.renew(new_request(new_key(), asked, ())))
 
 
-async def test_a_renewal_brings_no_hosts_that_were_not_there(town: Town) -> None:
+async def test_a_renewal_adds_no_hosts(town: Town) -> None:
     files = await town.joined("n1", ("a.example.org",))
     request = new_request(new_key(), N1, ["a.example.org", "b.example.org"])
 
@@ -67,7 +67,7 @@ async def test_a_renewal_brings_no_hosts_that_were_not_there(town: Town) -> None
         await town.ask(files, lambda client: client.renew(request))
 
 
-async def test_a_person_keeps_the_life_that_an_admin_gave(town: Town) -> None:
+async def test_a_user_certificate_keeps_its_lifetime_on_renewal(town: Town) -> None:
     files = await asyncio.to_thread(town.certificate, Role.VIEWER, "bob", "--ttl", "30d")
     request = new_request(new_key(), Identity(Role.VIEWER, "bob"), ())
 
@@ -88,7 +88,7 @@ async def test_a_revoked_certificate_is_not_renewed(town: Town) -> None:
     assert err.value.reason == "revoked"
 
 
-async def test_all_that_somebody_has_is_revoked_by_name(town: Town) -> None:
+async def test_all_certificates_of_an_identity_are_revoked_by_name(town: Town) -> None:
     files = await town.joined("n1")
     await town.ask(files, lambda client: client.renew(new_request(new_key(), N1, ())))
     await town.joined("n2")
@@ -100,7 +100,7 @@ async def test_all_that_somebody_has_is_revoked_by_name(town: Town) -> None:
     assert await AuthoritySource(lambda: [town.address], files).revoked() == set(serials)
 
 
-async def test_a_scheduler_revokes_those_of_agents_and_of_nobody_else(town: Town) -> None:
+async def test_a_scheduler_may_revoke_agent_certificates_only(town: Town) -> None:
     await town.joined("n1")
     files = await asyncio.to_thread(town.certificate, Role.SCHEDULER, "s1")
     await asyncio.to_thread(town.certificate, Role.ADMIN, "ada")
@@ -110,7 +110,7 @@ async def test_a_scheduler_revokes_those_of_agents_and_of_nobody_else(town: Town
         await town.ask(files, lambda client: client.revoke(RevokeRequest(role="admin", name="ada")))
 
 
-async def test_what_a_node_has_from_before_its_removal_is_revoked_and_later_ones_are_not(
+async def test_certificates_from_before_a_node_removal_are_revoked_and_later_ones_are_not(
     town: Town,
 ) -> None:
     stolen = await town.joined("n1")
@@ -120,7 +120,7 @@ async def test_what_a_node_has_from_before_its_removal_is_revoked_and_later_ones
     again = await town.joined("n1")
 
     source = AuthoritySource(lambda: [town.address], scheduler)
-    for _ in range(2):  # asked again it does no harm
+    for _ in range(2):  # a repeated request is harmless
         await source.revoke_enrolled(N1, removed_at, "the node was removed")
 
     assert renewed.serial in await source.revoked()
@@ -130,14 +130,12 @@ async def test_what_a_node_has_from_before_its_removal_is_revoked_and_later_ones
     await source.revoke_enrolled(Identity(Role.AGENT, "n9"), removed_at, "it was never here")
 
 
-async def test_what_is_not_there_cannot_be_revoked(town: Town) -> None:
+async def test_revoking_an_unknown_certificate_is_not_found(town: Town) -> None:
     with pytest.raises(RefusedError, match="not found"):
         await town.as_admin(lambda client: client.revoke(RevokeRequest(serial="abc")))
 
 
-async def test_openssl_reads_the_revocation_list_and_finds_it_signed(
-    town: Town, tmp_path: Path
-) -> None:
+async def test_openssl_verifies_the_revocation_list(town: Town, tmp_path: Path) -> None:
     files = await town.joined("n1")
     request = RevokeRequest(role="agent", name="n1")
     (serial,) = await town.as_admin(lambda client: client.revoke(request))
@@ -161,7 +159,7 @@ async def test_openssl_reads_the_revocation_list_and_finds_it_signed(
     assert "certificate revoked" in told
 
 
-async def test_an_expired_certificate_is_told_to_join_again(town: Town) -> None:
+async def test_an_expired_certificate_gets_the_advice_to_join_again(town: Town) -> None:
     files = await asyncio.to_thread(town.certificate, Role.AGENT, "n1", "--ttl", "10s")
     town.clock.ahead = timedelta(minutes=1)
 
@@ -170,7 +168,7 @@ async def test_an_expired_certificate_is_told_to_join_again(town: Town) -> None:
 
 
 @pytest.mark.parametrize("role", [role for role in Role if role not in (Role.ADMIN, Role.CA)])
-async def test_only_admins_give_certificates_and_tokens(town: Town, role: Role) -> None:
+async def test_only_admins_create_certificates_and_tokens(town: Town, role: Role) -> None:
     files = await asyncio.to_thread(town.certificate, role, "x1")
     csr = new_request(new_key(), Identity(Role.ADMIN, "eve"), ()).decode()
 
@@ -180,7 +178,7 @@ async def test_only_admins_give_certificates_and_tokens(town: Town, role: Role) 
         await town.ask(files, lambda client: client.audit(10))
 
 
-async def test_a_certificate_of_another_authority_is_not_let_in(town: Town, tmp_path: Path) -> None:
+async def test_a_certificate_of_another_ca_is_rejected(town: Town, tmp_path: Path) -> None:
     from persys.ca.commands import run_command
     from persys.infra.certificates import CertificateFiles
 
@@ -194,7 +192,7 @@ async def test_a_certificate_of_another_authority_is_not_let_in(town: Town, tmp_
         await town.ask(files, lambda client: client.audit(10))
 
 
-async def test_everything_is_in_the_audit(town: Town) -> None:
+async def test_every_change_is_in_the_audit_log(town: Town) -> None:
     files = await town.joined("n1")
     await town.ask(files, lambda client: client.renew(new_request(new_key(), N1, ())))
     with pytest.raises(DeniedError):
@@ -211,7 +209,7 @@ async def test_everything_is_in_the_audit(town: Town) -> None:
     assert not any("secret" in line.detail for line in lines)
 
 
-async def test_what_was_given_is_listed(town: Town) -> None:
+async def test_issued_certificates_are_listed(town: Town) -> None:
     await town.joined("n1", ("a.example.org",))
 
     views = await town.as_admin(lambda client: client.certificates(10))
@@ -222,7 +220,7 @@ async def test_what_was_given_is_listed(town: Town) -> None:
     assert [(token.name, token.serial) for token in tokens] == [("n1", agent.serial)]
 
 
-async def test_the_authority_renews_its_own_certificate_while_it_serves(
+async def test_the_ca_renews_its_own_certificate_while_it_runs(
     settings: CaSettings,
 ) -> None:
     ca = Ca(changed(settings, cert_ttl=timedelta(seconds=10)), SystemClock())
@@ -241,7 +239,7 @@ async def test_the_authority_renews_its_own_certificate_while_it_serves(
     await ca.stop()
 
 
-async def test_one_identity_gets_a_bounded_number_of_certificates_an_hour(town: Town) -> None:
+async def test_renewals_per_identity_and_hour_are_limited(town: Town) -> None:
     files = await town.joined("n1")
     book, now = town.ca.authority.book, town.clock.now()
 
@@ -259,7 +257,7 @@ async def test_one_identity_gets_a_bounded_number_of_certificates_an_hour(town: 
 
 
 async def renewed(town: Town, files: CertificateFiles, who: Identity) -> str:
-    """The serial of the next certificate."""
+    """Renew and return the new serial."""
     issued = await town.ask(files, lambda client: client.renew(new_request(new_key(), who, ())))
     return issued.serial
 
@@ -268,7 +266,7 @@ async def listed(town: Town, files: CertificateFiles) -> frozenset[str]:
     return await AuthoritySource(lambda: [town.address], files).revoked()
 
 
-async def test_a_serial_stands_for_its_renewals_and_for_what_it_renews(town: Town) -> None:
+async def test_revoking_a_serial_revokes_its_renewal_chain(town: Town) -> None:
     files = await town.joined("n1")
     first = read_claims(files.certificate.read_bytes()).serial
     second, third = await renewed(town, files, N1), await renewed(town, files, N1)
@@ -280,7 +278,7 @@ async def test_a_serial_stands_for_its_renewals_and_for_what_it_renews(town: Tow
     assert again not in await listed(town, files)
 
 
-async def test_the_list_names_an_expired_certificate_that_may_have_created_tokens(
+async def test_the_crl_contains_expired_certificates_that_may_have_created_tokens(
     town: Town,
 ) -> None:
     ann = Identity(Role.ADMIN, "ann")
@@ -292,11 +290,11 @@ async def test_the_list_names_an_expired_certificate_that_may_have_created_token
 
     town.clock.ahead = timedelta(days=364)
     assert {first, second} <= await listed(town, files)
-    town.clock.ahead = timedelta(days=367)  # every token has ended
+    town.clock.ahead = timedelta(days=367)  # every token has expired
     assert not {first, second} & await listed(town, files)
 
 
-async def test_expired_certificates_of_nodes_do_not_fill_the_list(town: Town) -> None:
+async def test_the_crl_omits_expired_certificates_of_nodes(town: Town) -> None:
     files = await asyncio.to_thread(town.certificate, Role.AGENT, "n1", "--ttl", "1h")
     first = read_claims(files.certificate.read_bytes()).serial
     town.clock.ahead = timedelta(minutes=30)
@@ -309,10 +307,10 @@ async def test_expired_certificates_of_nodes_do_not_fill_the_list(town: Town) ->
     assert first not in await listed(town, files)
 
 
-async def test_a_renewal_that_crosses_a_revocation_is_refused(town: Town) -> None:
+async def test_a_renewal_during_a_revocation_is_rejected(town: Town) -> None:
     files = await town.joined("n1")
     claims = read_claims(files.certificate.read_bytes())
-    holder = Holder(N1, claims, ())  # it was let in a moment ago
+    holder = Holder(N1, claims, ())  # the request was authorized before the revocation
     await town.as_admin(lambda client: client.revoke(RevokeRequest(serial=claims.serial)))
 
     with pytest.raises(DeniedError, match="revoked"):

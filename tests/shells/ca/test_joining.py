@@ -1,4 +1,4 @@
-"""Newcomers: a token is good once, for a while, for one name, and only with the right authority."""
+"""Join: a token is valid once, for a limited time, for one name, and only with its CA."""
 
 import asyncio
 import subprocess
@@ -26,7 +26,7 @@ from shells.ca.town import Town
 HOUR = timedelta(hours=1)
 
 
-async def test_a_token_gives_a_node_its_certificate(town: Town) -> None:
+async def test_a_node_joins_with_a_token(town: Town) -> None:
     hosts = ("node-1.example.org", "10.0.0.7")
     issued = await town.join(await town.token(hosts=hosts), hosts=hosts)
 
@@ -43,7 +43,7 @@ async def test_a_token_gives_a_node_its_certificate(town: Town) -> None:
     assert server_name(Role.AGENT, "n1") in names.get_values_for_type(x509.DNSName)
 
 
-async def test_a_replayed_token_is_refused(town: Town) -> None:
+async def test_a_used_token_is_rejected(town: Town) -> None:
     token = await town.token()
     await town.join(token)
 
@@ -52,7 +52,7 @@ async def test_a_replayed_token_is_refused(town: Town) -> None:
     assert err.value.reason == Fault.USED
 
 
-async def test_of_many_that_use_one_token_at_once_one_gets_in(town: Town) -> None:
+async def test_one_of_many_concurrent_joins_with_one_token_succeeds(town: Town) -> None:
     token = await town.token()
 
     async def attempt() -> bool:
@@ -67,7 +67,7 @@ async def test_of_many_that_use_one_token_at_once_one_gets_in(town: Town) -> Non
     assert sum(done.result() for done in attempts) == 1
 
 
-async def test_a_token_after_its_time_is_refused(town: Town) -> None:
+async def test_an_expired_token_is_rejected(town: Town) -> None:
     token = await town.token()
     town.clock.ahead = HOUR
 
@@ -76,7 +76,7 @@ async def test_a_token_after_its_time_is_refused(town: Town) -> None:
     assert err.value.reason == Fault.EXPIRED
 
 
-async def test_a_guessed_secret_tells_nothing(town: Town) -> None:
+async def test_a_wrong_secret_reveals_nothing_about_the_token(town: Town) -> None:
     token = await town.token()
     await town.join(token)
 
@@ -89,7 +89,7 @@ async def test_a_guessed_secret_tells_nothing(town: Town) -> None:
         assert err.value.reason == Fault.UNKNOWN
 
 
-async def test_the_secret_is_not_sent_to_whoever_has_another_root(
+async def test_the_secret_is_not_sent_to_a_server_with_another_root(
     town: Town, tmp_path: Path
 ) -> None:
     other = Ca(CaSettings(dir=tmp_path / "other", listen="127.0.0.1", port=0), SystemClock())
@@ -102,13 +102,13 @@ async def test_the_secret_is_not_sent_to_whoever_has_another_root(
         assert other.authority.book.audit(10) == []
     finally:
         await other.stop()
-    await town.join(msgspec.structs.replace(token, ca=(town.address,)))  # it is still unused
+    await town.join(msgspec.structs.replace(token, ca=(town.address,)))  # the token is still unused
 
 
-async def test_whoever_shows_the_right_root_but_has_no_key_below_it_gets_no_secret(
+async def test_the_secret_is_not_sent_to_a_server_with_the_root_but_no_key_under_it(
     town: Town, tmp_path: Path
 ) -> None:
-    """The root is public: knowing it is not being it."""
+    """The root is public, so presenting it proves nothing."""
     import ssl
 
     other = Ca(CaSettings(dir=tmp_path / "other", listen="127.0.0.1", port=0), SystemClock())
@@ -141,7 +141,7 @@ async def test_whoever_shows_the_right_root_but_has_no_key_below_it_gets_no_secr
 
 
 @pytest.mark.parametrize("asked", [Identity(Role.AGENT, "n2"), Identity(Role.ADMIN, "n1")])
-async def test_a_request_to_be_somebody_else_is_refused(town: Town, asked: Identity) -> None:
+async def test_a_csr_for_another_identity_is_rejected(town: Town, asked: Identity) -> None:
     token = await town.token("n1")
 
     with pytest.raises(DeniedError, match="only agent/n1") as err:
@@ -149,7 +149,7 @@ async def test_a_request_to_be_somebody_else_is_refused(town: Town, asked: Ident
     assert err.value.reason == "identity"
 
 
-async def test_a_uri_of_somebody_else_is_refused(town: Town) -> None:
+async def test_a_csr_with_the_uri_of_another_identity_is_rejected(town: Town) -> None:
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.serialization import Encoding
 
@@ -162,7 +162,7 @@ async def test_a_uri_of_somebody_else_is_refused(town: Town) -> None:
         await asyncio.to_thread(join, await town.token(), request)
 
 
-async def test_a_wish_to_be_an_authority_has_no_effect(town: Town) -> None:
+async def test_ca_constraints_in_a_csr_are_ignored(town: Town) -> None:
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.serialization import Encoding
 
@@ -177,19 +177,19 @@ async def test_a_wish_to_be_an_authority_has_no_effect(town: Town) -> None:
 
 
 @pytest.mark.parametrize("host", ["*.example.org", "scheduler.persys.internal"])
-async def test_a_host_that_would_say_too_much_is_refused(town: Town, host: str) -> None:
+async def test_a_wildcard_or_reserved_host_is_rejected(town: Town, host: str) -> None:
     with pytest.raises(RefusedError, match="hosts"):
         await town.join(await town.token(), hosts=(host,))
 
 
 @pytest.mark.parametrize("host", ["www.example.com", "n2", "n1.example.com", "8.8.8.8", "10.0.0.7"])
-async def test_a_token_without_hosts_gives_no_name_of_others(town: Town, host: str) -> None:
+async def test_a_token_without_hosts_rejects_foreign_host_names(town: Town, host: str) -> None:
     with pytest.raises(RefusedError, match=f"create a token with --host {host}"):
         await town.join(await town.token(), hosts=(host,))
 
 
 @pytest.mark.parametrize("host", ["n1", "127.0.0.1", "localhost"])
-async def test_a_token_without_hosts_gives_the_own_name_and_source_address(
+async def test_a_token_without_hosts_allows_the_own_name_and_source_address(
     town: Town, host: str
 ) -> None:
     issued = await town.join(await town.token(), hosts=(host,))
@@ -229,7 +229,7 @@ async def test_the_root_is_valid_for_identities_of_its_trust_domain_only(town: T
     assert verified["elsewhere.example"] != 0
 
 
-async def test_grpc_accepts_certificates_below_the_constrained_root(town: Town) -> None:
+async def test_grpc_accepts_certificates_under_the_constrained_root(town: Town) -> None:
     server_files = await asyncio.to_thread(town.certificate, Role.SCHEDULER, "s1")
     client_files = await asyncio.to_thread(town.certificate, Role.ADMIN, "ada")
     clock = SystemClock()
@@ -250,7 +250,7 @@ async def test_grpc_accepts_certificates_below_the_constrained_root(town: Town) 
         await server.stop(None)
 
 
-async def test_a_token_may_say_which_hosts_may_be_asked_for(town: Town) -> None:
+async def test_a_token_can_restrict_hosts(town: Town) -> None:
     token = await town.token(hosts=("a.example.org",))
 
     with pytest.raises(RefusedError, match=r"b\.example\.org is not among"):
@@ -258,7 +258,7 @@ async def test_a_token_may_say_which_hosts_may_be_asked_for(town: Town) -> None:
     await town.join(token, hosts=("a.example.org",))
 
 
-async def test_a_node_whose_name_differs_only_in_capitals_is_refused(town: Town) -> None:
+async def test_a_node_name_that_differs_only_in_case_is_rejected(town: Town) -> None:
     await town.joined("n1")
 
     with pytest.raises(RefusedError, match="differs only in case from agent/n1"):
@@ -266,9 +266,7 @@ async def test_a_node_whose_name_differs_only_in_capitals_is_refused(town: Town)
 
 
 @pytest.mark.parametrize("request_pem", [b"", b"garbage", b"-----BEGIN CERTIFICATE REQUEST-----\n"])
-async def test_garbage_instead_of_a_request_does_not_use_the_token_up(
-    town: Town, request_pem: bytes
-) -> None:
+async def test_an_invalid_csr_does_not_use_the_token(town: Town, request_pem: bytes) -> None:
     token = await town.token()
 
     with pytest.raises(RefusedError, match="csr"):
@@ -276,14 +274,14 @@ async def test_garbage_instead_of_a_request_does_not_use_the_token_up(
     await town.join(token)
 
 
-async def test_an_authority_that_is_away_is_said_to_be(town: Town, free_port: int) -> None:
+async def test_an_unreachable_ca_is_reported(town: Town, free_port: int) -> None:
     token = msgspec.structs.replace(await town.token(), ca=(f"127.0.0.1:{free_port}",))
 
     with pytest.raises(UnavailableError, match=f"127.0.0.1:{free_port}"):
         await town.join(token)
 
 
-async def test_the_next_address_is_tried_when_one_does_not_answer(
+async def test_the_next_address_is_tried_when_one_does_not_respond(
     town: Town, free_port: int
 ) -> None:
     token = msgspec.structs.replace(await town.token(), ca=(f"127.0.0.1:{free_port}", town.address))

@@ -1,4 +1,4 @@
-"""Keys and book on disk: made once, closed to others, and never made anew over what is there."""
+"""Key files and database: created once, private, and never replaced."""
 
 import sqlite3
 import stat
@@ -26,7 +26,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_keys_are_made_once_and_only_the_owner_reads_them(tmp_path: Path) -> None:
+def test_keys_are_created_once_and_readable_by_the_owner_only(tmp_path: Path) -> None:
     folder = tmp_path / "ca"
     first = opened(folder)
 
@@ -39,7 +39,7 @@ def test_keys_are_made_once_and_only_the_owner_reads_them(tmp_path: Path) -> Non
     assert (folder / ROOTS).read_bytes() == first.roots_pem
 
 
-def test_keys_that_were_open_to_others_are_closed(tmp_path: Path) -> None:
+def test_key_files_that_others_can_read_are_restricted(tmp_path: Path) -> None:
     folder = tmp_path / "ca"
     opened(folder)
     (folder / ROOT).chmod(0o644)
@@ -50,7 +50,7 @@ def test_keys_that_were_open_to_others_are_closed(tmp_path: Path) -> None:
     assert (mode(folder), mode(folder / ROOT)) == (0o700, 0o600)
 
 
-def test_a_passphrase_encrypts_also_what_was_plain(tmp_path: Path) -> None:
+def test_a_passphrase_encrypts_existing_plain_keys(tmp_path: Path) -> None:
     first = opened(tmp_path)
 
     opened(tmp_path, passphrase=b"open sesame")
@@ -66,7 +66,7 @@ def test_a_passphrase_encrypts_also_what_was_plain(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [ROOT, INTERMEDIATE])
 @pytest.mark.parametrize("content", [b"", b"garbage", b"\xff" * 100])
-def test_garbage_ends_the_start_and_stays_as_it_is(
+def test_an_invalid_key_file_stops_the_start_and_is_not_changed(
     tmp_path: Path, name: str, content: bytes
 ) -> None:
     opened(tmp_path)
@@ -78,7 +78,7 @@ def test_garbage_ends_the_start_and_stays_as_it_is(
 
 
 @pytest.mark.parametrize("left", [INTERMEDIATE, BOOK])
-def test_a_root_that_is_gone_is_not_made_anew(tmp_path: Path, left: str) -> None:
+def test_a_missing_root_is_not_recreated(tmp_path: Path, left: str) -> None:
     opened(tmp_path)
     Book(tmp_path / BOOK, trust_domain="persys.local").close()
     for name in (ROOT, INTERMEDIATE, BOOK):
@@ -90,7 +90,7 @@ def test_a_root_that_is_gone_is_not_made_anew(tmp_path: Path, left: str) -> None
     assert not (tmp_path / ROOT).exists()
 
 
-def test_an_intermediate_of_another_root_is_refused(tmp_path: Path) -> None:
+def test_an_intermediate_of_another_root_is_rejected(tmp_path: Path) -> None:
     opened(tmp_path)
     other = new_root("another", now=NOW)
     (tmp_path / INTERMEDIATE).write_bytes(pem(other.certificate) + key_pem(other.key))
@@ -99,7 +99,7 @@ def test_an_intermediate_of_another_root_is_refused(tmp_path: Path) -> None:
         opened(tmp_path)
 
 
-def test_the_roots_key_may_be_kept_elsewhere_until_it_is_needed(tmp_path: Path) -> None:
+def test_the_root_key_can_be_offline_until_the_intermediate_is_due(tmp_path: Path) -> None:
     first = opened(tmp_path)
     whole = (tmp_path / ROOT).read_bytes()
     (tmp_path / ROOT).write_bytes(first.roots_pem)
@@ -115,14 +115,14 @@ def test_the_roots_key_may_be_kept_elsewhere_until_it_is_needed(tmp_path: Path) 
     renewed.issuer.certificate.verify_directly_issued_by(first.root)
 
 
-def test_an_expired_root_ends_the_start(tmp_path: Path) -> None:
+def test_an_expired_root_stops_the_start(tmp_path: Path) -> None:
     opened(tmp_path)
 
     with pytest.raises(SettingsError, match="the root certificate has expired"):
         opened(tmp_path, now=NOW + timedelta(days=3651))
 
 
-def test_a_book_belongs_to_one_trust_domain(tmp_path: Path) -> None:
+def test_a_database_belongs_to_one_trust_domain(tmp_path: Path) -> None:
     Book(tmp_path / BOOK, trust_domain="one").close()
 
     assert mode(tmp_path / BOOK) == 0o600
@@ -130,7 +130,7 @@ def test_a_book_belongs_to_one_trust_domain(tmp_path: Path) -> None:
         Book(tmp_path / BOOK, trust_domain="two")
 
 
-def test_a_book_of_the_version_before_is_read_on(tmp_path: Path) -> None:
+def test_a_database_of_the_previous_version_is_migrated(tmp_path: Path) -> None:
     book = Book(tmp_path / BOOK, trust_domain="one")
     view = CertificateView("1", "agent", "n1", (), NOW, NOW + timedelta(days=1), "ada", "joined")
     book.add_certificate(view, AuditLine(0, NOW, "joined", "ada", "agent/n1"))
@@ -145,7 +145,7 @@ def test_a_book_of_the_version_before_is_read_on(tmp_path: Path) -> None:
     again.close()
 
 
-def test_a_book_that_is_something_else_ends_the_start(tmp_path: Path) -> None:
+def test_an_invalid_database_file_stops_the_start(tmp_path: Path) -> None:
     (tmp_path / BOOK).write_bytes(b"not a database" * 100)
 
     with pytest.raises(SettingsError, match="book"):
@@ -161,13 +161,13 @@ def test_a_book_that_is_something_else_ends_the_start(tmp_path: Path) -> None:
         ({"auth_roles": ("admin",)}, "PERSYS_CA_AUTH_ROLES"),
     ],
 )
-def test_a_wrong_setting_is_named(wrong: dict[str, object], words: str) -> None:
+def test_an_invalid_setting_is_named(wrong: dict[str, object], words: str) -> None:
     with pytest.raises(SettingsError, match=words):
         CaSettings(**wrong)  # type: ignore[arg-type]  # each by its name
 
 
 @pytest.mark.parametrize("content", ["", "xyz", "abcd"])
-def test_an_auth_key_that_is_none_is_said_to_be(tmp_path: Path, content: str) -> None:
+def test_an_invalid_auth_key_is_rejected(tmp_path: Path, content: str) -> None:
     (tmp_path / "key").write_text(content)
 
     with pytest.raises(SettingsError, match="PERSYS_CA_AUTH_KEY_FILE"):

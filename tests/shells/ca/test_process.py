@@ -1,4 +1,4 @@
-"""The commands as people type them: persys-ca, persysctl and persys-agent join, each a process."""
+"""persys-ca, persysctl and persys-agent join as processes."""
 
 import json
 import os
@@ -24,7 +24,7 @@ BIN = Path(sys.executable).parent
 
 @dataclass
 class Shell:
-    """A user's terminal, with the authority on the same machine."""
+    """A user's shell on the host of the CA."""
 
     folder: Path
     node: Path
@@ -85,7 +85,7 @@ class Shell:
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
-    """With the authority on it, and the certificate of its first admin."""
+    """A host with the CA and the certificate of its first admin."""
     with socket.socket() as trial:
         trial.bind(("127.0.0.1", 0))
         port: int = trial.getsockname()[1]
@@ -111,7 +111,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
 
 @pytest.fixture
 def shell(machine: Shell, tmp_path: Path) -> Shell:
-    """A node of its own."""
+    """A shell with its own node."""
     return replace(machine, node=tmp_path / "node")
 
 
@@ -145,7 +145,7 @@ def test_a_node_joins_with_a_token_and_again_with_the_next(shell: Shell) -> None
     assert read_key_pair(files, SystemClock().now()) != pair
 
 
-def test_a_token_that_is_used_expired_or_wrong_is_said_to_be(shell: Shell) -> None:
+def test_used_expired_and_wrong_tokens_are_reported(shell: Shell) -> None:
     token = shell.token()
     assert (
         shell.run("persysctl", "certificate", "join", token, "--out", shell.node.parent).returncode
@@ -159,13 +159,13 @@ def test_a_token_that_is_used_expired_or_wrong_is_said_to_be(shell: Shell) -> No
     for_another = shell.join(token, "--node-id", "n2")
     assert (for_another.returncode, "is for node n1" in for_another.stderr) == (2, True)
     brief = shell.token("--ttl", "1s")
-    time.sleep(1.1)  # its time, which nothing else could show
+    time.sleep(1.1)  # let it expire
     expired = shell.join(brief)
     assert (expired.returncode, "has expired" in expired.stderr) == (1, True)
     assert not (shell.node / "a.key").exists()
 
 
-def test_an_admin_gives_lists_and_revokes_certificates(shell: Shell) -> None:
+def test_an_admin_creates_lists_and_revokes_certificates(shell: Shell) -> None:
     out = shell.node.parent / "bob"
     done = shell.ctl("certificate", "create", "--role", "viewer", "--name", "bob", "--out", out)
     assert done.returncode == 0, done.stderr
@@ -187,7 +187,7 @@ def test_an_admin_gives_lists_and_revokes_certificates(shell: Shell) -> None:
     assert "viewer/bob" in shell.ctl("certificate", "audit").stdout
 
 
-def test_without_a_certificate_persysctl_says_how_to_get_one(shell: Shell) -> None:
+def test_without_a_certificate_persysctl_shows_how_to_get_one(shell: Shell) -> None:
     environ = {key: value for key, value in shell.environ.items() if "TLS" not in key}
     done = subprocess.run(
         [BIN / "persysctl", "token", "list", "--kind", "join"],
@@ -201,7 +201,7 @@ def test_without_a_certificate_persysctl_says_how_to_get_one(shell: Shell) -> No
     assert "persys-ca certificate --role admin" in done.stderr
 
 
-def test_the_settings_are_shown_and_wrong_ones_named(shell: Shell) -> None:
+def test_settings_are_printed_and_invalid_ones_named(shell: Shell) -> None:
     assert "port = " in shell.run("persys-ca", "--print-config").stdout
     wrong = shell.run("persys-ca", "--port", "70000", "--dir", shell.node)
     assert (wrong.returncode, "70000" in wrong.stderr) == (1, True)
@@ -209,7 +209,7 @@ def test_the_settings_are_shown_and_wrong_ones_named(shell: Shell) -> None:
     assert (taken.returncode, "cannot be used" in taken.stderr) == (1, True)
 
 
-def test_what_the_file_said_before_stays(shell: Shell) -> None:
+def test_join_keeps_existing_settings_in_the_file(shell: Shell) -> None:
     config = shell.node / "agent.yaml"
     config.parent.mkdir()
     config.write_text("node_region: eu\nscheduler_addr: old:1\n")

@@ -1,4 +1,4 @@
-"""A token of a person ends with the certificates of its creator, whichever of them is revoked."""
+"""A user token becomes invalid when any certificate of its creator is revoked."""
 
 import asyncio
 from datetime import timedelta
@@ -32,7 +32,7 @@ def tls_of(town: Town, files: CertificateFiles, *, reads_list: bool = False) -> 
 
 
 async def a_token(cluster: Cluster) -> tuple[str, str]:
-    """As it is shown with a call."""
+    """The token as sent with a call."""
     request = pb.CreateTokenRequest(name="ci", role="viewer")
     made = await cluster.control.stub.CreateToken(request, timeout=10)
     return "authorization", f"Bearer {made.secret}"
@@ -53,7 +53,7 @@ async def test_a_token_is_invalid_once_any_certificate_of_its_creator_is_revoked
         request = new_request(new_key(), ANN, ())
         issued = await town.ask(files, lambda client: client.renew(request))
         serials["renewed"] = issued.serial
-        town.clock.ahead = timedelta(minutes=90)  # for the authority the first one is over
+        town.clock.ahead = timedelta(minutes=90)  # the first one has expired for the CA
 
         asked = RevokeRequest(role=ANN.role, name=ANN.name)
         if revoked in serials:
@@ -65,7 +65,7 @@ async def test_a_token_is_invalid_once_any_certificate_of_its_creator_is_revoked
 
 
 async def until_refused(cluster: Cluster, tls: Tls, shown: tuple[str, str]) -> None:
-    """The token is shown over the connection of somebody else."""
+    """Send the token over the connection of another user until it is rejected."""
     bob, told = Control(cluster.settings.grpc_port, tls), ""
 
     async def refused() -> bool:

@@ -1,4 +1,4 @@
-"""A real authority on a port of its own, and people who ask it."""
+"""A real CA on its own port, with clients."""
 
 import asyncio
 from collections.abc import Callable
@@ -37,7 +37,7 @@ class MovedClock:
 
 @dataclass
 class Town:
-    """An authority, the folder with its keys, and whoever lives there."""
+    """A CA with its folder and its clients."""
 
     ca: Ca
     settings: CaSettings
@@ -49,7 +49,7 @@ class Town:
         return f"127.0.0.1:{self.ca.port}"
 
     def certificate(self, role: Role, name: str, *more: str) -> CertificateFiles:
-        """Made on the authority's own machine."""
+        """Create a certificate on the CA host."""
         out = self.folder / f"{role}-{name}"
         words = ("certificate", "--role", role, "--name", name, "--out", str(out), *more)
         run_command([*words, "--dir", str(self.settings.dir)], {})
@@ -66,7 +66,7 @@ class Town:
         return await asyncio.to_thread(lambda: question(self.client(files)))
 
     async def on_thread(self, job: Callable[[], T]) -> T:
-        """On the authority's own thread, to which its database connection belongs."""
+        """Run a call on the CA's thread, which owns the database connection."""
         return await asyncio.get_running_loop().run_in_executor(self.ca._thread, job)
 
     async def token(self, name: str = "n1", **more: object) -> JoinToken:
@@ -81,7 +81,7 @@ class Town:
         return await asyncio.to_thread(join, token, request)
 
     async def joined(self, name: str = "n1", hosts: tuple[str, ...] = ()) -> CertificateFiles:
-        """An agent with its files."""
+        """Join an agent and write its files."""
         key = new_key()
         request = new_request(key, Identity(Role.AGENT, name), hosts)
         issued = await asyncio.to_thread(join, await self.token(name, hosts=hosts), request)

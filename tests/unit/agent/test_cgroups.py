@@ -1,4 +1,4 @@
-"""Counters of containers as the kernel writes them, in both versions of cgroups."""
+"""Counters of containers in cgroup v1 and v2."""
 
 from pathlib import Path
 
@@ -65,20 +65,20 @@ def tree(root: Path, files: dict[str, str], *, network: str = "net:[2]") -> Cgro
     [SEPARATE, UNIFIED, *OF_STACKS],
     ids=["version 1", "version 2", "stack, version 1", "stack, version 2"],
 )
-def test_counters_are_read_as_docker_counts(tmp_path: Path, files: dict[str, str]) -> None:
+def test_counters_match_docker_stats(tmp_path: Path, files: dict[str, str]) -> None:
     assert tree(tmp_path, files).read_all({"c1": "persys-a-1", "c2": "persys-b-1"}) == {
         "c1": EXPECTED
     }
 
 
-def test_the_network_of_the_machine_is_not_that_of_a_container(tmp_path: Path) -> None:
+def test_host_network_traffic_is_not_counted_for_a_container(tmp_path: Path) -> None:
     counters = tree(tmp_path, SEPARATE, network="net:[1]").read("c1")
 
     assert counters is not None
     assert (counters.net_rx_bytes, counters.net_tx_bytes) == (0, 0)
 
 
-def test_what_cannot_be_read_is_not_found(tmp_path: Path) -> None:
+def test_an_unreadable_cgroup_is_skipped(tmp_path: Path) -> None:
     broken = SEPARATE | {"cpuacct/docker/c1/cpuacct.usage": "much\n"}
 
     assert tree(tmp_path, broken).read("c1") is None

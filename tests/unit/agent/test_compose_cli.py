@@ -1,4 +1,4 @@
-"""Which Compose is used, and that programs are ended with all that they started."""
+"""Detection of Compose, and the end of programs with their children."""
 
 import asyncio
 import os
@@ -13,25 +13,25 @@ from persys.errors import SettingsError
 HOST = "unix:///var/run/docker.sock"
 
 
-async def test_a_binary_that_is_no_compose_is_refused_by_name() -> None:
+async def test_a_binary_that_is_not_compose_is_rejected_by_name() -> None:
     with pytest.raises(SettingsError, match="invalid PERSYS_COMPOSE_BINARY 'false'"):
         await detect("false", HOST)
 
 
-async def test_a_machine_without_compose_has_none(
+async def test_a_host_without_compose_has_no_compose_cli(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert await detect("", HOST) is None
 
 
-async def test_the_old_compose_is_known_by_its_version() -> None:
+async def test_compose_v1_is_detected_by_its_version() -> None:
     found = await detect("docker-compose", HOST)
     assert found is not None
     assert found.is_old == found.version.startswith("1.")
 
 
-async def test_a_program_that_takes_too_long_is_ended_with_its_children(tmp_path: Path) -> None:
+async def test_a_program_over_its_deadline_is_killed_with_its_children(tmp_path: Path) -> None:
     note = tmp_path / "child"
     line = f"sleep 60 & echo $! > {note}; wait"
     with pytest.raises(TimeoutError):
@@ -41,7 +41,7 @@ async def test_a_program_that_takes_too_long_is_ended_with_its_children(tmp_path
         if not _is_alive(child):
             return
         await asyncio.sleep(0.01)
-    pytest.fail("the child lives on")
+    pytest.fail("the child still runs")
 
 
 async def test_a_lock_is_held_by_the_program_and_waited_for(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Builds and readings of Compose files have places of their own, and who waits is told so."""
+"""Concurrent builds and config runs are limited, and waiting is reported."""
 
 import asyncio
 from pathlib import Path
@@ -16,7 +16,7 @@ from persys.model.ids import Revision, WorkloadId
 
 
 class SlowCompose:
-    """Ends what it runs when the test says so, and counts how many run at once."""
+    """Blocks until the test releases it, and counts concurrent runs."""
 
     is_old = False
 
@@ -39,7 +39,7 @@ async def settled(holds: Any) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_only_some_stacks_are_built_at_once(tmp_path: Path) -> None:
+async def test_concurrent_builds_are_limited(tmp_path: Path) -> None:
     cli, told = SlowCompose(Ran(0, "", "")), list[str]()
     commands = ComposeCommands(cli, None)  # type: ignore[arg-type]  # stand-ins
     prepared = Prepared(StackRecord(Revision("r"), {}, {}), {}, (), {}, True, {})
@@ -54,7 +54,7 @@ async def test_only_some_stacks_are_built_at_once(tmp_path: Path) -> None:
     assert told == [f"{BUILDS_MAX} stacks are being built"] * 2
 
 
-async def test_only_some_compose_files_are_read_at_once(tmp_path: Path) -> None:
+async def test_concurrent_config_runs_are_limited(tmp_path: Path) -> None:
     cli, told = SlowCompose(Ran(0, "services: {}", "")), list[str]()
     policy = NodePolicy(False, (), ())
     source = ComposeSource(cli, None, policy, ThreadPathCalls(), pids_max=1)  # type: ignore[arg-type]
@@ -69,7 +69,7 @@ async def test_only_some_compose_files_are_read_at_once(tmp_path: Path) -> None:
     assert told == [f"{CONFIGS_MAX} Compose files are being resolved"]
 
 
-async def test_a_compose_file_that_becomes_too_large_is_refused(tmp_path: Path) -> None:
+async def test_a_resolved_compose_file_over_the_limit_is_rejected(tmp_path: Path) -> None:
     cli = SlowCompose(Ran(0, "the end of it", "", is_cut=True))
     cli.may_end.set()
     policy = NodePolicy(False, (), ())

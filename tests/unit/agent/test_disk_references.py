@@ -1,4 +1,4 @@
-"""Disk files of users: what refers to another file, or cannot be read, is refused."""
+"""Disk files that refer to another file or cannot be read are rejected."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ def a_head(*, version: int = 3, backing_at: int = 0, backing_length: int = 0) ->
 
 
 @pytest.mark.parametrize("backing_at", [(2 << 20) + 1, 1 << 40, (1 << 63) - 1, (1 << 64) - 1])
-def test_a_backing_file_named_outside_the_first_cluster_is_refused(
+def test_a_backing_file_outside_the_first_cluster_is_rejected(
     tmp_path: Path, backing_at: int
 ) -> None:
     disk = tmp_path / "disk"
@@ -29,7 +29,7 @@ def test_a_backing_file_named_outside_the_first_cluster_is_refused(
         chain_of("vda", str(disk), bases=tmp_path / "images")
 
 
-def test_a_disk_that_is_whole_is_accepted(tmp_path: Path) -> None:
+def test_a_disk_without_backing_file_is_accepted(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.write_bytes(a_head())
 

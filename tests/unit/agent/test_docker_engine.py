@@ -1,4 +1,4 @@
-"""What an engine says counts, unless it is on its way out."""
+"""Errors, limits and timeouts of calls to the Docker Engine."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -23,9 +23,9 @@ VERSION = b'{"ApiVersion": "1.41"}'
 
 
 class Door:
-    """A socket that says one status to all requests but those that only ask whether it is there.
+    """A socket that returns one status for all requests except pings.
 
-    Closed, it still answers on the connections that it has, as an engine does that is shutting down.
+    After close it still responds on open connections, as an engine that shuts down.
     """
 
     def __init__(self, status: int) -> None:
@@ -66,7 +66,7 @@ class Door:
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 409, 500])
-async def test_an_engine_that_stays_is_believed(status: int, tmp_path: Path) -> None:
+async def test_an_error_of_a_running_engine_is_final(status: int, tmp_path: Path) -> None:
     async with Door(status).at(tmp_path / "socket") as engine:
         with pytest.raises(EngineError) as said:
             await engine.call("POST", "containers/web/start")
@@ -75,7 +75,7 @@ async def test_an_engine_that_stays_is_believed(status: int, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("status", [403, 500, 503])
-async def test_the_failure_of_an_engine_that_leaves_says_nothing(
+async def test_an_error_of_an_engine_that_shuts_down_is_unavailable(
     status: int, tmp_path: Path
 ) -> None:
     door = Door(status)
@@ -89,7 +89,7 @@ async def test_the_failure_of_an_engine_that_leaves_says_nothing(
 
 
 @pytest.mark.parametrize("status", [400, 404, 409])
-async def test_what_is_wrong_with_a_request_is_so_whether_the_engine_stays_or_goes(
+async def test_a_request_error_counts_even_if_the_engine_shuts_down(
     status: int, tmp_path: Path
 ) -> None:
     door = Door(status)
@@ -103,7 +103,7 @@ async def test_what_is_wrong_with_a_request_is_so_whether_the_engine_stays_or_go
 
 
 class Flood:
-    """An engine that says far more than anyone asked for, in chunks without end."""
+    """An engine that sends an endless response."""
 
     def __init__(self, chunk: bytes, status: int = 200) -> None:
         self._chunk = chunk
@@ -152,7 +152,7 @@ class Flood:
 
 
 class Mute(Flood):
-    """An engine that takes a request and says nothing, or nothing after its headers."""
+    """An engine that accepts a request and sends no response, or only the headers."""
 
     def __init__(self, *, begins: bool = False) -> None:
         super().__init__(b"")
@@ -161,10 +161,10 @@ class Mute(Flood):
     async def _flood(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._begins:
             writer.write(b"HTTP/1.1 200 X\r\nConnection: close\r\n\r\n")
-        await reader.readexactly(1)  # until the caller has left
+        await reader.readexactly(1)  # until the caller disconnects
 
 
-async def test_an_answer_without_end_costs_only_its_call(tmp_path: Path) -> None:
+async def test_an_endless_response_fails_only_its_call(tmp_path: Path) -> None:
     flood = Flood(b"x" * 65536)
     async with flood.at(tmp_path / "socket") as engine:
         with pytest.raises(AnswerTooLargeError, match="GET containers/web/json is larger than"):
@@ -174,13 +174,13 @@ async def test_an_answer_without_end_costs_only_its_call(tmp_path: Path) -> None
     assert flood.written < 2 * ANSWER_BYTES_MAX
 
 
-async def test_a_log_without_end_costs_only_its_call(tmp_path: Path) -> None:
+async def test_an_endless_log_fails_only_its_call(tmp_path: Path) -> None:
     async with Flood(b"x" * 65536).at(tmp_path / "socket") as engine:
         with pytest.raises(AnswerTooLargeError):
             await engine.read("containers/web/logs", params={}, bytes_max=1024)
 
 
-async def test_a_line_without_end_ends_its_stream(tmp_path: Path) -> None:
+async def test_an_endless_line_ends_its_stream(tmp_path: Path) -> None:
     flood = Flood(b"x" * 65536)
     async with flood.at(tmp_path / "socket") as engine:
         with pytest.raises(AnswerTooLargeError):
@@ -190,7 +190,7 @@ async def test_a_line_without_end_ends_its_stream(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["events", "containers/web/logs"])
-async def test_a_stream_that_does_not_begin_is_no_answer(
+async def test_a_stream_that_does_not_start_is_unavailable(
     path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def read(engine: Engine) -> None:
@@ -207,7 +207,7 @@ async def test_a_stream_that_does_not_begin_is_no_answer(
                 await read(engine)
 
 
-async def test_a_log_that_stops_in_the_middle_is_no_answer(tmp_path: Path) -> None:
+async def test_a_log_that_stalls_is_unavailable(tmp_path: Path) -> None:
     async with Mute(begins=True).at(tmp_path / "socket") as engine:
         async with asyncio.timeout(20):
             with pytest.raises(RuntimeUnavailableError):
@@ -215,7 +215,7 @@ async def test_a_log_that_stops_in_the_middle_is_no_answer(tmp_path: Path) -> No
                     pass
 
 
-async def test_a_no_without_end_is_cut(tmp_path: Path) -> None:
+async def test_an_endless_error_message_is_cut(tmp_path: Path) -> None:
     async with Flood(b"no " * 1000, status=404).at(tmp_path / "socket") as engine:
         with pytest.raises(EngineError) as said:
             await engine.call("GET", "containers/web/json")
@@ -226,13 +226,13 @@ async def test_a_no_without_end_is_cut(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", [b"[]\n", b"7\n", b"{\n", b"\xff\n"])
-async def test_a_line_that_is_not_an_object_is_no_answer(line: bytes, tmp_path: Path) -> None:
+async def test_a_line_that_is_not_an_object_is_unavailable(line: bytes, tmp_path: Path) -> None:
     async with Flood(line).at(tmp_path / "socket") as engine:
         with pytest.raises(RuntimeUnavailableError):
             async for _ in engine.stream("GET", "events", params={}):
                 pass
 
 
-def test_a_frame_that_says_it_is_huge_is_not_waited_for() -> None:
+def test_a_frame_with_a_huge_size_ends_the_session() -> None:
     with pytest.raises(FrameTooLargeError):
         Frames().feed(b"\x01\0\0\0\xff\xff\xff\xff")

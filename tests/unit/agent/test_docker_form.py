@@ -1,4 +1,4 @@
-"""The container that Docker is asked to create, from an order."""
+"""The create body of a container for an order."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def body(spec: ContainerSpec) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("privileged", [True, False])
-def test_a_container_is_privileged_only_if_its_spec_says_so(privileged: bool) -> None:
+def test_a_container_is_privileged_only_if_its_spec_is(privileged: bool) -> None:
     made = body(ContainerSpec("nginx", privileged=privileged))
 
     assert made["HostConfig"]["Privileged"] is privileged
@@ -37,13 +37,13 @@ def test_a_container_is_privileged_only_if_its_spec_says_so(privileged: bool) ->
     ],
     ids=lambda value: value.name if isinstance(value, RestartPolicy) else "",
 )
-def test_a_restart_policy_is_given_to_docker(
+def test_the_restart_policy_is_passed_to_docker(
     policy: RestartPolicy, restart: dict[str, object]
 ) -> None:
     assert body(ContainerSpec("nginx", restart=policy))["HostConfig"]["RestartPolicy"] == restart
 
 
-def test_limits_are_given_to_docker() -> None:
+def test_limits_are_passed_to_docker() -> None:
     limits = body(ContainerSpec("nginx", cpu_shares=512, cpu_millicores=500, memory_bytes=1 << 29))
 
     assert limits["HostConfig"].items() >= {

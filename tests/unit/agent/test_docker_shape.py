@@ -1,4 +1,4 @@
-"""What Docker's description of a container says about how it is attached, published and limited."""
+"""Networks, ports and limits from Docker's description of a container."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def a_container(
     published: bool = True,
     **limits: object,
 ) -> dict[str, Any]:
-    """`networks`: the endpoint in each; empty where it is lost."""
+    """`networks`: the endpoint per network; "" if it was lost."""
     attached = {"bridge": "e1"} if networks is None else networks
     return {
         "Id": container_id,
@@ -65,7 +65,7 @@ def test_a_container_as_it_was_created_does_not_deviate() -> None:
 
 
 def test_a_network_without_an_endpoint_is_lost() -> None:
-    """So Docker shows it after a restart that lost the endpoint."""
+    """Docker's output after a restart that lost the endpoint."""
     assert differs(a_container(networks={"bridge": ""})) == "network bridge is not attached"
 
 
@@ -84,12 +84,12 @@ def test_limits_and_the_restart_policy_are_compared_with_the_order() -> None:
     )
 
 
-def test_a_limit_that_the_machine_cannot_enforce_is_no_deviation() -> None:
-    """Docker shows -1 for swap and nothing for the rest where the kernel has no such control."""
+def test_a_limit_that_the_host_cannot_enforce_is_not_a_deviation() -> None:
+    """Docker shows -1 for swap and 0 for other limits that the kernel does not support."""
     assert differs(a_container(Memory=0, MemorySwap=-1, PidsLimit=None)) == ""
 
 
-def test_the_limit_of_processes_of_the_node_is_not_judged() -> None:
+def test_the_default_pids_limit_of_the_node_is_not_compared() -> None:
     assert differs(a_container(PidsLimit=7)) == ""
 
 
@@ -102,7 +102,7 @@ def test_containers_without_a_network_of_their_own_expect_none() -> None:
     assert first_network(a_container(mode="shop_default")) == ("shop_default",)
 
 
-def test_a_container_of_a_stack_is_compared_with_how_it_was_first_seen() -> None:
+def test_a_stack_container_is_compared_with_its_first_shape() -> None:
     made = a_container(mode="front", networks={"front": "e1", "back": "e2"})
     first = compare([made], {})
     assert first.deviations == {}
@@ -113,22 +113,20 @@ def test_a_container_of_a_stack_is_compared_with_how_it_was_first_seen() -> None
     assert later.shapes == first.shapes
 
 
-def test_a_container_that_was_never_seen_well_is_compared_with_its_first_network() -> None:
+def test_a_container_without_a_shape_is_compared_with_its_first_network() -> None:
     compared = compare([a_container(mode="front", networks={}, published=False)], {})
 
     assert summary(compared.deviations["c1"]) == "web: network front is not attached"
     assert compared.shapes == {}
 
 
-def test_ports_that_a_network_never_published_are_no_deviation() -> None:
+def test_ports_that_a_network_never_published_are_not_a_deviation() -> None:
     internal = a_container(mode="internal", networks={"internal": "e1"}, published=False)
 
     assert compare([internal], compare([internal], {}).shapes).deviations == {}
 
 
-def test_containers_that_do_not_run_are_not_compared_and_those_that_are_gone_are_forgotten() -> (
-    None
-):
+def test_stopped_containers_are_not_compared_and_removed_ones_are_dropped() -> None:
     shapes = {"c1": Shape("a"), "c2": Shape("b")}
 
     compared = compare([a_container("c1", status="exited", networks={})], shapes)
@@ -137,7 +135,7 @@ def test_containers_that_do_not_run_are_not_compared_and_those_that_are_gone_are
     assert compared.shapes == {"c1": Shape("a")}
 
 
-def test_a_container_whose_network_host_was_started_again_has_lost_its_network() -> None:
+def test_a_container_whose_network_container_restarted_has_lost_its_network() -> None:
     vpn = a_container("vpn", started="2030-01-01T00:01:00Z", service="vpn")
     client = a_container("app", mode="container:vpn", networks={}, service="app", published=False)
 
@@ -147,7 +145,7 @@ def test_a_container_whose_network_host_was_started_again_has_lost_its_network()
     assert found[0].part == "app"
 
 
-def test_a_container_whose_network_host_is_gone_has_lost_its_network() -> None:
+def test_a_container_whose_network_container_was_removed_has_lost_its_network() -> None:
     client = a_container("app", mode="container:old", networks={}, published=False)
 
     assert joined_elsewhere([client]) == {"old"}
@@ -163,7 +161,7 @@ def test_services_that_refer_to_a_removed_network_are_found() -> None:
     assert stranded_services([stopped, runs], {"id-back"}) == {"web"}
 
 
-def test_the_shape_of_a_container_is_what_holds_now() -> None:
+def test_the_shape_of_a_container_is_its_current_state() -> None:
     shape = shape_of(a_container(networks={"b": "e1", "a": "e2", "lost": ""}))
 
     assert (shape.networks, shape.ports) == (("a", "b"), ("80/tcp",))

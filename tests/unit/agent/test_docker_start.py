@@ -1,4 +1,4 @@
-"""A container whose start Docker has lost. Docker is played: that it loses one cannot be brought about."""
+"""Containers whose start Docker lost. Docker is faked: a real lost start cannot be triggered."""
 
 import asyncio
 import subprocess
@@ -18,7 +18,7 @@ LOST, OTHER = "b6" * 32, "c7" * 32
 
 @pytest.fixture
 def shims() -> Iterator[dict[str, subprocess.Popen[bytes]]]:
-    """Processes that are called like the shims of two containers."""
+    """Processes with the command lines of the shims of two containers."""
     made = {
         container: subprocess.Popen(
             [*("containerd-shim-runc-v2", "-c", "read _", "-namespace", "moby"), "-id", container],
@@ -35,7 +35,7 @@ def shims() -> Iterator[dict[str, subprocess.Popen[bytes]]]:
 
 @pytest.fixture
 async def docker(tmp_path: Path) -> AsyncIterator[Callable[[Callable[[], web.Response]], Engine]]:
-    """An engine whose Docker answers every start with what the given function says."""
+    """An engine whose response to every start comes from the given function."""
     answers: list[Callable[[], web.Response]] = []
 
     async def ping(_request: web.Request) -> web.Response:
@@ -69,7 +69,7 @@ def lost() -> web.Response:
     return refused(f"task {LOST}: already exists")
 
 
-async def test_what_stands_in_its_way_is_ended_and_it_starts(
+async def test_a_stale_shim_is_killed_and_the_container_starts(
     docker: Callable[[Callable[[], web.Response]], Engine],
     shims: dict[str, subprocess.Popen[bytes]],
 ) -> None:
@@ -87,7 +87,7 @@ async def test_what_stands_in_its_way_is_ended_and_it_starts(
     assert shims[OTHER].poll() is None
 
 
-async def test_where_nothing_is_found_docker_is_believed_in_the_end(
+async def test_without_a_stale_shim_the_error_of_docker_is_returned(
     docker: Callable[[Callable[[], web.Response]], Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(docker_start, "AGAIN_MAX", 3)
@@ -96,7 +96,7 @@ async def test_where_nothing_is_found_docker_is_believed_in_the_end(
         await start_container(docker(lost), DirectPathCalls(), LOST)
 
 
-async def test_another_refusal_ends_nothing(
+async def test_other_errors_kill_no_process(
     docker: Callable[[Callable[[], web.Response]], Engine],
     shims: dict[str, subprocess.Popen[bytes]],
 ) -> None:

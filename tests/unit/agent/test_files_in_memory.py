@@ -1,4 +1,4 @@
-"""Where files from secrets are: in memory, if Docker finds them there."""
+"""Files from secrets are in memory if Docker can access them there."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def in_clear(directory: Path) -> list[Path]:
     return [path for path in files if VALUE in path.read_bytes()]
 
 
-def test_run_is_taken_before_shared_memory() -> None:
+def test_run_is_preferred_to_shared_memory() -> None:
     mounts = [a_mount("/", "ext4"), a_mount("/run", "tmpfs"), a_mount("/dev/shm", "tmpfs")]
 
     assert memory_directory("", mounts) == Path("/run/persys")
@@ -36,11 +36,11 @@ def test_run_is_taken_before_shared_memory() -> None:
     assert memory_directory("/mnt/memory", mounts) == Path("/mnt/memory")
 
 
-def test_a_directory_on_a_disk_is_not_taken() -> None:
+def test_a_directory_on_disk_is_not_used() -> None:
     assert memory_directory("", [a_mount("/", "ext4"), a_mount("/run", "ext4")]) is None
 
 
-def test_an_agent_in_a_container_takes_only_what_it_was_given() -> None:
+def test_an_agent_in_a_container_uses_only_mounted_directories() -> None:
     own = [a_mount("/", "overlay"), a_mount("/run", "tmpfs"), a_mount("/dev/shm", "tmpfs")]
 
     assert memory_directory("", own) is None
@@ -61,7 +61,7 @@ def test_a_value_is_in_memory_and_its_path_is_a_link(tmp_path: Path) -> None:
     assert in_clear(tmp_path) == []
 
 
-def test_what_a_reboot_took_is_put_back(tmp_path: Path) -> None:
+def test_files_are_restored_after_a_reboot(tmp_path: Path) -> None:
     files = ContainerFiles(tmp_path / "disk", tmp_path / "memory")
     files.write(an_order())
     (value,) = in_clear(tmp_path / "memory")
@@ -72,7 +72,7 @@ def test_what_a_reboot_took_is_put_back(tmp_path: Path) -> None:
     assert next(iter(files.paths(an_order()).values())).read_bytes() == VALUE
 
 
-def test_a_value_that_an_earlier_agent_left_on_the_disk_is_moved(tmp_path: Path) -> None:
+def test_values_on_disk_from_an_earlier_agent_are_moved_to_memory(tmp_path: Path) -> None:
     ContainerFiles(tmp_path / "disk", None).write(an_order())
     files = ContainerFiles(tmp_path / "disk", tmp_path / "memory")
 

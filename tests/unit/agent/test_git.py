@@ -1,4 +1,4 @@
-"""Fetches are bounded in size, and each server has places of its own. On the real git, and on stand-ins."""
+"""Fetches are limited in size and per server. With the real git and with fakes."""
 
 import asyncio
 import os
@@ -31,7 +31,7 @@ async def fetched(git: Git, store: Path, repository: str, told: list[str] | None
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """With a file of 3 MB that cannot be compressed."""
+    """A repository with an incompressible file of 3 MB."""
     place = tmp_path / "repository"
     place.mkdir()
     (place / "large").write_bytes(os.urandom(3 * MB))
@@ -45,7 +45,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    """A program that is found as git."""
+    """A fake git program."""
     programs = tmp_path / "bin"
     programs.mkdir()
     (programs / "git").write_text(f"#!/bin/sh\n{script}\n")
@@ -62,7 +62,7 @@ async def test_a_repository_that_fits_is_fetched(repository: Path, tmp_path: Pat
     assert await git.object_id(store, commit, "large")
 
 
-async def test_a_repository_that_is_too_large_is_not_kept(repository: Path, tmp_path: Path) -> None:
+async def test_a_repository_over_the_limit_is_not_stored(repository: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
 
     with pytest.raises(FetchError, match="PERSYS_GIT_MAX_GB") as failed:
@@ -72,7 +72,7 @@ async def test_a_repository_that_is_too_large_is_not_kept(repository: Path, tmp_
     assert not store.exists()
 
 
-async def test_many_files_that_are_too_large_together_end_the_fetch(
+async def test_a_fetch_over_the_total_size_limit_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = tmp_path / "store"
@@ -92,7 +92,7 @@ async def test_many_files_that_are_too_large_together_end_the_fetch(
     assert not store.exists()
 
 
-async def test_what_a_killed_fetch_has_left_is_removed_by_the_next(
+async def test_files_of_a_killed_fetch_are_removed_by_the_next_fetch(
     repository: Path, tmp_path: Path
 ) -> None:
     git, store = a_git(tmp_path), tmp_path / "store"

@@ -1,4 +1,4 @@
-"""Machines as libvirt is told of them and as it tells of them."""
+"""The domain XML of VMs, written and parsed."""
 
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -44,7 +44,7 @@ def found(domain: ET.Element, path: str) -> ET.Element:
     return element
 
 
-def test_a_machine_has_what_it_asked_for() -> None:
+def test_the_domain_has_the_resources_of_the_spec() -> None:
     domain = the_domain()
 
     assert domain.findtext("name") == "web-vm"
@@ -59,14 +59,14 @@ def test_a_machine_has_what_it_asked_for() -> None:
     ("accel", "kind", "mode"),
     [(Accel.KVM, "kvm", "host-passthrough"), (Accel.TCG, "qemu", "maximum")],
 )
-def test_a_machine_runs_on_what_works_here(accel: Accel, kind: str, mode: str) -> None:
+def test_the_domain_type_follows_the_acceleration(accel: Accel, kind: str, mode: str) -> None:
     domain = the_domain(accel=accel)
 
     assert domain.get("type") == kind
     assert found(domain, "cpu").get("mode") == mode
 
 
-def test_a_full_disk_pauses_the_machine_and_a_crash_ends_it() -> None:
+def test_the_domain_pauses_on_a_full_disk_and_stops_on_a_crash() -> None:
     domain = the_domain()
 
     assert found(domain, "devices/disk/driver").get("error_policy") == "enospace"
@@ -74,13 +74,13 @@ def test_a_full_disk_pauses_the_machine_and_a_crash_ends_it() -> None:
     assert found(domain, "devices/panic").get("model") == "isa"
 
 
-def test_its_console_is_written_to_a_file() -> None:
+def test_the_console_is_logged_to_a_file() -> None:
     log = found(the_domain(), "devices/serial/log")
 
     assert log.attrib == {"file": str(CONSOLE), "append": "on"}
 
 
-def test_the_seed_comes_last_and_cannot_be_written() -> None:
+def test_the_cloud_init_disk_is_last_and_read_only() -> None:
     volume = DiskPart("vdb", "raw", {"file": "/volumes/data"}, serial="a-volume-with-a-long-name")
 
     *_, data, seed = the_domain(VDA, volume, seed=Path("/vms/web/seed.iso")).iterfind(
@@ -102,20 +102,20 @@ def test_the_seed_comes_last_and_cannot_be_written() -> None:
         (DiskPart("hda", "raw", {"file": "/a"}), "ide", "pc"),
     ],
 )
-def test_a_device_is_on_the_bus_that_its_name_says(disk: DiskPart, bus: str, machine: str) -> None:
+def test_the_device_name_selects_the_bus(disk: DiskPart, bus: str, machine: str) -> None:
     domain = the_domain(disk)
 
     assert found(domain, "devices/disk/target").get("bus") == bus
     assert found(domain, "os/type").get("machine") == machine
 
 
-def test_a_machine_is_found_by_an_id_of_its_own_for_ever() -> None:
+def test_the_domain_uuid_is_stable_and_unique() -> None:
     assert machine_uuid(OWNER, WEB) == machine_uuid(OWNER, WEB)
     assert machine_uuid(OWNER, WEB) != machine_uuid(Owner("blue", NodeId("n2")), WEB)
     assert the_domain().findtext("uuid") == machine_uuid(OWNER, WEB)
 
 
-def test_what_is_written_is_read_back() -> None:
+def test_domain_xml_round_trips() -> None:
     read = described(ET.tostring(the_domain(), encoding="unicode"))
 
     assert OWNER.owns(read.labels, WEB)
@@ -130,14 +130,14 @@ def test_what_is_written_is_read_back() -> None:
     assert read.vnc == ""
 
 
-def test_a_strangers_domain_has_no_marks() -> None:
+def test_a_foreign_domain_has_no_labels() -> None:
     read = described("<domain type='kvm'><name>x</name><devices/></domain>")
 
     assert read.labels == {}
     assert not OWNER.owns(read.labels, WEB)
 
 
-def test_what_only_a_running_machine_has_is_read() -> None:
+def test_runtime_values_of_a_running_domain_are_parsed() -> None:
     domain = the_domain()
     found(domain, "devices/channel/target").set("state", "connected")
     found(domain, "devices/graphics/listen").set("socket", "/libvirt/vnc.sock")
@@ -148,7 +148,7 @@ def test_what_only_a_running_machine_has_is_read() -> None:
     assert read.vnc == "unix:/libvirt/vnc.sock"
 
 
-def test_vnc_listens_on_a_socket_and_on_no_address() -> None:
+def test_vnc_listens_on_a_unix_socket_only() -> None:
     graphics = found(the_domain(), "devices/graphics")
 
     assert [one.attrib for one in graphics] == [{"type": "socket"}]
@@ -159,5 +159,5 @@ def test_vnc_listens_on_a_socket_and_on_no_address() -> None:
     ("taken", "name"),
     [([], "vda"), (["vda"], "vdb"), (["vda", "vdc", "sda"], "vdd"), (["vdz"], "vdaa")],
 )
-def test_a_further_disk_is_named_after_all_others(taken: list[str], name: str) -> None:
+def test_an_added_disk_gets_the_next_free_name(taken: list[str], name: str) -> None:
     assert free_device(taken) == name

@@ -1,4 +1,4 @@
-"""Begins and ends of machines, as they are seen and kept."""
+"""Runs of VMs, their artefacts and their records."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -54,19 +54,19 @@ def paused(reason: int, **found: tuple[str, ...] | str) -> Sight:
     return a_sight(libvirt.VIR_DOMAIN_PAUSED, reason, **found)  # type: ignore[arg-type]  # free by intent
 
 
-def test_a_machine_that_is_seen_running_has_begun() -> None:
+def test_a_running_vm_starts_a_run() -> None:
     assert run_of(a_sight(), None, now=NOON) == RUN
     assert run_of(a_sight(), RUN, now=LATER) == RUN
 
 
-def test_a_machine_that_began_unseen_has_begun_anew() -> None:
+def test_a_restart_between_inspections_starts_a_new_run() -> None:
     ended = replace(RUN, finished_at=NOON)
 
     assert run_of(a_sight(), ended, now=LATER) == Run(7, LATER)
     assert run_of(a_sight(number=8), RUN, now=LATER) == Run(8, LATER)
 
 
-def test_a_machine_that_was_never_started_is_only_made() -> None:
+def test_a_vm_that_never_ran_is_created() -> None:
     assert run_of(off(), None, now=NOON) is None
     assert artefact_of(off(), None, now=NOON).condition is Condition.CREATED
 
@@ -80,16 +80,18 @@ def test_a_machine_that_was_never_started_is_only_made() -> None:
         (libvirt.VIR_DOMAIN_SHUTOFF_UNKNOWN, 255, "stopped while the agent was not running"),
     ],
 )
-def test_how_a_machine_ended_is_kept(reason: int, exit_code: int, ending: str) -> None:
+def test_the_shutoff_reason_is_stored(reason: int, exit_code: int, ending: str) -> None:
     run = run_of(off(reason), RUN, now=LATER)
 
     assert run == Run(7, NOON, LATER, exit_code, ending)
-    assert run_of(off(), run, now=LATER + timedelta(hours=1)) == run  # libvirtd forgets it
+    assert (
+        run_of(off(), run, now=LATER + timedelta(hours=1)) == run
+    )  # libvirtd does not store the reason
     seen = artefact_of(off(), run, now=LATER)
     assert (seen.condition, seen.exit_code, seen.error) == (Condition.EXITED, exit_code, ending)
 
 
-def test_a_machine_whose_address_is_not_known_yet_is_looked_at_soon() -> None:
+def test_a_vm_without_an_address_is_inspected_again_soon() -> None:
     assert artefact_of(a_sight(), RUN, now=NOON).look_again_after == timedelta(seconds=1)
     assert artefact_of(a_sight(), RUN, now=NOON + timedelta(hours=1)).look_again_after is None
     known = artefact_of(a_sight(addresses=("10.0.0.2",)), RUN, now=NOON)
@@ -97,13 +99,13 @@ def test_a_machine_whose_address_is_not_known_yet_is_looked_at_soon() -> None:
     assert known.facts["vm.primary_ip"] == "10.0.0.2"
 
 
-def test_a_machine_that_somebody_paused_only_needs_to_go_on() -> None:
+def test_a_paused_vm_has_no_failure() -> None:
     seen = artefact_of(paused(libvirt.VIR_DOMAIN_PAUSED_USER), RUN, now=NOON)
 
     assert (seen.condition, seen.trouble) == (Condition.PAUSED, None)
 
 
-def test_a_machine_without_room_names_the_disk(tmp_path: Path) -> None:
+def test_a_vm_without_disk_space_names_the_disk(tmp_path: Path) -> None:
     gone = str(tmp_path / "gone")
     sight = paused(libvirt.VIR_DOMAIN_PAUSED_IOERROR, full_disks=("vda",), disk=gone)
 
@@ -114,13 +116,13 @@ def test_a_machine_without_room_names_the_disk(tmp_path: Path) -> None:
     assert "disk vda" in trouble.message
 
 
-def test_a_machine_goes_on_when_there_is_room_again(tmp_path: Path) -> None:
+def test_a_vm_resumes_when_there_is_disk_space_again(tmp_path: Path) -> None:
     sight = paused(libvirt.VIR_DOMAIN_PAUSED_IOERROR, full_disks=("vda",), disk=str(tmp_path))
 
     assert artefact_of(sight, RUN, now=NOON).trouble is None
 
 
-def test_a_machine_with_a_broken_disk_does_not_go_on() -> None:
+def test_a_vm_with_an_io_error_does_not_resume() -> None:
     sight = paused(libvirt.VIR_DOMAIN_PAUSED_IOERROR, broken_disks=("vdb",))
 
     trouble = artefact_of(sight, RUN, now=NOON).trouble
@@ -133,13 +135,11 @@ def test_a_machine_with_a_broken_disk_does_not_go_on() -> None:
     ("addresses", "first"),
     [((), ""), (("fd00::1", "10.0.0.2"), "10.0.0.2"), (("fd00::1",), "fd00::1")],
 )
-def test_the_first_address_of_the_old_family_stands_for_all(
-    addresses: tuple[str, ...], first: str
-) -> None:
+def test_the_first_ipv4_address_is_the_primary_one(addresses: tuple[str, ...], first: str) -> None:
     assert primary(addresses) == first
 
 
-def test_what_is_kept_of_a_machine_survives_but_for_its_disks_nothing_does(tmp_path: Path) -> None:
+def test_discard_keeps_the_disk_records_only(tmp_path: Path) -> None:
     place = MachinePlace(tmp_path, WorkloadId("web"))
     disk = MadeDisk("vda", NOON, pool="fast", volume="web-vda.qcow2")
     place.keep_run(RUN)
@@ -154,7 +154,7 @@ def test_what_is_kept_of_a_machine_survives_but_for_its_disks_nothing_does(tmp_p
     assert not place.root.exists()
 
 
-def test_a_record_that_is_torn_is_no_record(tmp_path: Path) -> None:
+def test_a_damaged_record_is_ignored(tmp_path: Path) -> None:
     place = MachinePlace(tmp_path, WorkloadId("web"))
     place.keep_run(RUN)
     (place.root / "run.json").write_text("{")
@@ -162,7 +162,7 @@ def test_a_record_that_is_torn_is_no_record(tmp_path: Path) -> None:
     assert place.read_run() is None
 
 
-def test_a_console_is_shown_without_its_colours(tmp_path: Path) -> None:
+def test_the_console_tail_has_no_control_sequences(tmp_path: Path) -> None:
     log = tmp_path / "console.log"
     log.write_bytes(b"\x1b[2J\x1b[01;01H\x1b[0mBooting\r\nKernel panic \xff\n")
 

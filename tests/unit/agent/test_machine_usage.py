@@ -1,4 +1,4 @@
-"""What libvirt counts, as a sample: pure, in libvirt's words."""
+"""Usage samples from libvirt statistics."""
 
 from persys.agent.runtimes.machine_usage import sample_of
 from persys.core.metering import Sample
@@ -19,13 +19,13 @@ STATS = {
 }
 
 
-def test_disks_and_interfaces_of_a_machine_count_together() -> None:
+def test_disks_and_interfaces_of_a_vm_are_summed() -> None:
     sample = sample_of(VM, "u", STATS, 1.0, None)
 
     assert sample == Sample(VM, "u", 1.0, 5_000, 1024 * 1024, 30, 1, 7, 8)
 
 
-def test_what_a_busy_machine_does_not_tell_is_as_it_was() -> None:
+def test_missing_values_of_a_busy_vm_keep_the_last_value() -> None:
     before = sample_of(VM, "u", STATS, 1.0, None)
 
     sample = sample_of(VM, "u", {"cpu.time": 6_000, "balloon.current": 2048}, 2.0, before)
@@ -34,7 +34,7 @@ def test_what_a_busy_machine_does_not_tell_is_as_it_was() -> None:
     assert (sample.cpu_nanos, sample.memory_bytes) == (6_000, 2048 * 1024)
 
 
-def test_a_machine_that_started_again_counts_anew() -> None:
+def test_counters_restart_with_the_vm() -> None:
     before = sample_of(VM, "u", STATS, 1.0, None)
 
     assert sample_of(VM, "u", {"cpu.time": 10}, 2.0, before) == Sample(VM, "u", 2.0, 10)

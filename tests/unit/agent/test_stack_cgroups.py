@@ -1,4 +1,4 @@
-"""The control group of a stack, in both versions of cgroups and with both drivers of Docker."""
+"""The cgroup of a stack, in cgroup v1 and v2 and with both drivers of Docker."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ UNLIMITED = str((1 << 63) - 4096)
 
 
 def separate(root: Path) -> dict[str, Path]:
-    """A tree of version 1, with the files that the kernel would make."""
+    """A cgroup v1 tree with the files that the kernel creates."""
     files = {
         "cpu": {"cpu.cfs_period_us": "100000\n", "cpu.cfs_quota_us": "-1\n"},
         "memory": {
@@ -55,7 +55,7 @@ def unified(root: Path) -> dict[str, Path]:
     return _written({root / "persys" / "web": files})
 
 
-def test_limits_are_set_and_taken_away_in_version_1(tmp_path: Path) -> None:
+def test_limits_are_set_and_removed_in_cgroup_v1(tmp_path: Path) -> None:
     files, groups = separate(tmp_path), FileCgroups(tmp_path)
 
     groups.limit("web", LIMITS)
@@ -70,7 +70,7 @@ def test_limits_are_set_and_taken_away_in_version_1(tmp_path: Path) -> None:
     assert files["pids.max"].read_text() == "max"
 
 
-def test_limits_are_set_in_version_2_with_the_controllers_above(tmp_path: Path) -> None:
+def test_limits_are_set_in_cgroup_v2_with_parent_controllers(tmp_path: Path) -> None:
     files = unified(tmp_path)
 
     FileCgroups(tmp_path).limit("web", LIMITS)
@@ -82,7 +82,7 @@ def test_limits_are_set_in_version_2_with_the_controllers_above(tmp_path: Path) 
     assert (tmp_path / "persys" / "cgroup.subtree_control").read_text() == "+memory +pids"
 
 
-def test_what_is_set_already_is_not_written(tmp_path: Path) -> None:
+def test_unchanged_limits_are_not_written(tmp_path: Path) -> None:
     files = unified(tmp_path)
     FileCgroups(tmp_path).limit("web", LIMITS)
     for file in files.values():
@@ -96,7 +96,7 @@ def test_what_is_set_already_is_not_written(tmp_path: Path) -> None:
     assert {name: file.stat().st_mtime_ns for name, file in files.items()} == before
 
 
-def test_systemd_is_told_the_limits_of_a_slice() -> None:
+def test_systemd_limits_are_set_on_the_slice() -> None:
     words = SystemdCgroups().limit_command("persys-web-1", LIMITS)
 
     assert words[1:4] == ["set-property", "--runtime", "persys-persys_web_1.slice"]
@@ -124,13 +124,13 @@ def test_systemd_is_told_the_limits_of_a_slice() -> None:
         ({"CgroupDriver": "cgroupfs"}, True, True, str),
     ],
 )
-def test_the_driver_is_that_of_docker(
+def test_the_cgroup_driver_of_docker_is_used(
     info: dict[str, object], contained: bool, has_systemd: bool, kind: type
 ) -> None:
     assert isinstance(driver_of(info, contained=contained, has_systemd=has_systemd), kind)
 
 
-def test_what_was_only_read_from_the_file_is_no_limit_of_the_stack() -> None:
+def test_limits_derived_from_the_file_do_not_limit_the_stack() -> None:
     needs = StackNeeds(cpu_millicores=500, memory_mb=64)
     said = ComposeSpec(needs=needs, reserved=Resources(500, 128, 0))
 

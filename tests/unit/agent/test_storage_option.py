@@ -1,4 +1,4 @@
-"""Whether Docker's storage driver limits containers is found out by the first one. Docker is played."""
+"""Size support of Docker's storage driver is detected with the first container. Docker is faked."""
 
 import json
 from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ from persys.model.workload import Desired
 class Docker:
     def __init__(self) -> None:
         self.can_limit = False
-        self.sizes: list[str] = []  # that were asked for, "" for none
+        self.sizes: list[str] = []  # requested sizes, "" for none
 
     async def create(self, request: web.Request) -> web.Response:
         config = json.loads(await request.text())["HostConfig"]
@@ -72,7 +72,7 @@ def an_order(disk_gb: int) -> Order:
     return Order(web_id, WorkloadType.CONTAINER, Revision("r1"), 1, Desired.RUNNING, spec)
 
 
-async def test_a_driver_that_can_limits_every_container(
+async def test_a_storage_driver_with_size_support_limits_every_container(
     docker: tuple[Docker, DockerRuntime],
 ) -> None:
     played, runtime = docker
@@ -85,7 +85,9 @@ async def test_a_driver_that_can_limits_every_container(
     assert played.sizes == ["2G", "3G", ""]
 
 
-async def test_a_driver_that_cannot_is_asked_once(docker: tuple[Docker, DockerRuntime]) -> None:
+async def test_a_storage_driver_without_size_support_is_tried_once(
+    docker: tuple[Docker, DockerRuntime],
+) -> None:
     played, runtime = docker
 
     assert await runtime.create(an_order(2), {}) is None

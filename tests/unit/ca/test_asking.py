@@ -1,4 +1,4 @@
-"""Certificate requests that cannot be read are refused, whatever the library says about them."""
+"""Certificate requests that cannot be parsed are rejected, for every exception of the library."""
 
 from base64 import encodebytes
 
@@ -29,7 +29,7 @@ def pem(der: bytes) -> bytes:
 
 
 def encoded(number: str) -> bytes:
-    """The number of an extension, of those below 2.5.29, as it is written."""
+    """The DER encoding of an extension OID below 2.5.29."""
     return bytes.fromhex("0603551d") + bytes([int(number.rpartition(".")[2])])
 
 
@@ -51,6 +51,6 @@ def an_unknown_version() -> bytes:
 @pytest.mark.parametrize(
     "der", [two_alternative_names(), an_unknown_kind_of_name(), an_unknown_version(), b"", b"\x30"]
 )
-def test_a_request_that_cannot_be_parsed_is_refused(der: bytes) -> None:
+def test_an_unparsable_csr_is_rejected(der: bytes) -> None:
     with pytest.raises(InvalidError, match="csr"):
         read_request(pem(der))
