@@ -1,4 +1,4 @@
-"""Measures, as ratios to floors of the same run. Processes talk in plain text here, as the floors do."""
+"""Benchmarks, as ratios to a baseline of the same run. Processes run without TLS, like the baselines."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""All benchmarks, one after the other: `make bench`. Fails when a bound is missed."""
+"""Runs all benchmarks in sequence: `make bench`. Fails if a bound is missed."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""An agent with containers that do nothing: its share of one core, its memory, and how they grow.
+"""CPU and memory of an agent with idle containers, and their growth.
 
 python -m bench.agent_idle
 """

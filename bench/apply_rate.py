@@ -2,8 +2,8 @@
 
     python -m bench.apply_rate
 
-The clients are the same process for both. What is measured for the scheduler ends with an acknowledged,
-stored intent: no node is registered, so that placement is asked and answers, and nobody is dispatched to.
+Both sides use the same client process. The measurement of the scheduler ends with an acknowledged, stored
+intent: no node is registered, so placement runs but nothing is dispatched.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ def _echo_rate() -> float:
 
 
 async def _drive(port: int, *, echo: bool = False) -> tuple[float, int]:
-    """Calls per second after a warm-up, and how many there were in all."""
+    """Calls per second after a warm-up, and the total number of calls."""
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         call = _echo_call(channel) if echo else _apply_call(channel)
         warm, _ = await _load(call, 1.0, "warm")

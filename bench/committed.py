@@ -1,10 +1,10 @@
-"""Placements committed per second at 5,000 nodes, over what the same store commits bare in batches as large.
+"""Placements committed per second at 5,000 nodes, over bare commits of the same store in equal batches.
 
     python -m bench.committed
 
-The scheduler is a process of its own, asked over gRPC by 64 clients; one more process stands in for all 5,000
-agents. The floor writes the same kind of records, as many per transaction, with nothing around it. Each kind
-of rule is measured beside plain placements, in the same run and on the same store.
+The scheduler is a separate process with 64 gRPC clients; one more process simulates all 5,000 agents. The
+baseline writes the same kind of records, as many per transaction, without a scheduler. Each kind of rule is
+compared with plain placements in the same run on the same store.
 """
 
 import asyncio
@@ -111,7 +111,7 @@ def _node(number: int, agents_port: int) -> control_pb2.RegisterNodeRequest:
 
 
 async def _drive(port: int, kind: str) -> tuple[float, int]:
-    """Placements per second after a warm-up, and how many there were in all."""
+    """Placements per second after a warm-up, and the total number of placements."""
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         stub = control_pb2_grpc.AgentControlStub(channel)
         warm, _ = await _load(stub, kind, 1.0, "warm")
@@ -159,7 +159,7 @@ def _request(workload_id: str, kind: str, group: int) -> control_pb2.ApplyWorklo
 
 
 class _Agents(agent_pb2_grpc.AgentServiceServicer):
-    """Stands in for every agent: takes each order and begins."""
+    """Simulates all agents: accepts each order."""
 
     async def ApplyWorkload(  # noqa: N802  # as gRPC names it
         self,

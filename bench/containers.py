@@ -2,7 +2,7 @@
 
     python -m bench.containers
 
-Rounds of both sides alternate, so that what else the machine does weighs on both.
+Rounds of both sides alternate, so that other load on the machine affects both.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ def agent(
         "PERSYS_SCHEDULER_ADDR": f"127.0.0.1:{scheduler_port}",
         "PERSYS_NODE_ID": f"bench-{port}",
         "PERSYS_LOG_LEVEL": "warn",
-        # Measured is how fast it is on a machine that is kept busy, not when it turns work away.
+        # The benchmark loads the machine: admission control must not refuse work.
         "PERSYS_ADMISSION_CPU_PERCENT": "100",
         "PERSYS_ADMISSION_MEMORY_PERCENT": "100",
         "PERSYS_ADMISSION_DISK_PERCENT": "100",
@@ -119,7 +119,7 @@ async def until_running(
     async with asyncio.TaskGroup() as group:
         for name in names:
             group.create_task(_apply(stub, name, spec))
-    # One look at a time, and fewer when there is more to wait for: looking must not be what is measured.
+    # Sequential polls, and fewer for more workloads: polling must not dominate the measurement.
     pause = 0.005 * min(len(names), 10)
     for name in names:
         while (view := await _get(stub, name)).status != "Running":

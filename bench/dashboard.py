@@ -1,8 +1,8 @@
-"""The list of 10,000 workloads in Chromium, over one of 100, and how long the page ever stands still.
+"""The list of 10,000 workloads in Chromium, over one of 100, and the longest block of the main thread.
 
     python -m bench.dashboard
 
-A key stroke is timed from the change of the search field to the frame that shows what was found.
+A key stroke is timed from the change of the search field to the frame with the results.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ BLOCK_MS_MAX = 200
 KEYS = ("s", "st", "sto", "stored-9", "stored-", "node-00007", "")
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run")
 
-# Before anything else of the page runs: every time the main thread is held for 50 ms or more.
+# Installed before the scripts of the page: records blocks of the main thread of 50 ms or more.
 WATCH = """
 globalThis.blocks = [];
 new PerformanceObserver((list) => globalThis.blocks.push(...list.getEntries().map((one) => one.duration)))
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def _measured(driver: Chrome, count: int) -> tuple[float, float]:
-    """Milliseconds of a key stroke or a jump in the list, and of the longest block meanwhile."""
+    """Milliseconds of a key stroke or a jump in the list, and of the longest block in that time."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "scheduler.db"
         asyncio.run(_fill(path, count))

@@ -1,4 +1,4 @@
-"""The floor for containers: create and start on the bare Docker socket, nothing else."""
+"""The baseline for containers: create and start on the Docker socket, nothing else."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ class BareDocker:
         await self._session.close()
 
     async def run(self, name: str, image: str, command: list[str]) -> str:
-        """Create and start, with the same limits that a workload of the benchmark gets."""
+        """Create and start, with the same limits as a workload of the benchmark."""
         body = {
             "Image": image,
             "Cmd": command,

@@ -1,6 +1,6 @@
-"""What an explanation costs over one placement, at 10,000 nodes.
+"""The cost of explain over one placement, at 10,000 nodes.
 
-The placement is an ordinary one, which looks at a few nodes only; an explanation looks at all of them.
+A placement evaluates only a few nodes; explain evaluates all of them.
 
 python -m bench.explain
 """
@@ -31,7 +31,7 @@ PICKY = Needs(Resources(100, 64, 0), TRAITS, rules=Rules(constraints=(RARE,)))
 
 
 def main() -> None:
-    """The cluster is in use: only the last nodes in the order have room for what is large."""
+    """A cluster in use: only the last nodes in the order have capacity for large workloads."""
     columns = _cluster()
     placing = _seconds(lambda: _placed(SMALL, columns, choose))
     told = {"placed": SMALL, "placed last": LARGE, "constrained": PICKY, "waiting": TOO_LARGE}
@@ -52,7 +52,7 @@ def _cluster() -> Columns:
     columns = Columns()
     for number in range(NODES):
         node_id = NodeId(f"node-{number:05d}")
-        # Large nodes stand last: they are the fullest, but what is left of them is more.
+        # Large nodes come last: they are the fullest, but have the most free capacity.
         cpu = 64000 if number % 100 == 0 else 8000
         zone = {"zone": f"z{number % 100}"}
         columns.put_node(
@@ -67,7 +67,7 @@ def _cluster() -> Columns:
 def _placed(
     needs: Needs, columns: Columns, choosing: Callable[[Needs, Columns], Row | None]
 ) -> None:
-    """One placement: choose, reserve and give back."""
+    """One placement: choose, reserve and release."""
     found = choosing(needs, columns)
     assert found is not None
     columns.hold(WorkloadId("new"), found.node_id, needs.resources, needs.host_ports)

@@ -2,9 +2,9 @@
 
     python -m bench.gateway [SECONDS]
 
-200 clients ask over connections that stay open, first all for the same workload, then each for its own. The
-bare server is the gateway's own listener with one handler that has the answer ready. Rounds take turns, so
-that whatever else the machine does meets both.
+200 clients use persistent connections and read first the same workload, then each its own. The baseline is
+the gateway's own listener with one handler that returns a constant response. Rounds alternate, so that other
+load on the machine affects both.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ class Measured(NamedTuple):
 
 
 class Client(asyncio.Protocol):
-    """Asks again as soon as it is answered. Reads no more of an answer than where it ends."""
+    """Sends the next request after each response. Parses only the end of a response."""
 
     def __init__(self, path: str, ends_at: float) -> None:
         self._request = f"GET {path} HTTP/1.1\r\nHost: bench\r\n\r\n".encode()
@@ -51,7 +51,7 @@ class Client(asyncio.Protocol):
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's has all of a transport's methods, but not its class.
+        # The transport of uvloop has all methods, but not the class.
         self._transport = cast("asyncio.Transport", transport)
         self._ask()
 
@@ -104,7 +104,7 @@ async def serve_bare(port: int, body: bytes) -> None:
 
 
 async def prepare(scheduler: int) -> bytes:
-    """Workloads that nothing changes any more; returns the answer for one of them."""
+    """Creates workloads and waits until they are stable; returns the response for one of them."""
     async with grpc.aio.insecure_channel(f"127.0.0.1:{scheduler}") as channel:
         stub: Any = AgentControlStub(channel)  # its types are the synchronous ones
         for number in range(CLIENTS):

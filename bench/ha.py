@@ -1,8 +1,8 @@
-"""From kill -9 of the leader to the first placement by the next, over the lease; and what following costs.
+"""Time from kill -9 of the leader to the first placement by the next, over the lease; cost of a standby.
 
     python -m bench.ha
 
-Three schedulers on etcd, with 10,000 workloads stored. The one who asks speaks to a standby all the time.
+Three schedulers on etcd, with 10,000 stored workloads. The client always uses a standby.
 """
 
 import asyncio
@@ -82,7 +82,7 @@ def _roles(seats: list[Seat]) -> list[str]:
 
 
 def _following(seats: list[Seat]) -> float:
-    """While the leader takes applies."""
+    """CPU of the standbys while the leader processes applies."""
     until(lambda: _roles(seats) == ["leader", "standby", "standby"], "one leads")
     leader = next(seat for seat in seats if seat.role() == "leader")
     standby = next(seat for seat in seats if seat.role() == "standby")

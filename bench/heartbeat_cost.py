@@ -1,11 +1,11 @@
-"""What a heartbeat costs by the number of workloads on its node: CPU time, over that of an empty one.
+"""CPU time of a heartbeat by the number of workloads on its node, over that of an empty node.
 
     python -m bench.heartbeat_cost
 
-The agent's side is the message, made of the journal and serialized. The scheduler's side is all that its
-process does for a heartbeat on a stream, among it what gRPC does. Workloads stand as they stood at the last
-heartbeat, as they nearly always do; the last figure is for a node of which everything is news each time.
-CPU time is counted, not the time that passes, so that others on the machine do not matter.
+The agent's side is building the message from the journal and serialising it. The scheduler's side is all
+work of its process for a heartbeat on a stream, including gRPC. Workloads are unchanged since the last
+heartbeat, the usual case; the last figure is for a node where everything changes each time. CPU time is
+counted, not elapsed time, so that other load on the machine does not matter.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ from persys.wire.gen.control.v1 import control_pb2_grpc
 COUNTS = (10, 100, 1_000)
 NODE = NodeId(node_name(0))
 WARM_UP = 20
-# For each figure so many statuses are told, and so many heartbeats at least.
+# Number of statuses, and minimum number of heartbeats, for each figure.
 STATUSES = 100_000
 HEARTBEATS_MIN = 300
 EMPTY_TIMES = 10_000
@@ -114,7 +114,7 @@ def _running(workload_id: WorkloadId) -> tuple[Entry, Action]:
 
 
 async def _taking(count: int, *, news: bool = False) -> float:
-    """The same of the scheduler's process. `news`: each time every status differs from the last."""
+    """The same for the scheduler process. `news`: every status differs from the last one."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "scheduler.db"
         await _fill(path, count)
@@ -146,7 +146,7 @@ async def _fill(path: Path, count: int) -> None:
 async def _answers(
     channel: grpc.aio.Channel, count: int, *, news: bool
 ) -> AsyncGenerator[pb.ControlMessage, None]:
-    """Of a scheduler that gets a heartbeat as soon as it has answered the last."""
+    """CPU time of a scheduler that gets the next heartbeat after each response."""
     call = control_pb2_grpc.AgentControlStub(channel).ControlStream()
     await call.write(pb.ControlMessage(register=_registration()))
     assert (await call.read()).registered.accepted

@@ -1,14 +1,14 @@
-"""Heartbeats: how many a scheduler takes, and what ten thousand agents cost it.
+"""Heartbeats: the maximum rate of a scheduler, and the cost of ten thousand agents.
 
     python -m bench.heartbeats
 
 Calls per second from 64 clients, over a bare grpc.aio echo of the same message, which lists ten workloads.
 Then 10,000 agents on streams, each with ten workloads and a heartbeat every 10 s: the scheduler's share of a
-core, its memory, and how much longer an ApplyWorkload takes than while the same agents are silent.
+core, its memory, and how much longer an ApplyWorkload takes than without heartbeats.
 
-Clients and agents have processes of their own on the same cores. Of either p99 the best of a few windows
-counts, so that what else the machine does is not taken for the scheduler; each window is long enough for
-whatever the scheduler does now and then.
+Clients and agents are separate processes on the same cores. The best p99 of a few windows counts, so that
+other load on the machine is not attributed to the scheduler; each window is long enough for the periodic
+work of the scheduler.
 """
 
 import asyncio
@@ -118,7 +118,7 @@ def _filled(nodes: int) -> Iterator[str]:
 
 
 class Agents:
-    """The simulated agents, and how many of their heartbeats were answered, as they said last."""
+    """The simulated agents, and the last reported number of acknowledged heartbeats."""
 
     def __init__(self, process: Popen[str]) -> None:
         self._process = process
@@ -137,7 +137,7 @@ class Agents:
 
 @contextmanager
 def _agents(port: int) -> Iterator[Agents]:
-    """All joined, and silent yet."""
+    """Registered agents that send no heartbeats yet."""
     arguments = [sys.executable, "-m", "bench.simulated_agents", str(port)]
     arguments += [str(NODES), str(WORKLOADS_EACH)]
     with Popen(arguments, stdin=PIPE, stdout=PIPE, text=True) as started:
@@ -152,7 +152,7 @@ def _agents(port: int) -> Iterator[Agents]:
 
 
 def _until_quiet(pid: int) -> None:
-    """Until what came of the last step is done."""
+    """Wait until the effects of the last step are processed."""
     while True:
         before = cpu_seconds(pid)
         sleep(2)

@@ -1,4 +1,4 @@
-"""An idle cluster: store commits while 100 containers run and nothing happens, and what the processes cost.
+"""An idle cluster with 100 running containers: store commits, and CPU and memory of the processes.
 
 python -m bench.idle
 """

@@ -1,8 +1,8 @@
-"""What `persysctl logs -f` and the news of a change cost over what Docker itself takes for the same.
+"""Latency of `persysctl logs -f` and of status changes, over the same with Docker itself.
 
     python -m bench.logs
 
-Rounds of both sides alternate, so that what else the machine does weighs on both.
+Rounds of both sides alternate, so that other load on the machine affects both.
 """
 
 import asyncio

@@ -1,10 +1,10 @@
-"""From apply of a virtual machine to Running, over a bare `virsh create` of the very same domain.
+"""From apply of a virtual machine to Running, over a bare `virsh create` of the same domain.
 
     python -m bench.machines
 
-The domain of each round is the one that the agent has just made: its description is kept, its disk is made
-again, and libvirt is given both. So rounds of both sides alternate, and what else the machine does weighs on
-both. That it runs is learnt from the watched events: to ask again and again would slow down what is measured.
+The domain of each round is the one that the agent has just created: its XML is saved, its disk is created
+again, and libvirt gets both. Rounds of both sides alternate, so that other load on the machine affects both.
+Running is detected from watched events: polling would slow down what is measured.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ CALM_SECONDS = 1.0  # libvirt tidies up for a while after the end of a machine
 
 
 def main() -> None:
-    # QEMU runs as another user, who may not look into private directories.
+    # QEMU runs as another user, without access to private directories.
     directory = Path(tempfile.mkdtemp(prefix="bench-machines-", dir="/var/tmp"))
     directory.chmod(0o755)
     settings = {
@@ -103,7 +103,7 @@ async def _seconds_to_run(stub: control_pb2_grpc.AgentControlStub, name: str) ->
 
 
 class Same:
-    """A domain as the agent has made it, to be made once more."""
+    """A domain created by the agent, to be created again."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -1,4 +1,4 @@
-"""Placement decisions per second, over a plain full scan in Python; what grows with nodes and with rules.
+"""Placement decisions per second, over a full scan in Python; growth with nodes and with rules.
 
 python -m bench.placement
 """
@@ -27,7 +27,7 @@ TURN = 100  # decisions
 
 Choose = Callable[[Needs, Columns], object]
 
-# Groups of ten, as replicas come, and one group of all.
+# Groups of ten, like replicas, and one group of all.
 RULES: tuple[tuple[str, Callable[[int], Rules], float], ...] = (
     ("spread over zones", lambda n: Rules(group=f"g{n // 10}", spread_over=("zone",)), 2),
     ("spread over racks", lambda n: Rules(group=f"g{n // 10}", spread_over=("rack",)), 2),
@@ -42,7 +42,7 @@ RULES: tuple[tuple[str, Callable[[int], Rules], float], ...] = (
 
 def main() -> None:
     """Both sides place and reserve the same stream of needs on equal clusters."""
-    gc.disable()  # as in the scheduler, where it runs in pauses of its own
+    gc.disable()  # like in the scheduler, which collects in idle times
     fast = _seconds(5_000, 4_000, place)
     scan = _seconds(5_000, 60, _scan)
     small = _seconds(1_000, 4_000, place)
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def _over_plain(rules: Callable[[int], Rules]) -> float:
-    """In short turns, each at its best of several rounds: a busy moment of the machine hits both alike."""
+    """Short alternating rounds, the best of several: other load on the machine affects both."""
     rounds = [
         list(zip(_run(5_000, 4_000, place, None), _run(5_000, 4_000, place, rules), strict=True))
         for _ in range(ROUNDS)
@@ -74,7 +74,7 @@ def _over_plain(rules: Callable[[int], Rules]) -> float:
 
 
 def _offer_seconds(waiting_count: int) -> float:
-    """All need different amounts, so that each stands in a line of its own."""
+    """All needs differ, so that each has its own queue."""
     columns = Columns()
     node_id = NodeId("node")
     columns.put_node(node_id, allocatable=Resources(1000, 1024, 10), traits=TRAITS)
@@ -96,7 +96,7 @@ def _seconds(node_count: int, decisions: int, choose: Choose) -> float:
 def _run(
     node_count: int, decisions: int, choose: Choose, rules: Callable[[int], Rules] | None
 ) -> Iterator[float]:
-    """The seconds of each turn."""
+    """The seconds of each round."""
     random = Random(7)
     columns = Columns()
     for number in range(node_count):
@@ -104,7 +104,7 @@ def _run(
             NodeId(f"node-{number:05d}"),
             allocatable=Resources(random.choice((4000, 8000, 16000)), 32768, 500),
             traits=TRAITS,
-            # One zone is small, so that it soon is the fullest and seldom among the first in order.
+            # One zone is small, so that it is soon the fullest and rarely among the first.
             labels={
                 "zone": "c" if number % 20 == 0 else random.choice("ab"),
                 "rack": f"r{number % 200}",

@@ -1,4 +1,4 @@
-"""Real processes for benchmarks: started, waited for by a condition with a deadline, ended by their id."""
+"""Real processes for benchmarks: started, awaited with a deadline, and ended by their pid."""
 
 import os
 import signal
@@ -38,7 +38,7 @@ def accepts(port: int) -> bool:
 def process(
     arguments: list[str], *, env: Mapping[str, str] | None = None, port: int
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Started and listening; its output is shown only if it fails to start."""
+    """Start a process and wait until it listens; its output is shown only if the start fails."""
     with tempfile.TemporaryFile() as output:
         started = subprocess.Popen(
             arguments, env={**os.environ, **(env or {})}, stdout=output, stderr=output
@@ -103,7 +103,7 @@ def resident_pages(pid: int) -> int:
 
 
 def bare_resident_pages() -> int:
-    """Of a Python that does nothing."""
+    """Memory of an idle Python process."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as bare:
         sleep(1)
         pages = resident_pages(bare.pid)

@@ -1,9 +1,9 @@
-"""A scheduler that starts on 100,000 workloads and 5,000 nodes: the time until it serves, and its memory.
+"""Start of a scheduler with 100,000 workloads and 5,000 nodes: the time until it serves, and its memory.
 
     python -m bench.restart
 
-The floor for the time is reading the same store bare, in a process that does nothing else. The floor for the
-memory is the stored bytes of one workload's or one node's records.
+The baseline for the time is reading the same store in an otherwise empty process. The baseline for the memory
+is the stored bytes of the records of one workload or one node.
 """
 
 import asyncio

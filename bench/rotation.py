@@ -1,9 +1,9 @@
-"""Certificates that live for 20 s, so that all renew every 10 s, under 100 applies a second: none may fail.
+"""Certificate rotation every 10 s (lifetime 20 s) under 100 applies per second: none may fail.
 
     python -m bench.rotation [SECONDS]
 
-An authority, a scheduler and an agent are processes of their own, the user is this one; each renews its
-certificate from the authority. Workloads are wanted stopped: orders go all the way, and Docker has no work.
+persys-ca, a scheduler and an agent are separate processes, the user is this one; each renews its certificate
+from persys-ca. Workloads have the desired state stopped: orders reach the agent, and Docker has no work.
 """
 
 import asyncio
@@ -72,7 +72,7 @@ class Place:
         }
 
     def start(self, stack: ExitStack) -> Tls:
-        """All that runs; returns how the user speaks."""
+        """Start all processes; returns the client of the user."""
         stack.enter_context(process([str(BIN / "persys-ca")], env=self.authority, port=self.ca))
         settings = {
             "PERSYS_GRPC_ADDR": "127.0.0.1",
@@ -103,7 +103,7 @@ class Place:
 
 
 class Watch:
-    """Looks twice a second at who shows which certificate, and whether the agent has its scheduler."""
+    """Checks twice a second the certificate of each server, and whether the agent is connected."""
 
     def __init__(self, place: Place, tls: Tls) -> None:
         self._place = place
@@ -195,7 +195,7 @@ async def _until_ready(stub: control_pb2_grpc.AgentControlStub) -> None:
 
 
 async def _until_settled(stub: control_pb2_grpc.AgentControlStub) -> int:
-    """How many have not come to rest, after a while."""
+    """The number of workloads that have not converged after a while."""
     left = WORKLOADS
     for _ in range(120):
         answer = await stub.ListWorkloads(control_pb2.ListWorkloadsRequest(), timeout=10)

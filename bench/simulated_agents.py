@@ -1,8 +1,8 @@
-"""Many agents in one process: each holds a control stream, sends heartbeats, and takes what it is ordered.
+"""Many agents in one process: each has a control stream, sends heartbeats, and accepts orders.
 
     python -m bench.simulated_agents PORT NODES WORKLOADS_EACH
 
-Registers all, says `joined`, and is silent until it is told a line; then heartbeats begin, spread over the
+Registers all agents, prints `joined`, and waits for a line on stdin; then heartbeats start, spread over the
 interval. Nodes and workloads are those of `bench.stored`.
 """
 
@@ -139,7 +139,7 @@ async def _heartbeats(agent: Agent) -> None:
 
 
 async def _answered(agents: list[Agent]) -> None:
-    """Says now and then how many heartbeats were answered so far."""
+    """Prints the number of acknowledged heartbeats periodically."""
     while True:
         await asyncio.sleep(1)
         print(sum(agent.answered for agent in agents), flush=True)

@@ -1,4 +1,4 @@
-"""How long the command line takes to start, over bare `python -c pass`.
+"""Start-up time of the command line, over `python -c pass`.
 
 python -m bench.startup
 """

@@ -1,4 +1,4 @@
-"""Records as the scheduler stores them, written bare: the floor for what it commits, and a full store."""
+"""Records as the scheduler stores them, written directly: the baseline for commits, and a full store."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -35,12 +35,12 @@ def node_labels(number: int) -> dict[str, str]:
 
 
 def workload_names(node: int, *, nodes: int, each: int) -> list[str]:
-    """Those that are stored as bound to this node."""
+    """The workloads that are stored as assigned to this node."""
     return [f"stored-{node + nodes * count}" for count in range(each)]
 
 
 def marker_unit() -> Unit:
-    """Says which cluster the records are of: without it a store counts as damaged."""
+    """The cluster marker: a store without it counts as damaged."""
     return _unit({keys.CLUSTER: ClusterMarker("bench", AT)})
 
 
@@ -49,7 +49,7 @@ def node_units(count: int) -> list[Unit]:
 
 
 def units(count: int, *, nodes: int) -> list[Unit]:
-    """A placement each: intent, binding, belief and the events that tell it."""
+    """One placement each: intent, assignment, status and events."""
     return [_placement(number, nodes) for number in range(count)]
 
 

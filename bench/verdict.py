@@ -1,4 +1,4 @@
-"""A measured ratio, and the bound it is held to."""
+"""A measured ratio and its bound."""
 
 import sys
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Verdict:
 
 
 def report(*verdicts: Verdict) -> None:
-    """Print them all; the process fails when one is missed."""
+    """Print all results; exit with an error if a bound is missed."""
     for verdict in verdicts:
         print(verdict, flush=True)
     if not all(verdict.holds for verdict in verdicts):
