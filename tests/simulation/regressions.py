@@ -1,9 +1,8 @@
-"""Faults that independent tests once found in this program, each as a patch that puts it back.
+"""Bugs that were found by other tests, each as a patch that reintroduces it.
 
-The simulation has to find every one of them: `search` patches a copy of the tree and runs seeds on it in two
-processes, each with a limit on its CPU time, until a promise is broken. As a program it prints for each fault
-the invariants that found it, and which share of the limit that took: one number per run, each run with other
-seeds.
+The simulation must find every one of them: `search` patches a copy of the tree and runs seeds on it in two
+processes, each with a CPU time limit, until a promise is violated. As a program it prints for each bug the
+checks that found it and the used share of the limit: one number per run, each run with other seeds.
 
     .venv/bin/python tests/simulation/regressions.py [--runs COUNT] [NAME ...]
 """
@@ -25,14 +24,14 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 PROCESSES = 2
-# What each process may use: a minute of two cores in all.
+# Per process: one minute of two cores in total.
 CPU_SECONDS_MAX = 60
 SEEDS_EACH = 200
 _BROKEN = re.compile(r"^seed (\d+): ([^:]+): (.*)$", re.MULTILINE)
 
 
 class Patch(NamedTuple):
-    """`old` stands exactly once in the file, and becomes `new`."""
+    """Replaces `old`, which must occur exactly once in the file, by `new`."""
 
     file: str
     old: str

@@ -1,4 +1,4 @@
-"""A clone of a node's disk that is refused stops what has data; the node itself runs on."""
+"""A refused clone of a node's disk stops its workloads with data; the node itself keeps running."""
 
 import pytest
 
@@ -18,14 +18,14 @@ def run_with_clone(streams: float) -> Outcome:
 
 
 @pytest.mark.parametrize("streams", [0.0, 1.0])
-def test_a_refused_clone_stops_what_has_data(streams: float) -> None:
+def test_a_refused_clone_stops_workloads_with_data(streams: float) -> None:
     outcome = run_with_clone(streams)
 
     assert outcome.violation is None
     assert any(line.who == CLONE and "starts" in line.what for line in outcome.lines)
 
 
-def test_a_clone_that_does_not_heed_the_refusal_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clone_that_ignores_the_refusal_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Contact, "supersede", lambda _contact, _superseded: None)
 
     outcome = run_with_clone(0.0)

@@ -1,4 +1,4 @@
-"""A store that loses everything, in fixed plans: what runs goes on, and an operator rules."""
+"""Loss of all data in the store, in fixed plans: workloads keep running, and an operator recovers."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from persys.sim.happening import Happening, Plan, Shape
 from persys.sim.run import Outcome, run
 
 LOST_AT = 60.0
-SEED = 55  # none of its workloads stops by itself without a scheduler
+SEED = 55  # none of its workloads has stop_after
 
 
 def run_with(ruling: str, *, forgets: bool = False, schedulers: int = 1) -> Outcome:
@@ -36,14 +36,14 @@ def test_nothing_is_stopped_or_started_for_a_lost_store(ruling: str, *, forgets:
     assert deeds_after_loss(outcome, "receives delete") == []
 
 
-def test_several_schedulers_stay_in_recovery_until_the_ruling() -> None:
+def test_several_schedulers_stay_in_recovery_until_the_operator_decides() -> None:
     outcome = run_with("rebuild", schedulers=3)
 
     assert outcome.violation is None
     assert any(line.what == "recovers: rebuild" for line in outcome.lines)
 
 
-def test_what_was_accepted_as_lost_is_noted_as_orphans() -> None:
+def test_accepting_an_empty_store_records_orphans() -> None:
     outcome = run_with("accept")
 
     noted = [line.what for line in outcome.lines if "orphan_on_agent" in line.what]

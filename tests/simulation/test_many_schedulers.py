@@ -1,4 +1,4 @@
-"""Several schedulers and control streams: sound ones keep the promises, a planted fault is found."""
+"""Several schedulers and control streams: the promises hold, and a planted fault is found."""
 
 import asyncio
 from typing import Any
@@ -23,7 +23,7 @@ def run_with(*misfortunes: Happening, shape: Shape = SHAPE) -> Outcome:
 
 
 def leaders_of(outcome: Outcome) -> list[str]:
-    """One after the other."""
+    """The leaders in order."""
     found: list[str] = []
     for line in outcome.lines:
         if "+/leader" in line.what and found[-1:] != [line.who]:
@@ -32,7 +32,7 @@ def leaders_of(outcome: Outcome) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["crash-scheduler", "freeze-scheduler", "cut-store"])
-def test_when_the_leader_is_lost_another_leads(kind: str) -> None:
+def test_after_the_loss_of_the_leader_another_is_elected(kind: str) -> None:
     outcome = run_with(Happening(30.0, kind, "scheduler", seconds=40))
 
     assert outcome.violation is None
@@ -46,7 +46,7 @@ def test_a_freeze_shorter_than_the_lease_changes_nothing() -> None:
     assert len(leaders_of(outcome)) == 1
 
 
-def test_streams_that_break_or_lose_a_direction_are_opened_again() -> None:
+def test_broken_and_half_open_streams_are_reopened() -> None:
     misfortunes = [
         Happening(20.0 + number, kind, f"n{number}", amount=1, word="from")
         for number in (1, 2, 3)
@@ -58,10 +58,10 @@ def test_streams_that_break_or_lose_a_direction_are_opened_again() -> None:
 
 
 @pytest.mark.parametrize("seed", [6, 7, 9])
-def test_a_node_behind_nat_gets_orders_again_after_its_registration_was_answered_late(
+def test_a_node_behind_nat_gets_orders_after_a_late_registration_response(
     seed: int,
 ) -> None:
-    """Found by seed 47: the agent changed to plain calls for good, and no order could reach it."""
+    """Found by seed 47: the agent switched to unary calls permanently, and no order could reach it."""
     shape = Shape(nodes=1, workloads=1, minutes=4, schedulers=1, streams=1.0)
     assert nodes_behind_nat(seed, shape)
     happenings = (
@@ -72,8 +72,8 @@ def test_a_node_behind_nat_gets_orders_again_after_its_registration_was_answered
     assert run(Plan(seed, shape, happenings)).violation is None
 
 
-def test_a_call_that_its_user_gave_up_is_not_passed_on_by_a_scheduler_that_wakes() -> None:
-    """Found by seed 20: the word came after a newer one that was acknowledged."""
+def test_a_resumed_scheduler_does_not_forward_an_expired_call() -> None:
+    """Found by seed 20: the request arrived after a newer, acknowledged one."""
     plan = Plan(
         20,
         Shape(schedulers=3, streams=0.0),
@@ -91,7 +91,7 @@ def test_a_call_that_its_user_gave_up_is_not_passed_on_by_a_scheduler_that_wakes
 
 
 class Presumption(Authority):
-    """Never renews its lease, never looks, never doubts."""
+    """Never renews its lease, and always claims to hold it."""
 
     @property
     def is_certain(self) -> bool:
@@ -118,7 +118,7 @@ class PresumptuousWorld(World):
     shared_seat_type = PresumptuousSeat
 
 
-def test_one_that_leads_on_without_its_lease_is_found() -> None:
+def test_a_leader_without_a_valid_lease_is_detected() -> None:
     outcome = run(Plan(3, SHAPE, tuple(WISHES)), PresumptuousWorld)
 
     assert outcome.violation is not None

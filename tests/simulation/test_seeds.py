@@ -1,4 +1,4 @@
-"""A fixed set of seeds, in every run of the tests. Any number more by hand: persys sim --seeds 1..1000."""
+"""A fixed set of seeds. More seeds manually: persys sim --seeds 1..1000."""
 
 import os
 import subprocess
@@ -25,13 +25,13 @@ def sim(*arguments: str, cwd: Path, hash_seed: str = "0") -> subprocess.Complete
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What the fixed seeds came to. A broken promise is told by its number and name."""
+    """The output for the fixed seeds. It contains the number and name of a violated promise."""
     directory = tmp_path_factory.mktemp("seeds")
     runs = [sim("--seeds", seeds, cwd=directory) for seeds in ("1..18", "26..43", "170..185")]
     return "".join(run.stdout + run.stderr + f"exit {run.returncode}\n" for run in runs)
 
 
-def test_no_seed_breaks_a_promise(said: str) -> None:
+def test_no_seed_violates_a_promise(said: str) -> None:
     assert said.count("exit 0\n") == 3, said
 
 
@@ -39,23 +39,25 @@ def test_promise_1_in_simulation_nothing_acknowledged_is_lost(said: str) -> None
     assert "1 acknowledged" not in said
 
 
-def test_promise_1_in_simulation_a_recovery_brings_back_what_is_kept(said: str) -> None:
+def test_promise_1_in_simulation_a_recovery_restores_all_known_workloads(said: str) -> None:
     assert "1 recovered" not in said
 
 
-def test_promise_2_in_simulation_what_fits_does_not_wait(said: str) -> None:
-    assert "8 everything ends" not in said  # a workload that waits although it fits is told as that
+def test_promise_2_in_simulation_a_workload_that_fits_does_not_wait(said: str) -> None:
+    assert (
+        "8 everything ends" not in said
+    )  # also reported for a workload that waits although it fits
 
 
-def test_promise_3_in_simulation_no_node_is_given_more_than_it_has(said: str) -> None:
+def test_promise_3_in_simulation_no_node_is_overcommitted(said: str) -> None:
     assert "3 reservation" not in said
 
 
-def test_promise_4_in_simulation_data_never_has_two_live_copies(said: str) -> None:
+def test_promise_4_in_simulation_data_never_has_two_running_copies(said: str) -> None:
     assert "4 one copy of data" not in said
 
 
-def test_promise_4_in_simulation_what_chose_stop_after_leaves_only_when_it_has_stopped(
+def test_promise_4_in_simulation_a_workload_with_stop_after_moves_only_after_it_stopped(
     said: str,
 ) -> None:
     assert "4 stopped alone" not in said
@@ -69,16 +71,16 @@ def test_promise_6_in_simulation_agents_restart_and_workloads_do_not(said: str) 
     assert "6 no restart" not in said
 
 
-def test_promise_8_in_simulation_everything_ends_and_nothing_spins(said: str) -> None:
+def test_promise_8_in_simulation_everything_converges_without_hot_loops(said: str) -> None:
     assert "8 everything ends" not in said
     assert "8 no hot loop" not in said
 
 
-def test_promise_9_in_simulation_what_is_idle_writes_nothing(said: str) -> None:
+def test_promise_9_in_simulation_an_idle_cluster_writes_nothing(said: str) -> None:
     assert "9 idle writes nothing" not in said
 
 
-def test_promise_10_in_simulation_data_goes_only_by_a_delete(said: str) -> None:
+def test_promise_10_in_simulation_data_is_removed_only_by_a_delete(said: str) -> None:
     assert "10 data" not in said
 
 
@@ -87,11 +89,11 @@ def test_promise_11_in_simulation_no_error_deletes_anything(said: str) -> None:
     assert "10 data" not in said
 
 
-def test_promise_11_in_simulation_an_empty_store_commands_nothing(said: str) -> None:
+def test_promise_11_in_simulation_an_empty_store_causes_no_deletes(said: str) -> None:
     assert "11 recovery" not in said
 
 
-def test_no_removed_node_comes_back_but_by_its_own_word(said: str) -> None:
+def test_a_removed_node_returns_only_by_registration(said: str) -> None:
     assert "removal" not in said
 
 
@@ -105,8 +107,8 @@ def test_a_large_crowded_cluster_keeps_its_promises(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_same_seed_is_the_same_run_in_every_process(tmp_path: Path) -> None:
-    """Also in one that was started with another hash seed: the command starts itself anew."""
+def test_the_same_seed_gives_the_same_run_in_every_process(tmp_path: Path) -> None:
+    """Also with another hash seed: the command restarts itself with a fixed one."""
     first = sim("--seed", "7", "--trace", cwd=tmp_path)
     again = sim("--seed", "7", "--trace", cwd=tmp_path, hash_seed="random")
 
@@ -115,11 +117,11 @@ def test_the_same_seed_is_the_same_run_in_every_process(tmp_path: Path) -> None:
 
 
 def without_last_line(text: str) -> list[str]:
-    """The last line says how fast it went."""
+    """The last line contains the elapsed time."""
     return text.splitlines()[:-1]
 
 
-def test_a_good_run_leaves_no_file_behind(tmp_path: Path) -> None:
+def test_a_successful_run_leaves_no_files(tmp_path: Path) -> None:
     run = sim("--seed", "1", "--minutes", "1", cwd=tmp_path)
 
     assert run.returncode == 0, run.stdout + run.stderr

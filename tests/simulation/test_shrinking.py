@@ -1,4 +1,4 @@
-"""A planted fault is found, shrunk to the few steps that it takes, and replayed from a file."""
+"""A planted fault is found, shrunk to the needed events, and replayed from a file."""
 
 from persys.core.convergence import Artefact
 from persys.errors import RuntimeUnavailableError
@@ -12,7 +12,7 @@ from persys.sim.world import World
 
 
 class HastyRuntime(SimRuntime):
-    """Takes no answer for absence."""
+    """Treats a missing response as an absent container."""
 
     async def inspect(self, order: Order) -> Artefact | None:
         try:
@@ -45,11 +45,11 @@ def run_hastily(plan: Plan) -> Outcome:
     return run(plan, HastyWorld)
 
 
-def test_the_plan_does_no_harm_to_what_is_sound() -> None:
+def test_the_plan_passes_without_the_planted_fault() -> None:
     assert run(PLAN).violation is None
 
 
-def test_a_planted_fault_is_found_and_shrunk_to_what_it_takes() -> None:
+def test_a_planted_fault_is_found_and_shrunk_to_the_needed_events() -> None:
     found = run_hastily(PLAN)
     assert found.violation is not None
 
@@ -61,7 +61,7 @@ def test_a_planted_fault_is_found_and_shrunk_to_what_it_takes() -> None:
     assert len(short.plan.happenings) == 3  # only one of the two nodes has it
 
 
-def test_a_plan_kept_as_a_file_breaks_the_same_promise_at_the_same_moment() -> None:
+def test_a_saved_plan_violates_the_same_promise_at_the_same_time() -> None:
     found = run_hastily(PLAN)
 
     again = run_hastily(plan_from(found.plan.to_json()))

@@ -1,4 +1,4 @@
-"""The loop of the simulation: time jumps, order stays, and the dead set off nothing."""
+"""The virtual event loop: time jumps, the order is stable, and crashed processes run no timers."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ def test_a_day_of_sleep_passes_at_once() -> None:
     loop.close()
 
 
-def test_a_wait_that_nothing_can_end_is_told() -> None:
+def test_an_endless_wait_is_an_error() -> None:
     loop = VirtualLoop()
     endless = loop.create_future()
 
@@ -27,7 +27,7 @@ def test_a_wait_that_nothing_can_end_is_told() -> None:
     loop.close()
 
 
-def test_timers_of_a_process_die_with_it_and_those_of_the_world_do_not() -> None:
+def test_timers_of_a_process_end_with_it_and_world_timers_do_not() -> None:
     rang: list[str] = []
 
     async def body(_life: Life) -> None:

@@ -1,4 +1,4 @@
-"""What if a node dies, what if many workloads come: answered from a snapshot of a cluster."""
+"""What-if analysis of a node loss and of new workloads, from a snapshot of a cluster."""
 
 import subprocess
 import sys
@@ -42,7 +42,7 @@ def a_node(name: str) -> Node:
 
 
 def stored() -> Iterator[tuple[str, Struct]]:
-    """n1 has something without data, something with data and something big; n2 little room."""
+    """n1 has a workload without data, one with data and a large one; n2 has little free capacity."""
     yield keys.CLUSTER, ClusterMarker("u1", NOON)
     for name in ("n1", "n2"):
         yield keys.node_key(NodeId(name)), a_node(name)
@@ -65,7 +65,7 @@ def contents() -> list[tuple[str, bytes]]:
     return [(key, records.encode(record)) for key, record in stored()]
 
 
-def test_of_a_lost_node_some_moves_some_waits_and_data_stays(
+def test_after_a_node_loss_workloads_move_wait_or_stay_with_their_data(
     contents: list[tuple[str, bytes]],
 ) -> None:
     fates = {str(fate.workload_id): fate for fate in lose(contents, NodeId("n1"))}
@@ -77,12 +77,12 @@ def test_of_a_lost_node_some_moves_some_waits_and_data_stays(
     assert "other" not in fates
 
 
-def test_a_node_that_is_not_there_cannot_be_lost(contents: list[tuple[str, bytes]]) -> None:
+def test_losing_an_unknown_node_is_an_error(contents: list[tuple[str, bytes]]) -> None:
     with pytest.raises(NotFoundError):
         lose(contents, NodeId("n9"))
 
 
-def test_of_many_that_come_those_that_fit_get_nodes_and_the_rest_says_why(
+def test_new_workloads_are_placed_or_pending_with_the_reason(
     contents: list[tuple[str, bytes]],
 ) -> None:
     spec = control_pb2.WorkloadSpec(

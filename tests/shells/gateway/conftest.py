@@ -1,4 +1,4 @@
-"""A gateway before a scheduler with one node, in plain text."""
+"""Fixtures: a gateway in front of a scheduler with one node, with and without TLS."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -34,7 +34,7 @@ async def house(cluster: Cluster) -> AsyncIterator[House]:
 
 @pytest.fixture
 async def secure(root: Root) -> AsyncIterator[Cluster]:
-    """A scheduler with TLS, and an admin as its user."""
+    """A scheduler with TLS, and an admin client."""
     store = TroubledStore(MemoryStore(SystemClock().monotonic))
     scheduler, admin = root.tls(Role.SCHEDULER, "s1"), root.tls(Role.ADMIN, "me")
     async with a_cluster(store, brisk(), tls=scheduler, user=admin) as cluster:
@@ -46,7 +46,7 @@ async def secure(root: Root) -> AsyncIterator[Cluster]:
 async def guarded(
     request: pytest.FixtureRequest, root: Root, secure: Cluster
 ) -> AsyncIterator[House]:
-    """A gateway with TLS before it. Parametrize it indirectly to have other limits."""
+    """A gateway with TLS in front of it. Parametrize it indirectly for other limits."""
     address = f"127.0.0.1:{secure.settings.grpc_port}"
     settings = quiet(insecure=False, scheduler_addr=(address,))
     limits: HttpLimits = getattr(request, "param", LIMITS)
@@ -56,7 +56,7 @@ async def guarded(
 
 @pytest.fixture
 async def world(root: Root, tmp_path: Path) -> AsyncIterator[World]:
-    """A secure scheduler that does nothing by itself, with one node."""
+    """A scheduler with TLS and one node, without background work."""
     store = TroubledStore(MemoryStore(SystemClock().monotonic))
     settings = quiet_scheduler(secrets_key_file=str(tmp_path / "key"))
     scheduler, admin = root.tls(Role.SCHEDULER, "s1"), root.tls(Role.ADMIN, "me")

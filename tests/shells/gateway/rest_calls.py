@@ -14,7 +14,7 @@ from persys.wire.rest import API, CONTRACT_ROUTES, ROUTES, Route
 from shells.gateway.town import House
 from shells.scheduler.calls import CALLS
 
-# Every way to send each of them.
+# All routes of each call.
 REST: dict[str, Route] = {
     f"{route.method} {prefix}{route.path}": route
     for prefix, routes in ((API, ROUTES), ("", CONTRACT_ROUTES))
@@ -52,7 +52,7 @@ async def sent(where: str, own: str) -> Sent:
 
 
 async def send(house: House, context: ssl.SSLContext, where: str, own: str) -> int:
-    """Send it, under a key of its own, and read the answer. Returns the status."""
+    """Send the request with its own Idempotency-Key and read the response. Returns the status."""
     request = await sent(where, own)
     if REST[where].form is Form.SOCKET:
         async with house.session.ws_connect(request.path, ssl=context) as socket:
@@ -68,7 +68,7 @@ async def send(house: House, context: ssl.SSLContext, where: str, own: str) -> i
 
 
 async def _start_of(messages: AsyncIterator[Any]) -> tuple[Any, bytes]:
-    """The first message says what it is about, the others have the data; a snapshot is only data."""
+    """The body of an upload: the data of all messages after the start; a snapshot has only data."""
     start, body = None, b""
     async for message in messages:
         if hasattr(message, "start") and message.HasField("start"):

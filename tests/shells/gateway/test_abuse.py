@@ -1,4 +1,4 @@
-"""What clients without a proven identity cannot do to the gateway, and identities not to each other."""
+"""Abuse: unauthenticated clients cannot load the gateway, and identities cannot affect each other."""
 
 import asyncio
 import sqlite3
@@ -89,9 +89,7 @@ async def test_a_valid_token_sends_its_body(guarded: House, root: Root, secure: 
     assert status == 200
 
 
-async def test_requests_without_a_proven_identity_leave_no_line_in_the_audit(
-    guarded: House, root: Root
-) -> None:
+async def test_unauthenticated_requests_are_not_audited(guarded: House, root: Root) -> None:
     await ask_as(guarded, root, Role.OPERATOR, "PUT", WEB, json=a_container())
     for number in range(30):
         elsewhere = {"Origin": "https://evil.example", **a_made_up_token(number)}
@@ -103,7 +101,7 @@ async def test_requests_without_a_proven_identity_leave_no_line_in_the_audit(
     assert [line["who"] for line in await audited(guarded, root)] == ["operator/somebody"]
 
 
-async def test_refused_requests_of_other_sites_are_counted(guarded: House, root: Root) -> None:
+async def test_refused_cross_site_requests_are_counted(guarded: House, root: Root) -> None:
     elsewhere = {"Origin": "https://evil.example"}
     for _ in range(3):
         status, _ = await ask_as(guarded, root, Role.ADMIN, "DELETE", WEB, headers=elsewhere)
@@ -115,9 +113,7 @@ async def test_refused_requests_of_other_sites_are_counted(guarded: House, root:
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "https://127.0.0.1:1"])
-async def test_a_page_of_another_site_opens_no_websocket(
-    guarded: House, root: Root, origin: str
-) -> None:
+async def test_a_cross_site_websocket_is_refused(guarded: House, root: Root, origin: str) -> None:
     files = root.write(Role.ADMIN, "somebody")
     headers = {
         "Origin": origin,
@@ -132,7 +128,7 @@ async def test_a_page_of_another_site_opens_no_websocket(
         assert response.status == 403
 
 
-async def test_one_identity_cannot_push_out_what_another_did() -> None:
+async def test_one_identity_cannot_displace_audit_entries_of_another() -> None:
     database = Database(MEMORY)
     now = SystemClock().now()
     async with owned_work() as owned:
@@ -155,7 +151,7 @@ async def test_one_identity_cannot_push_out_what_another_did() -> None:
     assert kept.total() == 20
 
 
-async def test_the_shares_hold_after_a_restart(tmp_path: Path) -> None:
+async def test_audit_shares_survive_a_restart(tmp_path: Path) -> None:
     where = str(tmp_path / "audit.db")
     now = SystemClock().now()
     for who, count in (("ann", 3), ("eve", 30)):
@@ -178,7 +174,7 @@ counts = st.dictionaries(
 
 
 @given(counts, st.integers(1, 1000))
-def test_only_those_with_the_most_lines_lose_some(
+def test_only_identities_with_the_most_entries_lose_some(
     lines: dict[tuple[str, bool], int], keep: int
 ) -> None:
     before = Counter(lines)
@@ -200,7 +196,7 @@ async def owned() -> AsyncIterator[OwnedWork]:
 
 @pytest.fixture
 async def failing(owned: OwnedWork) -> AsyncIterator[tuple[str, Supervisor]]:
-    """A route whose handler has a defect, and one whose handler has it in the middle of its answer."""
+    """Routes with a bug in the handler: before the response, and in the middle of it."""
     clock, metrics = SystemClock(), Metrics({}, None)
     supervisor = Supervisor("gateway", clock, metrics.registry)
     database = Database(MEMORY)
@@ -236,7 +232,7 @@ async def failing(owned: OwnedWork) -> AsyncIterator[tuple[str, Supervisor]]:
     await database.close()
 
 
-async def test_an_unexpected_exception_is_answered_as_a_problem_with_an_id(
+async def test_an_unexpected_exception_is_a_problem_with_a_request_id(
     failing: tuple[str, Supervisor],
 ) -> None:
     base, supervisor = failing
@@ -257,7 +253,7 @@ async def test_an_unexpected_exception_is_answered_as_a_problem_with_an_id(
     )
 
 
-async def test_an_exception_in_the_middle_of_an_answer_ends_the_connection(
+async def test_an_exception_during_a_response_closes_the_connection(
     failing: tuple[str, Supervisor],
 ) -> None:
     base, supervisor = failing
@@ -274,7 +270,7 @@ class DefectiveCluster(Cluster):
         raise RuntimeError("a defect")
 
 
-async def test_an_unexpected_exception_costs_one_push_and_no_other(owned: OwnedWork) -> None:
+async def test_an_unexpected_exception_fails_one_push_only(owned: OwnedWork) -> None:
     clock = SystemClock()
     supervisor = Supervisor("gateway", clock, CollectorRegistry())
     database = Database(MEMORY)

@@ -1,4 +1,4 @@
-"""Our own routes: what comes back with 200 was done, everything else is a problem."""
+"""Routes under /api/v1: 200 means success, everything else is a problem."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from shells.gateway.town import House, a_container
 from shells.scheduler.harness import Cluster
 
 
-async def test_a_workload_lives_and_dies(house: House, cluster: Cluster) -> None:
+async def test_a_workload_is_applied_read_and_deleted(house: House, cluster: Cluster) -> None:
     await cluster.join("n1")
 
     assert (await house.ask("PUT", "/api/v1/workloads/web", json=a_container()))[0] == 200
@@ -20,7 +20,7 @@ async def test_a_workload_lives_and_dies(house: House, cluster: Cluster) -> None
     assert (await house.get("/api/v1/workloads/web"))[0] == 404
 
 
-async def test_the_path_stands_above_the_body(house: House, cluster: Cluster) -> None:
+async def test_the_path_wins_over_the_body(house: House, cluster: Cluster) -> None:
     await cluster.join("n1")
 
     await house.ask("PUT", "/api/v1/workloads/web", json=a_container(workload_id="other"))
@@ -28,7 +28,7 @@ async def test_the_path_stands_above_the_body(house: House, cluster: Cluster) ->
     assert await cluster.control.names() == ["web"]
 
 
-async def test_a_refusal_is_a_problem_with_all_that_was_said(house: House) -> None:
+async def test_a_refusal_is_a_problem_with_the_response_message(house: House) -> None:
     status, problem = await house.ask(
         "PUT", "/api/v1/workloads/web", json={"spec": {"type": "container"}}
     )
@@ -40,7 +40,7 @@ async def test_a_refusal_is_a_problem_with_all_that_was_said(house: House) -> No
     assert problem["request_id"]
 
 
-async def test_what_is_not_there_is_404(house: House) -> None:
+async def test_an_unknown_object_is_404(house: House) -> None:
     for method, path in (
         ("GET", "workloads/none"),
         ("DELETE", "workloads/none"),
@@ -53,18 +53,18 @@ async def test_what_is_not_there_is_404(house: House) -> None:
         assert (status, problem["status"]) == (404, 404), path
 
 
-async def test_a_parameter_that_is_unknown_is_named(house: House) -> None:
+async def test_an_unknown_query_parameter_is_named(house: House) -> None:
     status, problem = await house.get("/api/v1/workloads?nod_id=n1")
 
     assert (status, problem["field"]) == (400, "nod_id")
 
 
-async def test_the_mode_and_who_asks_are_told(house: House) -> None:
+async def test_mode_and_identity_are_returned(house: House) -> None:
     assert (await house.get("/api/v1/mode"))[1]["mode"] == "normal"
     assert (await house.get("/api/v1/identity"))[0] == 200
 
 
-async def test_a_request_keeps_its_id(house: House) -> None:
+async def test_the_request_id_of_a_client_is_used(house: House) -> None:
     async with house.session.get("/api/v1/mode", headers={"X-Request-ID": "abc"}) as response:
         assert response.headers["X-Request-ID"] == "abc"
     async with house.session.get("/api/v1/mode") as response:
@@ -85,9 +85,7 @@ async def test_a_request_keeps_its_id(house: House) -> None:
         ("workloads/x", b"Idempotency-Key: \xff"),
     ],
 )
-async def test_bytes_that_are_no_text_are_answered_like_any_others(
-    house: House, path: str, header: bytes
-) -> None:
+async def test_invalid_utf8_gets_a_normal_response(house: House, path: str, header: bytes) -> None:
     for method in (b"GET", b"DELETE"):
         reader, writer = await asyncio.open_connection("127.0.0.1", house.gateway.port)
         head = b"%s /api/v1/%s HTTP/1.1\r\nHost: x\r\n" % (method, path.encode())
@@ -98,14 +96,14 @@ async def test_bytes_that_are_no_text_are_answered_like_any_others(
         assert answer.split()[1] in (b"400", b"404", b"409", b"412"), answer
 
 
-async def test_what_is_nowhere_and_what_cannot_be_done_are_problems_too(house: House) -> None:
+async def test_unknown_paths_and_methods_are_problems(house: House) -> None:
     assert (await house.get("/api/v1/wrokloads"))[1]["status"] == 404
     async with house.session.post("/api/v1/workloads") as response:
         assert (response.status, (await response.json(content_type=None))["status"]) == (405, 405)
         assert "GET" in response.headers["Allow"].split(", ")
 
 
-async def test_a_page_of_another_site_changes_nothing(house: House) -> None:
+async def test_a_cross_site_change_is_refused(house: House) -> None:
     status, _ = await house.ask(
         "DELETE", "/api/v1/workloads/web", headers={"Origin": "https://elsewhere.example"}
     )

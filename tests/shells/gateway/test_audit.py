@@ -1,4 +1,4 @@
-"""Every change over HTTP leaves an event with the identity and the address of the client, and a line here."""
+"""Every change over HTTP creates an event with the client's identity and address, and an audit entry."""
 
 from contextlib import AbstractAsyncContextManager
 
@@ -23,9 +23,7 @@ async def test_every_change_names_its_client_in_the_event_and_in_the_audit(
 
 
 @pytest.mark.parametrize("where", RECOVERIES)
-async def test_every_way_out_of_recovery_names_its_client(
-    world: World, root: Root, where: str
-) -> None:
+async def test_every_recovery_names_its_client(world: World, root: Root, where: str) -> None:
     async with a_house(world, root) as house:
         await named(world, house, root, where, "x")
 

@@ -1,4 +1,4 @@
-"""A client that leaves, or a gateway that stops, leaves nothing half done.
+"""A disconnecting client, or a stopping gateway, leaves no partial change.
 
 Every request that changes something is cancelled at each point where its handler waits. The change is then
 complete, with its line in the audit and its answer under the Idempotency-Key, or it never happened.
@@ -43,7 +43,7 @@ async def house(root: Root, world: World, cancelling: Cancelling) -> AsyncIterat
 
 @pytest.fixture
 def ask(root: Root, house: House) -> Ask:
-    """Send a call as an admin. The status; 0 without an answer."""
+    """Send a call as an admin. Returns the status; 0 without a response."""
     admin = shows(root, root.write(Role.ADMIN, "ann"))
 
     async def asking(where: str, own: str) -> int:
@@ -56,7 +56,7 @@ def ask(root: Root, house: House) -> Ask:
 
 
 async def audit_lines(house: House) -> list[int]:
-    """The status of each."""
+    """The status of each response."""
     lines = await house.gateway._audit.lines(limit=1000, before=0)
     return [line.deed.status for line in lines]
 
@@ -90,11 +90,11 @@ async def test_a_change_is_complete_with_its_audit_or_never_happened(
     assert await at_every_wait(lambda moment: tried.cancelled(moment, whole))
 
 
-# Reading again is audited again: only a change is done once.
+# A repeated read is audited again: only a change is done once.
 @pytest.mark.parametrize(
     "where", [where for where in UNARY if "/api/v1/" in where and METHODS[REST[where].rpc].mutating]
 )
-async def test_asking_again_under_the_same_key_after_a_break_does_it_once(
+async def test_a_retry_with_the_same_key_after_a_broken_connection_is_done_once(
     where: str, world: World, house: House, ask: Ask, cancelling: Cancelling
 ) -> None:
     call = CALLS[REST[where].rpc]
@@ -116,7 +116,7 @@ def told_of(world: World, kind: str) -> int:
 
 
 @pytest.mark.parametrize("where", STREAMED)
-async def test_a_stream_that_is_cut_is_complete_or_never_happened_and_is_in_the_audit(
+async def test_a_cut_upload_is_complete_or_never_happened_and_is_audited(
     where: str, world: World, house: House, ask: Ask, cancelling: Cancelling
 ) -> None:
     name = REST[where].rpc
@@ -139,7 +139,7 @@ async def test_a_stream_that_is_cut_is_complete_or_never_happened_and_is_in_the_
     assert whole or METHODS[name].audit is Audit.START
 
 
-async def test_a_delivery_that_is_taken_is_followed_although_its_sender_left(
+async def test_an_accepted_delivery_is_processed_after_its_sender_disconnects(
     cluster: Cluster, cancelling: Cancelling
 ) -> None:
     await cluster.join()

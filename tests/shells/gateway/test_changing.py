@@ -1,4 +1,4 @@
-"""Changes: meant for what was seen, done once, and remembered with who did them."""
+"""Changes: If-Match, Idempotency-Key and the audit log."""
 
 import asyncio
 from pathlib import Path
@@ -20,7 +20,7 @@ async def put(house: House, image: str = "nginx", **headers: str) -> tuple[int, 
     return await house.ask("PUT", WEB, json=a_container(image), headers=named)
 
 
-async def test_a_change_meant_for_another_version_is_refused(house: House) -> None:
+async def test_a_change_with_a_stale_etag_is_refused(house: House) -> None:
     await put(house)
     tag = await tag_of(house)
 
@@ -30,19 +30,19 @@ async def test_a_change_meant_for_another_version_is_refused(house: House) -> No
     assert (await house.ask("DELETE", WEB, headers={"If-Match": await tag_of(house)}))[0] == 200
 
 
-async def test_a_revision_is_as_good_as_a_tag(house: House) -> None:
+async def test_if_match_accepts_a_revision(house: House) -> None:
     _, applied = await put(house)
 
     assert (await put(house, "nginx:2", If_Match=f'"{applied["revision_id"]}"'))[0] == 200
 
 
-async def test_what_must_be_new_is_not_written_over(house: House) -> None:
+async def test_if_none_match_protects_an_existing_workload(house: House) -> None:
     assert (await put(house, If_Match="*"))[0] == 412
     assert (await put(house, If_None_Match="*"))[0] == 200
     assert (await put(house, "nginx:2", If_None_Match="*"))[0] == 412
 
 
-async def test_of_two_who_mean_the_same_version_one_wins(house: House) -> None:
+async def test_of_two_changes_with_the_same_etag_one_succeeds(house: House) -> None:
     await put(house)
     tag = await tag_of(house)
 
@@ -66,7 +66,7 @@ async def test_a_request_under_the_same_key_is_done_once(house: House, cluster: 
     assert (await put(house, "nginx:2", Idempotency_Key="k1"))[0] == 422
 
 
-async def test_every_change_is_in_the_audit(cluster: Cluster, tmp_path: Path) -> None:
+async def test_every_change_is_audited(cluster: Cluster, tmp_path: Path) -> None:
     address = f"127.0.0.1:{cluster.settings.grpc_port}"
     settings = quiet(scheduler_addr=(address,), audit_db=str(tmp_path / "a" / "audit.db"))
     async with a_gateway(settings) as house:
@@ -90,7 +90,7 @@ async def test_every_change_is_in_the_audit(cluster: Cluster, tmp_path: Path) ->
     assert (tmp_path / "a" / "audit.db").stat().st_mode & 0o077 == 0
 
 
-async def test_the_audit_keeps_only_so_many(cluster: Cluster) -> None:
+async def test_the_audit_log_is_bounded(cluster: Cluster) -> None:
     address = f"127.0.0.1:{cluster.settings.grpc_port}"
     async with a_gateway(quiet(scheduler_addr=(address,), audit_keep=3)) as house:
         for number in range(6):

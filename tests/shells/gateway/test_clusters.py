@@ -1,4 +1,4 @@
-"""Several clusters behind one gateway: each is asked for its own, and none suffers from another."""
+"""Several clusters behind one gateway: requests reach their cluster, and failures stay isolated."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -29,7 +29,7 @@ async def other() -> AsyncIterator[Cluster]:
 
 @pytest.fixture
 async def towns(cluster: Cluster, other: Cluster, tmp_path: Path) -> AsyncIterator[House]:
-    """Of the first cluster's two schedulers one is not there; a third cluster is not there at all."""
+    """Of the first cluster's two schedulers one is down; the third cluster is down."""
     gone, lost = free_ports(2)
 
     def at(port: int) -> dict[str, str]:
@@ -70,19 +70,19 @@ async def test_a_cluster_is_chosen_by_path_header_query_or_default(
 
 
 @pytest.mark.parametrize("session", [str(number) for number in range(6)])
-async def test_whoever_is_not_there_is_passed_over(towns: House, session: str) -> None:
+async def test_an_unreachable_scheduler_is_skipped(towns: House, session: str) -> None:
     headers = {"X-Persys-Session": session}
     for method, path in (("GET", "/api/v1/mode"), ("POST", "/api/v1/workloads/none/retry")):
         status, _ = await towns.ask(method, path, headers=headers)
         assert status in (200, 404)
 
 
-async def test_a_cluster_that_is_lost_disturbs_no_other(towns: House) -> None:
+async def test_an_unreachable_cluster_does_not_affect_others(towns: House) -> None:
     assert (await towns.get("/api/v1/clusters/lost/workloads"))[0] == 503
     assert (await towns.get("/api/v1/clusters/two/workloads"))[0] == 200
 
 
-async def test_the_schedulers_are_shown_as_they_are(towns: House) -> None:
+async def test_schedulers_are_shown_with_health_and_role(towns: House) -> None:
     async def seen() -> bool:
         _, told = await towns.get("/clusters")
         healthy = {one["id"]: one["healthy_schedulers"] for one in told["clusters"]}
@@ -100,7 +100,7 @@ async def test_the_schedulers_are_shown_as_they_are(towns: House) -> None:
     assert scheduler["last_seen"]
 
 
-async def test_a_refusal_makes_nobody_unhealthy(towns: House) -> None:
+async def test_a_refusal_keeps_a_scheduler_healthy(towns: House) -> None:
     for _ in range(3):
         await towns.get("/api/v1/clusters/two/workloads/none")
     _, told = await towns.get("/clusters/two")
@@ -108,7 +108,7 @@ async def test_a_refusal_makes_nobody_unhealthy(towns: House) -> None:
     assert told["cluster"]["healthy_schedulers"] == 1
 
 
-async def test_a_scheduler_that_comes_back_is_asked_again(towns: House, other: Cluster) -> None:
+async def test_a_returning_scheduler_is_used_again(towns: House, other: Cluster) -> None:
     await other.stop()
     assert (await towns.get("/api/v1/clusters/two/mode"))[0] == 503
     await other.start()
@@ -135,7 +135,7 @@ async def test_the_overview_has_all_clusters(towns: House, other: Cluster) -> No
     assert lost["problem"]["status"] == 503
 
 
-async def test_schedulers_that_dns_names_are_found_and_left_with_it(cluster: Cluster) -> None:
+async def test_schedulers_follow_the_srv_record(cluster: Cluster) -> None:
     told = [f"127.0.0.1:{cluster.settings.grpc_port}"]
     entry = ClusterEntry("found", discovery="_persys._tcp.test")
     found = Behind(entry, new_channel, SystemClock(), lambda name: told)
@@ -166,7 +166,9 @@ async def test_schedulers_that_dns_names_are_found_and_left_with_it(cluster: Clu
         ("{", "cluster.yaml"),
     ],
 )
-def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, text: str, problem: str) -> None:
+def test_an_invalid_cluster_file_is_refused_with_the_reason(
+    tmp_path: Path, text: str, problem: str
+) -> None:
     path = tmp_path / "cluster.yaml"
     path.write_text(text)
 

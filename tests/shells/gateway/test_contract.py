@@ -1,10 +1,10 @@
-"""The routes that older clients call answer with the contract's own messages."""
+"""The routes of older clients return the protocol messages."""
 
 from shells.gateway.town import House, a_container, a_gateway, quiet
 from shells.scheduler.harness import Cluster, free_ports
 
 
-async def test_a_workload_goes_in_by_one_route_and_comes_out_by_others(
+async def test_an_applied_workload_is_returned_by_all_read_routes(
     house: House, cluster: Cluster
 ) -> None:
     await cluster.join("n1")
@@ -25,7 +25,7 @@ async def test_a_workload_goes_in_by_one_route_and_comes_out_by_others(
     assert (await house.get("/clusters/default/workloads/web"))[0] == 200
 
 
-async def test_input_in_camel_case_is_taken(house: House, cluster: Cluster) -> None:
+async def test_camel_case_input_is_accepted(house: House, cluster: Cluster) -> None:
     await cluster.join("n1")
     body = {
         "workloadId": "web",
@@ -36,7 +36,7 @@ async def test_input_in_camel_case_is_taken(house: House, cluster: Cluster) -> N
     assert (await house.ask("POST", "/workloads/schedule", json=body))[1]["success"] is True
 
 
-async def test_a_refused_apply_keeps_its_answer(house: House) -> None:
+async def test_a_refused_apply_returns_the_response_message(house: House) -> None:
     status, answer = await house.ask(
         "POST", "/workloads/schedule", json={"workload_id": "web", "spec": {"type": "container"}}
     )
@@ -47,7 +47,7 @@ async def test_a_refused_apply_keeps_its_answer(house: House) -> None:
     assert answer["error_message"]
 
 
-async def test_what_is_not_there_is_404(house: House) -> None:
+async def test_an_unknown_object_is_404(house: House) -> None:
     for method, path in (
         ("GET", "/workloads/none"),
         ("DELETE", "/workloads/none"),
@@ -61,14 +61,14 @@ async def test_what_is_not_there_is_404(house: House) -> None:
         assert (status, "error" in answer) == (404, True), path
 
 
-async def test_a_field_that_is_unknown_is_named(house: House) -> None:
+async def test_an_unknown_field_is_named(house: House) -> None:
     status, answer = await house.ask("POST", "/workloads/schedule", json={"spec": {"tipe": "vm"}})
 
     assert status == 400
     assert answer["field"] == "spec.tipe"
 
 
-async def test_nodes_and_figures_are_told(house: House, cluster: Cluster) -> None:
+async def test_nodes_and_summary_are_returned(house: House, cluster: Cluster) -> None:
     await cluster.join("n1")
 
     assert (await house.get("/nodes?status=ready"))[1]["nodes"][0]["node_id"] == "n1"
@@ -76,7 +76,7 @@ async def test_nodes_and_figures_are_told(house: House, cluster: Cluster) -> Non
     assert (await house.get("/cluster/metrics"))[1]["total_nodes"] == 1
 
 
-async def test_the_clusters_are_told_with_their_schedulers(house: House) -> None:
+async def test_clusters_are_returned_with_their_schedulers(house: House) -> None:
     status, answer = await house.get("/clusters")
 
     assert status == 200
@@ -87,7 +87,7 @@ async def test_the_clusters_are_told_with_their_schedulers(house: House) -> None
     assert (await house.get("/health"))[1] == {"status": "ok", "service": "persys-gateway"}
 
 
-async def test_a_scheduler_that_cannot_be_reached_is_503() -> None:
+async def test_an_unreachable_scheduler_is_503() -> None:
     (port,) = free_ports(1)
     async with a_gateway(quiet(scheduler_addr=(f"127.0.0.1:{port}",))) as house:
         status, answer = await house.get("/workloads")

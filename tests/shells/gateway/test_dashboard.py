@@ -1,4 +1,4 @@
-"""The dashboard's files and the reading of spec files, as the gateway serves them."""
+"""The dashboard's static files and the spec parser."""
 
 from io import BytesIO
 
@@ -11,7 +11,7 @@ from shells.gateway.town import House, a_gateway, quiet
 SPEC = "id: web\ncontainer: {image: nginx}\n---\nid: db\ndesired_state: Stopped\n"
 
 
-async def test_every_file_is_served_with_its_type_and_the_rules_for_scripts(house: House) -> None:
+async def test_every_file_is_served_with_its_type_and_security_headers(house: House) -> None:
     for name, page in pages().items():
         async with house.session.get(f"{PREFIX}{name}") as answer:
             assert (answer.status, answer.content_type) == (200, page.media_type)
@@ -22,7 +22,7 @@ async def test_every_file_is_served_with_its_type_and_the_rules_for_scripts(hous
             assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
 
-async def test_a_file_that_is_known_is_not_sent_again(house: House) -> None:
+async def test_an_unchanged_file_is_304(house: House) -> None:
     async with house.session.get(PREFIX) as answer:
         tag = answer.headers["ETag"]
 
@@ -32,7 +32,7 @@ async def test_a_file_that_is_known_is_not_sent_again(house: House) -> None:
         assert changed.status == 200
 
 
-async def test_a_file_is_packed_for_who_can_unpack_it(house: House) -> None:
+async def test_a_file_is_compressed_if_the_client_accepts_gzip(house: House) -> None:
     async with house.session.get(PREFIX, headers={"Accept-Encoding": "identity"}) as plain:
         assert "Content-Encoding" not in plain.headers
     async with house.session.get(PREFIX, headers={"Accept-Encoding": "gzip"}) as packed:
@@ -40,18 +40,18 @@ async def test_a_file_is_packed_for_who_can_unpack_it(house: House) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/ui"])
-async def test_the_short_addresses_lead_to_the_page(house: House, path: str) -> None:
+async def test_short_paths_redirect_to_the_dashboard(house: House, path: str) -> None:
     async with house.session.get(path) as answer:
         assert (answer.status, answer.url.path) == (200, PREFIX)
 
 
 @pytest.mark.parametrize("path", ["../serving.py", "%2e%2e/serving.py", "views/", "missing.js"])
-async def test_nothing_but_the_files_is_there(house: House, path: str) -> None:
+async def test_other_paths_under_ui_are_404(house: House, path: str) -> None:
     async with house.session.get(f"{PREFIX}{path}") as answer:
         assert answer.status == 404
 
 
-async def test_a_spec_file_is_read_as_persysctl_reads_it(house: House) -> None:
+async def test_a_spec_file_is_parsed_like_persysctl_does(house: House) -> None:
     status, answer = await house.ask("POST", PATH, data=SPEC.encode())
 
     assert status == 200
@@ -71,7 +71,7 @@ async def test_a_spec_file_is_read_as_persysctl_reads_it(house: House) -> None:
         (b"", 0, "file"),
     ],
 )
-async def test_a_wrong_spec_file_is_refused_with_its_place(
+async def test_an_invalid_spec_file_is_refused_with_the_line(
     house: House, text: bytes, line: int, field: str
 ) -> None:
     status, problem = await house.ask("POST", PATH, data=text)
@@ -79,13 +79,13 @@ async def test_a_wrong_spec_file_is_refused_with_its_place(
     assert (status, problem["line"], problem["field"]) == (400, line, field)
 
 
-async def test_a_spec_file_that_is_too_long_is_not_read(house: House) -> None:
+async def test_a_too_large_spec_file_is_refused(house: House) -> None:
     status, _ = await house.ask("POST", PATH, data=BytesIO(b"#" * (BYTES_MAX + 1)))
 
     assert status == 413
 
 
-async def test_without_a_scheduler_that_knows_who_asks_no_file_is_read() -> None:
+async def test_a_spec_file_is_not_parsed_without_a_scheduler() -> None:
     async with a_gateway(quiet(scheduler_addr=("127.0.0.1:1",))) as house:
         status, _ = await house.ask("POST", PATH, data=SPEC.encode())
 

@@ -1,4 +1,4 @@
-"""Reads that are gathered: all that were asked for before a call began are in it, and no others wait."""
+"""Batched reads: a batch contains all reads that arrived before its call started."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -13,12 +13,12 @@ from shells.gateway.test_sharing import turns
 
 @pytest.fixture(autouse=True)
 def one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that it is certain who waits for whom."""
+    """One batch at a time, so that the order is deterministic."""
     monkeypatch.setattr(gathering, "LINES", 1)
 
 
 class Source:
-    """Remembers what it was asked for, and answers when a test lets it."""
+    """Records the requested names, and returns when the test releases it."""
 
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
@@ -30,7 +30,7 @@ class Source:
         return {name: name.upper() for name in names if name != "none"}
 
 
-async def test_what_is_asked_for_while_a_call_is_under_way_is_in_the_next() -> None:
+async def test_a_read_during_a_call_joins_the_next_batch() -> None:
     gathered: Gathered[str] = Gathered()
     source = Source()
     async with asyncio.TaskGroup() as group:
@@ -44,14 +44,14 @@ async def test_what_is_asked_for_while_a_call_is_under_way_is_in_the_next() -> N
     assert [first.result(), *(one.result() for one in later)] == ["A", "B", "C", "A", "B"]
 
 
-async def test_what_was_not_brought_is_none() -> None:
+async def test_a_missing_result_is_none() -> None:
     source = Source()
     source.may_end.set()
 
     assert await Gathered[str]().ask("key", "none", source.fetch) is None
 
 
-async def test_a_call_that_fails_fails_for_its_own_and_not_for_the_next() -> None:
+async def test_a_failed_batch_does_not_fail_the_next() -> None:
     gathered: Gathered[str] = Gathered()
     source = Source()
 
@@ -73,7 +73,7 @@ async def test_a_call_that_fails_fails_for_its_own_and_not_for_the_next() -> Non
     assert well.result() == "B"
 
 
-async def test_who_leaves_before_its_turn_takes_nobody_along() -> None:
+async def test_a_cancelled_waiter_does_not_affect_its_batch() -> None:
     gathered: Gathered[str] = Gathered()
     source = Source()
     async with asyncio.TaskGroup() as group:

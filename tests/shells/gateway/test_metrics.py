@@ -1,4 +1,4 @@
-"""GET /metrics of the gateway, as Prometheus sees it."""
+"""GET /metrics of the gateway."""
 
 import re
 from pathlib import Path
@@ -25,7 +25,7 @@ async def test_requests_are_counted_by_method_and_status(house: House) -> None:
     assert "persys_gateway_request_seconds_count 2.0" in told
 
 
-async def test_it_tells_how_many_schedulers_can_be_reached(house: House) -> None:
+async def test_reachable_schedulers_are_counted(house: House) -> None:
     await house.get("/api/v1/nodes")
 
     assert 'persys_gateway_schedulers_reachable{cluster="default"} 1.0' in await page(house)

@@ -1,4 +1,4 @@
-"""The OpenAPI document says what is so: whatever is made from it is answered as it says."""
+"""The OpenAPI document is correct: responses to generated requests match it."""
 
 import asyncio
 import sys
@@ -27,14 +27,14 @@ def test_every_route_of_the_table_is_in_the_document() -> None:
         assert paths[API + route.path][route.method.lower()]["operationId"] == route.rpc
 
 
-async def test_the_document_is_for_anybody(house: House) -> None:
+async def test_the_openapi_document_needs_no_authentication(house: House) -> None:
     status, told = await house.get("/openapi.json")
 
     assert status == 200
     assert told == document()
 
 
-async def test_a_fuzzer_that_reads_the_document_finds_nothing(
+async def test_fuzzing_from_the_openapi_document_finds_nothing(
     house: House, cluster: Cluster, tmp_path: Path
 ) -> None:
     await cluster.join("n1")

@@ -1,4 +1,4 @@
-"""The process: started from a file and variables, told what is wrong, and ended with patience."""
+"""The gateway process: configuration, invalid settings, graceful stop."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ async def until_it_serves(session: aiohttp.ClientSession, url: str) -> None:
                 await asyncio.sleep(0.05)
 
 
-async def test_it_serves_what_its_file_says_until_it_is_told_to_stop(
+async def test_it_serves_its_configuration_until_it_is_stopped(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     port, public = free_ports(2)
@@ -60,7 +60,7 @@ async def test_it_serves_what_its_file_says_until_it_is_told_to_stop(
             await process.wait()
 
 
-def test_what_it_cannot_use_is_named(tmp_path: Path) -> None:
+def test_invalid_settings_are_named(tmp_path: Path) -> None:
     environ = {**os.environ, "PERSYS_GATEWAY_CLUSTER_CONFIG": str(tmp_path / "none.yaml")}
     ended = subprocess.run(
         [GATEWAY, "-insecure", "--audit-db=memory"],
@@ -75,7 +75,9 @@ def test_what_it_cannot_use_is_named(tmp_path: Path) -> None:
     assert "none.yaml" in ended.stderr
 
 
-async def test_a_request_under_way_ends_well_when_it_stops(house: House, cluster: Cluster) -> None:
+async def test_a_running_request_completes_when_the_gateway_stops(
+    house: House, cluster: Cluster
+) -> None:
     await cluster.join("n1")
     async with asyncio.TaskGroup() as group:
         asked = [

@@ -1,4 +1,4 @@
-"""Reads as HTTP has them: pages, tags, packing, and one call for many who ask at once."""
+"""Reads: paging, ETags, compression, shared and batched calls, rate limits."""
 
 import asyncio
 import io
@@ -18,7 +18,7 @@ from shells.scheduler.harness import Cluster
 
 
 async def pages_of(house: House, path: str, field: str) -> list[list[dict[str, Any]]]:
-    """All pages, by the links."""
+    """All pages, following the links."""
     pages: list[list[dict[str, Any]]] = []
     next_path: str | None = path
     while next_path is not None:
@@ -30,7 +30,7 @@ async def pages_of(house: House, path: str, field: str) -> list[list[dict[str, A
     return pages
 
 
-async def test_a_list_comes_in_pages(house: House, cluster: Cluster) -> None:
+async def test_a_list_is_returned_in_pages(house: House, cluster: Cluster) -> None:
     for number in range(5):
         await cluster.control.apply(f"w{number}")
 
@@ -43,7 +43,7 @@ async def test_a_list_comes_in_pages(house: House, cluster: Cluster) -> None:
     ]
 
 
-async def test_pages_of_events_lead_back(house: House, cluster: Cluster) -> None:
+async def test_pages_of_events_start_with_the_newest(house: House, cluster: Cluster) -> None:
     for number in range(5):
         await cluster.control.apply(f"w{number}")
 
@@ -55,7 +55,7 @@ async def test_pages_of_events_lead_back(house: House, cluster: Cluster) -> None
     assert sorted(one for page in told for one in page) == list(range(1, told[0][-1] + 1))
 
 
-async def test_a_page_that_cannot_be_is_refused(house: House) -> None:
+async def test_an_invalid_page_is_refused(house: House) -> None:
     for query in ("limit=0", "limit=x", "limit=1001", "cursor=%25", "cursor=WzFd&limit=1"):
         status, problem = await house.get(f"/api/v1/workloads?{query}")
         expected = (
@@ -65,7 +65,7 @@ async def test_a_page_that_cannot_be_is_refused(house: House) -> None:
         assert status == 200 or problem["field"] in ("limit", "cursor")
 
 
-async def test_what_is_known_is_not_sent_again(house: House, cluster: Cluster) -> None:
+async def test_an_unchanged_response_is_304(house: House, cluster: Cluster) -> None:
     await cluster.control.apply("web")
     async with house.session.get("/api/v1/workloads/web") as response:
         tag = response.headers["ETag"]
@@ -79,7 +79,7 @@ async def test_what_is_known_is_not_sent_again(house: House, cluster: Cluster) -
         assert response.headers["ETag"] != tag
 
 
-async def test_a_large_answer_is_packed(house: House, cluster: Cluster) -> None:
+async def test_a_large_response_is_compressed(house: House, cluster: Cluster) -> None:
     for number in range(20):
         await cluster.control.apply(f"w{number}")
 
@@ -92,7 +92,7 @@ async def test_a_large_answer_is_packed(house: House, cluster: Cluster) -> None:
         assert "Content-Encoding" not in response.headers
 
 
-async def test_many_who_ask_at_once_share_calls_and_see_what_was_before_them(
+async def test_concurrent_reads_share_calls_and_never_see_older_data(
     house: House, cluster: Cluster
 ) -> None:
     await cluster.control.apply("web")
@@ -115,7 +115,7 @@ async def ask_all(house: House, names: Sequence[str]) -> dict[str, tuple[int, An
     return {name: one.result() for name, one in asked.items()}
 
 
-async def test_many_who_ask_for_different_ones_each_get_theirs(
+async def test_concurrent_reads_of_different_workloads_are_batched(
     house: House, cluster: Cluster
 ) -> None:
     names = [f"w{number}" for number in range(90)]
@@ -134,9 +134,7 @@ async def test_many_who_ask_for_different_ones_each_get_theirs(
     assert together["none"][1]["detail"] == alone["none"][1]["detail"]
 
 
-async def test_what_is_too_much_for_one_answer_comes_all_the_same(
-    house: House, cluster: Cluster
-) -> None:
+async def test_batches_too_large_for_one_response_are_split(house: House, cluster: Cluster) -> None:
     names = [f"w{number}" for number in range(20)]
     for name in names:
         env = {f"LONG{number}": "x" * 100_000 for number in range(4)}
@@ -149,7 +147,7 @@ async def test_what_is_too_much_for_one_answer_comes_all_the_same(
 
 
 class Elder(AgentControlServicer):
-    """A scheduler that knows no call but the contract's."""
+    """A scheduler with only the RPCs of the original protocol."""
 
     async def GetWorkload(  # noqa: N802
         self, request: pb.GetWorkloadRequest, context: object
@@ -157,7 +155,7 @@ class Elder(AgentControlServicer):
         return pb.GetWorkloadResponse(workload=pb.WorkloadView(workload_id=request.workload_id))
 
 
-async def test_a_scheduler_that_knows_no_call_for_many_is_asked_for_each() -> None:
+async def test_a_scheduler_without_batch_reads_is_read_one_by_one() -> None:
     server = grpc.aio.server()
     add_AgentControlServicer_to_server(Elder(), server)
     port = server.add_insecure_port("127.0.0.1:0")
@@ -171,7 +169,7 @@ async def test_a_scheduler_that_knows_no_call_for_many_is_asked_for_each() -> No
     assert [told[name][1]["workload"]["workload_id"] for name in names] == names
 
 
-async def test_who_asks_too_often_is_told_when_to_come_back(cluster: Cluster) -> None:
+async def test_too_many_requests_get_retry_after(cluster: Cluster) -> None:
     address = f"127.0.0.1:{cluster.settings.grpc_port}"
     settings = quiet(scheduler_addr=(address,), requests_per_second=0.5, requests_burst=2)
     async with a_gateway(settings) as house:
@@ -183,7 +181,7 @@ async def test_who_asks_too_often_is_told_when_to_come_back(cluster: Cluster) ->
     assert statuses == [200, 200, 429]
 
 
-async def test_a_body_that_is_too_large_is_413(house: House) -> None:
+async def test_a_too_large_body_is_413(house: House) -> None:
     body = io.BytesIO(b"x" * 5_000_000)
 
     status, problem = await house.ask("PUT", "/api/v1/workloads/web", data=body)

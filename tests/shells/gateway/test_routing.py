@@ -1,4 +1,4 @@
-"""Which scheduler is asked first."""
+"""The order in which schedulers are tried."""
 
 from typing import NamedTuple
 
@@ -16,21 +16,21 @@ class One(NamedTuple):
 FIVE = [One(f"s{number}:8085") for number in range(5)]
 
 
-def test_the_leader_is_asked_first_and_the_unhealthy_last() -> None:
+def test_the_leader_comes_first_and_the_unhealthy_last() -> None:
     lost, plain, leader = One("a", healthy=False), One("b"), One("c", is_leader=True)
 
     assert in_order([lost, plain, leader], Strategy.LEADER_ONLY, "") == [leader, plain, lost]
 
 
 @pytest.mark.parametrize("strategy", [Strategy.STICKY, Strategy.SHARD])
-def test_one_key_is_always_asked_of_the_same_and_keys_are_spread(strategy: Strategy) -> None:
+def test_a_key_always_selects_the_same_scheduler_and_keys_are_spread(strategy: Strategy) -> None:
     first = {str(key): in_order(FIVE, strategy, str(key))[0] for key in range(200)}
 
     assert first == {str(key): in_order(FIVE[::-1], strategy, str(key))[0] for key in range(200)}
     assert set(first.values()) == set(FIVE)
 
 
-def test_who_leaves_takes_only_its_own_keys_along() -> None:
+def test_a_leaving_scheduler_moves_only_its_own_keys() -> None:
     before = {str(key): in_order(FIVE, Strategy.SHARD, str(key))[0] for key in range(200)}
     after = {str(key): in_order(FIVE[1:], Strategy.SHARD, str(key))[0] for key in range(200)}
 

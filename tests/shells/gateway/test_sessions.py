@@ -1,4 +1,4 @@
-"""Streams through a gateway end when the certificate of the person behind them is revoked or expires."""
+"""Streams through a gateway end when the client certificate is revoked or expires."""
 
 import asyncio
 import ssl
@@ -27,7 +27,7 @@ UNLIMITED = aiohttp.ClientTimeout()
 
 @pytest.fixture(params=["scheduler", "gateway"])
 def reader(request: pytest.FixtureRequest) -> str:
-    """Which of the two reads the list of revoked certificates: either alone ends the stream."""
+    """Which of the two processes has the revocation list: either one ends the stream."""
     name: str = request.param
     return name
 
@@ -45,7 +45,7 @@ async def secure(root: Root, listed: Listed, reader: str) -> AsyncIterator[Clust
 
 @pytest.fixture
 def clock() -> ShiftedClock:
-    """Of the gateway."""
+    """The revocation list of the gateway."""
     return ShiftedClock()
 
 
@@ -77,7 +77,7 @@ def invalidate(
     secure: Cluster,
     clock: ShiftedClock,
 ) -> Callable[[], None]:
-    """Makes the certificate invalid for one of the two: by its list, or by its clock."""
+    """Makes the certificate invalid for one process: by its revocation list, or by its clock."""
 
     def revoke() -> None:
         listed.serials.add(eve[1])
@@ -93,7 +93,7 @@ SESSIONS = ("command=sh", "console=true")
 STREAMS = ("/workloads/web/logs?follow=true", "/events/watch")
 
 
-async def test_all_that_is_open_ends_when_its_certificate_becomes_invalid(
+async def test_open_streams_end_when_the_client_certificate_becomes_invalid(
     house: House, eve: tuple[ssl.SSLContext, str], invalidate: Callable[[], None]
 ) -> None:
     context, _ = eve
@@ -127,7 +127,7 @@ async def test_all_that_is_open_ends_when_its_certificate_becomes_invalid(
 
 
 async def until_ended(response: aiohttp.ClientResponse) -> None:
-    """Logs break off; a watch may end with a problem."""
+    """Logs are aborted; a watch may end with a problem."""
     with suppress(aiohttp.ClientError):
         while await response.content.readany():
             pass

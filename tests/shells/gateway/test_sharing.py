@@ -1,4 +1,4 @@
-"""Calls that are shared: only by those who asked before they began."""
+"""Single flight: a call is shared only by requests that arrived before it started."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from persys.gateway.sharing import Shared
 
 
 class Source:
-    """Counts how often it is asked, and answers when a test lets it."""
+    """Counts its calls, and returns when the test releases it."""
 
     def __init__(self) -> None:
         self.begun = 0
@@ -27,7 +27,7 @@ async def turns(count: int = 5) -> None:
         await asyncio.sleep(0)
 
 
-async def test_who_comes_while_a_call_is_under_way_gets_the_next_one() -> None:
+async def test_a_request_during_a_call_gets_the_next_one() -> None:
     shared: Shared[int] = Shared()
     source = Source()
     async with asyncio.TaskGroup() as group:
@@ -50,7 +50,7 @@ async def test_other_keys_do_not_wait() -> None:
     assert [await shared.ask(key, source.ask) for key in "abc"] == [1, 2, 3]
 
 
-async def test_a_failure_is_everybodys_and_the_next_is_asked_anew() -> None:
+async def test_a_failure_is_shared_and_not_cached() -> None:
     shared: Shared[int] = Shared()
     source = Source()
     gate = asyncio.Event()
@@ -77,7 +77,7 @@ async def told(shared: Shared[int], ask: object) -> str:
     return str(raised.value)
 
 
-async def test_who_leaves_ends_it_for_nobody_else() -> None:
+async def test_a_cancelled_waiter_affects_no_other() -> None:
     shared: Shared[int] = Shared()
     source = Source()
     async with asyncio.TaskGroup() as group:

@@ -1,4 +1,4 @@
-"""What streams: events, logs, images, and commands inside workloads."""
+"""Streaming routes: events, logs, snapshots, images and exec."""
 
 import base64
 import json
@@ -34,9 +34,7 @@ async def events_in(response: aiohttp.ClientResponse) -> AsyncIterator[dict[str,
             event = {}
 
 
-async def test_events_are_watched_and_a_watch_goes_on_where_it_broke(
-    house: House, cluster: Cluster
-) -> None:
+async def test_a_watch_resumes_after_the_last_event_id(house: House, cluster: Cluster) -> None:
     await cluster.join("n1")
     await cluster.control.apply("web")
     path = "/api/v1/events/watch?after_sequence=0"
@@ -50,20 +48,20 @@ async def test_events_are_watched_and_a_watch_goes_on_where_it_broke(
     assert json.loads(first["data"])["kind"] == first["event"]
 
 
-async def test_a_watch_of_what_is_not_kept_is_410(house: House) -> None:
+async def test_a_watch_of_expired_events_is_410(house: House) -> None:
     status, problem = await house.get("/api/v1/events/watch", headers={"Last-Event-ID": "99999"})
 
     assert (status, problem["code"]) == (410, "OUT_OF_RANGE")
 
 
-async def test_logs_are_the_bytes_that_were_written(house: House, talker: Talker) -> None:
+async def test_logs_are_returned_as_raw_bytes(house: House, talker: Talker) -> None:
     async with house.session.get("/api/v1/workloads/web/logs?tail=7&service=db") as response:
         assert response.content_type == "text/plain"
         assert await response.read() == b"out\nerr\n"
     assert (talker.logs_asked[0].tail, talker.logs_asked[0].service) == (7, "db")
 
 
-async def test_logs_are_also_told_line_by_line(house: House, talker: Talker) -> None:
+async def test_logs_are_returned_as_ndjson(house: House, talker: Talker) -> None:
     accept = {"Accept": "application/x-ndjson"}
     async with house.session.get("/api/v1/workloads/web/logs", headers=accept) as response:
         lines = [json.loads(line) async for line in response.content]
@@ -72,7 +70,7 @@ async def test_logs_are_also_told_line_by_line(house: House, talker: Talker) -> 
     assert lines[1]["stream"] == "stderr"
 
 
-async def test_a_snapshot_goes_out_and_in(house: House, cluster: Cluster) -> None:
+async def test_a_snapshot_is_saved_and_restored(house: House, cluster: Cluster) -> None:
     await cluster.control.apply("web")
     async with house.session.get("/api/v1/snapshot") as response:
         snapshot = await response.read()
@@ -84,7 +82,7 @@ async def test_a_snapshot_goes_out_and_in(house: House, cluster: Cluster) -> Non
     assert (await house.ask("PUT", "/api/v1/snapshot", data=b"garbage"))[0] == 400
 
 
-async def test_an_image_is_passed_on_to_the_nodes(house: House, cluster: Cluster) -> None:
+async def test_an_image_is_forwarded_to_the_nodes(house: House, cluster: Cluster) -> None:
     _, store = await a_store(cluster, "n1")
     image = b"x" * 1_000_000
 
@@ -97,13 +95,13 @@ async def test_an_image_is_passed_on_to_the_nodes(house: House, cluster: Cluster
     assert (lines[-1]["done"], lines[-1]["sha256"]) == (True, "abc")
 
 
-async def test_an_image_that_nobody_takes_is_refused(house: House) -> None:
+async def test_an_image_without_a_matching_node_is_refused(house: House) -> None:
     status, problem = await house.ask("PUT", "/api/v1/images/debian", data=b"x")
 
     assert (status, problem["code"]) == (422, "FAILED_PRECONDITION")
 
 
-async def test_a_command_is_talked_to_in_protobuf(house: House, talker: Talker) -> None:
+async def test_exec_over_a_websocket_with_protobuf_frames(house: House, talker: Talker) -> None:
     async with house.session.ws_connect("/api/v1/workloads/web/exec") as socket:
         start = pb.ExecInput(start=pb.ExecStart(workload_id="other", command=["echo"]))
         await socket.send_bytes(start.SerializeToString())
@@ -119,7 +117,7 @@ async def test_a_command_is_talked_to_in_protobuf(house: House, talker: Talker) 
     assert (ended.type, ended.data) == (WSMsgType.CLOSE, 1000)
 
 
-async def test_a_browser_talks_to_a_command_in_json(house: House, talker: Talker) -> None:
+async def test_exec_over_a_websocket_with_json_frames(house: House, talker: Talker) -> None:
     async with house.session.ws_connect("/api/v1/workloads/web/exec?command=echo") as socket:
         assert await socket.receive_str() == "{}"
         await socket.send_str(json.dumps({"stdin": base64.b64encode(b"hi").decode()}))
@@ -131,7 +129,7 @@ async def test_a_browser_talks_to_a_command_in_json(house: House, talker: Talker
 @pytest.mark.parametrize(
     ("path", "code"), [("web/exec?command=refuse", 4422), ("none/exec?command=x", 4404)]
 )
-async def test_a_refused_command_closes_with_its_status(
+async def test_a_refused_exec_closes_with_the_status(
     house: House, talker: Talker, path: str, code: int
 ) -> None:
     async with house.session.ws_connect(f"/api/v1/workloads/{path}") as socket:
@@ -141,7 +139,7 @@ async def test_a_refused_command_closes_with_its_status(
     assert ended.extra
 
 
-async def test_exec_without_a_socket_is_426(house: House) -> None:
+async def test_exec_without_a_websocket_is_426(house: House) -> None:
     assert (await house.get("/api/v1/workloads/web/exec"))[0] == 426
 
 

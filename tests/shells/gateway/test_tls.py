@@ -1,4 +1,4 @@
-"""Who gets in at the gateway's port, and as whom the scheduler is asked then."""
+"""Authentication at the gateway's port, and the identity that is forwarded to the scheduler."""
 
 import asyncio
 import re
@@ -24,7 +24,7 @@ HASTY = HttpLimits(handshake_seconds=1.0, idle_seconds=1.0, closing_seconds=1.0)
 hasty = pytest.mark.parametrize("guarded", [HASTY], indirect=True)
 
 
-async def test_an_operator_gets_through_under_its_own_name(
+async def test_an_operator_is_forwarded_under_its_own_identity(
     guarded: House, root: Root, secure: Cluster
 ) -> None:
     status, who = await ask_as(guarded, root, Role.OPERATOR, "GET", "/api/v1/identity")
@@ -53,15 +53,15 @@ async def test_a_viewer_reads_and_changes_nothing(guarded: House, root: Root) ->
 
 
 def tried(path: str) -> str:
-    """A path of the table with something in its braces."""
+    """A path of the route table with example values."""
     return re.sub(r"{\w+}", "x", path)
 
 
 @pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR])
-async def test_every_route_asks_for_what_its_call_needs(
+async def test_every_route_requires_the_permission_of_its_rpc(
     guarded: House, root: Root, role: Role
 ) -> None:
-    """Whatever the role does not allow is refused here already, before anything is read or sent."""
+    """A request without permission is refused by the gateway, before the body is read."""
     context = shows(root, root.write(role, "somebody"))
     every = [(API, route) for route in ROUTES] + [("", route) for route in CONTRACT_ROUTES]
     refused = [
@@ -79,7 +79,7 @@ async def test_every_route_asks_for_what_its_call_needs(
     assert refused
 
 
-async def test_no_route_answers_who_shows_nothing(guarded: House, root: Root) -> None:
+async def test_every_route_requires_credentials(guarded: House, root: Root) -> None:
     context = shows(root)
     own = ("/clusters", f"{API}/clusters", f"{API}/overview", f"{API}/audit", f"{API}/gitops")
     every = [("GET", path) for path in own]
@@ -90,7 +90,7 @@ async def test_no_route_answers_who_shows_nothing(guarded: House, root: Root) ->
         assert (await guarded.ask(method, path, ssl=context))[0] == 401, path
 
 
-async def test_the_audit_is_for_admins_and_a_token_must_be_good(
+async def test_the_audit_log_requires_an_admin_or_a_valid_token(
     guarded: House, root: Root, secure: Cluster
 ) -> None:
     assert (await ask_as(guarded, root, Role.ADMIN, "GET", "/api/v1/audit"))[0] == 200
@@ -102,20 +102,18 @@ async def test_the_audit_is_for_admins_and_a_token_must_be_good(
 
 
 @pytest.mark.parametrize("role", [Role.AGENT, Role.SCHEDULER, Role.GATEWAY])
-async def test_only_people_are_served(guarded: House, root: Root, role: Role) -> None:
+async def test_only_user_identities_are_accepted(guarded: House, root: Root, role: Role) -> None:
     assert (await ask_as(guarded, root, role, "GET", "/api/v1/workloads"))[0] == 403
 
 
-async def test_who_shows_nothing_learns_that_the_gateway_is_well_and_no_more(
-    guarded: House, root: Root
-) -> None:
+async def test_only_health_needs_no_credentials(guarded: House, root: Root) -> None:
     assert (await ask_as(guarded, root, None, "GET", "/health"))[0] == 200
     for path in ("/clusters", "/workloads", "/api/v1/workloads", "/api/v1/events/watch"):
         status, problem = await ask_as(guarded, root, None, "GET", path)
         assert (status, problem["title"]) == (401, "Unauthorized"), path
 
 
-async def test_a_token_lets_somebody_in_without_a_certificate(
+async def test_a_token_authenticates_without_a_certificate(
     guarded: House, root: Root, secure: Cluster
 ) -> None:
     made = await secure.control.stub.CreateToken(
@@ -133,7 +131,7 @@ async def test_a_token_lets_somebody_in_without_a_certificate(
     assert unknown[0] == 401
 
 
-async def test_who_guesses_tokens_is_soon_told_to_wait(guarded: House, root: Root) -> None:
+async def test_guessed_tokens_are_rate_limited(guarded: House, root: Root) -> None:
     statuses = []
     for number in range(25):
         bearer = {"Authorization": f"Bearer psk_{number:016x}_{number:064x}"}
@@ -145,7 +143,7 @@ async def test_who_guesses_tokens_is_soon_told_to_wait(guarded: House, root: Roo
     assert (await ask_as(guarded, root, Role.VIEWER, "GET", "/api/v1/mode"))[0] == 200
 
 
-async def test_a_token_opens_a_socket_as_the_name_of_a_protocol(
+async def test_a_websocket_accepts_a_token_as_subprotocol(
     guarded: House, root: Root, secure: Cluster
 ) -> None:
     made = await secure.control.stub.CreateToken(
@@ -161,7 +159,7 @@ async def test_a_token_opens_a_socket_as_the_name_of_a_protocol(
 
 
 @pytest.mark.parametrize("wrong", ["other root", "expired"])
-async def test_a_certificate_that_is_wrong_gets_no_connection(
+async def test_an_untrusted_certificate_gets_no_connection(
     guarded: House, root: Root, tmp_path: Path, wrong: str
 ) -> None:
     if wrong == "expired":
@@ -173,7 +171,7 @@ async def test_a_certificate_that_is_wrong_gets_no_connection(
         await guarded.get("/health", ssl=shows(root, files))
 
 
-async def test_plain_text_is_not_spoken(guarded: House) -> None:
+async def test_plain_http_is_refused(guarded: House) -> None:
     with pytest.raises(aiohttp.ClientError):
         await guarded.get(f"http://127.0.0.1:{guarded.gateway.port}/health")
 
@@ -181,7 +179,9 @@ async def test_plain_text_is_not_spoken(guarded: House) -> None:
 @pytest.mark.parametrize(
     ("version", "gets_in"), [("-tls1_1", False), ("-tls1_2", True), ("-tls1_3", True)]
 )
-async def test_only_tls_of_today_is_spoken(guarded: House, version: str, gets_in: bool) -> None:
+async def test_only_tls_1_2_and_newer_is_accepted(
+    guarded: House, version: str, gets_in: bool
+) -> None:
     process = await asyncio.create_subprocess_exec(
         *("openssl", "s_client", "-connect", f"127.0.0.1:{guarded.gateway.port}", "-quiet"),
         *("-cipher", "ALL:@SECLEVEL=0", version),
@@ -198,7 +198,7 @@ async def test_only_tls_of_today_is_spoken(guarded: House, version: str, gets_in
 
 
 @hasty
-async def test_who_says_nothing_is_cut_and_stops_nobody(guarded: House, root: Root) -> None:
+async def test_an_idle_connection_is_closed_and_blocks_no_other(guarded: House, root: Root) -> None:
     address = ("127.0.0.1", guarded.gateway.port)
     with ExitStack() as sockets:
         silent = [sockets.enter_context(socket.create_connection(address, 5)) for _ in range(200)]
@@ -211,7 +211,7 @@ async def test_who_says_nothing_is_cut_and_stops_nobody(guarded: House, root: Ro
 
 
 @hasty
-async def test_half_a_request_is_cut_too(guarded: House, root: Root) -> None:
+async def test_an_incomplete_request_is_closed(guarded: House, root: Root) -> None:
     reader, writer = await asyncio.open_connection(
         "127.0.0.1", guarded.gateway.port, ssl=shows(root)
     )
@@ -222,9 +222,7 @@ async def test_half_a_request_is_cut_too(guarded: House, root: Root) -> None:
     writer.close()
 
 
-async def test_a_swapped_certificate_is_shown_to_whoever_comes_next(
-    guarded: House, root: Root
-) -> None:
+async def test_new_connections_get_the_renewed_certificate(guarded: House, root: Root) -> None:
     before = await asyncio.to_thread(shown_serial, guarded, root)
     root.write(Role.GATEWAY, "g1")
 

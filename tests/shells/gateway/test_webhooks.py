@@ -1,4 +1,4 @@
-"""Pushes that GitHub tells of: believed when they are signed and young, taken once, and followed."""
+"""GitHub webhooks: signed and recent deliveries are accepted once and redeploy stacks."""
 
 import asyncio
 import hashlib
@@ -69,7 +69,7 @@ async def deliver(
 
 
 async def a_stack(cluster: Cluster, name: str, *, ref: str = "main", desired: str = "") -> str:
-    """Its revision."""
+    """Returns the revision."""
     compose = pb.ComposeSpec(source_type="git", git_repo=REPOSITORY, git_ref=ref)
     spec = pb.WorkloadSpec(type="compose", compose=compose)
     answer = await cluster.control.send(
@@ -86,9 +86,7 @@ async def until_anew(cluster: Cluster, name: str, revision: str) -> None:
     await eventually(anew, lambda: f"{name} to be made anew")
 
 
-async def test_a_push_makes_the_stacks_that_follow_its_branch_anew(
-    hooked: House, cluster: Cluster
-) -> None:
+async def test_a_push_redeploys_the_stacks_of_its_branch(hooked: House, cluster: Cluster) -> None:
     before = {name: await a_stack(cluster, name) for name in ("shop", "shop2")}
     other = await a_stack(cluster, "other", ref="next")
     stopped = await a_stack(cluster, "stopped", desired="Stopped")
@@ -116,7 +114,7 @@ async def test_a_push_makes_the_stacks_that_follow_its_branch_anew(
     }
 
 
-async def test_a_push_waits_for_a_cluster_that_is_away(hooked: House, cluster: Cluster) -> None:
+async def test_a_push_waits_for_an_unreachable_cluster(hooked: House, cluster: Cluster) -> None:
     revision = await a_stack(cluster, "shop")
     await cluster.stop()
 
@@ -126,7 +124,7 @@ async def test_a_push_waits_for_a_cluster_that_is_away(hooked: House, cluster: C
     await until_anew(cluster, "shop", revision)
 
 
-async def test_a_push_is_followed_after_a_restart_of_the_gateway(
+async def test_a_push_is_processed_after_a_restart_of_the_gateway(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     settings = hooked_settings(cluster, audit_db=str(tmp_path / "audit.db"))
@@ -150,7 +148,7 @@ async def test_a_push_is_followed_after_a_restart_of_the_gateway(
         assert await last_commit(house) == "c0ffee"
 
 
-async def test_of_pushes_to_a_branch_that_wait_the_newest_is_followed(
+async def test_only_the_newest_waiting_push_of_a_branch_is_processed(
     hooked: House, cluster: Cluster
 ) -> None:
     revision = await a_stack(cluster, "shop")
@@ -164,7 +162,7 @@ async def test_of_pushes_to_a_branch_that_wait_the_newest_is_followed(
         return await last_commit(hooked) == "ccc"
 
     await eventually(followed, lambda: "the newest to be followed")
-    # At most one was under way when the next came.
+    # At most one was in progress when the next arrived.
     assert (await cluster.control.workload("shop")).revision_id in (
         f"{revision}+2",
         f"{revision}+3",
@@ -172,7 +170,7 @@ async def test_of_pushes_to_a_branch_that_wait_the_newest_is_followed(
 
 
 async def last_commit(house: House) -> str:
-    """None is known while the cluster is away."""
+    """No outcome is known while the cluster is unreachable."""
     status, told = await house.get("/api/v1/gitops")
     if status != 200:
         return ""
@@ -190,13 +188,13 @@ async def last_commit(house: House) -> str:
         ({"Date": "yesterday"}, 400),
     ],
 )
-async def test_what_is_not_signed_or_not_young_is_refused(
+async def test_an_unsigned_or_old_delivery_is_refused(
     hooked: House, how: dict[str, str], status: int
 ) -> None:
     assert (await deliver(hooked, a_push(), **how))[0] == status
 
 
-async def test_an_old_push_is_refused_and_an_unknown_repository_like_a_wrong_signature(
+async def test_an_old_push_and_an_unknown_repository_are_refused(
     hooked: House,
 ) -> None:
     old = a_push()
@@ -210,7 +208,7 @@ async def test_an_old_push_is_refused_and_an_unknown_repository_like_a_wrong_sig
     assert (unknown[0], unknown[1]["error"]) == (401, wrong[1]["error"])
 
 
-async def test_a_delivery_is_taken_once_also_under_another_id(hooked: House) -> None:
+async def test_a_delivery_is_accepted_once_even_with_another_id(hooked: House) -> None:
     push = a_push()
 
     assert (await deliver(hooked, push, delivery="d1"))[0] == 202
@@ -218,18 +216,18 @@ async def test_a_delivery_is_taken_once_also_under_another_id(hooked: House) -> 
     assert (await deliver(hooked, push, delivery="d2"))[0] == 409
 
 
-async def test_other_events_are_taken_and_change_nothing(hooked: House) -> None:
+async def test_other_events_are_accepted_without_effect(hooked: House) -> None:
     assert (await deliver(hooked, {"repository": {"full_name": "acme/shop"}}, event="ping"))[
         0
     ] == 202
 
 
-async def test_a_body_that_is_none_is_refused(hooked: House) -> None:
+async def test_an_invalid_body_is_refused(hooked: House) -> None:
     assert (await deliver(hooked, [1]))[0] == 400
     assert (await deliver(hooked, {"repository": {"full_name": "acme/shop"}}))[0] == 400
 
 
-async def test_nothing_else_is_reached_at_the_public_port(hooked: House) -> None:
+async def test_the_public_port_serves_only_webhooks_and_health(hooked: House) -> None:
     base = f"http://127.0.0.1:{hooked.gateway.public_port}"
     async with hooked.session.get(f"{base}/health") as response:
         assert response.status == 200
@@ -240,7 +238,7 @@ async def test_nothing_else_is_reached_at_the_public_port(hooked: House) -> None
         assert no.status == 404
 
 
-async def test_without_webhooks_no_public_port_is_open(house: House) -> None:
+async def test_the_public_port_is_closed_without_webhooks(house: House) -> None:
     assert house.gateway.public_port == 0
 
 
@@ -256,7 +254,9 @@ async def test_without_webhooks_no_public_port_is_open(house: House) -> None:
         {"repository": "acme/shop", "secret": "a", "sekret": "b"},
     ],
 )
-def test_a_hook_without_a_secret_ends_the_start(hook: dict[str, str], tmp_path: Path) -> None:
+def test_a_webhook_without_a_secret_is_refused_at_start(
+    hook: dict[str, str], tmp_path: Path
+) -> None:
     (tmp_path / "EMPTY").write_text("\n")
     if "secret_file" in hook:
         hook = {**hook, "secret_file": str(tmp_path / hook["secret_file"])}
@@ -265,7 +265,7 @@ def test_a_hook_without_a_secret_ends_the_start(hook: dict[str, str], tmp_path: 
         read_hooks([hook])
 
 
-def test_a_secret_may_be_in_a_file(tmp_path: Path) -> None:
+def test_a_webhook_secret_can_be_in_a_file(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("s3cret\n")
 
     hooks = read_hooks([{"repository": REPOSITORY, "secret_file": str(tmp_path / "secret")}])
@@ -275,7 +275,7 @@ def test_a_secret_may_be_in_a_file(tmp_path: Path) -> None:
 
 
 async def deliver_raw(house: House, body: bytes, delivery: bytes) -> bytes:
-    """As aiohttp's own client would not: a header of any bytes."""
+    """A raw request: aiohttp's client does not send headers with arbitrary bytes."""
     signature = hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest().encode()
     lines = (
         b"POST /webhooks/github HTTP/1.1",
@@ -294,7 +294,7 @@ async def deliver_raw(house: House, body: bytes, delivery: bytes) -> bytes:
     return answer.split(b" ")[1]
 
 
-async def test_a_delivery_whose_id_is_not_text_is_taken_once(hooked: House) -> None:
+async def test_a_delivery_with_a_non_text_id_is_accepted_once(hooked: House) -> None:
     body = json.dumps(a_push()).encode()
 
     assert await deliver_raw(hooked, body, b"\xff") == b"202"

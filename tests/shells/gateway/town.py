@@ -1,4 +1,4 @@
-"""A gateway in this process, seen only through its ports."""
+"""A gateway in the test process, used only through its ports."""
 
 import asyncio
 import ssl
@@ -35,14 +35,14 @@ def quiet(**changes: Any) -> GatewaySettings:
 
 
 class House:
-    """The gateway, and somebody who asks it."""
+    """A running gateway and an HTTP client."""
 
     def __init__(self, gateway: Gateway, session: aiohttp.ClientSession) -> None:
         self.gateway = gateway
         self.session = session
 
     async def ask(self, method: str, path: str, **how: Any) -> tuple[int, Any]:
-        """The status, and what the JSON says."""
+        """The status and the decoded JSON."""
         async with self.session.request(method, path, **how) as response:
             return response.status, await response.json(content_type=None)
 
@@ -59,7 +59,7 @@ async def a_gateway(
     clock: Clock | None = None,
     around: Middleware | None = None,
 ) -> AsyncIterator[House]:
-    """`around` is called with every request and its handler."""
+    """`around` wraps every request and its handler."""
     gateway = Gateway(settings, clock or SystemClock(), tls, limits=limits)
     if around is not None:
         for server in (gateway._listener, gateway._public):

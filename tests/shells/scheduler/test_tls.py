@@ -170,7 +170,7 @@ async def test_a_certificate_out_of_its_time_is_refused(
 @pytest.mark.parametrize(
     ("version", "gets_in"), [("-tls1_1", False), ("-tls1_2", True), ("-tls1_3", True)]
 )
-async def test_only_tls_of_today_is_spoken(
+async def test_only_tls_1_2_and_newer_is_accepted(
     secure: Cluster, root: Root, version: str, gets_in: bool
 ) -> None:
     files = root.write(Role.ADMIN, "me")
