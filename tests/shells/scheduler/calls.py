@@ -1,8 +1,8 @@
 """One working call of every RPC of the scheduler that changes something or is audited.
 
-A row says what has to be there before, what is sent, and which event names the caller. What is there before
-is written into the store and the memory of the scheduler, so that it costs no calls. Tests of cancellation,
-of the audit and of large clusters are derived from this table; a test compares it with METHODS.
+A row has the precondition, the request, and the event that names the caller. The precondition is written into
+the store and the memory of the scheduler, so that it needs no calls. Tests of cancellation, of the audit and
+of large clusters are derived from this table; a test compares it with METHODS.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ from shells.scheduler.peer import Agent, Context, Copy
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 N1 = NodeId("n1")
 COPIES = 3 * DEPENDENTS_PER_STEP_MAX
-TOO_LARGE = 1_000_000  # millicores: no node can take it, so that nothing follows from its intent
+TOO_LARGE = 1_000_000  # millicores: it fits on no node, so that no order follows from its intent
 CHANGING = frozenset(
     row.name
     for row in METHODS.values()
@@ -115,7 +115,7 @@ class World:
         return self.cluster.app
 
     async def plant(self, *planted: Struct) -> None:
-        """Write records, and take them into memory as a leader does."""
+        """Write records and apply them to memory as a leader does."""
         app, memory = self.app, Memory(self.app.cluster, float("inf"), datetime.now(UTC))
         found = {_key_of(record): record for record in planted}
 
@@ -129,7 +129,7 @@ class World:
 
 
 async def a_world(cluster: Cluster, tls: Tls | None = None) -> World:
-    """`tls` is that of the agent."""
+    """`tls` is used by the agent."""
     node = await cluster.prepare(N1, types=("container", "vm"), tls=tls)
     await node.agent.stop()
     host = Host()
@@ -142,7 +142,7 @@ async def a_world(cluster: Cluster, tls: Tls | None = None) -> World:
 
 
 def quiet(**changes: Any) -> Any:
-    """Settings with which a scheduler writes nothing by itself, and no node is judged."""
+    """Settings with which a scheduler writes nothing on its own and no lease expires."""
     never = timedelta(hours=1)
     return brisk(node_lease=never, reconcile_interval=never, drift_detect_interval=never, **changes)
 
@@ -185,7 +185,7 @@ def a_suggestion(name: str, target: str) -> Suggestion:
 
 
 async def nothing(_world: World, _name: str) -> None:
-    """The call needs nothing."""
+    """The call has no precondition."""
 
 
 async def a_ready_node(world: World, name: str) -> None:
@@ -201,7 +201,7 @@ async def a_lost_node(world: World, name: str) -> None:
 
 
 async def a_lost_node_with_copies(world: World, name: str) -> None:
-    """More than one transaction removes."""
+    """More copies than one transaction removes."""
     await a_lost_node(world, name)
     for first in range(0, COPIES, COPIES // 2):
         copies = [
@@ -212,7 +212,7 @@ async def a_lost_node_with_copies(world: World, name: str) -> None:
 
 
 async def a_waiting_workload(world: World, name: str) -> None:
-    """What can be decided about it has been decided: it waits for a node."""
+    """It has been decided on and waits for a node."""
     workload = a_large_workload(name)
     await world.plant(workload)
     world.app.reconciler.wake(workload.id)
@@ -259,7 +259,7 @@ async def a_damaged_record(world: World, name: str) -> None:
 
 
 async def an_orphan(world: World, name: str) -> None:
-    """The node has it and keeps its spec; the scheduler has seen that."""
+    """The node has it and stores its spec; the scheduler has recorded it."""
     workload = a_workload(name, resources=Resources(1, 1))
     status = agent_pb2.WorkloadStatus(
         id=name, actual_state=agent_pb2.ACTUAL_STATE_RUNNING, revision_id="r1"
@@ -280,7 +280,7 @@ async def a_volume(world: World, name: str) -> None:
 
 
 async def a_lost_store(world: World, name: str) -> None:
-    """Memory has a workload; the store has lost everything, and that was noticed."""
+    """Memory has a workload; the store has lost everything, and the scheduler is in recovery mode."""
     app = world.app
     if app.modes.in_recovery:
         return
@@ -322,7 +322,7 @@ def suggested(name: str) -> pb.SubmitAutomationSuggestionRequest:
 
 
 def a_snapshot(name: str) -> list[bytes]:
-    """Of a cluster that has one workload."""
+    """A snapshot of a cluster with one workload."""
     kept = {keys.workload_key(WorkloadId(name)): a_large_workload(name)}
     header = snapshot.Header(snapshot.FORMAT, "u2", LONG_AGO, 1, "store", snapshot.count(kept))
     return list(snapshot.write(header, ((key, records.encode(one)) for key, one in kept.items())))
@@ -330,7 +330,7 @@ def a_snapshot(name: str) -> list[bytes]:
 
 async def snapshot_messages(name: str) -> AsyncIterator[pb.SnapshotChunk]:
     for chunk in a_snapshot(name):
-        await asyncio.sleep(0)  # as from a network
+        await asyncio.sleep(0)  # like messages from a network
         yield pb.SnapshotChunk(data=chunk)
 
 
@@ -353,7 +353,7 @@ async def control_messages(name: str) -> AsyncIterator[pb.ControlMessage]:
 
 @dataclass(frozen=True)
 class Call:
-    """`request` makes the message, or the stream of messages, for a name of its own."""
+    """`request` builds the message, or the stream of messages, for a unique name."""
 
     request: Callable[[str], Any]
     event: str = ""  # the kind of the event that names the caller

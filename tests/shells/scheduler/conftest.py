@@ -1,4 +1,4 @@
-"""A scheduler with a store that a test may trouble, one per test."""
+"""A scheduler per test, with a store that the test can make fail."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -15,7 +15,7 @@ from shells.scheduler.stores import TroubledStore
 
 @pytest.fixture
 async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
-    """Parametrize it indirectly with a dict to have other settings than the brisk ones."""
+    """Parametrize it indirectly with a dict to override the settings of `brisk`."""
     changes: dict[str, Any] = getattr(request, "param", {})
     store = TroubledStore(MemoryStore(SystemClock().monotonic))
     async with a_cluster(store, brisk(**changes)) as cluster:

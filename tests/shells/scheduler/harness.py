@@ -1,4 +1,4 @@
-"""A real scheduler on free ports, seen only through its API."""
+"""A real scheduler on free ports, accessed only through its API."""
 
 import asyncio
 import socket
@@ -30,7 +30,7 @@ START_SECONDS = 120.0  # a scheduler with many records reads them first
 
 
 class ShiftedClock(SystemClock):
-    """The time people read, set forward at will, so that nobody waits for a long back-off."""
+    """Wall-clock time that a test can advance, so that it does not wait for a long back-off."""
 
     monotonic_ahead = 0.0  # the same for leases and deadlines
 
@@ -43,7 +43,7 @@ class ShiftedClock(SystemClock):
 
 
 def brisk(**changes: Any) -> SchedulerSettings:
-    """Settings for tests: everything is looked at often, leases outlast a busy machine."""
+    """Settings for tests: short intervals, and leases that outlast a busy machine."""
     seconds: dict[str, float] = {
         "heartbeat_interval": 1,
         "node_lease": 8,
@@ -217,7 +217,7 @@ async def eventually(
 
 
 class Cluster:
-    """One scheduler at a time, on one store; nodes join and are tidied up by themselves."""
+    """One scheduler at a time, on one store; nodes join it and are stopped automatically."""
 
     def __init__(
         self,
@@ -230,7 +230,7 @@ class Cluster:
         vault: SecretSource | None = None,
         scheduler: Callable[..., Scheduler] = Scheduler,
     ) -> None:
-        """With `tls` of the scheduler, and then of its user, nobody is spoken to in plain text."""
+        """`tls`: of the scheduler, and of its user; then all connections use TLS."""
         self.store = store
         self.settings = settings
         self.clock = ShiftedClock()
@@ -278,7 +278,7 @@ class Cluster:
             await running
 
     async def ended(self) -> BaseException | None:
-        """What the scheduler ended with by itself."""
+        """The error with which the scheduler ended on its own."""
         assert self._running is not None
         async with asyncio.timeout(DEADLINE_SECONDS):
             await asyncio.wait([self._running])
@@ -293,7 +293,7 @@ class Cluster:
         memory: int = 8192,
         types: tuple[str, ...] = ("container", "compose"),
     ) -> Node:
-        """A node that is ready."""
+        """A ready node."""
         node = await self.prepare(node_id, cpu=cpu, memory=memory, types=types)
         await node.join()
         return node
@@ -307,7 +307,7 @@ class Cluster:
         types: tuple[str, ...] = ("container", "compose"),
         tls: Tls | None = None,
     ) -> Node:
-        """A node with a running agent that has not registered; with `tls`, as whom it calls."""
+        """A node with a running agent that has not registered. `tls`: its client identity."""
         control = Control(self.settings.grpc_port, tls) if tls is not None else self.control
         return await self._stack.enter_async_context(
             a_node(node_id, control.stub, cpu=cpu, memory=memory, types=types)

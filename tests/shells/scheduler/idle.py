@@ -1,4 +1,4 @@
-"""A workload whose logs and sessions begin, and then say nothing."""
+"""A workload whose log streams and sessions start and then stay idle."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,7 +11,7 @@ from shells.scheduler.peer import Agent, Context
 
 
 class IdleAgent(Agent):
-    """Its logs and sessions begin, and then nothing happens."""
+    """Its log streams and sessions start and then stay idle."""
 
     async def StreamLogs(  # noqa: N802
         self, request: agent_pb2.LogsRequest, context: Context

@@ -1,7 +1,7 @@
-"""A node as they are in the field: an agent written to the contract alone, and its voice.
+"""A third-party node: an agent that implements only the contract, and its heartbeats.
 
-It answers an apply at once with PENDING and a task id; the result comes by asking. It knows no epochs and
-sends no changes by itself. It knows nothing of the scheduler's code.
+It replies to an apply at once with PENDING and a task id; the result is polled. It has no epochs and pushes
+no status. It uses none of the scheduler's code.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _STATES = {
 
 @dataclass
 class Copy:
-    """What the agent has of one workload."""
+    """The agent's state of one workload."""
 
     status: pb.WorkloadStatus
     applied: int = 0
@@ -46,24 +46,24 @@ class Manner:
     """How this agent behaves; tests change it while it runs."""
 
     work_seconds: float = 0.02  # from PENDING to the result
-    answer_seconds: float = 0.0  # before any call is answered
+    answer_seconds: float = 0.0  # before any call is replied to
     echoes_revision: bool = True
-    # After a delete: FAILED with a delete- task id, as some say it; else the workload is unknown at once.
+    # After a delete: FAILED with a delete- task id, as some reply; else the workload is unknown at once.
     reports_deletes: bool = True
-    # Cannot run anything: says so in the answer to an apply, or only in the result.
+    # Has no runtime: reported in the reply to an apply, or only in the result.
     refuses_at_once: bool = False
     refuses_later: bool = False
     rejects: str = ""  # the text of a status with which it refuses every apply
-    is_full: bool = False  # takes no workload that it does not have
-    tells_actions: bool = True  # else it does not have that call
-    keeps_copies: bool = False  # takes deletes and does nothing about them
-    lists_tasks: bool = False  # keeps what ListActions tells
+    is_full: bool = False  # refuses workloads that it does not have yet
+    tells_actions: bool = True  # else it does not support that call
+    keeps_copies: bool = False  # accepts deletes and ignores them
+    lists_tasks: bool = False  # stores what ListActions returns
     # A failed apply is UNKNOWN with `last_error`, and a deleted workload STOPPED for ever.
     has_field_habits: bool = False
     failures: dict[str, tuple[str, str]] = field(default_factory=dict)  # id: reason word, text
-    # Knows what only our agents know: epochs, intents, and which cluster it belongs to.
+    # Supports what only Persys agents support: epochs, intents and the cluster uid.
     is_ours: bool = False
-    # What HealthCheck says of each runtime; None: it does not have that call.
+    # What HealthCheck reports of each runtime; None: it does not support that call.
     runtimes: dict[str, str] | None = None
 
 
@@ -72,14 +72,14 @@ class Agent(AgentServiceServicer):
         self.manner = Manner()
         self.copies: dict[str, Copy] = {}
         self.applies: list[pb.ApplyWorkloadRequest] = []
-        self.senders: list[str] = []  # from where each order came, when it came
+        self.senders: list[str] = []  # the source address of each order
         self.deletes: list[str] = []
         self.asked: list[str] = []
         self.actions: list[pb.AgentAction] = []
         self.inquiries: list[pb.ListActionsRequest] = []
-        self.intents: list[pb.IntentView] | None = None  # None: it keeps none
-        self.kept: dict[str, pb.IntentView] = {}  # as our agents keep them
-        self.starts: list[str] = []  # every time something was begun, not only taken note of
+        self.intents: list[pb.IntentView] | None = None  # None: it stores none
+        self.kept: dict[str, pb.IntentView] = {}  # as Persys agents store them
+        self.starts: list[str] = []  # every start of work, not every accepted order
         self.endpoint = ""
         self.credentials: grpc.ServerCredentials | None = None  # set before it starts
         self._server: grpc.aio.Server | None = None
@@ -305,7 +305,7 @@ def _says_the_same(request: pb.ApplyWorkloadRequest, status: pb.WorkloadStatus) 
 
 
 class Node:
-    """An agent that has joined a cluster: registers, then heartbeats until told to be silent."""
+    """An agent that has joined a cluster: it registers and sends heartbeats until they are switched off."""
 
     def __init__(
         self, node_id: str, control: AgentControlStub, capabilities: control_pb2.NodeCapabilities
@@ -367,7 +367,7 @@ class Node:
             self._voice = None
 
     async def die(self) -> None:
-        """No heartbeats and no agent, as when the machine lost its power."""
+        """No heartbeats and no agent, as after a power failure."""
         await self.fall_silent()
         await self.agent.stop()
 
@@ -377,7 +377,7 @@ class Node:
             try:
                 await self.heartbeat()
             except grpc.aio.AioRpcError:
-                # In the field: register again on any heartbeat error, and go on if that fails too.
+                # Third-party agents register again on any heartbeat error, and continue if that fails too.
                 try:
                     await self.register()
                 except grpc.aio.AioRpcError:

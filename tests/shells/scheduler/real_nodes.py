@@ -13,7 +13,7 @@ from shells.agent.in_memory import MemoryRuntime, Node, Running, a_running_agent
 
 
 class CountingRuntime(MemoryRuntime):
-    """Also knows what was ever created, so that a second copy does not go unnoticed."""
+    """Also records everything that was ever created, so that a second copy is detected."""
 
     def __init__(self) -> None:
         super().__init__()

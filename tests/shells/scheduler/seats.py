@@ -1,4 +1,4 @@
-"""Several schedulers on one store, each with a connection of its own that can be cut."""
+"""Several schedulers on one store, each with its own connection that can be cut."""
 
 import asyncio
 import json
@@ -41,7 +41,7 @@ class Seats:
     async def add(
         self, *, tls: Tls | None = None, user: Tls | None = None, key_file: str = ""
     ) -> Control:
-        """One more scheduler, serving; with `tls` in nobody's hearing."""
+        """Add a scheduler that serves, with `tls` if given."""
         store = TroubledStore(self.store)
         settings = brisk(leader_lease=LEASE, secrets_key_file=key_file)
         stop = asyncio.Event()

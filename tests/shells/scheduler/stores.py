@@ -1,4 +1,4 @@
-"""Stores in trouble: one that can be told to fail, in front of a real one."""
+"""A store that fails on demand, in front of a real one."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -12,19 +12,17 @@ from persys.wire import records
 
 
 class TroubledStore:
-    """Passes all on to a real store, which outlives the scheduler that closes this one."""
+    """Delegates to a real store, which outlives the scheduler that closes this one."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self.down = False  # nothing is written, nothing is read
-        self.loses_answers = False  # what is written is written, but nobody is told
-        self.holds_back = (
-            False  # the next commit gets no answer, and is written after the next read
-        )
+        self.loses_answers = False  # writes are stored, but the reply is lost
+        self.holds_back = False  # the next commit gets no reply, and is written after the next read
         self._held_back: list[tuple[Sequence[Unit], tuple[str, int] | None]] = []
-        self.down_for_leases = False  # nobody can keep one
-        self.is_behind = False  # what a watch would tell next is compacted, once
-        self.watch_tells = asyncio.Event()  # clear: it tells nothing, as at a frozen member
+        self.down_for_leases = False  # leases cannot be renewed
+        self.is_behind = False  # the next revision of a watch is compacted, once
+        self.watch_tells = asyncio.Event()  # clear: it delivers nothing, like a frozen member
         self.watch_tells.set()
         self.next_leader = ""  # a scheduler of this name leads after the next commit
         self.commit_seconds = 0.0
@@ -67,7 +65,7 @@ class TroubledStore:
             await self.store.commit([Unit(puts={keys.LEADER: records.encode(leader)})])
 
     async def _deliver(self) -> None:
-        """What was held back is written now. Nobody waits for the answer."""
+        """Write the delayed commit now. No caller waits for the reply."""
         for units, fence in self._held_back:
             with suppress(FencedError):
                 await self.store.commit(units, fence=fence)
@@ -99,12 +97,12 @@ class TroubledStore:
         await self.store.compact(revision)
 
     async def wipe(self) -> None:
-        """What happens to a store whose disk is lost: it answers, and has nothing."""
+        """Simulate a lost disk: the store replies and is empty."""
         stored = await self.store.read("/")
         await self.store.commit([Unit(deletes=[record.key for record in stored.records])])
 
     async def close(self) -> None:
-        """The store is the test's own."""
+        """The test closes the store."""
 
     def _answer(self) -> None:
         if self.down:

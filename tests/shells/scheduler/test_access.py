@@ -1,4 +1,4 @@
-"""Logs and exec through the scheduler, to agents that are called and to agents on streams."""
+"""Logs and exec through the scheduler, to agents with an endpoint and to agents on control streams."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ CHUNK = b"x" * 10_000
 
 
 class Talker(Agent):
-    """An agent that can be looked into. What it is asked for `endless` never ends."""
+    """An agent that serves logs and exec. Requests for `endless` never end."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class Talker(Agent):
         self, request: agent_pb2.LogsRequest, context: Context
     ) -> AsyncIterator[agent_pb2.LogChunk]:
         self.logs_asked.append(request)
-        try:  # its reader may leave after any of them
+        try:  # its reader may disconnect after any of them
             yield agent_pb2.LogChunk(data=b"out\n", stream="stdout")
             yield agent_pb2.LogChunk(data=b"err\n", stream="stderr", service="db")
             while request.workload_id == ENDLESS:
@@ -45,7 +45,7 @@ class Talker(Agent):
         start = await anext(requests)
         if start.start.command[0] == "refuse":
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "not here")
-        try:  # its user may leave while the first answer is still being written
+        try:  # its user may disconnect while the first reply is written
             await context.write(agent_pb2.ExecOutput())
             async for one in requests:
                 if one.stdin_closed:
@@ -123,7 +123,7 @@ async def test_a_reader_that_waits_lets_the_agent_wait(cluster: Cluster, talker:
         await call.read()
     call.cancel()
 
-    assert waited_at * len(CHUNK) < 32_000_000  # what gRPC holds on the way, per connection
+    assert waited_at * len(CHUNK) < 32_000_000  # gRPC buffers per connection
     assert talker.chunks_sent > waited_at
 
 

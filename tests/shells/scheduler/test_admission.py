@@ -1,4 +1,4 @@
-"""A node that is too full for a workload: it goes elsewhere, or waits, and nobody is pestered."""
+"""A node that rejects a workload for lack of capacity: it moves to another node, or waits without polling."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""What still goes to a node although its wish needs no work."""
+"""Which intents are sent to a node although they need no work there."""
 
 from builders import a_workload, an_assignment
 from persys.core.effects import Apply
@@ -27,7 +27,7 @@ def test_a_node_is_told_of_a_wish_that_needs_no_work() -> None:
 
 
 def test_a_revision_that_waits_for_room_is_kept_from_its_node() -> None:
-    """Found by seed 48: the node ran it, with room for less on record."""
+    """Found by seed 48: the node ran it with a smaller reservation on record."""
     larger = a_situation(BOUND.reserved + Resources(2000, 0))
 
     assert renewal(larger, decided(BOUND)) == ()

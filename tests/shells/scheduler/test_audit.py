@@ -1,4 +1,4 @@
-"""Every change by a person leaves an event with the identity and the address of the caller."""
+"""Every change by a user has an event with the identity and the address of the caller."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -94,7 +94,7 @@ async def test_every_way_out_of_recovery_names_its_caller(
 
 
 async def named_by_its_event(world: World, root: Root, name: str, own: str) -> None:
-    """Call it as an admin or, what nodes report, as the node itself."""
+    """Call it as an admin; reports of nodes as the node itself."""
     call, cluster = CALLS[name], world.cluster
     await call.before(world, own)
     before = await last_sequence(cluster)
@@ -108,7 +108,7 @@ async def named_by_its_event(world: World, root: Root, name: str, own: str) -> N
         assert getattr(answer, "accepted", True), f"{name}: {answer}"
         assert getattr(answer, "success", True), f"{name}: {answer}"
     if name in RECOVERIES:
-        before = 0  # the history begins again
+        before = 0  # the event log restarts
     found = [one for one in await events(cluster, before) if one.kind == call.event]
     assert [one.identity for one in found] == [f"{role}/{who}"], name
     assert found[0].source.startswith("127.0.0.1:"), name
@@ -138,7 +138,7 @@ async def test_a_stream_is_in_the_history_from_its_start(
 ) -> None:
     await populated(cluster, root)
     call = getattr(cluster.control.stub, rpc)(messages(), timeout=20)
-    with suppress(grpc.aio.AioRpcError):  # what came of it does not matter
+    with suppress(grpc.aio.AioRpcError):  # the result does not matter
         async for _ in call:
             pass
 
@@ -213,7 +213,7 @@ async def test_what_happens_later_does_not_name_the_caller(cluster: Cluster, roo
 async def test_an_exec_is_served_while_nothing_can_be_stored(cluster: Cluster, root: Root) -> None:
     await populated(cluster, root)
     cluster.store.down = True
-    await cluster.control.apply("first")  # the one that notices
+    await cluster.control.apply("first")  # this call detects the outage
 
     call = cluster.control.stub.Exec(exec_messages(), timeout=20)
 

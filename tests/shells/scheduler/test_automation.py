@@ -1,4 +1,4 @@
-"""Suggestions of automation policies through the contract: once, whatever happens in between."""
+"""Suggestions of automation policies through the API: applied once, in spite of failures."""
 
 import asyncio
 
@@ -209,7 +209,7 @@ async def test_nothing_is_decided_while_the_store_takes_nothing(cluster: Cluster
     assert failed.value.code() is grpc.StatusCode.UNAVAILABLE
     frozen = await suggest(cluster, "s1", DELETE)
     assert not frozen.accepted
-    assert not frozen.HasField("decided_at")  # refused for now, and not for ever
+    assert not frozen.HasField("decided_at")  # unavailable, not rejected
     cluster.store.down = False
 
     async def decided() -> bool:

@@ -1,6 +1,6 @@
-"""Bad actors at a scheduler's door, and bad days: keys that were stolen, clocks that are wrong.
+"""Attacks on a scheduler and operational faults: stolen keys, wrong clocks.
 
-docs/security.md says which test stands for which of them.
+docs/security.md names the test of each attack.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ def a_registration(name: str) -> pb.RegisterNodeRequest:
 
 
 async def refusal(call: grpc.aio.UnaryUnaryCall[object, object]) -> str:
-    """Why it was denied; nothing if it was not."""
+    """Why it was denied; empty if it was not."""
     code = await call.code()
     assert code in (DENIED, grpc.StatusCode.OK), code
     return str(await call.details() or "denied") if code is DENIED else ""
@@ -78,7 +78,7 @@ async def opened(stub: control_pb2_grpc.AgentControlStub, node: str) -> Any:
 
 async def ended(stream: Any, node: str) -> str:
     """Why the stream ended at its next message."""
-    with suppress(asyncio.InvalidStateError):  # ended before it could be said
+    with suppress(asyncio.InvalidStateError):  # ended before the message was written
         heartbeat = pb.HeartbeatRequest(node_id=node)
         await stream.write(pb.ControlMessage(heartbeat=heartbeat, number=1))
     assert await stream.code() is DENIED
@@ -166,7 +166,7 @@ async def test_a_standby_lets_nobody_in_who_was_removed_or_revoked(
 async def test_a_leader_judges_the_certificate_that_was_shown_to_the_standby(
     secure: Cluster, root: Root
 ) -> None:
-    """Also when the standby has not heard of the removal; and nobody else is believed in this."""
+    """Also if the standby does not know of the removal; only a scheduler may forward a certificate."""
     node = root.tls(Role.AGENT, "n1")
     async with speaking(door_of(secure), node) as stub:
         await stub.RegisterNode(a_registration("n1"), timeout=10)
@@ -247,7 +247,7 @@ def methods_beyond(role: Role) -> list[str]:
 
 async def answer_of(stub: control_pb2_grpc.AgentControlStub, name: str) -> grpc.StatusCode:
     method = SERVICE.methods_by_name[name]
-    # Where many are sent none is: why it was refused is lost when the refusal crosses a request.
+    # The reason is lost if the refusal crosses a request, so only one request is sent.
     requests = [] if method.client_streaming else [getattr(pb, method.input_type.name)()]
     call = getattr(stub, name)(*requests, timeout=10)
     return await call.code()  # type: ignore[no-any-return]

@@ -96,7 +96,7 @@ def test_the_architecture_document_lists_every_loop() -> None:
 
 
 class FailingRandom(Random):
-    """A source of randomness that fails while it is told to: every decision needs a number."""
+    """A random source that fails on demand: every decision needs a number."""
 
     fault: Exception | None = None
 
@@ -161,7 +161,7 @@ async def test_a_request_that_fails_unexpectedly_fails_alone() -> None:
 
 
 class FaultyStub:
-    """The real stub, except that orders for some workloads raise what no peer should cause."""
+    """The real stub, except that orders for some workloads raise an unexpected error."""
 
     def __init__(self, stub: Stub, faults: dict[str, Exception]) -> None:
         self._stub = stub

@@ -1,7 +1,7 @@
-"""A caller that leaves changes nothing: each call is completed, or never happened.
+"""A caller that disconnects changes nothing: each call is completed, or has no effect.
 
-Every call is cancelled at each point where its handler waits, as the wait begins and as it ends: first with a
-handler that would be torn apart by it, then with the real ones. The table of calls is `calls.py`.
+Every call is cancelled at each await of its handler, at the start and at the end of the wait: first with a
+handler that has two halves, then with the real ones. The table of calls is `calls.py`.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class AbortedError(Exception):
 
 
 class FakeContext:
-    """As much of gRPC's as the chain uses."""
+    """The part of gRPC's context that the chain uses."""
 
     def __init__(self) -> None:
         self.code: grpc.StatusCode | None = None
@@ -55,7 +55,7 @@ class FakeContext:
         raise AbortedError(f"{code.name}: {details}")
 
     async def write(self, _message: object) -> None:
-        """As to a network: it may have to wait."""
+        """Like a write to a network: it may block."""
         await asyncio.sleep(0)
 
     def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
@@ -93,13 +93,13 @@ class TornApart:
 
 
 class NoEvents:
-    """The audit of a test without a store."""
+    """An audit for a test without a store."""
 
     def request(self, _context: object) -> Any:
         return nullcontext()
 
     async def write(self, _method: object, _request: object) -> None:
-        """Nothing is kept."""
+        """Stores nothing."""
 
 
 def a_chain(owned: OwnedWork, supervisor: Supervisor) -> Chain:

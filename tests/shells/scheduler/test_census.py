@@ -1,4 +1,4 @@
-"""Counting very many workloads and nodes: nobody waits for it, and the page stays small."""
+"""Counting very many workloads and nodes: other tasks run meanwhile, and the page stays small."""
 
 import asyncio
 from datetime import UTC, datetime

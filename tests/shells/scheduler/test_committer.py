@@ -1,4 +1,4 @@
-"""The committer on a store that others write to, that is lost for a while, or that holds damaged records."""
+"""The committer on a store with other writers, with outages, or with damaged records."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -33,7 +33,7 @@ KEY = keys.removed_key(NodeId("n1"))
 
 
 class Leading:
-    """A committer that leads, with what it called back."""
+    """A committer that leads, with its recorded callbacks."""
 
     def __init__(self, events: EventLimits, store: type[TroubledStore]) -> None:
         clock = SystemClock()
@@ -181,7 +181,7 @@ async def test_a_record_that_cannot_be_stored_fails_alone_and_changes_nothing_in
 
 
 async def test_events_beyond_their_number_are_trimmed_while_their_sources_write_more() -> None:
-    """Each node has one event, so that the next event of any of them pushes out its own."""
+    """Each node has one event, so that the next event of a node replaces its own."""
     limits = EventLimits(count_max=20)
     async with leading(limits) as made:
         for _ in range(3):
@@ -192,14 +192,14 @@ async def test_events_beyond_their_number_are_trimmed_while_their_sources_write_
                     change = Change(done=lambda: None, events=[event])
                     group.create_task(made.committer.commit(change))
 
-        for number in range(20):  # a few of them go with each change
+        for number in range(20):  # a few are deleted with each change
             await made.put(number=number)
         stored = await made.store.read(keys.EVENTS)
         assert len(stored.records) == limits.count_max
 
 
 class RefusingStore(TroubledStore):
-    """Takes no commit that has this key in it."""
+    """Refuses every commit with this key."""
 
     refused = ""
 

@@ -1,4 +1,4 @@
-"""Connections to agents, and answers that cross what the agents report meanwhile."""
+"""Connections to agents, and replies that cross reports of the agents."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ from shells.scheduler.stores import TroubledStore
 
 
 class Connections:
-    """Counts what is open, by node and endpoint."""
+    """Counts open connections by node and endpoint."""
 
     def __init__(self) -> None:
         self.open: list[tuple[NodeId, str]] = []
@@ -135,7 +135,7 @@ async def test_a_refusal_that_crosses_a_heartbeat_is_not_a_time_out(cluster: Clu
 
 
 def agents_with(stream: Tunnel) -> GrpcAgents:
-    """Calls of a scheduler whose only node is behind this stream."""
+    """The agent client of a scheduler whose only node is on this stream."""
     streams, metrics = Streams(), Metrics()
     streams.add(stream)
     return GrpcAgents(

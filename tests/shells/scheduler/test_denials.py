@@ -1,4 +1,4 @@
-"""Refusals leave a trace that is bounded, and what a node says of others' workloads changes nothing."""
+"""Denied requests are recorded within a limit; reports about workloads of other nodes change nothing."""
 
 import asyncio
 import re

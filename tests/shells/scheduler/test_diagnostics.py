@@ -1,4 +1,4 @@
-"""What went wrong inside the control plane, as `doctor` asks for it."""
+"""Internal errors of the control plane, as `doctor` reads them."""
 
 from collections.abc import AsyncIterator
 

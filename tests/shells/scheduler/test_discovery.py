@@ -1,4 +1,4 @@
-"""Names in DNS as they are written: what follows the nodes, what heals, what is left alone."""
+"""The DNS names that are published: they follow the nodes, are restored, and leave other names alone."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -30,7 +30,7 @@ BY_HAND = keys.name_key("by-hand.default.agents.persys.cloud")
 
 
 class FastClock(SystemClock):
-    """Its monotonic time can be set forward."""
+    """Its monotonic time can be advanced."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class FastClock(SystemClock):
 
 
 class Announced:
-    """A running discovery, its cluster and what it wrote."""
+    """A running discovery, its cluster and its written names."""
 
     def __init__(self, *, fence: tuple[str, int] | None = None) -> None:
         self.store = TroubledStore(MemoryStore(SystemClock().monotonic))

@@ -1,4 +1,4 @@
-"""The ports: gRPC with health and reflection, HTTP beside it, and whoever knocks without knowing how."""
+"""The ports: gRPC with health and reflection, HTTP for health and metrics, and invalid input on them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -69,7 +69,7 @@ async def test_garbage_on_the_port_harms_nobody(cluster: Cluster) -> None:
         async with asyncio.timeout(10):
             await reader.read(1)
         writer.close()
-    # A well-formed call with a body that is no message.
+    # A well-formed call with an invalid body.
     call: Callable[..., Awaitable[bytes]] = cluster.control.channel.unary_unary(
         f"/{SERVICE}/ApplyWorkload"
     )

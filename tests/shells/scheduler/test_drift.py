@@ -1,4 +1,4 @@
-"""Where nodes differ from the record: noticed, noted once, healed; what nobody asked for is left alone."""
+"""Drift between nodes and records: detected, recorded once, repaired; orphans are left alone."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -51,7 +51,7 @@ async def events(cluster: Cluster, kind: str) -> list[str]:
 
 
 def give(node: Node, name: str, *, epoch: int = 0) -> None:
-    """Something that the scheduler never asked the node for."""
+    """Create a copy that the scheduler never ordered."""
     status = agent_pb2.WorkloadStatus(
         id=name,
         type=agent_pb2.WORKLOAD_TYPE_CONTAINER,
@@ -149,7 +149,7 @@ async def test_a_node_that_reports_by_itself_is_compared_with_its_list_too(
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
 
-    del node.agent.copies["web"]  # and no heartbeat says so
+    del node.agent.copies["web"]  # and no heartbeat reports it
 
     async def is_back() -> bool:
         return "web" in node.agent.running()
@@ -279,7 +279,7 @@ async def test_an_orphan_of_an_agent_that_keeps_no_intents_says_what_to_do(
 
 
 async def forget(cluster: Cluster, name: str) -> None:
-    """The store loses all records of a workload while no scheduler runs."""
+    """Delete all records of a workload while no scheduler runs."""
     await cluster.stop()
     lost = [keys.workload_key(WorkloadId(name)), keys.assignment_key(WorkloadId(name))]
     lost.append(keys.belief_key(WorkloadId(name)))
@@ -392,7 +392,7 @@ async def test_a_proof_of_another_node_or_epoch_proves_nothing(cluster: Cluster)
 
 
 async def test_without_the_key_of_the_proofs_every_reported_copy_counts(cluster: Cluster) -> None:
-    """After a loss of all records nobody can tell who is right: what holds data waits for the operator."""
+    """After a loss of all records no copy can be verified: workloads with data wait for the operator."""
     node = await our_node(cluster, "n2")
     await apply_with_data(cluster, "db")
     await cluster.control.until("db", "Running")
@@ -413,7 +413,7 @@ async def test_without_the_key_of_the_proofs_every_reported_copy_counts(cluster:
 
 
 def kept(name: str, *, cpu: int = 100) -> agent_pb2.IntentView:
-    """What the node was given to keep with the workload."""
+    """What the node stores with the workload."""
     workload = a_workload(name, resources=Resources(cpu, 64))
     return agent_pb2.IntentView(id=name, epoch=4, intent=records.encode(workload))
 
@@ -427,7 +427,7 @@ async def until_adoptable(cluster: Cluster) -> None:
 
 async def test_an_adopted_orphan_is_a_workload_again_above_its_epoch(cluster: Cluster) -> None:
     node = await cluster.join()
-    for name in ("a", "b", "c", "d"):  # each has an epoch of the cluster's counter
+    for name in ("a", "b", "c", "d"):  # each gets an epoch from the counter
         await cluster.control.apply(name)
     give(node, "ghost", epoch=4)
     node.agent.intents = [kept("ghost")]

@@ -1,4 +1,4 @@
-"""The log of events in memory: what is kept, and what each watcher gets."""
+"""The event log in memory: which events it holds, and what each watcher gets."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -31,7 +31,7 @@ def events(first: int, last: int) -> list[Numbered]:
 
 
 def a_log(*, last: int = 0, trimmed: int = 0) -> EventLog:
-    """With events up to `last`, of which those up to `trimmed` are no longer stored."""
+    """A log with events up to `last`, of which those up to `trimmed` are no longer stored."""
     log = EventLog()
     log.take(events(1, last), range(1, trimmed + 1))
     return log

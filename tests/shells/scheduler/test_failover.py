@@ -1,4 +1,4 @@
-"""Workloads leave a node that is lost or shall become empty, and what holds data does not."""
+"""Workloads leave a node that is lost or drained; workloads with data stay."""
 
 from datetime import timedelta
 
@@ -26,7 +26,7 @@ async def apply_with_data(cluster: Cluster, name: str) -> None:
 
 
 async def two_nodes(cluster: Cluster, name: str = "web") -> tuple[Node, Node]:
-    """A node that runs the workload, and another that is empty."""
+    """A node that runs the workload, and an empty one."""
     first = await cluster.join("n1")
     await cluster.control.apply(name)
     await cluster.control.until(name, "Running")
@@ -98,7 +98,7 @@ async def test_a_lost_node_whose_work_fits_nowhere_else_takes_it_up_again_when_i
         return (await cluster.control.workload("web")).reason.code == "NodeLost"
 
     await eventually(stranded, lambda: "web to be stranded")
-    assert "elsewhere" in (await cluster.control.workload("web")).reason.message
+    assert "other nodes: " in (await cluster.control.workload("web")).reason.message
     await node.agent.start()
     await node.join()
     await cluster.control.until("web", "Running")

@@ -1,4 +1,4 @@
-"""Workloads and nodes that fail, and what the user is told."""
+"""Workloads and nodes that fail, and what is reported to the user."""
 
 from datetime import timedelta
 
@@ -7,7 +7,7 @@ from shells.scheduler.peer import Node
 
 
 async def failed_again(cluster: Cluster, node: Node, *, orders: int) -> None:
-    """Until the agent has had so many orders and the last of them is counted."""
+    """Wait until the agent got this many orders and the last failure is counted."""
 
     async def counted() -> bool:
         view = await cluster.control.workload("web")
@@ -152,7 +152,7 @@ async def test_a_slow_node_is_not_asked_again_before_it_has_answered(cluster: Cl
     before = len(node.agent.asked)
     for name in names:
         await cluster.control.until(name, "Running")
-    # One question takes 0.3 s, so few fit into the time that the work takes.
+    # One poll takes 0.3 s, so few fit into the time of the operation.
     assert len(node.agent.asked) - before < 20
     await cluster.control.apply("after")
     await cluster.control.until("after", "Pending")

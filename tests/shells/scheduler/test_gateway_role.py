@@ -1,4 +1,4 @@
-"""A gateway of another make passes no identity and acts with a role; our own gains nothing by that."""
+"""A third-party gateway forwards no identity and acts with a configured role; a Persys gateway does not."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -31,7 +31,7 @@ async def serving(root: Root, role: Role = Role.OPERATOR) -> AsyncIterator[Clust
 
 
 def of_another_make(root: Root, common_name: str) -> Tls:
-    """Without a URI in its certificate, and without an identity beside its calls."""
+    """A gateway without a URI in its certificate and without forwarded identities."""
     return Tls(root.write_named(common_name), SystemClock())
 
 

@@ -1,4 +1,4 @@
-"""What a node says of the health of a workload, and of work that takes long, is shown and told."""
+"""The health of workloads and the progress of long operations, as reported by nodes, are shown."""
 
 from persys.store import keys
 from persys.wire.gen.control.v1 import control_pb2 as pb
@@ -12,7 +12,7 @@ async def events(cluster: Cluster, kind: str) -> list[str]:
 
 
 async def say(cluster: Cluster, node: Node, state: str, message: str, **metadata: str) -> None:
-    """A heartbeat with news of `web`, as our agents send it."""
+    """A heartbeat with a status of `web`, as Persys agents send it."""
     view = await cluster.control.workload("web")
     status = pb.WorkloadStatus(
         workload_id="web",

@@ -1,4 +1,4 @@
-"""Operations that do not end in time: the node is asked what it was doing, once, and that is kept."""
+"""Operations that time out: the tasks of the node are read once and stored."""
 
 import asyncio
 from datetime import timedelta
@@ -21,7 +21,7 @@ hasty = pytest.mark.parametrize("cluster", [HASTY], indirect=True)
 def an_action(
     name: str = "web", *, number: int = 1, kind: str = "apply", error: str = ""
 ) -> agent_pb2.AgentAction:
-    """As agents in the field send it: times that are not set are the zero time of their language."""
+    """As third-party agents send it: unset times are the zero time of their language."""
     return agent_pb2.AgentAction(
         task_id=f"{kind}-{name}-{number}",
         workload_id=name,
@@ -49,7 +49,7 @@ async def until_told(cluster: Cluster, count: int = 1) -> list[pb.EventView]:
 
 
 async def until_metric(cluster: Cluster, name: str, **labels: str) -> None:
-    """Until the leader counts one."""
+    """Wait until the leader counts one."""
 
     async def is_one() -> bool:
         await cluster.app.census.take()
@@ -123,7 +123,7 @@ async def test_a_node_that_tells_nothing_is_told_all_the_same(
     assert ("knows of no task" if tells else "did not say") in event.message
     assert not (await cluster.control.workload("web")).history
     node.agent.manner.work_seconds = 0.01
-    cluster.clock.ahead += timedelta(seconds=10)  # past the wait before the next attempt
+    cluster.clock.ahead += timedelta(seconds=10)  # beyond the back-off of the next attempt
     await cluster.control.until("web", "Running")
 
 
@@ -135,7 +135,7 @@ async def test_each_time_out_is_written_once(cluster: Cluster) -> None:
     await until_told(cluster)
     written = cluster.store.commits
 
-    await asyncio.sleep(0.6)  # three passes over what is unsettled
+    await asyncio.sleep(0.6)  # three resync rounds
 
     assert cluster.store.commits == written
     assert len(node.agent.inquiries) == 1

@@ -1,4 +1,4 @@
-"""What a node's key can do with lies: nothing to workloads of others, nothing to the scheduler."""
+"""False reports with the key of a node: they affect neither workloads of other nodes nor the scheduler."""
 
 import asyncio
 

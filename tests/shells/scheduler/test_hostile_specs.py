@@ -1,4 +1,4 @@
-"""Specs whose YAML expands without bound: each call refuses them, and the scheduler answers others."""
+"""Specs whose YAML expands without bound: each RPC refuses them, and other calls are served."""
 
 import asyncio
 import threading

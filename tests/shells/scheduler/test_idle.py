@@ -1,4 +1,4 @@
-"""An idle cluster writes nothing, asks little, and its store does not grow."""
+"""An idle cluster writes nothing, polls little, and its store does not grow."""
 
 import asyncio
 from datetime import timedelta
@@ -12,13 +12,13 @@ WATCHED_SECONDS = 1.5  # seven reconcile passes, seven heartbeats and five surve
 
 async def written_while_idle(cluster: Cluster) -> int:
     before = cluster.store.transactions
-    # The one sleep on the wall clock: to see that nothing happens, time must pass.
+    # The only sleep on the wall clock: time must pass to see that nothing happens.
     await asyncio.sleep(WATCHED_SECONDS)
     return cluster.store.transactions - before
 
 
 async def until_nothing_is_sent(cluster: Cluster) -> None:
-    """A question may still wait for its turn when the answer to an earlier one has settled the workload."""
+    """A poll may still be queued when an earlier reply has settled the workload."""
 
     async def so() -> bool:
         return not cluster.app.performer.depth()

@@ -1,4 +1,4 @@
-"""Images through the scheduler: one file for many nodes, whether they are called or on streams."""
+"""Images through the scheduler: one upload for many nodes, with an endpoint or on control streams."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -18,7 +18,7 @@ PARTS = 600  # twice what gRPC holds on the way, at least
 
 
 class Store(Agent):
-    """An agent that takes images, as fast as a test lets it."""
+    """An agent that receives images at the pace of the test."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ async def a_store(cluster: Cluster, name: str) -> tuple[Node, Store]:
 
 
 class Sender:
-    """Sends an image as the contract has it: after the first answer, and until the last one."""
+    """Sends an image according to the contract: after the first response, and until the last one."""
 
     def __init__(self, control: Control, parts: int, **start: object) -> None:
         self.sent = 0
@@ -102,7 +102,7 @@ class Sender:
         self.call = control.stub.AddImage(self._messages(), timeout=60)
 
     async def ends(self) -> dict[str, pb.ImageProgress]:
-        """The last word of each node."""
+        """The last progress of each node."""
         ends = {}
         async for progress in self.call:
             self._begun.set()
@@ -316,7 +316,7 @@ async def test_an_image_stays_on_a_node_while_a_machine_is_on_its_way_there(
 ) -> None:
     node, store = await a_store(cluster, "n1")
     store.images = {"debian": b"d"}
-    store.manner.work_seconds = 60  # the agent has not got far
+    store.manner.work_seconds = 60  # the agent has just started
     node.features = ["image:debian", "machine-policies"]
     await node.register()
     vm = pb.VMSpec(vcpus=1, memory_mb=64, os_image="debian")

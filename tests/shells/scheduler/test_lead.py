@@ -1,4 +1,4 @@
-"""The leader's key: who holds it, and what is refused to a scheduler that has lost it."""
+"""The leader key, and the writes that are refused to a scheduler that has lost it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The life of a workload, as a user sees it."""
+"""The lifecycle of a workload through the API."""
 
 import pytest
 

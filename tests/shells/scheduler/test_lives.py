@@ -1,4 +1,4 @@
-"""One id in several lives: deleted while its node is away, applied again, the node back or lost for good."""
+"""An id that is deleted while its node is unreachable and applied again; the node returns or stays lost."""
 
 from datetime import timedelta
 
@@ -20,7 +20,7 @@ short_grace = pytest.mark.parametrize("cluster", [SHORT], indirect=True, ids=[""
 
 
 async def deleted_while_away(cluster: Cluster, name: str) -> Node:
-    """A node that still runs a copy of what was deleted while it was cut off."""
+    """A node that still runs a copy of a workload that was deleted while the node was unreachable."""
     node = await cluster.join("n1")
     await apply_with_data(cluster, name)
     await node.die()
@@ -127,7 +127,7 @@ async def test_the_epoch_of_every_order_is_reserved_on_record(cluster: Cluster) 
 
 
 async def test_the_old_copy_that_a_node_has_not_named_keeps_its_tombstone(cluster: Cluster) -> None:
-    """A moved workload's old copy is removed under the epoch of its own life."""
+    """The stale copy of a moved workload is removed with its own epoch."""
     first = await cluster.join("n1")
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
@@ -142,7 +142,7 @@ async def test_the_old_copy_that_a_node_has_not_named_keeps_its_tombstone(cluste
 
 
 async def test_a_tombstone_stays_until_the_node_has_taken_the_removal(cluster: Cluster) -> None:
-    """That the copy is absent is not enough: the order to start it may still be on its way."""
+    """The absence of the copy is not enough: the order to start it may still be in flight."""
     first = await cluster.join("n1")
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")

@@ -1,4 +1,4 @@
-"""What /metrics tells, and that the dashboard and the alerts ask for nothing else."""
+"""What /metrics exports, and that the dashboard and the alerts use nothing else."""
 
 import json
 import re
@@ -30,7 +30,7 @@ async def page(cluster: Cluster) -> str:
 
 
 async def metrics(cluster: Cluster) -> dict[str, float]:
-    """Every sample by its name and labels, as they are written."""
+    """Every sample by its name and labels, as written."""
     text = await page(cluster)
     lines = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
     return {name.removeprefix("persys_scheduler_"): float(value) for name, _, value in lines}
@@ -230,7 +230,7 @@ async def test_every_metric_is_on_the_dashboard_and_in_the_table(cluster: Cluste
 
 
 class Ended:
-    """A certificate whose time is over."""
+    """An expired certificate."""
 
     def seconds_left(self) -> float:
         return 0
@@ -247,7 +247,7 @@ async def families_of(cluster: Cluster) -> set[str]:
 
 
 def names_in(text: str) -> set[str]:
-    """Also of those that have no sample at the moment."""
+    """Also of metrics without a sample at the moment."""
     names = {re.split(r"[{ ]", line)[0] for line in text.splitlines() if not line.startswith("#")}
     families = re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE)
     for name, kind in families:

@@ -1,4 +1,4 @@
-"""What the control plane allows itself when its store fails, is lost, or comes back."""
+"""The modes of the control plane when its store fails, is lost, or comes back."""
 
 import asyncio
 from datetime import timedelta
@@ -70,7 +70,7 @@ async def test_a_change_is_refused_with_the_mode_and_the_reason(cluster: Cluster
     await cluster.join()
     await running(cluster, "web")
     cluster.store.down = True
-    await cluster.control.apply("first")  # the one that notices
+    await cluster.control.apply("first")  # this call detects the outage
 
     for refused in (
         (await cluster.control.apply("web")).error_message,
@@ -161,7 +161,7 @@ async def test_promise_11_a_store_that_was_wiped_deletes_nothing(cluster: Cluste
     assert "what it held is gone" in view.reason
     assert (view.cluster_uid, view.workloads, view.workloads_on_agents) == (uid, 2, 2)
     assert any("rebuild-from-agents" in step for step in view.next_steps)
-    # Long enough for every pass, and for every heartbeat that lists what is there.
+    # Long enough for every resync and for heartbeats with full lists.
     await node.fall_silent()
     for _ in range(5):
         assert (await node.heartbeat()).drain_node
@@ -259,7 +259,7 @@ async def test_nobody_is_lost_because_of_our_own_silence(cluster: Cluster) -> No
     assert (await cluster.control.node("n1")).status == "Ready"
     cluster.store.down = False
     await until_mode(cluster.control, "normal")
-    # Its lease began anew; only now does its silence count.
+    # Its lease was renewed; only now missing heartbeats count.
     assert (await cluster.control.node("n1")).status == "Ready"
     await cluster.control.until_node("n1", "NotReady")
 

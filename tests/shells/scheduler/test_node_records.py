@@ -1,4 +1,4 @@
-"""Changes of one node's record at the same time: none undoes another."""
+"""Concurrent changes of one node record: none reverts another."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,7 +20,7 @@ N1 = NodeId("n1")
 
 
 class Inside:
-    """A cluster of one node, and what its scheduler holds."""
+    """A cluster of one node, and the parts of its scheduler."""
 
     def __init__(self) -> None:
         self.scheduler: Scheduler | None = None
@@ -65,7 +65,7 @@ async def cluster(inside: Inside) -> AsyncIterator[Cluster]:
 
 @pytest.fixture
 async def node(cluster: Cluster) -> Node:
-    """It sends heartbeats only when the test says so."""
+    """It sends heartbeats only when the test does."""
     node = await cluster.prepare("n1")
     assert (await node.register()).accepted
     return node

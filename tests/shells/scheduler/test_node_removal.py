@@ -1,4 +1,4 @@
-"""The removal of a node that has more on record than one transaction deletes."""
+"""The removal of a node with more records than one transaction deletes."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -39,7 +39,7 @@ async def store() -> AsyncIterator[Store]:
 
 
 def dependents(count: int) -> Records:
-    """A lost node with as many old copies and orphans."""
+    """A lost node with this many stale copies and orphans."""
     half = count // 2
     return {keys.node_key(N1): lost(N1), **tombstones(N1, half), **orphans(N1, half, "o")}
 

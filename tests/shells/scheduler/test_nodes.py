@@ -1,4 +1,4 @@
-"""Nodes join, fall silent, return and are lost."""
+"""Nodes register, stop sending heartbeats, return and are lost."""
 
 import asyncio
 from datetime import timedelta
@@ -72,7 +72,7 @@ async def test_a_node_that_reports_while_another_change_of_it_is_stored_is_not_l
         await asyncio.sleep(1.5 * JUDGE_AGAIN_SECONDS)  # its lease is found to be over
         await node.heartbeat()
 
-    # Changes of one node are made one after the other: the check of its lease is over after this one.
+    # Changes of one node are serialized: the check of its lease has ended after this one.
     cluster.store.commit_seconds = 0.0
     await change(cluster, "UncordonNode")
 
@@ -208,7 +208,7 @@ async def test_a_deletion_on_a_lost_node_ends_and_its_copy_goes_when_the_node_re
     assert (await cluster.control.delete("web")).success
     await cluster.control.until_gone("web")
 
-    # Until the node has said that it is gone, its room is not given to others.
+    # Its capacity stays reserved until the node has confirmed the removal.
     assert (await cluster.control.node("n1")).available_cpu_cores == 3
     await node.agent.start()
     await node.join()

@@ -1,4 +1,4 @@
-"""News about one workload: what wakes it, and what is only repeated or too old."""
+"""Observations of one workload: which wake it, and which are only repeated or too old."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +21,7 @@ SEEN = an_observation()
 
 @dataclass
 class World:
-    """One workload on n1 that was seen there once."""
+    """One workload on n1 that was observed there once."""
 
     cluster: Cluster = field(default_factory=Cluster)
     woken: list[WorkloadId] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Each operation is a line at its sending and a line at its end, with all one needs to find it again."""
+"""Each operation is logged when it is sent and when it ends, with the fields to correlate the lines."""
 
 from collections.abc import Iterator
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Explanations, plans and room, asked of a real scheduler. None of them changes anything."""
+"""Explain, plan and capacity on a real scheduler. They change nothing."""
 
 from datetime import timedelta
 from random import Random

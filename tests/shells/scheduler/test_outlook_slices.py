@@ -1,4 +1,4 @@
-"""Questions about a large cluster hold nobody up."""
+"""Read-only calls on a large cluster do not block other tasks."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -39,12 +39,12 @@ def a_cluster() -> Cluster:
 
 
 def a_slow_machine() -> SystemClock:
-    """Whatever is done takes longer than a slice may last."""
+    """Every operation takes longer than a slice."""
     return SystemClock(monotonic=count(step=2 * SLICE_SECONDS).__next__)
 
 
 async def with_turns(answering: Awaitable[AnswerT]) -> tuple[AnswerT, int]:
-    """The answer, and how many turns others had meanwhile."""
+    """The response, and how often other tasks ran meanwhile."""
     turns = 0
 
     async def others() -> None:

@@ -1,4 +1,4 @@
-"""Orders on their way to nodes: which are sent, which are dropped because they are out of date."""
+"""Orders in the lanes of nodes: which are sent, and which are dropped because they are outdated."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -27,7 +27,7 @@ QUESTIONS: list[Effect] = [Ask(N1, WEB), Inquire(N1, WEB, 1, "it takes long")]
 
 
 class Told:
-    """Implements Agents: keeps what it was told, and answers at once, or not at all."""
+    """Implements Agents: records its calls, and replies at once or not at all."""
 
     def __init__(self) -> None:
         self.verbs: list[str] = []
@@ -80,7 +80,7 @@ class Told:
 
 
 class World:
-    """A workload that is bound to n1, with an order on its way to it."""
+    """A workload that is assigned to n1, with an order in its lane."""
 
     def __init__(self) -> None:
         self.cluster = Cluster()
@@ -116,13 +116,13 @@ class World:
     async def _inquired(
         self, _asked: Inquire, _actions: object, _problem: str, _health: str
     ) -> None:
-        """Nothing is kept."""
+        """Stores nothing."""
 
     async def is_idle(self) -> bool:
         return not self.performer.depth()
 
     async def perform(self, effect: Effect) -> list[str]:
-        """What the node was told. Nothing fails in a way that nobody expects."""
+        """The calls to the node. No effect raises an unexpected error."""
         self.performer.hand(effect)
         await eventually(self.is_idle, lambda: f"{effect} to be performed")
         assert self.supervisor.recent() == []
@@ -232,7 +232,7 @@ async def test_a_node_that_has_not_answered_a_question_gets_no_further_call(worl
     world.performer.hand(QUESTIONS[0])
     world.performer.hand(ORDERS[0])
     await asyncio.wait_for(world.agents.asked.wait(), 30)
-    for _ in range(20):  # whatever could be sent now is sent
+    for _ in range(20):  # everything that can be sent is sent now
         await asyncio.sleep(0)
     assert world.agents.verbs == ["ask"]
 

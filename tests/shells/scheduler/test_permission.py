@@ -1,4 +1,4 @@
-"""What each role may do at a scheduler's door, and that nobody speaks for a node that is not its own."""
+"""What each role may do at a scheduler, and that an agent acts only for its own node."""
 
 import asyncio
 import urllib.request

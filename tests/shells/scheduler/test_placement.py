@@ -1,4 +1,4 @@
-"""Rules on where workloads run, kept by a real scheduler; and room, used as soon as it appears."""
+"""Placement rules on a real scheduler; freed capacity is used at once."""
 
 import asyncio
 from datetime import timedelta
@@ -9,7 +9,7 @@ from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster, eventually
 from shells.scheduler.peer import Node
 
-# So slow that nothing in these tests can come from the safety pass.
+# So slow that nothing in these tests is caused by the resync.
 NO_SAFETY_NET = {"reconcile_interval": timedelta(minutes=5)}
 AT_ONCE = 1.0
 
@@ -127,7 +127,7 @@ async def test_new_rules_alone_apply_nothing_again(cluster: Cluster) -> None:
     assert (after.revision_id, after.epoch) == (before.revision_id, before.epoch)
     assert after.status == "Running"
     assert list(after.spec.placement.constraints) == ["zone = eu"]
-    # A later order has reached the node: an earlier one would have, too.
+    # A later order has reached the node, so an earlier one would have arrived too.
     await apply(cluster, "next")
     await cluster.control.until("next", "Running")
     assert [order.id for order in node.agent.applies[orders:]] == ["next"]

@@ -1,4 +1,4 @@
-"""Room that is about to be committed stays reserved, whatever else is settled on the node meanwhile."""
+"""The reservation of a pending commit is kept while other records of the node change."""
 
 from datetime import UTC, datetime
 
@@ -42,7 +42,7 @@ def test_a_promise_that_is_not_kept_frees_its_room() -> None:
 
 
 def test_a_node_that_was_removed_and_registers_again_has_all_its_room() -> None:
-    """Found by seed 27: what was still to be removed there stayed reserved."""
+    """Found by seed 27: the reservations of its tombstones were kept."""
     cluster = a_cluster()
     old = an_assignment(N1)
     cluster.put_tombstone(Tombstone(old, NOON))

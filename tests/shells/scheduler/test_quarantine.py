@@ -1,4 +1,4 @@
-"""A scheduler on a store with a damaged record: the record is named and left alone, everything else works."""
+"""A scheduler on a store with a damaged record: it is reported and not overwritten, everything else works."""
 
 import pytest
 from structlog.testing import capture_logs
@@ -108,7 +108,7 @@ async def test_a_node_whose_record_is_unreadable_registers_again_and_keeps_its_w
     other = await cluster.join("n2")
     await restart_with_damage(cluster, "/nodes/n1")
 
-    # Nothing is moved while the node is not known.
+    # Nothing is moved while the node is unknown.
     await cluster.control.apply("fresh")
     await cluster.control.until("fresh", "Running")
     assert [order.id for order in other.agent.applies] == ["fresh"]

@@ -1,4 +1,4 @@
-"""Nodes that send heartbeats and cannot do what they are told get no new work until they can."""
+"""Nodes that send heartbeats but cannot execute orders get no new work until they can."""
 
 import pytest
 

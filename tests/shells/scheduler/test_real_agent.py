@@ -1,4 +1,4 @@
-"""A real agent that knows one scheduler, which does not lead: all goes through it, and goes on with it."""
+"""A real agent that knows only a standby scheduler: everything works through it, also after it leads."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -23,7 +23,7 @@ async def seats() -> AsyncIterator[Seats]:
 
 @pytest.fixture
 def agent(seats: Seats, tmp_path: Path) -> Iterator[Agent]:
-    """Nobody can call it: it says an address at which nobody is."""
+    """It cannot be called: it registers an endpoint at which nothing listens."""
     made = Agent(
         tmp_path,
         "-insecure",
@@ -75,7 +75,7 @@ async def runs(control: Control, name: str, image: str) -> None:
 
 
 async def heartbeats_arrive(control: Control, node_id: str) -> None:
-    """As the one says that hears them, which is the one that leads."""
+    """As reported by the leader, which receives them."""
     before = (await control.node(node_id)).last_heartbeat.ToDatetime()
 
     async def later() -> bool:
@@ -86,7 +86,7 @@ async def heartbeats_arrive(control: Control, node_id: str) -> None:
 
 
 async def logs_of(control: Control, name: str) -> bytes:
-    """What it has said. It says something, if perhaps a moment after it was seen to run."""
+    """Its log. The first line may appear shortly after it is running."""
     async with asyncio.timeout(10):
         while True:
             call = control.stub.StreamLogs(pb.LogsRequest(workload_id=name), timeout=10)

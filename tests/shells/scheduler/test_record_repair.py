@@ -1,4 +1,4 @@
-"""An operator inspects and deletes a stored record that cannot be read while the scheduler runs."""
+"""An operator inspects and deletes an unreadable stored record while the scheduler runs."""
 
 from collections.abc import AsyncIterator, Iterator
 from itertools import count

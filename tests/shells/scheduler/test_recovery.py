@@ -1,4 +1,4 @@
-"""The ways out of recovery: what comes back, what does not, and that nothing is started twice."""
+"""The ways to end recovery mode: what is restored, what is not, and that nothing is started twice."""
 
 from collections.abc import AsyncIterator
 
@@ -191,7 +191,7 @@ async def test_a_restore_brings_all_back_and_restarts_nothing(
     node = await our_node(cluster)
     await running(cluster, "web")
     saved = await save(cluster)
-    await running(cluster, "late")  # only its node knows of it
+    await running(cluster, "late")  # only its node has it
     starts = list(node.agent.starts)
     await lose_the_store(cluster, and_memory=and_memory)
 

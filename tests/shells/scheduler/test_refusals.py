@@ -1,4 +1,4 @@
-"""What is refused, and that the answer names the field. Nothing of it is stored, nobody is harmed."""
+"""Refused requests: the response names the field, and nothing is stored."""
 
 from collections.abc import Callable
 

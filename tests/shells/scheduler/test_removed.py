@@ -1,4 +1,4 @@
-"""What becomes of the certificates of removed nodes at the authority, and of the record of the removal."""
+"""The certificates of removed nodes are revoked at persys-ca; the record of the removal expires."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""What heartbeats tell: what is repeated word for word is not read again, and means the same."""
+"""Decoding heartbeats: repeated bytes are not decoded again and have the same meaning."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -97,7 +97,7 @@ def test_a_repetition_is_news_when_something_else_was_heard_between() -> None:
 
 def test_a_list_from_which_an_entry_was_dropped_is_not_complete() -> None:
     statuses = Statuses()
-    for at in (NOW, LATER):  # repeated word for word, it means the same
+    for at in (NOW, LATER):  # repeated bytes have the same meaning
         heartbeat = a_heartbeat("Running", "Running")
         heartbeat.workload_statuses[0].epoch = 2**63 - 1
 

@@ -44,7 +44,7 @@ async def test_a_restart_keeps_everything_and_sends_nothing_that_is_settled(
         assert view.reason.message == old.reason.message
     assert await cluster.control.names() == ["huge", "stopped", "web"]
     assert (await cluster.control.node("n1")).available_cpu_cores == 3
-    # The next order is the first thing that the agent hears.
+    # The next order is the first call that the agent gets.
     await cluster.control.apply("next")
     await cluster.control.until("next", "Running")
     assert [sent.id for sent in node.agent.applies[orders:]] == ["next"]
@@ -171,7 +171,7 @@ async def process(tmp_path: Path) -> AsyncIterator[Process]:
 
 
 async def until_it_answers(control: Control) -> None:
-    """A channel may take itself for ready although its server has just been killed."""
+    """A channel may report ready although its server has just been killed."""
 
     async def answers() -> bool:
         try:

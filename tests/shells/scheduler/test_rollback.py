@@ -1,4 +1,4 @@
-"""A store that is restored from an older copy behind the scheduler, with real agents that know better."""
+"""A store that is restored from an older copy, with real agents that have newer data."""
 
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -21,7 +21,7 @@ Restore = Callable[[], Awaitable[None]]
 
 
 class OnDisk:
-    """A cluster on a SQLite file, of which a copy can be kept and put back while no scheduler runs."""
+    """A cluster on a SQLite file that can be backed up and restored while no scheduler runs."""
 
     def __init__(self, cluster: Cluster, path: Path) -> None:
         self.cluster = cluster
@@ -217,7 +217,7 @@ async def in_memory() -> AsyncIterator[Cluster]:
 
 
 async def restored_while_running(cluster: Cluster, back_up: list[Unit]) -> None:
-    """As etcd is restored: it is away for a while, and comes back with other versions."""
+    """Like a restored etcd: unavailable for a while, then back with other versions."""
     store = cluster.store
     store.down = True
     old = MemoryStore(SystemClock().monotonic)
@@ -225,7 +225,7 @@ async def restored_while_running(cluster: Cluster, back_up: list[Unit]) -> None:
     cluster.clock.ahead += timedelta(minutes=1)
     store.store = old
     store.down = False
-    await cluster.control.apply("other", desired="Stopped")  # the next write notices
+    await cluster.control.apply("other", desired="Stopped")  # detected by the next write
 
 
 async def test_orders_are_obeyed_again_after_the_store_of_a_running_scheduler_was_restored(

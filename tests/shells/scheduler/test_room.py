@@ -1,4 +1,4 @@
-"""Nobody gets more than there is; who waits says why and is placed when room appears."""
+"""No node is overcommitted; a waiting workload shows why and is placed when capacity is freed."""
 
 import asyncio
 
@@ -6,9 +6,7 @@ from persys.model.ids import NodeId, WorkloadId
 from persys.store import keys
 from shells.scheduler.harness import Cluster, eventually
 
-AT_ONCE = (
-    1.0  # what fits is placed within a second of room appearing; polling makes it a little more
-)
+AT_ONCE = 1.0  # a workload is placed within a second of free capacity; polling adds a little
 
 
 async def test_a_workload_that_fits_nowhere_says_why(cluster: Cluster) -> None:

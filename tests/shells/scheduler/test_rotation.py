@@ -1,4 +1,4 @@
-"""Certificates of all change while all work: no call fails, no stream breaks, no order is lost."""
+"""All certificates are replaced under load: no call fails, no stream breaks, no order is lost."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -27,7 +27,7 @@ ROUND_SECONDS = 0.4
 
 
 class Lasting(Agent):
-    """An agent whose logs are written as long as somebody reads them."""
+    """An agent whose logs are written as long as they are read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Lasting(Agent):
 
 
 class Streaming:
-    """A node on a stream that goes over to a new connection as our agents do."""
+    """A node on a control stream that moves to a new connection as Persys agents do."""
 
     def __init__(self, cluster: Cluster, tls: Tls, node_id: str) -> None:
         self.agent = Lasting()

@@ -1,4 +1,4 @@
-"""Secrets, put and named: refused, versioned, sealed, and in the clear only in orders to agents."""
+"""Secrets: validated, versioned, encrypted, and in clear text only in orders to agents."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -28,7 +28,7 @@ VALUE = b"hunter2-of-the-test"
 async def opened(
     directory: Path, *, key: str = "secrets.key", vault: SecretSource | None = None
 ) -> AsyncIterator[Cluster]:
-    """A scheduler on a SQLite file; started again in the same directory, it finds what it stored."""
+    """A scheduler on a SQLite file; after a restart in the same directory it has its records."""
     store = await SqliteStore.open(directory / "store.db", monotonic=SystemClock().monotonic)
     settings = brisk(secrets_key_file=str(directory / key))
     async with a_cluster(TroubledStore(store), settings, vault=vault) as cluster:
@@ -315,7 +315,7 @@ async def test_a_scheduler_with_another_key_says_so(tmp_path: Path) -> None:
 
 
 class Vault:
-    """As Vault's KV engine answers."""
+    """A fake of Vault's KV engine."""
 
     def __init__(self) -> None:
         self.kept: dict[str, Mapping[str, str]] = {"kv/app": {"password": VALUE.decode()}}

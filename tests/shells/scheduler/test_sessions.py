@@ -28,7 +28,7 @@ async def only_start(start: pb.ExecStart) -> AsyncIterator[pb.ExecInput]:
 
 
 async def opened(control: Control, *metadata: tuple[str, str]) -> dict[str, Any]:
-    """One idle stream of each kind, each of which has begun."""
+    """One idle stream of each kind, all of them started."""
     stub = control.stub
     asked = pb.LogsRequest(workload_id="web", follow=True)
     logs = stub.StreamLogs(asked, metadata=metadata)

@@ -1,4 +1,4 @@
-"""Certificates of other makes whose common name all nodes, or all users, share."""
+"""Third-party certificates whose common name is shared by all nodes, or by all users."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -46,7 +46,7 @@ def of_node(node_id: str, endpoint: str = "127.0.0.1:1") -> pb.RegisterNodeReque
 
 
 def passed_by_standby(root: Root, host: str) -> tuple[tuple[str, str | bytes], ...]:
-    """What a standby passes on of an agent with a shared certificate that called it from this host."""
+    """The metadata that a standby forwards for an agent with a shared certificate on this host."""
     shown = read_claims(root.write_named("compute-agent").certificate.read_bytes())
     identity = Identity(Role.AGENT, "compute-agent")
     claims = msgspec.structs.replace(shown, identity=identity, shared=True)

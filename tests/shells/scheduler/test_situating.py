@@ -1,4 +1,4 @@
-"""What is known of old copies when a decision about their workload is made."""
+"""Stale copies in the situation of a decision."""
 
 from datetime import timedelta
 
@@ -17,7 +17,7 @@ N1 = NodeId("n1")
 
 
 def the_old_copy(status: NodeStatus | None, *, confirmed_dead: bool = False) -> Copy:
-    """On a node of this status, or on one that was removed. Alone, its agent has stopped it long ago."""
+    """On a node of this status, or on a removed one. Its `stop_after` has passed."""
     cluster = Cluster()
     if status is not None:
         node = Node(

@@ -1,4 +1,4 @@
-"""Several schedulers on one store: one leads, the others follow, pass on and take over."""
+"""Several schedulers on one store: one leads, the others follow, forward and take over."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -149,7 +149,7 @@ async def test_a_deposed_leader_follows_on_when_its_watch_breaks(seats: Seats) -
 async def test_what_a_deposed_leader_was_asked_is_unavailable_and_not_refused(seats: Seats) -> None:
     old, new = await seats.add(), await seats.add()
     await old.apply("before")
-    # Longer than its lease, which it cannot keep.
+    # Longer than its lease, which it cannot renew.
     seats.stores[0].commit_seconds = 1.5 * LEASE.total_seconds()
     seats.stores[0].down_for_leases = True
 
@@ -289,7 +289,7 @@ async def test_what_stands_beside_the_leaders_answer_is_passed_back(seats: Seats
 
 
 class Elsewhere(control_pb2_grpc.AgentControlServicer):
-    """A leader that only notes how it is called."""
+    """A leader that only records its calls."""
 
     def __init__(self) -> None:
         self.beside: dict[str, str] = {}
@@ -370,7 +370,7 @@ async def test_schedulers_that_remember_begin_no_new_cluster_on_a_wiped_store(se
         await until_mode(control, "recovery")
         assert await control.names() == ["web"]
     newcomer = await seats.add()
-    await until_standing_by(newcomer)  # the leader keeps its place in the empty store
+    await until_standing_by(newcomer)  # the leader holds its key in the empty store
     assert await seats.store.get(keys.CLUSTER) is None
 
     async with a_node("n1", newcomer.stub) as node:

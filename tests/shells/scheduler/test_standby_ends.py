@@ -1,4 +1,4 @@
-"""A scheduler that is told to end does so, whatever its store does at that moment."""
+"""A scheduler that is cancelled ends, whatever its store does at that time."""
 
 import asyncio
 from collections.abc import Callable
@@ -31,7 +31,7 @@ DEADLINE_SECONDS = 5.0
 
 @pytest.mark.parametrize("steps", range(STEPS_MAX))
 async def test_a_standby_ends_although_its_watch_breaks_meanwhile(steps: int) -> None:
-    """Found by seed 13: after so many steps of the loop the cancellation was lost."""
+    """Found by seed 13: after this many loop steps the cancellation was lost."""
     clock = SystemClock()
     store = MemoryStore(clock.monotonic)
     lead = Lead(store, clock, new_uid=lambda: "u1", lease_seconds=15)
@@ -69,7 +69,7 @@ async def test_a_standby_ends_although_its_watch_breaks_meanwhile(steps: int) ->
 
 
 class Interrupted(Scheduler):
-    """Something is being written when it is told to end: the commit fails before its task is cancelled."""
+    """A write is in progress when it is cancelled: the commit fails before its task is cancelled."""
 
     async def lead(self, begun: Callable[[], None] = lambda: None) -> None:
         try:

@@ -1,4 +1,4 @@
-"""stop_after in the scheduler: who gets such work, and whose answers count as a sign of life."""
+"""stop_after in the scheduler: which nodes get such workloads, and which replies count as leader contact."""
 
 from collections.abc import Sequence
 

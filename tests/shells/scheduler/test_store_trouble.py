@@ -1,4 +1,4 @@
-"""A store that fails, forgets to answer, or has another master."""
+"""A store that fails, loses replies, or gets another leader."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -51,7 +51,7 @@ async def test_what_the_store_did_not_take_is_refused_with_the_reason(cluster: C
     assert not registered.accepted
     assert "the disk is full" in registered.reason
 
-    # Nothing is half done: neither shown, nor sent, nor reserved.
+    # Nothing is half done: it is not shown, not sent and not reserved.
     assert await cluster.control.names() == ["old"]
     assert (await cluster.control.workload("old")).desired_state == "Running"
     assert (await cluster.control.node("n1")).available_cpu_cores == 3.9
@@ -124,7 +124,7 @@ async def test_a_commit_whose_answer_was_lost_becomes_known(cluster: Cluster) ->
     assert "the answer was lost" in answer.error_message
     cluster.store.loses_answers = False
 
-    # Nobody writes anything: the scheduler must look by itself.
+    # Nothing is written: the scheduler must probe the store on its own.
     async def known() -> bool:
         return await cluster.control.names() == ["first", "web"]
 
@@ -225,7 +225,7 @@ async def test_a_second_scheduler_takes_over_and_the_first_ends(cluster: Cluster
         other = await stack.enter_async_context(a_cluster(second, brisk()))
         assert (await other.control.workload("web")).status == "Running"
 
-        # The first learns of it with its next write, which is not stored.
+        # The first one detects it with its next write, which is not stored.
         with pytest.raises(grpc.aio.AioRpcError):
             await cluster.control.apply("late")
         ended = await cluster.ended()

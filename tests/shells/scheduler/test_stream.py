@@ -1,4 +1,4 @@
-"""The control stream: agents that only call outwards are full members, beside those that are called."""
+"""The control stream: agents without an inbound port work like agents with an endpoint."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -27,7 +27,7 @@ def registration(node_id: str) -> pb.RegisterNodeRequest:
 
 
 class Outward:
-    """An agent without any port: it holds a stream and serves calls on it."""
+    """An agent without a port: it opens a stream and serves calls on it."""
 
     def __init__(self, cluster: Cluster, node_id: str, agent: Agent | None = None) -> None:
         self.agent = agent or Agent()
@@ -111,7 +111,7 @@ async def test_a_scheduler_with_open_streams_stops_at_once(cluster: Cluster) -> 
 
 
 async def test_an_agent_of_another_make_gets_the_orders_of_the_contract(cluster: Cluster) -> None:
-    """It knows only the four messages: it registers, beats, and obeys what comes."""
+    """It supports only the four messages: it registers, sends heartbeats and executes orders."""
     states: dict[str, str] = {}
     orders: list[str] = []
 

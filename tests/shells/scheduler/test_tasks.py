@@ -1,4 +1,4 @@
-"""Tasks of our own agents in the history of a workload, and what is shown of an order on its way."""
+"""Tasks of Persys agents in the history of a workload, and how an order in progress is shown."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from shells.scheduler.real_nodes import real_nodes
 
 
 async def history(cluster: Cluster, count: int) -> Sequence[pb.ActionView]:
-    """Newest first, when there are so many."""
+    """Newest first, once there are this many."""
     found: Sequence[pb.ActionView] = ()
 
     async def are_kept() -> bool:
@@ -83,7 +83,7 @@ async def test_a_task_is_written_once_and_not_again_after_a_restart(
         await cluster.control.until_node("n1", "Ready")
         await cluster.control.until("web", "Running")
         written = cluster.store.transactions
-        await asyncio.sleep(1.5)  # several heartbeats and passes
+        await asyncio.sleep(1.5)  # several heartbeats and resync rounds
 
         assert cluster.store.transactions == written
         assert list((await cluster.control.workload("web")).history) == before

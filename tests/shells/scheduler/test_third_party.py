@@ -1,4 +1,4 @@
-"""Our scheduler with an agent of another make: its habits, and what users are shown of them."""
+"""A scheduler with a third-party agent: its behaviour, and what is shown to users."""
 
 import asyncio
 import time
@@ -217,7 +217,7 @@ async def test_a_change_that_was_not_ordered_leads_to_a_survey_before_its_time()
         for name in ("web", "api"):
             await cluster.control.apply(name)
             await cluster.control.until(name, "Running")
-        del node.agent.copies["api"]  # heartbeats are not complete: nothing tells that it is gone
+        del node.agent.copies["api"]  # heartbeats are not complete: nothing reports that it is gone
         node.agent.copies["web"].status.actual_state = agent_pb2.ACTUAL_STATE_STOPPED
         await until(lambda: "api" in node.agent.running(), "the other one to be noticed")
     await store.store.close()
@@ -241,7 +241,7 @@ async def test_an_agent_with_rare_heartbeats_stays_ready() -> None:
 
 
 async def drifted(cluster: Cluster) -> set[str]:
-    """The types of drift that have been found."""
+    """The types of recorded drift."""
     answer = await cluster.control.stub.ListEvents(
         pb.ListEventsRequest(kinds=["DriftDetected"]), timeout=10
     )

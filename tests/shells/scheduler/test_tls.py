@@ -1,4 +1,4 @@
-"""Who gets in at a scheduler's port, and who does not; how their certificates are judged."""
+"""Which clients may connect to a scheduler, and how their certificates are verified."""
 
 import asyncio
 import os
@@ -51,7 +51,7 @@ async def secure(scheduler: Tls, user: Tls) -> AsyncIterator[Cluster]:
 
 
 async def is_refused(channel: grpc.aio.Channel) -> bool:
-    """Also by reflection, which tells what there is."""
+    """Also by reflection, which lists the services."""
     async with channel:
         stub = reflection_pb2_grpc.ServerReflectionStub(channel)
         asked = reflection_pb2.ServerReflectionRequest(list_services="")

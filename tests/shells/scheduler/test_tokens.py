@@ -1,4 +1,4 @@
-"""Tokens of people at a scheduler's door: what they allow, and when they are refused."""
+"""Access tokens of users at a scheduler: what they allow, and when they are refused."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Calls that share one stream: each gets its own answer, in whatever order answers come."""
+"""Calls that share one stream: each gets its own reply, in any order of replies."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -65,7 +65,7 @@ async def test_an_answer_that_comes_too_late_is_not_taken_for_the_next() -> None
 
 
 async def refused_with(tunnel: Tunnel, reply: control_pb2.StreamReply) -> str:
-    """Why a call fails that is answered so, beside another that goes well."""
+    """Why a call with this reply fails, while another call succeeds."""
     async with asyncio.TaskGroup() as group:
         bad = group.create_task(failure_of(ask(tunnel, "bad")))
         good = group.create_task(ask(tunnel, "good"))

@@ -1,8 +1,8 @@
-"""A scheduler on a store that another version wrote: an older one's is read, a newer one's is left alone.
+"""A scheduler on a store of another version: older records are read, newer ones are not overwritten.
 
-store_0_1.jsonl is what version 0.1 left: a node with a taint, and workloads that run, failed, wait or are
+store_0_1.jsonl was written by version 0.1: a node with a taint, and workloads that run, failed, wait or are
 stopped.
-It is never written anew: what it shows is that users of that version can upgrade.
+It is never regenerated: it proves that users of that version can upgrade.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Volumes through the scheduler: all nodes are asked at once, and one that is silent is named."""
+"""Volumes through the scheduler: all nodes are called concurrently, and one that does not reply is named."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Under which names and at which address a scheduler is found, from its settings."""
+"""The DNS names and the address of a scheduler, from its settings."""
 
 from typing import Any
 

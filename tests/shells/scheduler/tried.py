@@ -1,4 +1,4 @@
-"""Tries a call with a caller that leaves: what it changes must be all that it changes else, or nothing."""
+"""Cancels a call at every await: it must change everything or nothing."""
 
 import asyncio
 import re
@@ -18,9 +18,9 @@ async def nothing_else() -> dict[str, object]:
 
 
 class Tried:
-    """One RPC, called again and again, each time for a name of its own.
+    """One RPC, called repeatedly, each time with a unique name.
 
-    `beside` is what else a call changes, outside the scheduler.
+    `beside` returns what a call changes outside the scheduler.
     """
 
     def __init__(
@@ -41,13 +41,13 @@ class Tried:
         self._number = 0
 
     async def complete(self) -> frozenset[str]:
-        """What the call changes when its caller stays."""
+        """What the call changes when it is not cancelled."""
         own = await self._prepared()
         before = await self._state()
         await self._calling(own)
         await self.settled()
         changed = frozenset[str]()
-        for _ in range(3):  # until nothing follows any more
+        for _ in range(3):  # until nothing else follows
             await asyncio.sleep(0.1)
             changed = changes(before, await self._state())
         return changed
@@ -79,7 +79,7 @@ class Tried:
         return own
 
     async def settled(self) -> None:
-        """Until nothing is in progress, and memory is what the store has or has lost."""
+        """Wait until nothing is in progress and memory equals the store, unless that is empty."""
         app = self._world.app
 
         async def quiet() -> bool:
@@ -96,7 +96,7 @@ class Tried:
         return _lasting({one.key: one.value for one in stored.records})
 
     async def _state(self) -> dict[str, object]:
-        """All that a call can change. An event that is written before the change does not count."""
+        """Everything that a call can change. An event that is written before the change does not count."""
         world = self._world
         found: dict[str, object] = dict(await self._records())
         found |= {f"image {name}": True for name in world.host.images}
@@ -115,7 +115,7 @@ class Tried:
 
 
 def _lasting(found: dict[str, bytes]) -> dict[str, bytes]:
-    """Without the history, and without the counter of epochs: memory adds the cluster's first key to it."""
+    """Without events and without the epoch counter: memory adds the first proof key to it."""
     return {
         key: value
         for key, value in found.items()
@@ -124,9 +124,9 @@ def _lasting(found: dict[str, bytes]) -> dict[str, bytes]:
 
 
 def changes(before: dict[str, object], after: dict[str, object]) -> frozenset[str]:
-    """What differs, without the names that the tries have of their own.
+    """The difference, without the unique names.
 
-    Epochs are reserved for many calls at once, so their counter says nothing about one of them.
+    Epochs are reserved for many calls at once, so their counter does not depend on one of them.
     """
     found = {key for key in before | after if before.get(key) != after.get(key)} - {keys.EPOCHS}
     return frozenset(map(_without_name, found))

@@ -37,7 +37,7 @@ _prefixes = count()
 
 
 def calm(**changes: Any) -> SchedulerSettings:
-    """No node is judged and no pass begins unless a test wants that."""
+    """No lease expires and no resync runs unless a test wants it."""
     hour = timedelta(hours=1)
     settled = {
         "node_lease": hour,
@@ -73,7 +73,7 @@ async def opened(kind: str, directory: Path, etcd: Callable[[], Etcd]) -> AsyncI
 async def a_scheduler(
     store: MeasuredStore, fleet: Fleet, settings: SchedulerSettings, **more: Any
 ) -> AsyncIterator[Cluster]:
-    """It reaches the agents of the fleet without a network."""
+    """It calls the agents of the fleet without a network."""
 
     def made(*args: Any, **named: Any) -> Scheduler:
         named |= {"connect": fleet.connect, "connect_by_host": fleet.connect}
@@ -84,7 +84,7 @@ async def a_scheduler(
 
 
 async def until_idle(cluster: Cluster) -> None:
-    """Everything that follows from the start has been decided and written."""
+    """Wait until everything that follows from the start is decided and written."""
     app = cluster.app
     quiet = 0
     async with asyncio.timeout(300):
@@ -136,7 +136,7 @@ async def large(
 
 @pytest.fixture(autouse=True, scope="module")
 def few_logs() -> Iterator[None]:
-    """A line for each of thousands of workloads would cost more than what is measured."""
+    """A log line for each of thousands of workloads would cost more than the measured operation."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     yield
     structlog.reset_defaults()

@@ -40,7 +40,7 @@ SMALL = Resources(1, 1)
 FULL, SPARE = NodeId("full"), NodeId("spare")  # ready: one with all workloads, one with none
 LOST, DEAD = NodeId("lost"), NodeId("dead")  # not ready: one with old copies, one with data
 HOLDER = NodeId("holder")  # ready, with orphans
-ORPHAN = WorkloadId("stray")  # on HOLDER, which keeps its spec
+ORPHAN = WorkloadId("stray")  # on HOLDER, which stores its spec
 MARKER: dict[str, Struct] = {keys.CLUSTER: ClusterMarker("u1", LONG_AGO, proof_key="00" * 32)}
 _BATCH = 2000
 
@@ -54,7 +54,7 @@ async def fill(store: Store, found: Records) -> None:
 
 
 async def damage(store: Store, size: int) -> None:
-    """Records that cannot be read."""
+    """Add unreadable records."""
     unreadable = [Unit(puts={keys.secret_key(f"broken{number}"): b"{"}) for number in range(size)]
     await store.commit(unreadable)
 
@@ -64,7 +64,7 @@ async def stored(store: Store, prefix: str) -> list[str]:
 
 
 def crowd(size: int, key: Key) -> Records:
-    """`size` records of every type; `key` has sealed the secrets."""
+    """`size` records of every type; the secrets are encrypted with `key`."""
     nodes = [ready(name) for name in (FULL, SPARE, HOLDER)] + [lost(LOST), lost(DEAD)]
     return {
         **MARKER,
@@ -111,12 +111,12 @@ def silent_nodes(size: int, make: Callable[[str], Node] = lost) -> Records:
 
 
 def running(node_id: NodeId, size: int, prefix: str) -> Records:
-    """Workloads that run as they are wanted."""
+    """Workloads that have converged."""
     return _bound(node_id, size, prefix, ContainerSpec("nginx"))
 
 
 def with_data(node_id: NodeId, size: int, prefix: str) -> Records:
-    """Workloads that do not move by themselves."""
+    """Workloads with data, which do not move automatically."""
     spec = ContainerSpec("nginx", volumes=(VolumeMount("/srv/data", "/data"),))
     return _bound(node_id, size, prefix, spec)
 

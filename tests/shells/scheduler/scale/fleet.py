@@ -1,4 +1,4 @@
-"""Agents in this process and without a network: each order has its result in the answer."""
+"""Agents in this process, without a network: each reply to an order contains its result."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -12,7 +12,7 @@ from persys.wire.gen.agent.v1 import agent_pb2 as pb
 
 
 class Fleet:
-    """Gives the scheduler its connections."""
+    """Provides the scheduler's connections."""
 
     def __init__(self) -> None:
         self.agents: dict[str, Agent] = {}
@@ -24,7 +24,7 @@ class Fleet:
         async def close(_grace: float | None) -> None:
             """Nothing is open."""
 
-        # It has the methods of the stub that the scheduler calls.
+        # The methods of the stub that the scheduler calls.
         return cast("Stub", self.agent(node_id)), close
 
 

@@ -1,6 +1,6 @@
 """What an operation costs: the longest step of the event loop, and the largest transaction.
 
-A step is what the loop runs before it turns to something else. Its CPU time is measured, which does not
+A step is one callback of the loop. Its CPU time is measured, which does not
 depend on what else the machine does.
 """
 
@@ -24,7 +24,7 @@ STEP_SECONDS_MAX = 0.25
 
 
 class MeasuredStore(TroubledStore):
-    """Notes the largest unit. Real etcd refuses what is over its limits; SQLite has none of its own."""
+    """Records the largest unit. Real etcd enforces its limits; SQLite has none."""
 
     largest_operations = 0
     largest_bytes = 0
@@ -49,8 +49,8 @@ class Steps:
 def measured_steps() -> Iterator[Steps]:
     """Every step of this thread's loop until the end of the block.
 
-    Without collections of garbage: they also look at what the test has made. A scheduler's own process keeps
-    its records out of them.
+    Without garbage collection: it would also visit the objects of the test. A real scheduler process excludes
+    its records from it.
     """
     steps = Steps()
     run = asyncio.Handle._run

@@ -1,4 +1,4 @@
-"""One case for each RPC that changes something: what is asked of a large cluster, and what comes of it."""
+"""One case for each RPC that changes something: the request to a large cluster, and the expected result."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -116,7 +116,7 @@ def registration(name: str) -> pb.RegisterNodeRequest:
 
 
 async def register_node(large: Large) -> None:
-    """One that is new, and one that returns to all its old copies."""
+    """A new node, and one that returns with all its stale copies."""
     removals = await large.has(keys.REMOVED)
     for name in ("fresh", LOST):
         stub = large.stub_as(Role.AGENT, name)
@@ -130,7 +130,7 @@ async def register_node(large: Large) -> None:
 
 
 async def heartbeat(large: Large) -> None:
-    """A node reports all that it has, and as many copies that were not assigned to it."""
+    """A node reports all its workloads, and as many unassigned copies."""
     count = min(large.size, _STATUSES_MAX // 2)
     names = [f"run{number}" for number in range(count)] + [f"x{number}" for number in range(count)]
     request = pb.HeartbeatRequest(node_id=FULL)
@@ -169,7 +169,7 @@ async def taint_node(large: Large) -> None:
 
 
 async def drain_node(large: Large) -> None:
-    """Every workload of the node moves, and every old copy is removed."""
+    """Every workload of the node moves, and every stale copy is removed."""
     answer = await large.stub.DrainNode(pb.DrainNodeRequest(node_id=FULL), timeout=SECONDS)
 
     assert answer.accepted, answer.reason
@@ -180,16 +180,16 @@ async def drain_node(large: Large) -> None:
 
 
 async def confirm_node_dead(large: Large) -> None:
-    """Every workload with data that was kept there moves."""
+    """Every workload with data on the node moves."""
     await _asked(large, "ConfirmNodeDead", DEAD)
     memory = large.cluster.app.cluster
     await large.until(lambda: not memory.on_node[DEAD], "the workloads to move")
 
 
 async def remove_node(large: Large) -> None:
-    """With all old copies and orphans that are on record for it."""
+    """Together with all recorded stale copies and orphans."""
     await _asked(large, "RemoveNode", DEAD)
-    # A slow store takes longer than a caller waits; the removal goes on.
+    # With a slow store it takes longer than the caller waits; the removal continues.
     await large.until(lambda: DEAD not in large.cluster.app.cluster.members, "its removal")
 
     assert not await large.has(keys.node_key(DEAD))
@@ -258,7 +258,7 @@ async def delete_secret(large: Large) -> None:
 
 
 async def delete_record(large: Large) -> None:
-    """One of many that cannot be read; all records are read again after that."""
+    """One of many unreadable records; all records are read again after that."""
     key = keys.secret_key("broken0")
     request = pb.DeleteRecordRequest(key=key)
     answer = await large.stub.DeleteRecord(request, timeout=SECONDS)
@@ -269,7 +269,7 @@ async def delete_record(large: Large) -> None:
     await large.until(lambda: len(quarantine) == large.size - 1, "the records to be read again")
 
 
-# In this order on one cluster. RestoreSnapshot, RebuildFromAgents and AcceptEmpty begin with another store.
+# In this order on one cluster. RestoreSnapshot, RebuildFromAgents and AcceptEmpty start with another store.
 CASES: dict[str, Case] = {
     "ApplyWorkload": apply_workload,
     "DeleteWorkload": delete_workload,

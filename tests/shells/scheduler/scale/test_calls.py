@@ -1,6 +1,6 @@
 """Every RPC that changes something, on a scheduler with many records of every type.
 
-No transaction grows with their number, and nothing else waits long while the call is served.
+No transaction grows with their number, and nothing else is delayed for long while the call is served.
 """
 
 import pytest
@@ -14,7 +14,7 @@ from shells.scheduler.scale.crowd import crowd
 from shells.scheduler.scale.measured import MeasuredStore, bounded
 from shells.scheduler.scale.mutations import CASES, Large
 
-# They replace what is stored: see test_recoveries.py.
+# They replace the content of the store: see test_recoveries.py.
 RECOVERIES = frozenset({"RestoreSnapshot", "RebuildFromAgents", "AcceptEmpty"})
 
 

@@ -1,7 +1,7 @@
-"""Operations of many transactions, interrupted between any two of them because the process ends.
+"""Operations of many transactions, interrupted between any two of them by the end of the process.
 
-The commit that is interrupted is written in part, as it may be in etcd, where it is several transactions.
-What was acknowledged is finished by the next scheduler; what was not is asked again.
+The interrupted commit is partly written, as is possible in etcd, where it is several transactions.
+An acknowledged operation is completed by the next scheduler; any other is requested again.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ PASSES = {
 
 
 class EndingStore(MeasuredStore):
-    """After so many commits the process has ended: half of the next one is written, and nothing more."""
+    """Simulates the end of the process after a number of commits: half of the next one is written."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -70,7 +70,7 @@ class EndingStore(MeasuredStore):
 
 @dataclass(frozen=True)
 class Operation:
-    """`ask` returns whether it was acknowledged, `is_done` looks at what is stored."""
+    """`ask` returns whether it was acknowledged, `is_done` checks the store."""
 
     before: Callable[[], Records]
     ask: Callable[[Cluster], Coroutine[None, None, bool]]
@@ -78,7 +78,7 @@ class Operation:
 
 
 def nodes(*names: str) -> Records:
-    """Ready, and asked for what they have, since no agent reports by itself here."""
+    """Wait until the nodes are ready and polled: no agent pushes status here."""
     found: Records = {}
     for node in map(ready, names):
         asked = structs.replace(node.capabilities, features=frozenset())
@@ -108,7 +108,7 @@ async def none_under(prefixes: Sequence[str], store: Store) -> bool:
 
 
 async def are_all_on(node_id: str, store: Store) -> bool:
-    """Every workload is assigned there, and no old copy is on record elsewhere."""
+    """Every workload is assigned there, and no other node has a tombstone."""
     found = (await store.read(keys.ASSIGNMENTS)).records
     there = [one for one in found if f'"{node_id}"'.encode() in one.value]
     return len(there) == SIZE
@@ -179,7 +179,7 @@ async def test_what_was_interrupted_is_finished_by_the_next_scheduler(
 
     async with a_scheduler(MeasuredStore(store), fleet, calm(**PASSES)) as cluster:
         if not acknowledged:
-            await operation.ask(cluster)  # refused if it was finished without being asked
+            await operation.ask(cluster)  # refused if it was completed before
 
         async def done() -> bool:
             return await operation.is_done(store)

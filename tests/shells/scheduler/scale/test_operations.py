@@ -1,4 +1,4 @@
-"""What the scheduler does by itself with many records: in bounded transactions, and in short steps."""
+"""What the scheduler does on its own with many records: bounded transactions and short steps."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack

@@ -1,4 +1,4 @@
-"""The RPCs that replace what is stored, with many records: see `test_calls.py` for all others."""
+"""The RPCs that replace the content of the store, with many records: see `test_calls.py` for all others."""
 
 from collections.abc import AsyncIterator
 from functools import partial
@@ -84,7 +84,7 @@ async def test_a_store_with_many_records_and_no_marker_is_accepted(store: Store,
 
 @sizes
 async def test_many_workloads_are_rebuilt_from_what_agents_keep(store: Store, size: int) -> None:
-    """Of a store that lost them: the nodes are on record, and each keeps its workloads."""
+    """The store has lost the workloads: the nodes are recorded, and each stores its workloads."""
     fleet, found = Fleet(), removals(size)
     for number in range(-(-size // _PER_NODE)):
         node = ready(f"n{number}")
