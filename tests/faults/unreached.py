@@ -40,15 +40,15 @@ _CONSOLES = "tests/shells/agent/test_machine_access.py::"
 _MACHINES = "tests/shells/agent/test_machines.py::"
 _CEPH = "tests/shells/agent/test_volume_drivers.py::test_a_ceph_that_does_not_respond_is_not_an_empty_pool"
 _CONSOLE = f"{_CONSOLES}test_a_console_ends_with_libvirt_and_can_be_opened_again"
-_COMMAND = f"{_ACCESS}test_a_command_has_its_own_outputs_and_exit_code"
-_LEFT_BEHIND = f"{_ACCESS}test_what_a_user_leaves_behind_is_ended"
+_COMMAND = f"{_ACCESS}test_exec_returns_output_and_exit_code"
+_LEFT_BEHIND = f"{_ACCESS}test_the_command_is_killed_when_the_caller_disconnects"
 _OUTAGE = "tests/shells/agent/test_libvirt.py::test_a_missing_libvirtd_is_unavailable"
 ELSEWHERE = {
     "docker:runtimes/docker_access:DockerAccess.exec#1": _COMMAND,
     "docker:runtimes/docker_access:DockerAccess.exec#2": _COMMAND,
     "docker:runtimes/docker_access:Session.exit_code#1": _COMMAND,
     "docker:runtimes/docker_access:Session.resize#1": (
-        f"{_ACCESS}test_a_terminal_has_the_size_it_is_told"
+        f"{_ACCESS}test_exec_sets_the_terminal_size"
     ),
     "docker:runtimes/docker_hangup:hang_up#1": _LEFT_BEHIND,
     "paths:runtimes/docker_start:end_lost#1": (

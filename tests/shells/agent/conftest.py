@@ -90,7 +90,7 @@ class Agent:
         self.stub = agent_pb2_grpc.AgentServiceStub(self._channel)
 
     def set(self, name: str, value: str) -> None:
-        """A variable for the next start."""
+        """Set an environment variable for the next start."""
         self._environment[name] = value
 
     @property
@@ -184,7 +184,7 @@ class Agent:
         return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
     def is_idle(self) -> bool:
-        """It used next to no time of the processor for a moment."""
+        """Whether the process used almost no CPU time for a moment."""
         before = self.cpu_seconds()
         time.sleep(0.5)
         return self.cpu_seconds() - before < 0.05
@@ -208,7 +208,7 @@ class Agent:
 
 @pytest.fixture(scope="session")
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
-    """An agent for tests that leave it as it was. It lives on events: its slow look never comes."""
+    """An agent for tests that do not change it. It relies on events: the periodic pass never runs."""
     shared = Agent(tmp_path_factory.mktemp("agent"), PERSYS_RECONCILE_INTERVAL="1h")
     shared.start()
     yield shared
@@ -217,7 +217,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
 
 @pytest.fixture
 def new_agent(tmp_path: Path) -> Iterator[Callable[..., Agent]]:
-    """Makes agents for tests that kill them. They are not started yet."""
+    """Creates agents for tests that kill them. They are not started yet."""
     made: list[Agent] = []
 
     def make(*flags: str, **environment: str) -> Agent:
@@ -252,11 +252,11 @@ def shell(demo_image: str) -> Callable[..., agent_pb2.ContainerSpec]:
 
 @pytest.fixture(scope="session")
 def run_docker() -> Callable[..., str]:
-    """The docker command, as a person would use it."""
+    """Runs the docker command."""
     return docker
 
 
 @pytest.fixture(scope="session")
 def agent_in() -> Callable[[Path], Agent]:
-    """Makes an agent that keeps everything in the given directory; whoever makes it closes it."""
+    """Creates an agent with all its state in the given directory. The caller closes it."""
     return Agent

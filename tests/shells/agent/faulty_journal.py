@@ -1,4 +1,4 @@
-"""A connection to SQLite that fails when a test wants it to, between the journal and the real one."""
+"""An SQLite connection with injected faults, for the journal."""
 
 import errno
 import os
@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-# What SQLite and the kernel say of disks, and what nobody expects.
+# Errors of SQLite and of the kernel for disks, and unexpected ones.
 FAULTS: dict[str, Callable[[], Exception]] = {
     "full": lambda: sqlite3.OperationalError("database or disk is full"),
     "locked": lambda: sqlite3.OperationalError("database is locked"),

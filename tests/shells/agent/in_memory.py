@@ -125,7 +125,7 @@ class NoVolumes:
 
 @dataclass
 class Node:
-    """What surrounds the agent; a test replaces what it wants to fail."""
+    """The environment of the agent. A test replaces the part that shall fail."""
 
     directory: Path
     runtime: Runtime = field(default_factory=MemoryRuntime)
@@ -148,7 +148,7 @@ class Node:
 
 
 class Running:
-    """A running agent, as a caller of its service sees it."""
+    """A running agent and its API."""
 
     def __init__(self, agent: Agent, state: State, serving: "asyncio.Task[None]") -> None:
         self.agent = agent

@@ -1,4 +1,4 @@
-"""Into workloads on the real Docker: what they write, and commands inside them."""
+"""Logs and exec on the real Docker."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -15,7 +15,7 @@ Shell = Callable[..., pb.ContainerSpec]
 
 
 def logs(agent: Agent, name: str, **asked: object) -> Any:
-    """The chunks as they come; the call can also be cancelled."""
+    """The log chunks of a call that can be cancelled."""
     request = pb.LogsRequest(workload_id=name, **asked)  # type: ignore[arg-type]
     return agent.stub.StreamLogs(request, timeout=30)
 
@@ -26,7 +26,7 @@ def text(chunks: Iterable[pb.LogChunk], stream: str = "") -> str:
 
 
 def written(agent: Agent, name: str) -> str:
-    """So far; nothing while its container is being made."""
+    """The log so far; empty before the container exists."""
     try:
         return text(logs(agent, name))
     except grpc.RpcError as err:
@@ -43,7 +43,7 @@ def started(agent: Agent, name: str, spec: pb.ContainerSpec, *, revision: str = 
 def run_in(
     agent: Agent, name: str, *command: str, stdin: Iterable[bytes] = (), tty: bool = False
 ) -> tuple[str, str, int]:
-    """Standard output, standard error and the exit code."""
+    """Run a command. Returns stdout, stderr and the exit code."""
     start = pb.ExecStart(workload_id=name, command=command, tty=tty)
 
     def inputs() -> Iterator[pb.ExecInput]:
@@ -60,7 +60,7 @@ def run_in(
 
 @pytest.fixture
 def visited(agent: Agent, shell: Shell) -> Iterator[Agent]:
-    """An agent with the workload `visited`, which has written to both its outputs."""
+    """An agent with the workload `visited`, which has written to stdout and stderr."""
     line = "echo one; echo two >&2; echo three; trap exit TERM; while :; do sleep 0.1; done"
     started(agent, "visited", shell(line))
     eventually(lambda: text(logs(agent, "visited")).count("\n") == 3, "it has written")
@@ -69,28 +69,28 @@ def visited(agent: Agent, shell: Shell) -> Iterator[Agent]:
     agent.wait_until_gone("visited")
 
 
-def test_both_outputs_are_told_apart(visited: Agent) -> None:
+def test_stdout_and_stderr_are_separate(visited: Agent) -> None:
     chunks = list(logs(visited, "visited"))
 
     assert text(chunks, "stdout") == "one\nthree\n"
     assert text(chunks, "stderr") == "two\n"
 
 
-def test_a_tail_is_as_long_as_asked(visited: Agent) -> None:
+def test_tail_limits_the_number_of_lines(visited: Agent) -> None:
     assert text(logs(visited, "visited", tail=1)).count("\n") == 1
 
 
-def test_stamps_come_only_when_asked_for(visited: Agent) -> None:
+def test_timestamps_are_sent_only_on_request(visited: Agent) -> None:
     lines = text(logs(visited, "visited", timestamps=True)).splitlines()
 
     assert sorted(line.partition("Z ")[2] for line in lines) == ["one", "three", "two"]
 
 
-def test_nothing_is_told_from_before_the_time_asked_for(visited: Agent) -> None:
+def test_since_skips_older_lines(visited: Agent) -> None:
     assert text(logs(visited, "visited", since_unix_nanos=4 * 10**18)) == ""
 
 
-def test_a_follower_gets_what_is_written_later_and_the_end(agent: Agent, shell: Shell) -> None:
+def test_follow_receives_later_output_and_the_end(agent: Agent, shell: Shell) -> None:
     line = "echo one; while [ ! -e /go ]; do sleep 0.05; done; echo two"
     started(agent, "followed", shell(line))
     stream = logs(agent, "followed", follow=True)
@@ -104,7 +104,7 @@ def test_a_follower_gets_what_is_written_later_and_the_end(agent: Agent, shell: 
     assert (first.data, rest) == (b"one\n", "two\n")
 
 
-def test_a_follower_stays_while_a_container_restarts(agent: Agent, shell: Shell) -> None:
+def test_follow_continues_across_a_restart(agent: Agent, shell: Shell) -> None:
     line = "n=$(cat /n || echo 0); echo run $n; echo $((n+1)) >/n; sleep 0.3; exit 1"
     agent.apply("restless", shell(line, restart="on-failure", retries_max=2))
     eventually(lambda: bool(written(agent, "restless")), "it is there")
@@ -116,9 +116,7 @@ def test_a_follower_stays_while_a_container_restarts(agent: Agent, shell: Shell)
     assert told.split("\n") == ["run 0", "run 1", "run 2", ""]
 
 
-def test_the_run_before_is_what_was_written_before_the_present_start(
-    agent: Agent, shell: Shell
-) -> None:
+def test_previous_returns_the_output_before_the_last_start(agent: Agent, shell: Shell) -> None:
     line = "n=$(cat /n || echo 0); echo run $n; echo $((n+1)) >/n; [ $n = 0 ] || sleep 60; exit 1"
     agent.apply("again", shell(line, restart="on-failure"))
     eventually(lambda: "run 1" in written(agent, "again"), "the second run")
@@ -130,7 +128,7 @@ def test_the_run_before_is_what_was_written_before_the_present_start(
     assert told == "run 0\n"
 
 
-def test_the_end_of_a_replaced_container_is_kept_until_its_workload_goes(
+def test_the_log_tail_of_a_replaced_container_is_stored_until_its_workload_is_deleted(
     agent: Agent, shell: Shell
 ) -> None:
     loop = "trap exit TERM; while :; do sleep 0.05; done"
@@ -151,7 +149,7 @@ def test_the_end_of_a_replaced_container_is_kept_until_its_workload_goes(
     assert not list((agent.directory / "past").iterdir())
 
 
-def test_a_reader_who_does_not_read_costs_the_agent_no_memory(agent: Agent, shell: Shell) -> None:
+def test_a_slow_log_reader_does_not_increase_memory(agent: Agent, shell: Shell) -> None:
     line = "head -c 60000000 /dev/zero | tr '\\0' x | fold -w 199; echo end; sleep 60"
     started(agent, "flood", shell(line))
     eventually(lambda: "end" in text(logs(agent, "flood", tail=1)), "it has written", within=60)
@@ -170,14 +168,14 @@ def test_a_reader_who_does_not_read_costs_the_agent_no_memory(agent: Agent, shel
     assert grown < 40, f"{grown} MB for 4 x 60 MB of logs"
 
 
-def test_what_is_not_there_has_no_logs(agent: Agent) -> None:
+def test_logs_of_an_unknown_workload_are_not_found(agent: Agent) -> None:
     with pytest.raises(grpc.RpcError) as refused:
         text(logs(agent, "nobody"))
 
     assert refused.value.code() is grpc.StatusCode.NOT_FOUND
 
 
-def test_a_command_has_its_own_outputs_and_exit_code(visited: Agent) -> None:
+def test_exec_returns_output_and_exit_code(visited: Agent) -> None:
     assert run_in(visited, "visited", "sh", "-c", "echo out; echo err >&2; exit 7") == (
         "out\n",
         "err\n",
@@ -185,7 +183,7 @@ def test_a_command_has_its_own_outputs_and_exit_code(visited: Agent) -> None:
     )
 
 
-def test_a_command_reads_its_input_to_the_end(visited: Agent) -> None:
+def test_exec_passes_stdin_until_it_is_closed(visited: Agent) -> None:
     data = [bytes([65 + number % 26]) * 50_000 for number in range(40)]
 
     out, _, code = run_in(visited, "visited", "wc", "-c", stdin=data)
@@ -193,14 +191,14 @@ def test_a_command_reads_its_input_to_the_end(visited: Agent) -> None:
     assert (out.strip(), code) == ("2000000", 0)
 
 
-def test_a_command_that_is_not_there_says_so(visited: Agent) -> None:
+def test_exec_of_a_missing_command_fails_with_its_name(visited: Agent) -> None:
     out, err, code = run_in(visited, "visited", "no-such-command")
 
     assert code in (126, 127)
     assert "no-such-command" in out + err
 
 
-def test_a_terminal_has_the_size_it_is_told(visited: Agent) -> None:
+def test_exec_sets_the_terminal_size(visited: Agent) -> None:
     inputs: SimpleQueue[pb.ExecInput | None] = SimpleQueue()
     start = pb.ExecStart(
         workload_id="visited",
@@ -232,7 +230,7 @@ def test_a_terminal_has_the_size_it_is_told(visited: Agent) -> None:
 
 
 @pytest.mark.parametrize("tty", [True, False])
-def test_what_a_user_leaves_behind_is_ended(visited: Agent, tty: bool) -> None:
+def test_the_command_is_killed_when_the_caller_disconnects(visited: Agent, tty: bool) -> None:
     start = pb.ExecStart(workload_id="visited", command=["sleep", "4321"], tty=tty)
     never: SimpleQueue[pb.ExecInput] = SimpleQueue()
     never.put(pb.ExecInput(start=start))
@@ -246,7 +244,7 @@ def test_what_a_user_leaves_behind_is_ended(visited: Agent, tty: bool) -> None:
     never.put(pb.ExecInput(stdin_closed=True))
 
 
-def test_nothing_runs_in_what_does_not_run(agent: Agent, shell: Shell) -> None:
+def test_exec_in_a_stopped_workload_is_refused(agent: Agent, shell: Shell) -> None:
     agent.apply("ended", shell("exit 0"))
     agent.wait_for("ended", STOPPED)
 
@@ -259,7 +257,9 @@ def test_nothing_runs_in_what_does_not_run(agent: Agent, shell: Shell) -> None:
     assert "not running" in str(refused.value.details())
 
 
-def test_a_node_may_forbid_exec(new_agent: Callable[..., Agent], sleeper: pb.ContainerSpec) -> None:
+def test_exec_can_be_disabled_per_node(
+    new_agent: Callable[..., Agent], sleeper: pb.ContainerSpec
+) -> None:
     strict = new_agent("-standalone", "-insecure", PERSYS_EXEC_ENABLED="false")
     strict.start()
     started(strict, "closed", sleeper)
@@ -270,7 +270,7 @@ def test_a_node_may_forbid_exec(new_agent: Callable[..., Agent], sleeper: pb.Con
     assert "PERSYS_EXEC_ENABLED" in str(refused.value.details())
 
 
-def test_usage_is_what_docker_measures(agent: Agent, shell: Shell) -> None:
+def test_usage_matches_docker_stats(agent: Agent, shell: Shell) -> None:
     line = "x=$(head -c 20000000 /dev/zero | tr '\\0' x); while :; do :; done"
     started(agent, "busy", shell(line))
 
@@ -296,7 +296,9 @@ services:
 """
 
 
-def test_a_stack_is_all_its_services(new_agent: Callable[..., Agent], demo_image: str) -> None:
+def test_logs_of_a_stack_include_all_services(
+    new_agent: Callable[..., Agent], demo_image: str
+) -> None:
     agent = new_agent("-standalone", "-insecure", PERSYS_COMPOSE_ENABLED="true")
     agent.start()
     compose = pb.ComposeSpec(compose_yaml=STACK.replace("IMAGE", demo_image))

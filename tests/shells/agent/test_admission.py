@@ -1,4 +1,4 @@
-"""New work is turned away while the node is full; what is there is not disturbed."""
+"""Admission control: new workloads are refused while the node is full."""
 
 from collections.abc import Callable
 
@@ -16,12 +16,12 @@ def with_cpu(spec: agent_pb2.ContainerSpec, millicores: int) -> agent_pb2.Contai
     return wanted
 
 
-def test_above_a_threshold_new_work_is_refused_with_the_figures_and_the_rest_goes_on(
+def test_above_a_threshold_new_workloads_are_refused_and_running_ones_continue(
     new_agent: Callable[..., Agent], sleeper: agent_pb2.ContainerSpec, unique_id: str
 ) -> None:
     agent = new_agent(PERSYS_ADMISSION_MEMORY_PERCENT="1", PERSYS_ADMISSION_HALF_LIFE="0s")
     agent.start()
-    agent.apply(unique_id, sleeper)  # before the first figures there is nothing to go by
+    agent.apply(unique_id, sleeper)  # accepted: there is no sample yet
     agent.wait_for(unique_id, RUNNING)
     late = f"{unique_id}-late"
     answers: list[agent_pb2.ApplyWorkloadResponse] = []
@@ -49,7 +49,7 @@ def test_above_a_threshold_new_work_is_refused_with_the_figures_and_the_rest_goe
     agent.wait_until_gone(unique_id)
 
 
-def test_limits_are_never_promised_beyond_what_the_node_has(
+def test_allocations_never_exceed_the_capacity_of_the_node(
     new_agent: Callable[..., Agent], sleeper: agent_pb2.ContainerSpec, unique_id: str
 ) -> None:
     agent = new_agent()
@@ -62,7 +62,7 @@ def test_limits_are_never_promised_beyond_what_the_node_has(
     assert "600 of" in beside.message
 
 
-def test_what_runs_here_is_taken_back_by_an_agent_that_lost_its_journal_even_when_full(
+def test_a_running_workload_is_accepted_after_a_lost_journal_even_when_the_node_is_full(
     new_agent: Callable[..., Agent], sleeper: agent_pb2.ContainerSpec, unique_id: str
 ) -> None:
     agent = new_agent()

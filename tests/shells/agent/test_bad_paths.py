@@ -1,4 +1,4 @@
-"""Bind sources that cannot be looked at cost their own workload."""
+"""Bind sources that cannot be read affect only their own workload."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -72,7 +72,7 @@ def node(tmp_path: Path, paths: WithDeadMount) -> Iterator[Node]:
         ("/srv/not-there", "HostPathMissing", "does not exist"),
     ],
 )
-async def test_a_path_that_cannot_be_looked_at_fails_its_workload_only(
+async def test_a_path_that_cannot_be_read_fails_its_workload_only(
     node: Node, path: str, code: str, text: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     outside = tmp_path_factory.mktemp("outside")
@@ -90,7 +90,7 @@ async def test_a_path_that_cannot_be_looked_at_fails_its_workload_only(
         assert running.errors == []
 
 
-async def test_a_path_that_is_too_long_ends_no_agent(node: Node) -> None:
+async def test_a_path_that_is_too_long_does_not_end_the_agent(node: Node) -> None:
     async with a_running_agent(node) as running:
         answer = await running.apply("bad", binds=(TOO_LONG,))
         if answer.applied:

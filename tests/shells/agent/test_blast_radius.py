@@ -1,4 +1,4 @@
-"""Faults at every port of the agent: the process lives, other workloads converge, the failure is reported.
+"""Faults at every port of the agent: the process survives, other workloads converge, the failure is reported.
 
 The cases are generated from the ports themselves, so that a new call of a port is covered without a new test.
 A sample runs each time, all of them in the full suite.
@@ -249,11 +249,11 @@ def heartbeat_bytes(running: Running) -> int:
 
 
 @pytest.mark.parametrize("case", CHOSEN, ids=str)
-async def test_a_fault_at_a_port_costs_one_workload(case: Case, tmp_path: Path) -> None:
+async def test_a_fault_at_a_port_affects_one_workload(case: Case, tmp_path: Path) -> None:
     await survives(case, tmp_path)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("case", ALL, ids=str)
-async def test_any_fault_at_any_port_costs_one_workload(case: Case, tmp_path: Path) -> None:
+async def test_any_fault_at_any_port_affects_one_workload(case: Case, tmp_path: Path) -> None:
     await survives(case, tmp_path)

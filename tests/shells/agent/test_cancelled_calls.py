@@ -1,4 +1,4 @@
-"""A caller that leaves changes nothing: each call of the agent's service is completed, or never happened.
+"""Cancelled calls of the agent API: each mutating call is completed, or has no effect.
 
 Every call that changes something is cancelled at each point where its handler waits, as the wait begins and
 as it ends. Adding an image is a stream and has tests of its own.
@@ -95,7 +95,7 @@ async def a_volume(world: World, name: str) -> None:
 
 
 async def rubbish(world: World, name: str) -> None:
-    """Seen once already: only what is still there at a second look is removed."""
+    """Seen once: an item is removed only when it is found a second time."""
     world.rubbish.items |= {f"{name}-{part}" for part in "abc"}
     request = agent_pb2.GarbageCollectRequest(dry_run=True)
     await world.running.api.GarbageCollect(request, a_context())
@@ -113,7 +113,7 @@ def an_apply(name: str) -> agent_pb2.ApplyWorkloadRequest:
 
 
 def is_wanted(world: World, name: str) -> bool:
-    """What the journal says: the steps that follow from it have tests of their own."""
+    """Whether the journal has it: the steps that follow have tests of their own."""
     entry = world.running.state.entries.get(WorkloadId(name))
     return entry is not None and entry.order.desired is not Desired.DELETED
 
@@ -134,18 +134,16 @@ CALLS: dict[str, Call] = {
         before=a_volume,
     ),
 }
-# The library of images is on a disk: tests of its own remove from it.
+# The image store is on disk, and has tests of its own.
 ELSEWHERE = {"RemoveImage"}
 
 
-def test_every_call_that_changes_something_is_tried() -> None:
+def test_every_mutating_call_has_a_case() -> None:
     assert CALLS.keys() | ELSEWHERE == set(CHANGES)
 
 
 @pytest.mark.parametrize("name", CALLS)
-async def test_a_call_that_is_cancelled_anywhere_is_complete_or_never_happened(
-    name: str, tmp_path: Path
-) -> None:
+async def test_a_cancelled_call_is_complete_or_has_no_effect(name: str, tmp_path: Path) -> None:
     volumes, leftovers = HalfWay(), Rubbish()
     node = Node(tmp_path, volumes=volumes)
     node.more.leftovers[frozenset({Kind.CONTAINER})] = leftovers
@@ -178,7 +176,7 @@ async def test_a_call_that_is_cancelled_anywhere_is_complete_or_never_happened(
 
 @dataclass
 class Torn:
-    """As much of the service as a call needs."""
+    """The part of the service that a call needs."""
 
     owned: OwnedWork
     supervisor: Any
@@ -191,7 +189,7 @@ class Torn:
 
 
 @pytest.mark.parametrize("name", CHANGES)
-async def test_a_handler_that_began_is_completed_when_its_caller_leaves(name: str) -> None:
+async def test_a_started_handler_completes_when_its_caller_disconnects(name: str) -> None:
     supervisor = a_supervisor()
     torn = Torn(OwnedWork(supervisor, limit=100), supervisor)
 

@@ -1,4 +1,4 @@
-"""Orders that arrive during work on an older one: nothing that is noted of the older one undoes them."""
+"""Orders that arrive during work on an older order are not overwritten by its results."""
 
 import asyncio
 import threading
@@ -21,7 +21,7 @@ WEB = WorkloadId("web")
 
 
 class GatedDisk(ThreadPoolExecutor):
-    """Writes wait while it is closed."""
+    """A disk whose writes wait while its gate is closed."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -40,7 +40,7 @@ class GatedDisk(ThreadPoolExecutor):
 
 
 class GatedRuntime(MemoryRuntime):
-    """Looks wait while it is closed."""
+    """A runtime whose inspections wait while its gate is closed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class GatedRuntime(MemoryRuntime):
 async def a_look_meets_an_order(
     running: Running, runtime: GatedRuntime, disk: GatedDisk, **order: Any
 ) -> Any:
-    """The look that is held ends while another order is being written."""
+    """Release a blocked inspection while another order is being written."""
     await running.until(lambda: runtime.looks_held > 0, "a look is held")
     disk.is_open.clear()
     async with asyncio.TaskGroup() as group:
@@ -96,7 +96,7 @@ def disk() -> GatedDisk:
     return GatedDisk()
 
 
-async def test_a_removal_that_ends_while_a_new_order_is_written_does_not_forget_it(
+async def test_a_removal_that_ends_during_the_write_of_a_new_order_keeps_the_order(
     tmp_path: Path, disk: GatedDisk
 ) -> None:
     runtime = GatedRuntime()
@@ -112,7 +112,7 @@ async def test_a_removal_that_ends_while_a_new_order_is_written_does_not_forget_
         assert running.state.entries[WEB].order.revision == "r2"
 
 
-async def test_a_start_that_begins_while_a_new_order_is_written_does_not_undo_it(
+async def test_a_start_that_begins_during_the_write_of_a_new_order_keeps_the_order(
     tmp_path: Path, disk: GatedDisk
 ) -> None:
     runtime = GatedRuntime()
@@ -130,7 +130,7 @@ async def test_a_start_that_begins_while_a_new_order_is_written_does_not_undo_it
         assert running.state.entries[WEB].order.revision == "r2"
 
 
-async def test_what_an_older_order_made_is_not_started_under_a_new_order(
+async def test_a_container_of_an_older_order_is_not_started_for_a_new_order(
     tmp_path: Path, disk: GatedDisk
 ) -> None:
     runtime = GatedRuntime()
@@ -146,7 +146,7 @@ async def test_what_an_older_order_made_is_not_started_under_a_new_order(
         assert runtime.started == [("r1", "r1"), ("r2", "r2")]
 
 
-async def test_a_look_that_fails_while_a_new_assignment_is_written_leaves_the_status_unknown(
+async def test_an_inspection_that_fails_during_the_write_of_a_new_assignment_sets_unknown(
     tmp_path: Path, disk: GatedDisk
 ) -> None:
     runtime = GatedRuntime()

@@ -1,4 +1,4 @@
-"""The silence of the scheduler, counted through restarts and through clocks that were set."""
+"""Lost contact with the scheduler, measured across restarts and clock changes."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -35,7 +35,7 @@ ENTRY = Entry(ORDER, 1, ActionId("a1"), NOON, NOON, Standing(Actual.RUNNING, NOO
 
 
 class SetClock:
-    """Both times of the machine, as the test sets them."""
+    """A clock that the test sets."""
 
     def __init__(self, *, seconds: float = 1000.0, wall: datetime = NOON) -> None:
         self.seconds = seconds
@@ -63,7 +63,7 @@ async def a_state(path: Path) -> AsyncIterator[State]:
 
 
 async def heard(path: Path, clock: SetClock) -> None:
-    """An agent hears from the scheduler, and ends."""
+    """An agent receives an acknowledgement, and stops."""
     async with a_state(path) as state:
         await state.commit(Change(entry=ENTRY))
         contact = Contact(state, clock, wake=lambda _name: None)
@@ -76,7 +76,9 @@ async def is_lost_after_a_restart(path: Path, clock: SetClock) -> bool:
         return Contact(state, clock, wake=lambda _name: None).is_lost_for(ORDER)
 
 
-async def test_silence_counts_from_the_sending_of_what_was_acknowledged(tmp_path: Path) -> None:
+async def test_lost_contact_counts_from_the_send_time_of_the_last_acknowledged_heartbeat(
+    tmp_path: Path,
+) -> None:
     clock = SetClock()
     async with a_state(tmp_path / "state.db") as state:
         contact = Contact(state, clock, wake=lambda _name: None)
@@ -90,7 +92,7 @@ async def test_silence_counts_from_the_sending_of_what_was_acknowledged(tmp_path
 
 
 @pytest.mark.parametrize(("down_seconds", "lost"), [(50, False), (60, True)])
-async def test_an_agent_that_starts_again_goes_on_counting(
+async def test_lost_contact_keeps_counting_across_a_restart(
     tmp_path: Path, down_seconds: int, lost: bool
 ) -> None:
     path, clock = tmp_path / "state.db", SetClock()
@@ -100,18 +102,18 @@ async def test_an_agent_that_starts_again_goes_on_counting(
     assert await is_lost_after_a_restart(path, rebooted) is lost
 
 
-async def test_a_clock_that_was_set_back_counts_as_too_long(tmp_path: Path) -> None:
+async def test_a_clock_that_was_set_back_counts_as_expired(tmp_path: Path) -> None:
     path, clock = tmp_path / "state.db", SetClock()
     await heard(path, clock)
 
     assert await is_lost_after_a_restart(path, SetClock(wall=NOON - timedelta(hours=1)))
 
 
-async def test_an_agent_that_never_heard_from_a_scheduler_runs_no_such_work(tmp_path: Path) -> None:
+async def test_without_any_contact_workloads_with_stop_after_do_not_run(tmp_path: Path) -> None:
     assert await is_lost_after_a_restart(tmp_path / "state.db", SetClock())
 
 
-async def test_without_such_work_nothing_is_written(tmp_path: Path) -> None:
+async def test_without_stop_after_the_contact_time_is_not_written(tmp_path: Path) -> None:
     async with a_state(tmp_path / "state.db") as state:
         contact = Contact(state, SetClock(), wake=lambda _name: None)
         await contact.heard(sent=1000.0, sent_at=NOON)
@@ -119,7 +121,7 @@ async def test_without_such_work_nothing_is_written(tmp_path: Path) -> None:
         assert state.heard_at is None
 
 
-async def test_what_allows_no_more_silence_is_woken_until_it_says_that_it_stopped(
+async def test_a_workload_with_expired_stop_after_is_woken_until_it_has_stopped(
     tmp_path: Path,
 ) -> None:
     woken = asyncio.Event()
@@ -132,7 +134,9 @@ async def test_what_allows_no_more_silence_is_woken_until_it_says_that_it_stoppe
             looking.cancel()
 
 
-async def test_such_an_order_waits_for_the_first_answer_of_a_scheduler(tmp_path: Path) -> None:
+async def test_an_order_with_stop_after_waits_for_the_first_response_of_a_scheduler(
+    tmp_path: Path,
+) -> None:
     async with a_state(tmp_path / "state.db") as state, asyncio.TaskGroup() as group:
         contact = Contact(state, SetClock(), wake=lambda _name: None)
         waiting = group.create_task(contact.is_made_for(ORDER))
@@ -143,7 +147,7 @@ async def test_such_an_order_waits_for_the_first_answer_of_a_scheduler(tmp_path:
         assert await waiting
 
 
-async def test_contact_is_unbroken_as_long_as_no_silence_was_long(tmp_path: Path) -> None:
+async def test_contact_is_unbroken_without_a_long_gap(tmp_path: Path) -> None:
     clock = SetClock()
     async with a_state(tmp_path / "state.db") as state:
         contact = Contact(state, clock, wake=lambda _name: None)
@@ -168,7 +172,7 @@ WITH_DATA = replace(
 WITHOUT_DATA = replace(WITH_DATA, spec=ContainerSpec("web"))
 
 
-async def test_what_has_data_must_not_run_while_another_machine_is_this_node(
+async def test_workloads_with_data_stop_while_another_host_is_this_node(
     tmp_path: Path,
 ) -> None:
     async with a_state(tmp_path / "state.db") as state:

@@ -1,4 +1,4 @@
-"""kill -9 at any moment costs nothing that was said yes to, and restarts nothing that runs."""
+"""kill -9 at any time loses no accepted order, and restarts no running container."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -54,7 +54,7 @@ class Story:
             self.agent.wait_until_dead()
             self.deaths += 1
             self.agent.start()
-            order()  # whoever got no answer asks again
+            order()  # a caller without a response retries
             settle()
         self.containers[name] = self.agent.containers("story")
 
@@ -92,7 +92,7 @@ def stories(
 
 
 @pytest.mark.parametrize("point", failpoints.ALL)
-def test_dying_at_the_point_loses_nothing_and_doubles_nothing(
+def test_a_crash_at_a_failpoint_loses_and_duplicates_nothing(
     point: str, stories: dict[str, Future[Story]]
 ) -> None:
     story = stories[point].result(timeout=120)
@@ -107,7 +107,7 @@ def test_dying_at_the_point_loses_nothing_and_doubles_nothing(
     assert not (story.agent.volumes / "story").exists()
 
 
-def test_a_killed_agent_restarts_nothing_and_knows_everything_again(
+def test_a_killed_agent_restarts_no_container_and_restores_its_state(
     new_agent: "Callable[..., Agent]",
     unique_id: str,
     sleeper: agent_pb2.ContainerSpec,
@@ -133,7 +133,7 @@ def test_a_killed_agent_restarts_nothing_and_knows_everything_again(
     assert agent.containers(unique_id, running=True) == [before.metadata["container.id"]]
 
 
-def test_an_agent_without_its_journal_adopts_what_it_is_ordered(
+def test_an_agent_without_its_journal_adopts_ordered_containers(
     new_agent: "Callable[..., Agent]", unique_id: str, sleeper: agent_pb2.ContainerSpec
 ) -> None:
     agent = new_agent()
@@ -161,7 +161,7 @@ def test_two_agents_cannot_share_a_journal(new_agent: "Callable[..., Agent]") ->
         second.start()
 
 
-def test_a_journal_with_workloads_is_not_taken_over_under_another_name(
+def test_a_journal_with_workloads_is_refused_for_another_node_id(
     new_agent: "Callable[..., Agent]", unique_id: str, sleeper: agent_pb2.ContainerSpec
 ) -> None:
     first = new_agent()

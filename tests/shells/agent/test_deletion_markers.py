@@ -1,4 +1,4 @@
-"""Deletions are remembered: an order for what was deleted here is refused, however late it arrives."""
+"""Deletion markers: a late order for a deleted workload is refused."""
 
 import sqlite3
 from contextlib import closing
@@ -20,7 +20,7 @@ WEB = WorkloadId("web")
 
 
 async def apply(running: Running, name: str, epoch: int) -> bool:
-    """Whether the order was taken."""
+    """Returns whether the order was accepted."""
     request = agent_pb2.ApplyWorkloadRequest(
         id=name,
         type=agent_pb2.WORKLOAD_TYPE_CONTAINER,
@@ -50,13 +50,13 @@ async def run_and_delete(running: Running, name: str, epoch: int) -> None:
 
 
 async def acknowledge(running: Running) -> None:
-    """The scheduler has heard of all deletions."""
+    """The scheduler acknowledges all deletions."""
     told = [replace(burial, told=True) for burial in running.state.burials.values()]
     await running.call(running.state.commit(Change(burials=told)))
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-async def test_an_apply_of_a_deleted_assignment_is_refused_although_the_scheduler_knows_of_it(
+async def test_an_apply_of_a_deleted_assignment_is_refused_after_the_acknowledgement(
     tmp_path: Path, restarted: bool
 ) -> None:
     node = Node(tmp_path)
@@ -80,7 +80,7 @@ async def test_an_apply_that_arrives_after_its_delete_is_refused(tmp_path: Path)
         assert await apply(running, "web", 6)
 
 
-async def test_a_repeated_delete_of_what_is_not_here_writes_nothing_more(tmp_path: Path) -> None:
+async def test_a_repeated_delete_of_an_unknown_workload_writes_nothing(tmp_path: Path) -> None:
     async with a_running_agent(Node(tmp_path)) as running:
         await delete(running, "web", 5)
         before = running.state.burials[WEB]
@@ -101,7 +101,7 @@ async def test_an_apply_during_its_delete_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-async def test_deletions_that_are_not_kept_by_id_refuse_by_their_highest_epoch(
+async def test_older_deletions_refuse_by_their_highest_epoch(
     tmp_path: Path, restarted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal, "BURIALS_MAX", 2)
@@ -146,7 +146,7 @@ async def test_epochs_of_another_cluster_refuse_nothing(
         assert await apply(running, "mail", 2)
 
 
-async def test_an_order_for_what_had_a_damaged_row_is_taken(tmp_path: Path) -> None:
+async def test_an_order_for_a_workload_with_a_damaged_row_is_accepted(tmp_path: Path) -> None:
     node = Node(tmp_path)
     async with a_running_agent(node) as running:
         assert await apply(running, "web", 5)
@@ -159,7 +159,7 @@ async def test_an_order_for_what_had_a_damaged_row_is_taken(tmp_path: Path) -> N
         assert await apply(running, "web", 5)
 
 
-async def test_a_deletion_that_found_nothing_makes_no_garbage(tmp_path: Path) -> None:
+async def test_a_delete_of_an_unknown_workload_makes_no_garbage(tmp_path: Path) -> None:
     async with a_running_agent(Node(tmp_path)) as running:
         await delete(running, "web", 5)
 

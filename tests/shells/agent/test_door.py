@@ -1,4 +1,4 @@
-"""What the agent answers at its door: to wrong requests, to questions, and to noise."""
+"""The agent API: invalid requests, queries, and random bytes on the port."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def test_an_invalid_spec_is_refused_by_the_name_of_its_field(
 
 
 @pytest.mark.parametrize("workload_id", ["", "Not_A_Label", "a" * 64])
-def test_an_impossible_id_is_an_invalid_argument(
+def test_an_invalid_id_is_an_invalid_argument(
     agent: "Agent", workload_id: str, sleeper: agent_pb2.ContainerSpec
 ) -> None:
     for call in (
@@ -66,7 +66,7 @@ def test_a_request_over_a_limit_is_refused_by_the_path_of_its_field(
     assert "epoch" in (caught.value.details() or "")
 
 
-def test_what_this_node_does_not_allow_is_refused_by_name(
+def test_a_spec_that_violates_the_node_policy_is_refused_by_field(
     agent: "Agent", unique_id: str, demo_image: str
 ) -> None:
     asked = {
@@ -135,7 +135,7 @@ def test_an_order_without_a_revision_gets_one_from_its_content(
     assert agent.apply(unique_id, sleeper, revision="").skipped
 
 
-def test_actions_are_listed_as_asked(
+def test_actions_are_filtered_and_ordered(
     agent: "Agent", unique_id: str, shell: "Callable[..., agent_pb2.ContainerSpec]"
 ) -> None:
     agent.apply(unique_id, shell("exit 1"))
@@ -170,7 +170,7 @@ def test_workloads_are_listed_by_type(
     assert ids(agent_pb2.WORKLOAD_TYPE_VM) == set()
 
 
-def test_the_health_check_tells_of_runtimes_and_load(agent: "Agent") -> None:
+def test_the_health_check_reports_runtimes_and_utilization(agent: "Agent") -> None:
     health = agent.stub.HealthCheck(agent_pb2.HealthCheckRequest(), timeout=10)
 
     assert health.healthy
@@ -201,7 +201,7 @@ def test_variables_turn_tls_off_and_set_the_version(new_agent: "Callable[..., Ag
     assert health.version == "dev"
 
 
-def test_noise_on_the_port_does_no_harm(agent: "Agent") -> None:
+def test_random_bytes_on_the_port_do_no_harm(agent: "Agent") -> None:
     for noise in (
         os.urandom(4096),
         b"GET / HTTP/1.1\r\n\r\n",
@@ -235,7 +235,7 @@ def test_health_and_metrics_are_served_over_http(
     assert 'persys_agent_actions_total{kind="apply_workload",outcome="completed"} 1.0' in metrics
 
 
-def test_each_action_ends_with_one_line(
+def test_each_action_logs_one_line_at_its_end(
     agent: "Agent", unique_id: str, sleeper: agent_pb2.ContainerSpec
 ) -> None:
     agent.apply(unique_id, sleeper, epoch=3)
@@ -283,7 +283,7 @@ def test_binds_stay_below_the_allowed_roots(
         (["-insecure"], {"DOCKER_HOST": "nonsense"}, "DOCKER_HOST"),
     ],
 )
-def test_the_agent_does_not_start_on_a_guess(
+def test_the_agent_refuses_invalid_settings(
     flags: list[str], environment: dict[str, str], words: str, tmp_path: Path
 ) -> None:
     given = {"PERSYS_STATE_PATH": str(tmp_path / "state.db"), "PERSYS_GRPC_PORT": "0"}

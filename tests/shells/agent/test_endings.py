@@ -1,4 +1,4 @@
-"""Containers that end: done, failed, crashing again and again, or stopped by somebody's hand."""
+"""Containers that exit: completed, failed, in a crash loop, or stopped manually."""
 
 import time
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ STOPPED = agent_pb2.ACTUAL_STATE_STOPPED
 FAILED = agent_pb2.ACTUAL_STATE_FAILED
 
 
-def test_work_that_is_done_stays_done(
+def test_a_completed_container_is_not_restarted(
     agent: "Agent",
     unique_id: str,
     shell: "Callable[..., agent_pb2.ContainerSpec]",
@@ -28,12 +28,12 @@ def test_work_that_is_done_stays_done(
     assert done.metadata["reason_code"] == "Completed"
     assert agent.apply(unique_id, job).skipped
     run_docker("rm", *agent.containers(unique_id))
-    time.sleep(0.5)  # time in which it would be brought back, if that were so
+    time.sleep(0.5)  # enough time to restart it, if it were restarted
     assert agent.status(unique_id).metadata["reason_code"] == "Completed"
     assert agent.containers(unique_id) == []
 
 
-def test_done_work_is_done_again_when_ordered(
+def test_a_completed_container_runs_again_for_a_new_revision(
     agent: "Agent", unique_id: str, shell: "Callable[..., agent_pb2.ContainerSpec]"
 ) -> None:
     job = shell("exit 0")
@@ -49,7 +49,7 @@ def test_done_work_is_done_again_when_ordered(
     assert again.metadata["container.started_at"] > first.metadata["container.started_at"]
 
 
-def test_work_that_fails_says_why(
+def test_a_failed_container_reports_exit_code_and_log_tail(
     agent: "Agent", unique_id: str, shell: "Callable[..., agent_pb2.ContainerSpec]"
 ) -> None:
     agent.apply(unique_id, shell("echo the database is gone >&2; exit 3"))
@@ -74,7 +74,7 @@ def test_the_log_tail_is_bounded(
     assert len(tail.encode()) <= 4096
 
 
-def test_failed_work_is_tried_again_when_ordered_again(
+def test_a_failed_container_is_retried_by_a_repeated_order(
     agent: "Agent", unique_id: str, shell: "Callable[..., agent_pb2.ContainerSpec]"
 ) -> None:
     job = shell("exit 1")
@@ -89,7 +89,7 @@ def test_failed_work_is_tried_again_when_ordered_again(
     assert again.metadata["container.started_at"] > first.metadata["container.started_at"]
 
 
-def test_work_that_fails_too_often_is_given_up(
+def test_a_container_that_exceeds_its_retries_stays_failed(
     agent: "Agent", unique_id: str, shell: "Callable[..., agent_pb2.ContainerSpec]"
 ) -> None:
     agent.apply(unique_id, shell("exit 4", restart="on-failure", retries_max=2))
@@ -100,7 +100,7 @@ def test_work_that_fails_too_often_is_given_up(
     assert status.metadata["reason_code"] == "Exited"
 
 
-def test_a_crash_loop_is_reported_and_forgiven_once_it_stays_up(
+def test_a_crash_loop_is_reported_and_cleared_once_the_container_stays_up(
     agent: "Agent", unique_id: str, shell: "Callable[..., agent_pb2.ContainerSpec]", free_port: int
 ) -> None:
     flaky = shell(
@@ -136,7 +136,7 @@ def test_a_container_removed_by_hand_is_back_within_two_seconds(
     agent.wait_for(unique_id, RUNNING)
 
 
-def test_a_container_stopped_by_hand_is_started_again(
+def test_a_manually_stopped_container_is_restarted(
     agent: "Agent",
     unique_id: str,
     sleeper: agent_pb2.ContainerSpec,
@@ -153,7 +153,7 @@ def test_a_container_stopped_by_hand_is_started_again(
     assert agent.wait_for(unique_id, RUNNING).metadata["container.id"] == container
 
 
-def test_a_container_paused_by_hand_goes_on(
+def test_a_manually_paused_container_is_unpaused(
     agent: "Agent",
     unique_id: str,
     sleeper: agent_pb2.ContainerSpec,

@@ -1,4 +1,4 @@
-"""A real agent whose journal is on a disk that is full, and then is not."""
+"""A real agent whose journal is on a full disk, until space is freed."""
 
 import json
 import subprocess
@@ -67,7 +67,7 @@ def applied_until_refused(
     raise AssertionError("the disk is not full")
 
 
-def test_an_agent_on_a_full_disk_goes_on_says_so_and_loses_no_order(
+def test_an_agent_on_a_full_disk_reports_it_and_loses_no_order(
     agent: "Agent", small_disk: Path, sleeper: agent_pb2.ContainerSpec, free_port: int
 ) -> None:
     agent.apply("before", sleeper)

@@ -1,4 +1,4 @@
-"""Garbage on the real Docker: what is nobody's goes, and nothing else does."""
+"""Garbage collection on the real Docker: only artefacts without a workload are removed."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ def collect(agent: Agent, *, dry_run: bool = False) -> list[agent_pb2.GarbageIte
 
 
 def make_container(agent: Agent, workload_id: str, image: str, **labels: str) -> str:
-    """A container as the agent makes them, made behind its back."""
+    """A container with the labels of the agent, created without it."""
     own = {
         "persys.managed": "true",
         "persys.cluster_id": "default",
@@ -43,14 +43,14 @@ def exists(container: str) -> bool:
 
 @pytest.fixture
 def strays() -> Iterator[list[str]]:
-    """Containers that the agents of a test do not remove."""
+    """Removes containers that the agents of a test do not remove."""
     made: list[str] = []
     yield made
     for container in made:
         subprocess.run(["docker", "rm", "-f", container], capture_output=True, check=False)
 
 
-def test_what_is_left_of_a_deleted_workload_goes_and_all_else_stays(
+def test_remains_of_a_deleted_workload_are_removed_and_nothing_else(
     new_agent: Callable[..., Agent],
     sleeper: agent_pb2.ContainerSpec,
     demo_image: str,
@@ -87,7 +87,7 @@ def test_what_is_left_of_a_deleted_workload_goes_and_all_else_stays(
     assert collect(agent) == []
 
 
-def test_a_lost_journal_makes_garbage_of_nothing(
+def test_a_lost_journal_makes_nothing_garbage(
     new_agent: Callable[..., Agent], sleeper: agent_pb2.ContainerSpec, unique_id: str
 ) -> None:
     agent = new_agent(**NOW_AND_THEN, PERSYS_GC_STRAY_AFTER="1ms")
@@ -104,7 +104,7 @@ def test_a_lost_journal_makes_garbage_of_nothing(
     assert agent.containers(unique_id, running=True) == before
 
 
-def test_a_network_of_a_deleted_workload_goes_with_its_container(
+def test_a_network_of_a_deleted_workload_is_removed_with_its_container(
     new_agent: Callable[..., Agent], sleeper: agent_pb2.ContainerSpec, unique_id: str
 ) -> None:
     agent = new_agent(**NOW_AND_THEN)
@@ -129,7 +129,7 @@ def test_a_network_of_a_deleted_workload_goes_with_its_container(
     assert docker("network", "ls", "-q", "--filter", f"name={unique_id}") == ""
 
 
-def test_when_docker_gives_no_answer_nothing_is_garbage(
+def test_while_docker_does_not_respond_nothing_is_garbage(
     new_agent: Callable[..., Agent], tmp_path: Path
 ) -> None:
     agent = new_agent(**NOW_AND_THEN, DOCKER_HOST=f"unix://{tmp_path}/none.sock")
@@ -155,7 +155,7 @@ def own_image(demo_image: str, tmp_path: Path) -> Path:
     return context
 
 
-def test_an_image_that_the_agent_fetched_goes_when_nothing_uses_it(
+def test_an_unused_image_that_the_agent_pulled_is_removed(
     new_agent: Callable[..., Agent],
     registry: Registry,
     own_image: Path,

@@ -24,7 +24,7 @@ def server(demo_image: str) -> agent_pb2.ContainerSpec:
 def checked(
     agent: Agent, server: agent_pb2.ContainerSpec, unique_id: str
 ) -> Iterator[Callable[[agent_pb2.HealthCheck], str]]:
-    """Runs the server with a health check, and says its id."""
+    """Runs the server with a health check. Returns its id."""
 
     def run(check: agent_pb2.HealthCheck) -> str:
         server.health_check.CopyFrom(check)
@@ -59,7 +59,7 @@ def until_health(agent: Agent, workload_id: str, wanted: str) -> agent_pb2.Workl
     ],
     ids=["http", "tcp", "exec"],
 )
-def test_what_answers_its_check_is_healthy(
+def test_a_workload_that_passes_its_check_is_healthy(
     agent: Agent, checked: Callable[[agent_pb2.HealthCheck], str], check: agent_pb2.HealthCheck
 ) -> None:
     status = until_health(agent, checked(check), "healthy")
@@ -67,7 +67,7 @@ def test_what_answers_its_check_is_healthy(
     assert status.actual_state == RUNNING
 
 
-def test_what_fails_its_check_runs_and_is_unhealthy_and_can_get_well(
+def test_a_workload_that_fails_its_check_is_unhealthy_until_it_passes(
     agent: Agent, checked: Callable[[agent_pb2.HealthCheck], str]
 ) -> None:
     workload_id = checked(HTTP)
@@ -88,7 +88,7 @@ def test_what_fails_its_check_runs_and_is_unhealthy_and_can_get_well(
     assert agent.containers(workload_id, running=True) == [container]
 
 
-def test_what_is_unhealthy_is_started_again_where_the_check_says_so(
+def test_an_unhealthy_workload_is_restarted_if_its_check_says_so(
     agent: Agent, checked: Callable[[agent_pb2.HealthCheck], str]
 ) -> None:
     check = agent_pb2.HealthCheck()
@@ -97,7 +97,7 @@ def test_what_is_unhealthy_is_started_again_where_the_check_says_so(
     workload_id = checked(check)
     before = until_health(agent, workload_id, "healthy").metadata["container.started_at"]
 
-    agent.inside(workload_id, "rm", "/www/ready")  # the command makes it anew
+    agent.inside(workload_id, "rm", "/www/ready")  # the command creates it again
     until_health(agent, workload_id, "unhealthy")
     status = until_health(agent, workload_id, "healthy")
 
@@ -105,7 +105,7 @@ def test_what_is_unhealthy_is_started_again_where_the_check_says_so(
     assert status.actual_state == RUNNING
 
 
-def test_a_check_by_command_says_what_the_command_said(
+def test_a_command_check_reports_the_output_of_the_command(
     agent: Agent, checked: Callable[[agent_pb2.HealthCheck], str]
 ) -> None:
     check = agent_pb2.HealthCheck(
@@ -115,7 +115,7 @@ def test_a_check_by_command_says_what_the_command_said(
     assert until_health(agent, checked(check), "unhealthy").message == "unhealthy: out of ink"
 
 
-def test_health_outlives_the_agent(
+def test_health_survives_a_restart_of_the_agent(
     new_agent: Callable[..., Agent], server: agent_pb2.ContainerSpec, unique_id: str
 ) -> None:
     agent = new_agent()
@@ -136,7 +136,7 @@ def test_health_outlives_the_agent(
     until_health(agent, unique_id, "healthy")
 
 
-def test_dying_in_the_middle_of_a_cure_cures_once(
+def test_a_crash_during_a_health_restart_restarts_once(
     new_agent: Callable[..., Agent], server: agent_pb2.ContainerSpec, unique_id: str
 ) -> None:
     agent = new_agent()
@@ -157,7 +157,7 @@ def test_dying_in_the_middle_of_a_cure_cures_once(
     assert agent.containers(unique_id, running=True) == [container]
 
 
-def test_no_check_means_no_health(
+def test_a_workload_without_a_check_has_no_health(
     agent: Agent, checked: Callable[[agent_pb2.HealthCheck], str]
 ) -> None:
     workload_id = checked(agent_pb2.HealthCheck(type="none"))

@@ -1,4 +1,4 @@
-"""The store of images on a node: real files, the real qemu-img, a real web server. No libvirt."""
+"""The VM image store: real files, the real qemu-img, a real web server. No libvirt."""
 
 import asyncio
 import hashlib
@@ -45,7 +45,7 @@ DEADLINE_SECONDS = 20
 
 
 class Needs:
-    """Who needs images, as tests like it."""
+    """Users of images, set by the test."""
 
     def __init__(self) -> None:
         self.named: dict[str, frozenset[str]] = {}
@@ -78,7 +78,7 @@ class Watch:
 
 
 class Web:
-    """Serves what tests put there, and counts who asked."""
+    """An HTTP server with content of the test. Counts the requests."""
 
     def __init__(self) -> None:
         self.pages: dict[str, bytes] = {}
@@ -125,7 +125,7 @@ def news() -> News:
 
 @pytest.fixture
 def reopen(tmp_path: Path, needs: Needs, news: News) -> Callable[[], Awaitable[ImageStore]]:
-    """As a start of the agent does."""
+    """Open the store again, as a restart of the agent does."""
 
     async def made() -> ImageStore:
         policy = NodePolicy(False, (str(tmp_path / "allowed"),), ())
@@ -179,7 +179,7 @@ def files(store_root: Path) -> set[str]:
     return {str(path.relative_to(store_root)) for path in found}
 
 
-async def test_an_image_is_kept_as_it_came_and_nobody_can_write_it(
+async def test_an_image_is_stored_unchanged_and_read_only(
     store: ImageStore, disk: bytes, tmp_path: Path
 ) -> None:
     expected = hashlib.sha256(disk).hexdigest()
@@ -195,7 +195,7 @@ async def test_an_image_is_kept_as_it_came_and_nobody_can_write_it(
     assert store.names == {"debian-12"}
 
 
-async def test_another_checksum_than_said_leaves_nothing(
+async def test_a_wrong_checksum_stores_nothing(
     store: ImageStore, disk: bytes, tmp_path: Path
 ) -> None:
     with pytest.raises(BadImageError, match=f"expected {'0' * 64}"):
@@ -206,7 +206,7 @@ async def test_another_checksum_than_said_leaves_nothing(
 
 
 @pytest.mark.parametrize("kind", ["empty", "text", "cut", "vmdk", "backed", "huge", "short"])
-async def test_what_is_no_image_is_refused_by_name(
+async def test_an_invalid_image_is_refused_with_its_reason(
     store: ImageStore, disk: bytes, tmp_path: Path, kind: str
 ) -> None:
     other = tmp_path / "other"
@@ -236,7 +236,7 @@ async def test_what_is_no_image_is_refused_by_name(
     assert files(tmp_path / "images") == set()
 
 
-async def test_who_leaves_in_the_middle_leaves_nothing(store: ImageStore, tmp_path: Path) -> None:
+async def test_an_interrupted_upload_stores_nothing(store: ImageStore, tmp_path: Path) -> None:
     began = asyncio.Event()
 
     async def endless() -> AsyncIterator[bytes]:
@@ -252,17 +252,17 @@ async def test_who_leaves_in_the_middle_leaves_nothing(store: ImageStore, tmp_pa
     assert files(tmp_path / "images") == set()
 
 
-async def test_fewer_bytes_than_said_are_refused(store: ImageStore, disk: bytes) -> None:
+async def test_an_incomplete_upload_is_refused(store: ImageStore, disk: bytes) -> None:
     with pytest.raises(RefusedError, match="incomplete image: received"):
         await store.add("part", parts(disk), size=len(disk) + 1, told=lambda *_: None)
 
 
-async def test_more_than_there_is_room_for_is_refused_at_once(store: ImageStore) -> None:
+async def test_an_image_larger_than_the_free_space_is_refused_at_once(store: ImageStore) -> None:
     with pytest.raises(RefusedError, match="not enough disk space"):
         await store.add("all", parts(b"x"), size=1 << 60, told=lambda *_: None)
 
 
-async def test_what_a_crash_left_is_gone_at_the_next_start_and_images_are_there(
+async def test_the_next_start_removes_the_remains_of_a_crash_and_keeps_images(
     store: ImageStore,
     reopen: Callable[[], Awaitable[ImageStore]],
     needs: Needs,
@@ -285,7 +285,7 @@ async def test_what_a_crash_left_is_gone_at_the_next_start_and_images_are_there(
     assert [(image.name, users) for image, users in await again.seen()] == [("debian", [])]
 
 
-async def test_an_image_that_somebody_needs_stays(
+async def test_an_image_in_use_is_not_removed(
     store: ImageStore, needs: Needs, disk: bytes, tmp_path: Path
 ) -> None:
     sha256 = await add(store, "debian", disk)
@@ -302,7 +302,7 @@ async def test_an_image_that_somebody_needs_stays(
         await store.remove("debian")
 
 
-async def test_two_names_share_a_file_until_both_are_gone(
+async def test_two_names_share_a_file_until_both_are_removed(
     store: ImageStore, disk: bytes, tmp_path: Path
 ) -> None:
     sha256 = await add(store, "one", disk)
@@ -314,7 +314,7 @@ async def test_two_names_share_a_file_until_both_are_gone(
     assert files(tmp_path / "images") == set()
 
 
-async def test_a_name_may_come_to_mean_another_image_and_disks_keep_the_old_one(
+async def test_a_name_can_be_reassigned_and_disks_keep_the_old_file(
     store: ImageStore, needs: Needs, disk: bytes, tmp_path: Path
 ) -> None:
     root = tmp_path / "images"
@@ -344,7 +344,7 @@ async def test_only_a_change_of_the_names_is_reported(
     assert reported == [True, False, True]
 
 
-async def test_an_address_is_fetched_once_however_many_want_it(
+async def test_a_url_is_downloaded_once_for_concurrent_requests(
     store: ImageStore, web: Web, disk: bytes
 ) -> None:
     web.pages["/debian.qcow2"] = disk
@@ -360,10 +360,10 @@ async def test_an_address_is_fetched_once_however_many_want_it(
     assert len(web.asked) == 1
     assert sorted(watch.begins for watch in watches) == [0, 1]
     assert any(f"pulling {url}: 0." in told for watch in watches for told in watch.told)
-    assert store.names == frozenset()  # an address needs no node that has it
+    assert store.names == frozenset()  # a URL can be used on every node
 
 
-async def test_what_an_address_does_not_give_is_told_apart(
+async def test_download_errors_are_classified(
     store: ImageStore, web: Web, disk: bytes, tmp_path: Path
 ) -> None:
     web.pages["/text"] = b"no image"
@@ -386,7 +386,7 @@ async def test_what_an_address_does_not_give_is_told_apart(
     assert files(tmp_path / "images") == set()
 
 
-async def test_a_name_that_the_node_does_not_have_says_what_to_do(store: ImageStore) -> None:
+async def test_a_missing_image_name_says_what_to_do(store: ImageStore) -> None:
     failure = await store.fetch("debian", Watch())
 
     assert failure is not None
@@ -394,7 +394,7 @@ async def test_a_name_that_the_node_does_not_have_says_what_to_do(store: ImageSt
     assert "persysctl image add" in failure.message
 
 
-async def test_a_file_that_was_cut_short_is_noticed_before_a_machine_stands_on_it(
+async def test_a_truncated_image_file_is_detected_before_a_vm_uses_it(
     store: ImageStore, disk: bytes
 ) -> None:
     await add(store, "debian", disk)
@@ -413,7 +413,7 @@ async def test_a_file_that_was_cut_short_is_noticed_before_a_machine_stands_on_i
     assert await store.fetch("debian", Watch()) is None
 
 
-async def test_a_file_of_the_node_is_read_only_where_the_node_allows_it(
+async def test_a_file_url_is_read_only_below_allowed_roots(
     store: ImageStore, disk: bytes, tmp_path: Path
 ) -> None:
     (tmp_path / "allowed").mkdir()
@@ -448,9 +448,7 @@ async def door(store: ImageStore) -> AsyncIterator[ImageDoor]:
         running.cancel()
 
 
-async def test_the_door_tells_how_far_it_is_and_what_came_of_it(
-    door: ImageDoor, disk: bytes
-) -> None:
+async def test_an_upload_reports_its_progress_and_result(door: ImageDoor, disk: bytes) -> None:
     told: list[agent_pb2.ImageProgress] = []
 
     async def write(progress: agent_pb2.ImageProgress) -> None:
@@ -478,7 +476,7 @@ async def test_the_door_tells_how_far_it_is_and_what_came_of_it(
         ({"name": "a", "url": "ftp://x/y"}, "url"),
     ],
 )
-async def test_the_door_refuses_by_field(
+async def test_an_invalid_upload_is_refused_by_field(
     door: ImageDoor, start: dict[str, str | int], field: str
 ) -> None:
     async def write(_progress: agent_pb2.ImageProgress) -> None: ...
@@ -499,7 +497,7 @@ def a_start(**fields: Any) -> agent_pb2.AddImageRequest:
     return agent_pb2.AddImageRequest(start=agent_pb2.AddImageStart(**fields))
 
 
-async def test_an_image_from_an_address_is_added_although_the_caller_left(
+async def test_a_download_completes_when_the_caller_disconnects(
     door: ImageDoor, store: ImageStore, web: Web, disk: bytes
 ) -> None:
     web.pages["/debian.qcow2"] = disk
@@ -511,7 +509,7 @@ async def test_an_image_from_an_address_is_added_although_the_caller_left(
     await until(lambda: store.names == {"debian"})
 
 
-async def test_an_upload_whose_caller_left_adds_nothing(
+async def test_an_upload_of_a_disconnected_caller_stores_nothing(
     door: ImageDoor, store: ImageStore, disk: bytes, tmp_path: Path
 ) -> None:
     came = asyncio.Event()
@@ -532,10 +530,10 @@ async def test_an_upload_whose_caller_left_adds_nothing(
     assert store.names == frozenset()
 
 
-async def test_an_upload_that_only_seems_to_end_adds_nothing(
+async def test_a_cancelled_upload_that_looks_complete_stores_nothing(
     door: ImageDoor, store: ImageStore, disk: bytes, tmp_path: Path
 ) -> None:
-    """As gRPC shows a call that is cancelled: first its messages end."""
+    """gRPC first ends the request stream of a cancelled call."""
     ended = asyncio.Event()
 
     async def cut_off() -> AsyncIterator[agent_pb2.AddImageRequest]:
@@ -554,7 +552,7 @@ async def test_an_upload_that_only_seems_to_end_adds_nothing(
     assert files(tmp_path / "images") == set()
 
 
-async def test_an_upload_that_is_refused_is_heard_out(door: ImageDoor) -> None:
+async def test_a_refused_upload_is_read_to_its_end(door: ImageDoor) -> None:
     told: list[str] = []
     heard: list[int] = []
 
@@ -574,7 +572,7 @@ async def test_an_upload_that_is_refused_is_heard_out(door: ImageDoor) -> None:
     assert heard == list(range(20))
 
 
-async def test_a_removal_that_is_cancelled_anywhere_is_done(
+async def test_a_cancelled_removal_completes(
     door: ImageDoor, store: ImageStore, disk: bytes
 ) -> None:
     for turns in range(1, 12):
@@ -588,7 +586,7 @@ async def test_a_removal_that_is_cancelled_anywhere_is_done(
 
 
 class PatientScheduler(Scheduler):
-    """One that wants to hear of a node every ten minutes."""
+    """A scheduler with a heartbeat interval of ten minutes."""
 
     async def register(
         self, request: control_pb2.RegisterNodeRequest
@@ -598,7 +596,7 @@ class PatientScheduler(Scheduler):
         return answer
 
 
-async def test_a_node_tells_at_once_which_images_it_has(
+async def test_a_node_reports_a_new_image_at_once(
     store: ImageStore, news: News, disk: bytes, tmp_path: Path
 ) -> None:
     scheduler = PatientScheduler()

@@ -1,4 +1,4 @@
-"""What the scheduler gives an agent to keep with each workload, and gets back when it has lost it."""
+"""The intents that an agent stores for the scheduler, for recovery after a lost store."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ RUNNING = agent_pb2.ACTUAL_STATE_RUNNING
 
 
 def send(agent: "Agent", name: str, spec: agent_pb2.ContainerSpec, intent: bytes) -> bool:
-    """Whether the agent found nothing to do."""
+    """Send an order. Returns whether the agent skipped it."""
     request = agent_pb2.ApplyWorkloadRequest(
         id=name,
         type=agent_pb2.WORKLOAD_TYPE_CONTAINER,
@@ -31,7 +31,7 @@ def intents(agent: "Agent") -> dict[str, tuple[int, bytes]]:
     return {view.id: (view.epoch, view.intent) for view in kept}
 
 
-def test_an_intent_is_kept_renewed_and_survives_kill_9(
+def test_an_intent_is_stored_and_updated_and_survives_kill_9(
     new_agent: Callable[..., "Agent"], sleeper: agent_pb2.ContainerSpec, unique_id: str
 ) -> None:
     agent = new_agent()
@@ -48,7 +48,7 @@ def test_an_intent_is_kept_renewed_and_survives_kill_9(
     assert agent.containers(unique_id) == before
 
 
-def test_what_was_deleted_has_no_intent(
+def test_a_deleted_workload_has_no_intent(
     agent: "Agent", sleeper: agent_pb2.ContainerSpec, unique_id: str
 ) -> None:
     send(agent, unique_id, sleeper, b"mine")
@@ -60,7 +60,7 @@ def test_what_was_deleted_has_no_intent(
     agent.wait_until_gone(unique_id)
 
 
-def test_an_order_without_an_intent_leaves_none_to_give_back(
+def test_an_order_without_an_intent_removes_the_stored_one(
     agent: "Agent", sleeper: agent_pb2.ContainerSpec, unique_id: str
 ) -> None:
     agent.apply(unique_id, sleeper)

@@ -1,4 +1,4 @@
-"""A journal that cannot be written loses nothing that was acknowledged, does not spin, and is reported.
+"""A journal that cannot be written loses no acknowledged order, causes no busy loop, and is reported.
 
 The kinds of writes are derived from the fields of `Change`, so that a new kind is covered, or a test fails.
 """
@@ -90,7 +90,7 @@ def test_every_kind_of_write_has_an_example() -> None:
 
 
 @pytest.mark.parametrize("field", EXAMPLES)
-async def test_a_write_that_fails_costs_only_its_own_change(field: str, tmp_path: Path) -> None:
+async def test_a_failed_write_affects_only_its_own_change(field: str, tmp_path: Path) -> None:
     own, change = written_by(field), Change(**{field: EXAMPLES[field]})
     other = "cluster_uid" if field != "cluster_uid" else "instance_id"
     async with writing(tmp_path) as (journal, faulty), asyncio.TaskGroup() as group:
@@ -112,7 +112,7 @@ async def test_a_write_that_fails_costs_only_its_own_change(field: str, tmp_path
 
 
 def remembered(journal: State) -> list[dict[Any, Any]]:
-    """What each kind of write but the one beside changes."""
+    """The state in memory that each kind of write changes, except the given one."""
     kept = (journal.entries, journal.actions, journal.volumes, journal.images, journal.burials)
     return [dict(each) for each in kept]
 
@@ -168,7 +168,7 @@ async def test_no_acknowledged_order_is_lost_and_all_others_are_refused(
 
 @pytest.mark.parametrize("fault", [*FAULTS, HANG])
 @pytest.mark.usefixtures("brisk")
-async def test_a_journal_that_fails_is_reported_and_does_not_spin(
+async def test_a_failing_journal_is_reported_without_a_busy_loop(
     fault: str, tmp_path: Path
 ) -> None:
     async with an_agent(tmp_path) as (running, faulty):
@@ -200,7 +200,7 @@ async def test_a_journal_that_fails_is_reported_and_does_not_spin(
 
 
 @pytest.mark.parametrize("fault", sorted(FAULTS.keys() - DEFECTS))
-def test_an_agent_starts_and_ends_on_a_disk_that_takes_nothing(fault: str, tmp_path: Path) -> None:
+def test_an_agent_starts_and_stops_on_a_full_disk(fault: str, tmp_path: Path) -> None:
     made, faulty = new_state(tmp_path)
     faulty.break_down(fault, lambda sql: sql.startswith("BEGIN"))
 
@@ -214,7 +214,7 @@ def test_an_agent_starts_and_ends_on_a_disk_that_takes_nothing(fault: str, tmp_p
 
 
 @pytest.mark.parametrize("where", ["COMMIT", "ROLLBACK", "BEGIN"])
-async def test_a_transaction_whose_end_failed_does_not_block_the_next(
+async def test_a_transaction_whose_rollback_failed_does_not_block_the_next(
     where: str, tmp_path: Path
 ) -> None:
     async with writing(tmp_path) as (journal, faulty):

@@ -1,4 +1,4 @@
-"""Values of secrets in the journal: encrypted on the disk, also those of earlier versions."""
+"""Secret values in the journal are encrypted, also those of older versions."""
 
 import asyncio
 import sqlite3
@@ -58,7 +58,7 @@ def holders(directory: Path) -> list[str]:
     return [path.name for path in directory.iterdir() if VALUE.encode() in path.read_bytes()]
 
 
-async def test_a_value_is_in_clear_in_no_file_and_comes_back(tmp_path: Path) -> None:
+async def test_a_secret_value_is_encrypted_in_every_file_and_restored(tmp_path: Path) -> None:
     await write(tmp_path)
 
     assert holders(tmp_path) == []
@@ -83,7 +83,7 @@ def test_values_of_an_earlier_version_are_encrypted_at_the_start(tmp_path: Path)
     assert holders(tmp_path) == []
 
 
-async def test_without_its_key_a_row_with_secrets_is_set_aside(tmp_path: Path) -> None:
+async def test_without_the_key_rows_with_secrets_are_quarantined(tmp_path: Path) -> None:
     await write(tmp_path)
     (tmp_path / "state.db.key").unlink()
 
@@ -123,7 +123,7 @@ specs = st.one_of(
 
 
 @given(spec=specs, names=st.lists(st.sampled_from("ABCD"), unique=True))
-def test_what_is_taken_out_is_put_back(spec: Spec, names: list[str]) -> None:
+def test_extracted_secret_values_are_restored(spec: Spec, names: list[str]) -> None:
     order = an_order(spec, *names)
 
     without, values = take_out(order)

@@ -79,7 +79,7 @@ def test_a_new_revision_replaces_the_container(
     assert agent.inside(unique_id, "sh", "-c", "echo $COLOUR") == "green"
 
 
-def test_what_runs_goes_on_when_the_image_of_its_new_revision_cannot_be_had(
+def test_the_old_revision_keeps_running_when_the_new_image_cannot_be_pulled(
     agent: "Agent", unique_id: str, sleeper: agent_pb2.ContainerSpec
 ) -> None:
     agent.apply(unique_id, sleeper)
@@ -109,7 +109,7 @@ def test_a_deleted_workload_leaves_nothing(
     assert "not found" in (caught.value.details() or "")
 
 
-def test_deleting_what_is_not_there_is_done(agent: "Agent", unique_id: str) -> None:
+def test_deleting_an_unknown_workload_succeeds(agent: "Agent", unique_id: str) -> None:
     answer = agent.delete(unique_id)
 
     assert answer.success
@@ -140,7 +140,7 @@ def test_the_newest_of_many_orders_wins(
     assert len(agent.containers(unique_id)) == 1
 
 
-def test_many_workloads_are_made_at_once(
+def test_many_workloads_are_created_concurrently(
     agent: "Agent", unique_id: str, sleeper: agent_pb2.ContainerSpec
 ) -> None:
     names = [f"{unique_id}-{number}" for number in range(12)]

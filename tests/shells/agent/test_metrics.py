@@ -1,4 +1,4 @@
-"""What an agent's /metrics tells, and that its dashboard and the docs speak of just that."""
+"""The metrics of the agent match its dashboard and the documentation."""
 
 import json
 import re
@@ -27,7 +27,7 @@ def expressions() -> list[str]:
     return shown + [variable["definition"] for variable in board["templating"]["list"][1:]]
 
 
-def test_the_dashboard_asks_for_nothing_that_is_not_there() -> None:
+def test_the_dashboard_uses_only_existing_metrics() -> None:
     told = set(families())
     told |= {f"{name}_bucket" for name, kind in families().items() if kind == "histogram"}
     asked = {name for expression in expressions() for name in NAME.findall(expression)}

@@ -1,4 +1,4 @@
-"""The id of a node that none is configured for: its host name, kept from the first start on."""
+"""The default id of a node: its host name at the first start."""
 
 import socket
 from pathlib import Path
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from shells.agent.conftest import Agent
 
 
-def test_a_new_node_has_the_name_of_its_host(new_agent: "Callable[..., Agent]") -> None:
+def test_a_new_node_uses_its_host_name(new_agent: "Callable[..., Agent]") -> None:
     agent = new_agent(PERSYS_NODE_ID="", PERSYS_DOCKER_ENABLED="false")
 
     agent.start()
@@ -36,11 +36,11 @@ def test_a_node_keeps_the_id_of_its_journal(new_agent: "Callable[..., Agent]") -
     assert agent.logged("agent.serving")[0]["node_id"] == earlier
 
 
-def test_without_a_journal_no_id_is_kept(tmp_path: Path) -> None:
+def test_without_a_journal_there_is_no_stored_id(tmp_path: Path) -> None:
     assert kept_node_id(tmp_path / "state.db") == ""
 
 
-def test_a_file_that_is_not_a_journal_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_journal_is_refused_with_its_path(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     path.write_text("not a database " * 100)
 

@@ -1,4 +1,4 @@
-"""What a workload must not reach on its node, with the real Docker, Compose and git."""
+"""The node policy, with the real Docker, Compose and git."""
 
 import json
 import os
@@ -176,7 +176,7 @@ def test_a_start_executes_the_checked_document_and_not_the_mounted_file(
         ({"compose.yaml": web(), ".env": "DOCKER_HOST=tcp://127.0.0.1:1\n"}, "DOCKER_"),
     ],
 )  # fmt: skip
-def test_a_repository_reaches_nothing_outside_itself(
+def test_a_repository_cannot_read_files_outside_itself(
     stacks: "Agent", stack_id: str, repository: Repository, files: dict[str, str], named: str
 ) -> None:
     repository.commit(files)
@@ -192,7 +192,7 @@ def test_a_repository_reaches_nothing_outside_itself(
 @pytest.mark.parametrize(
     "part", ["env_file: link", "secrets: [s]", "build: link", "volumes: ['./link:/x']"]
 )
-def test_a_link_of_a_repository_leads_nowhere(
+def test_a_symlink_of_a_repository_is_not_followed(
     stacks: "Agent", stack_id: str, repository: Repository, tmp_path: Path, part: str
 ) -> None:
     (tmp_path / "work" / "link").symlink_to("/etc/shadow")
@@ -207,7 +207,7 @@ def test_a_link_of_a_repository_leads_nowhere(
 
 
 @pytest.mark.parametrize("kind", ["alternates", "gitfile"])
-def test_a_local_repository_that_leads_to_another_one_is_refused(
+def test_a_local_repository_that_refers_to_another_is_refused(
     stacks: "Agent", stack_id: str, repository: Repository, tmp_path: Path, kind: str
 ) -> None:
     repository.commit({"compose.yaml": web()})
@@ -259,7 +259,7 @@ def test_the_options_of_volumes_and_networks_survive_the_old_compose(
     run_docker("volume", "rm", volume)
 
 
-def test_a_link_that_is_swapped_in_under_a_bind_is_caught_at_the_next_start(
+def test_a_symlink_swapped_in_under_a_bind_is_detected_at_the_next_start(
     new_agent: Callable[..., "Agent"],
     unique_id: str,
     sleeper: agent_pb2.ContainerSpec,
@@ -283,7 +283,7 @@ def test_a_link_that_is_swapped_in_under_a_bind_is_caught_at_the_next_start(
     assert agent.containers(unique_id, running=True) == []
 
 
-def test_what_runs_goes_on_when_the_policy_becomes_stricter(
+def test_running_workloads_continue_under_a_stricter_policy(
     new_agent: Callable[..., "Agent"],
     unique_id: str,
     sleeper: agent_pb2.ContainerSpec,

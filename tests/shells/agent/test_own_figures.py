@@ -1,4 +1,4 @@
-"""What an agent measures of itself: its calls, its journal, its passes; and what a debug log shows."""
+"""Metrics and debug logs of the agent itself: RPCs, journal, reconcile passes."""
 
 from pathlib import Path
 
@@ -54,7 +54,7 @@ async def test_a_pass_over_all_workloads_is_timed_when_each_was_inspected(tmp_pa
         )
 
 
-async def test_at_level_debug_each_decision_and_each_step_is_a_line(tmp_path: Path) -> None:
+async def test_at_level_debug_each_decision_and_step_is_logged(tmp_path: Path) -> None:
     with capture_logs() as logs:
         async with a_running_agent(Node(tmp_path)) as running:
             await running.apply("web")

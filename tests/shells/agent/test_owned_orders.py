@@ -1,4 +1,4 @@
-"""Orders belong to the agent once they arrive: a caller that gives up leaves no half-done state."""
+"""Orders are processed in tasks of the agent: a caller that disconnects leaves no partial state."""
 
 import asyncio
 import threading
@@ -25,7 +25,7 @@ WEB = WorkloadId("web")
 
 
 async def cancelled_after(turns: int, call: Coroutine[Any, Any, Any]) -> bool:
-    """Run a handler, and cancel it after so many turns of the loop. Whether it had ended before."""
+    """Run a handler and cancel it after a number of loop iterations. Returns whether it had ended before."""
     async with asyncio.TaskGroup() as group:
         task = group.create_task(call)
         for _ in range(turns):
@@ -35,7 +35,7 @@ async def cancelled_after(turns: int, call: Coroutine[Any, Any, Any]) -> bool:
     return ended
 
 
-async def test_an_apply_that_is_cancelled_anywhere_is_done(tmp_path: Path) -> None:
+async def test_a_cancelled_apply_completes(tmp_path: Path) -> None:
     names = [f"web-{turns}" for turns in range(1, AWAITS_MAX)]
     async with a_running_agent(Node(tmp_path)) as running:
         for turns, name in enumerate(names, start=1):
@@ -45,7 +45,7 @@ async def test_an_apply_that_is_cancelled_anywhere_is_done(tmp_path: Path) -> No
             await running.until_stands(name, Actual.RUNNING)
 
 
-async def test_a_delete_that_is_cancelled_anywhere_is_done(tmp_path: Path) -> None:
+async def test_a_cancelled_delete_completes(tmp_path: Path) -> None:
     names = [f"web-{turns}" for turns in range(1, AWAITS_MAX)]
     async with a_running_agent(Node(tmp_path)) as running:
         for turns, name in enumerate(names, start=1):
@@ -57,7 +57,7 @@ async def test_a_delete_that_is_cancelled_anywhere_is_done(tmp_path: Path) -> No
             await running.until_stands(name, None)
 
 
-async def test_a_handler_that_is_cancelled_before_it_begins_never_happened(tmp_path: Path) -> None:
+async def test_a_handler_cancelled_before_its_start_has_no_effect(tmp_path: Path) -> None:
     async with a_running_agent(Node(tmp_path)) as running:
         await cancelled_after(0, running.apply("web"))
         await running.call(running.agent._owned.finish("test", "", a_moment))
@@ -70,7 +70,7 @@ async def a_moment() -> None:
 
 
 class SlowThread(ThreadPoolExecutor):
-    """One thread, on which all work waits until the test lets it through."""
+    """A thread whose work waits until the test releases it."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -85,7 +85,7 @@ class SlowThread(ThreadPoolExecutor):
         return super().submit(late)
 
 
-async def test_an_acknowledged_delete_is_not_undone_by_an_apply_whose_caller_gave_up(
+async def test_an_acknowledged_delete_is_not_undone_by_a_cancelled_apply(
     tmp_path: Path,
 ) -> None:
     disk = SlowThread()
@@ -108,7 +108,7 @@ async def test_an_acknowledged_delete_is_not_undone_by_an_apply_whose_caller_gav
         assert WEB in running.state.burials
 
 
-async def test_streamed_calls_that_are_cancelled_hold_nothing(tmp_path: Path) -> None:
+async def test_cancelled_streamed_calls_release_everything(tmp_path: Path) -> None:
     async with a_running_agent(Node(tmp_path)) as running:
         await running.apply("web")
         request = agent_pb2.LogsRequest(workload_id="web", follow=True)
@@ -124,7 +124,7 @@ async def _logs(running: Running, request: agent_pb2.LogsRequest) -> None:
         await running.api.StreamLogs(request, a_context())
 
 
-async def test_every_part_of_the_agent_has_a_rule_and_only_two_may_end_it(tmp_path: Path) -> None:
+async def test_every_part_has_an_error_rule_and_only_two_end_the_agent(tmp_path: Path) -> None:
     async with a_running_agent(Node(tmp_path)) as running:
         assert running.agent.parts(1).keys() <= PARTS.keys()
 
@@ -148,7 +148,7 @@ async def ordered(running: Running, epoch: int, revision: str) -> bool:
     return bool(answer.applied)
 
 
-async def test_epochs_of_a_cluster_that_this_node_left_fence_nothing(tmp_path: Path) -> None:
+async def test_epochs_of_a_previous_cluster_refuse_nothing(tmp_path: Path) -> None:
     async with a_running_agent(Node(tmp_path)) as running:
         await running.state.commit(Change(cluster_uid="lost"))
         assert await ordered(running, 15, "r1")
@@ -160,7 +160,7 @@ async def test_epochs_of_a_cluster_that_this_node_left_fence_nothing(tmp_path: P
         assert not await ordered(running, 1, "r3")
 
 
-async def test_a_stack_is_parsed_beside_the_event_loop(tmp_path: Path) -> None:
+async def test_a_stack_is_parsed_outside_the_event_loop(tmp_path: Path) -> None:
     request = agent_pb2.ApplyWorkloadRequest(
         id="stack",
         type=agent_pb2.WORKLOAD_TYPE_COMPOSE,

@@ -1,4 +1,4 @@
-"""An order that ends the agent by the agent's own fault is set aside; a kill from outside never is."""
+"""An order that crashes the agent is quarantined; an external kill quarantines nothing."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,7 +19,7 @@ KILLS = 10
 
 
 def start_until(agent: "Agent", failpoint: str, holds: Callable[[], bool]) -> int:
-    """Start the agent again and again, as systemd does. How often it took."""
+    """Start the agent repeatedly, as systemd does. Returns the number of starts."""
     for count in range(1, STARTS_MAX + 1):
         try:
             agent.start(failpoint=failpoint)
@@ -32,7 +32,7 @@ def start_until(agent: "Agent", failpoint: str, holds: Callable[[], bool]) -> in
 
 
 @pytest.mark.parametrize("fault", ["segfault", "exit"])
-def test_an_order_that_ends_the_agent_by_itself_is_quarantined(
+def test_an_order_that_crashes_the_agent_is_quarantined(
     new_agent: Callable[..., "Agent"], sleeper: agent_pb2.ContainerSpec, fault: str
 ) -> None:
     agent = new_agent()
@@ -62,7 +62,7 @@ def test_an_order_that_ends_the_agent_by_itself_is_quarantined(
     agent.wait_for("bad", RUNNING)
 
 
-def test_kills_from_outside_quarantine_nothing(
+def test_external_kills_quarantine_nothing(
     new_agent: Callable[..., "Agent"], sleeper: agent_pb2.ContainerSpec
 ) -> None:
     agent = new_agent()

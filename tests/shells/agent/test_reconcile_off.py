@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 RUNNING = agent_pb2.ACTUAL_STATE_RUNNING
 STOPPED = agent_pb2.ACTUAL_STATE_STOPPED
 FAILED = agent_pb2.ACTUAL_STATE_FAILED
-LONG_ENOUGH_SECONDS = 1.5  # several looks at everything
+LONG_ENOUGH_SECONDS = 1.5  # several reconcile passes
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def observer(
     agent.close()
 
 
-def test_a_removed_container_is_reported_and_not_recreated_until_it_is_ordered(
+def test_a_removed_container_is_only_reported_until_a_new_order(
     observer: "Agent",
     unique_id: str,
     sleeper: agent_pb2.ContainerSpec,
@@ -50,7 +50,7 @@ def test_a_removed_container_is_reported_and_not_recreated_until_it_is_ordered(
     observer.wait_for(unique_id, RUNNING)
 
 
-def test_a_container_stopped_by_hand_is_reported_until_it_is_started_by_hand(
+def test_a_manually_stopped_container_is_reported_until_it_is_started_manually(
     observer: "Agent",
     unique_id: str,
     sleeper: agent_pb2.ContainerSpec,
@@ -69,7 +69,7 @@ def test_a_container_stopped_by_hand_is_reported_until_it_is_started_by_hand(
     observer.wait_for(unique_id, RUNNING)
 
 
-def test_orders_to_update_stop_and_delete_are_carried_out(
+def test_update_stop_and_delete_orders_are_performed(
     observer: "Agent", unique_id: str, sleeper: agent_pb2.ContainerSpec
 ) -> None:
     observer.apply(unique_id, sleeper)

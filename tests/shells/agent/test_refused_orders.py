@@ -1,4 +1,4 @@
-"""An order that the agent refused can be asked for by its id, and is nothing that the agent has."""
+"""A refused order can be requested by its id, and is not listed."""
 
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,7 @@ async def test_a_refused_order_is_shown_as_failed_with_its_reason_and_not_listed
 
 
 @pytest.mark.parametrize("ends", ["an accepted order", "a delete"])
-async def test_a_refusal_is_forgotten_after(tmp_path: Path, ends: str) -> None:
+async def test_a_refusal_is_removed_after(tmp_path: Path, ends: str) -> None:
     async with a_running_agent(Node(tmp_path)) as running:
         await refused(running, "web")
 
@@ -74,7 +74,7 @@ async def test_a_refusal_is_forgotten_after(tmp_path: Path, ends: str) -> None:
             assert "refused" not in (await status(running, "web")).metadata
 
 
-async def test_a_refused_update_leaves_the_status_of_what_runs_and_is_told_beside_it(
+async def test_a_refused_update_keeps_the_status_and_is_shown_in_metadata(
     tmp_path: Path,
 ) -> None:
     async with a_running_agent(Node(tmp_path)) as running:
@@ -97,7 +97,7 @@ class LaterClock(SystemClock):
         self.monotonic = lambda: self.seconds
 
 
-def test_refusals_end_after_a_while_and_are_bounded() -> None:
+def test_refusals_expire_and_are_limited() -> None:
     clock = LaterClock()
     refusals = Refusals(clock)
     for number in range(reports.REFUSALS_MAX + 1):

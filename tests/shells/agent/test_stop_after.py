@@ -1,4 +1,4 @@
-"""With stop_after the agent restarts containers, and Docker none. Also: deletes that leave the data."""
+"""With stop_after the agent restarts containers instead of Docker. Also: deletes that keep the data."""
 
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,7 @@ def test_a_container_that_dies_is_restarted_by_the_agent_and_not_by_docker(
     assert agent.containers(unique_id, running=True) == [container]
 
 
-def test_one_that_dies_again_and_again_is_a_crash_loop(
+def test_a_container_that_keeps_dying_is_a_crash_loop(
     agent: "Agent", unique_id: str, shell: "Callable[..., agent_pb2.ContainerSpec]"
 ) -> None:
     agent.apply(unique_id, shell("exit 7", restart="always"), stop_after=60)
@@ -41,7 +41,7 @@ def test_one_that_dies_again_and_again_is_a_crash_loop(
     assert "exited with code 7" in status.message
 
 
-def test_a_delete_that_keeps_the_data_removes_only_the_container(
+def test_a_delete_with_keep_data_removes_only_the_container(
     agent: "Agent", unique_id: str, sleeper: agent_pb2.ContainerSpec
 ) -> None:
     sleeper.managed_volumes.add(name="data", driver="local", mount_path="/data")

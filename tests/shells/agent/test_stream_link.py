@@ -1,4 +1,4 @@
-"""Heartbeats on a stream: each gets the answer with its number."""
+"""Heartbeats on the control stream: each gets the response with its number."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ from persys.wire.gen.control.v1 import control_pb2
 
 
 class TwoWays:
-    """A stream whose other end is the test."""
+    """A stream that the test controls."""
 
     def __init__(self) -> None:
         self.sent: asyncio.Queue[control_pb2.ControlMessage] = asyncio.Queue()
@@ -48,7 +48,7 @@ async def listen(link: StreamLink, group: asyncio.TaskGroup) -> None:
         await link.listen(group)
 
 
-async def test_answers_in_another_order_reach_the_heartbeats_that_they_are_of() -> None:
+async def test_responses_out_of_order_reach_their_heartbeats() -> None:
     stream = TwoWays()
     link = StreamLink(cast("Call", stream), StreamedCalls(cast("AgentApi", None), a_supervisor()))
     async with asyncio.TaskGroup() as group:
@@ -66,7 +66,7 @@ async def test_answers_in_another_order_reach_the_heartbeats_that_they_are_of() 
     assert [beat.result().drain_node for beat in beats] == [False, True]
 
 
-async def test_an_answer_that_came_unasked_is_not_that_of_the_registration() -> None:
+async def test_an_unexpected_response_is_not_used_for_a_registration() -> None:
     stream = TwoWays()
     link = StreamLink(cast("Call", stream), StreamedCalls(cast("AgentApi", None), a_supervisor()))
     stream.coming.put_nowait(registered("stale"))
@@ -85,5 +85,5 @@ async def test_an_answer_that_came_unasked_is_not_that_of_the_registration() -> 
 @pytest.mark.parametrize(
     ("said", "seconds"), [(0, 10), (1, 1), (30, 30), (-5, 1), (301, 300), (2**31 - 1, 300)]
 )
-def test_the_interval_that_a_scheduler_asks_for_is_bounded(said: int, seconds: float) -> None:
+def test_the_heartbeat_interval_of_a_scheduler_is_limited(said: int, seconds: float) -> None:
     assert heartbeat_interval(said) == seconds

@@ -1,4 +1,4 @@
-"""Calls that come through the control stream: a call that breaks the rules fails alone."""
+"""Calls through the control stream: an invalid call affects only itself."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -35,7 +35,7 @@ class Api(AgentServiceServicer):
 
 
 class Peer:
-    """The scheduler's end of the stream."""
+    """The scheduler side of the stream."""
 
     def __init__(self, api: Api, group: asyncio.TaskGroup) -> None:
         self.api = api
@@ -63,7 +63,7 @@ class Peer:
 
 
 async def works(peer: Peer) -> bool:
-    """Whether another call is answered."""
+    """Whether another call succeeds."""
     peer.ask(999, agent_pb2.GetWorkloadStatusRequest(id="web").SerializeToString())
     reply = await peer.reply()
     return reply.id == 999 and not reply.code
@@ -99,7 +99,7 @@ async def test_a_window_out_of_range_is_refused(peer: Peer, window: int) -> None
     assert await works(peer)
 
 
-async def test_messages_that_were_never_sent_cannot_be_taken(peer: Peer) -> None:
+async def test_an_acknowledgement_of_unsent_messages_is_refused(peer: Peer) -> None:
     peer.call(1, method="Exec", window=4)
     await asyncio.sleep(0)
 
@@ -131,7 +131,7 @@ async def test_a_call_with_an_id_that_is_in_use_is_refused(peer: Peer) -> None:
     assert not (await peer.reply()).code
 
 
-async def test_calls_beyond_the_bound_are_refused(peer: Peer) -> None:
+async def test_calls_beyond_the_limit_are_refused(peer: Peer) -> None:
     peer.api.gate.clear()
     for number in range(UNDER_WAY_MAX + 1):
         peer.ask(number + 1)

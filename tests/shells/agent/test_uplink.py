@@ -1,4 +1,4 @@
-"""The agent and a scheduler that a test plays: joining, heartbeats, news, loss and return."""
+"""The agent against a fake scheduler: registration, heartbeats, changes, loss and recovery."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ class PlayedScheduler(control_pb2_grpc.AgentControlServicer):
         self.accepts = True
         self.acknowledges = True
         self.drains = False
-        self.asked_at: list[float] = []  # when the agent asked to join
+        self.asked_at: list[float] = []  # times of the registrations
         self.joined: list[control_pb2.RegisterNodeRequest] = []
         self.beats: list[control_pb2.HeartbeatRequest] = []
         self._server: grpc.Server | None = None
@@ -84,7 +84,7 @@ def until(holds: Callable[[], object], *, within: float = 15) -> None:
         time.sleep(0.02)
 
 
-def test_a_node_says_what_it_is_and_then_beats(
+def test_a_node_registers_and_then_sends_heartbeats(
     new_agent: "Callable[..., Agent]", scheduler: PlayedScheduler
 ) -> None:
     agent = new_agent(
@@ -112,10 +112,10 @@ def test_a_node_says_what_it_is_and_then_beats(
     assert "privileged" not in joined.features
     assert all(beat.complete for beat in scheduler.beats)
     assert scheduler.beats[0].usage.memory_used_mb > 0
-    assert not agent.logged("scheduler.lost")  # that it knows no streams is no loss
+    assert not agent.logged("scheduler.lost")  # missing stream support does not count as a loss
 
 
-def test_a_refused_registration_is_logged_once_and_tried_again_after_longer_pauses(
+def test_a_refused_registration_is_logged_once_and_retried_with_back_off(
     new_agent: "Callable[..., Agent]", scheduler: PlayedScheduler
 ) -> None:
     scheduler.accepts = False
@@ -134,7 +134,7 @@ def test_a_refused_registration_is_logged_once_and_tried_again_after_longer_paus
     until(lambda: scheduler.beats)
 
 
-def test_news_does_not_wait_for_the_next_heartbeat(
+def test_a_change_is_reported_before_the_next_full_heartbeat(
     new_agent: "Callable[..., Agent]",
     scheduler: PlayedScheduler,
     unique_id: str,
@@ -157,7 +157,7 @@ def test_news_does_not_wait_for_the_next_heartbeat(
     assert news.usage.cpu_allocated_millicores == 300
 
 
-def test_a_deletion_is_told_until_it_is_acknowledged_also_after_a_crash(
+def test_a_deletion_is_reported_until_it_is_acknowledged_also_after_a_crash(
     new_agent: "Callable[..., Agent]",
     scheduler: PlayedScheduler,
     unique_id: str,
@@ -184,7 +184,7 @@ def test_a_deletion_is_told_until_it_is_acknowledged_also_after_a_crash(
     ]
 
 
-def test_losing_the_scheduler_stops_nothing_and_the_node_joins_again(
+def test_losing_the_scheduler_stops_nothing_and_the_node_registers_again(
     new_agent: "Callable[..., Agent]",
     scheduler: PlayedScheduler,
     unique_id: str,
@@ -208,7 +208,7 @@ def test_losing_the_scheduler_stops_nothing_and_the_node_joins_again(
     until(lambda: len(agent.logged("scheduler.connected")) == 2)
 
 
-def test_a_scheduler_that_forgot_the_node_is_joined_again(
+def test_a_node_unknown_to_the_scheduler_registers_again(
     new_agent: "Callable[..., Agent]", scheduler: PlayedScheduler
 ) -> None:
     agent = new_agent("-insecure", PERSYS_SCHEDULER_ADDR=f"127.0.0.1:{scheduler.port}")
@@ -223,7 +223,7 @@ def test_a_scheduler_that_forgot_the_node_is_joined_again(
     until(lambda: scheduler.beats)
 
 
-def test_the_next_address_is_tried_when_one_does_not_answer(
+def test_the_next_address_is_tried_when_one_does_not_respond(
     new_agent: "Callable[..., Agent]", scheduler: PlayedScheduler
 ) -> None:
     agent = new_agent("-insecure", PERSYS_SCHEDULER_ADDR=f"127.0.0.1:1,127.0.0.1:{scheduler.port}")
@@ -232,7 +232,7 @@ def test_the_next_address_is_tried_when_one_does_not_answer(
     until(lambda: scheduler.beats)
 
 
-def test_a_draining_node_takes_nothing_new_and_stops_nothing(
+def test_a_draining_node_accepts_nothing_new_and_stops_nothing(
     new_agent: "Callable[..., Agent]",
     scheduler: PlayedScheduler,
     unique_id: str,

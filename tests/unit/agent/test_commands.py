@@ -1,4 +1,4 @@
-"""Programs of others are bounded in time, output and files."""
+"""External programs are limited in time, output and file size."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ from persys.agent.commands import END_SECONDS, OUTPUT_BYTES_MAX, run
 DEADLINE_SECONDS = 30.0
 
 
-def test_a_program_that_survives_its_kill_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_survives_sigkill_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     """As one does that waits for a server of files that does not answer."""
     loop = ProgramLoop(lambda _command: Ended(), lambda _command: "hang")
     monkeypatch.setattr(os, "killpg", lambda _pid, _number: None)
@@ -28,7 +28,7 @@ def test_a_program_that_survives_its_kill_is_left_behind(monkeypatch: pytest.Mon
         loop.close()
 
 
-async def test_of_too_much_output_the_end_is_kept_and_told_to_be_cut() -> None:
+async def test_excess_output_is_cut_to_its_tail() -> None:
     many = f"head -c {3 * OUTPUT_BYTES_MAX} /dev/zero | tr '\\0' x; printf end"
 
     ran = await run(["sh", "-c", many], env=os.environ, deadline=DEADLINE_SECONDS)
@@ -39,7 +39,7 @@ async def test_of_too_much_output_the_end_is_kept_and_told_to_be_cut() -> None:
     assert ran.out.endswith("xend")
 
 
-async def test_output_that_fits_is_whole() -> None:
+async def test_output_below_the_limit_is_complete() -> None:
     some = f"head -c {OUTPUT_BYTES_MAX} /dev/zero | tr '\\0' x; echo no >&2; exit 3"
 
     ran = await run(["sh", "-c", some], env=os.environ, deadline=DEADLINE_SECONDS)
@@ -47,7 +47,7 @@ async def test_output_that_fits_is_whole() -> None:
     assert (ran.code, len(ran.out), ran.err, ran.is_cut) == (3, OUTPUT_BYTES_MAX, "no\n", False)
 
 
-async def test_no_file_that_a_program_writes_grows_over_its_limit(tmp_path: Path) -> None:
+async def test_files_of_a_program_are_limited_in_size(tmp_path: Path) -> None:
     grow = "sleep 0.1; for i in 1 2 3 4; do head -c 65536 /dev/zero; done > big; echo done"
 
     ran = await run(

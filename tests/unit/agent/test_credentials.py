@@ -1,4 +1,4 @@
-"""Credentials are files that only their owner can read, and nothing tells what is in them."""
+"""Credentials are files that only their owner can read. Their content is never shown."""
 
 from pathlib import Path
 
@@ -28,14 +28,14 @@ def test_a_name_without_a_file_is_not_found(tmp_path: Path, name: str) -> None:
         Credentials(tmp_path).get(name)
 
 
-def test_a_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_other_users_can_read_is_refused(tmp_path: Path) -> None:
     a_file(tmp_path / "hub.json", '{"password": "pw"}', 0o640)
     with pytest.raises(InvalidError, match="0640"):
         Credentials(tmp_path).get("hub")
 
 
 @pytest.mark.parametrize("suffix", ["json", "yaml"])
-def test_a_file_that_cannot_be_read_is_not_quoted(tmp_path: Path, suffix: str) -> None:
+def test_an_invalid_file_is_not_quoted(tmp_path: Path, suffix: str) -> None:
     a_file(tmp_path / f"hub.{suffix}", '{"password": ["s3cret"]}')
     with pytest.raises(InvalidError) as caught:
         Credentials(tmp_path).get("hub")

@@ -1,4 +1,4 @@
-"""Paths of the host are opened without following a link, and what is mounted is compared with them."""
+"""Host paths are opened without following symbolic links, and compared with the mounts."""
 
 import errno
 import os
@@ -36,7 +36,7 @@ def test_a_plain_path_is_opened(tmp_path: Path, opened: Callable[[Path, str], in
 
 
 @pytest.mark.parametrize("path", ["link", "link/inside", "real/last"])
-def test_a_link_anywhere_in_the_path_is_refused(
+def test_a_symlink_anywhere_in_the_path_is_refused(
     tmp_path: Path, opened: Callable[[Path, str], int], path: str
 ) -> None:
     (tmp_path / "real" / "inside").mkdir(parents=True)
@@ -69,7 +69,7 @@ def test_a_path_that_cannot_be_used_is_a_failure(
     assert refused.value.failure.reason is reason
 
 
-def test_missing_directories_are_made_but_not_through_a_link(tmp_path: Path) -> None:
+def test_missing_directories_are_created_but_not_through_a_symlink(tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "root").mkdir()
     (tmp_path / "root" / "link").symlink_to(tmp_path / "outside")
@@ -82,8 +82,8 @@ def test_missing_directories_are_made_but_not_through_a_link(tmp_path: Path) -> 
     assert list((tmp_path / "outside").iterdir()) == []
 
 
-def test_a_source_that_is_replaced_during_the_start_is_found(tmp_path: Path) -> None:
-    """The mount table of this process stands for that of a container."""
+def test_a_source_replaced_during_the_start_is_detected(tmp_path: Path) -> None:
+    """The mount table of this process replaces that of a container."""
     mount = next(entry for entry in read_mount_table() if entry.mount_point == "/proc")
     data = tmp_path / "data"
     data.mkdir()

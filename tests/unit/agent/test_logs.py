@@ -1,4 +1,4 @@
-"""Frames, ends of logs, and where one run of a container ends and the next begins."""
+"""Log frames, log tails, and the border between two runs of a container."""
 
 from itertools import pairwise
 
@@ -23,7 +23,9 @@ some_frames = st.lists(
 
 
 @given(some_frames, st.lists(st.integers(1, 30)))
-def test_frames_are_found_however_the_bytes_are_cut(frames: list[Frame], cuts: list[int]) -> None:
+def test_frames_are_parsed_from_any_split_of_the_bytes(
+    frames: list[Frame], cuts: list[int]
+) -> None:
     content, reader, found = packed(frames), Frames(), list[Frame]()
     for cut in cuts:
         found += reader.feed(content[:cut])
@@ -34,7 +36,7 @@ def test_frames_are_found_however_the_bytes_are_cut(frames: list[Frame], cuts: l
 
 
 @given(some_frames)
-def test_joining_loses_nothing_of_either_output(frames: list[Frame]) -> None:
+def test_joined_frames_keep_both_outputs(frames: list[Frame]) -> None:
     together = list(joined(frames))
 
     for stream in ("stdout", "stderr"):
@@ -43,14 +45,14 @@ def test_joining_loses_nothing_of_either_output(frames: list[Frame]) -> None:
     assert all(one.stream != other.stream for one, other in pairwise(together))
 
 
-def test_a_stamp_is_the_first_word_of_a_frame() -> None:
+def test_a_timestamp_is_the_first_word_of_a_frame() -> None:
     frame = Frame("stdout", b"2030-01-01T00:00:00.000000001Z two words\n")
 
     assert stamp(frame) == b"2030-01-01T00:00:00.000000001Z"
     assert without_stamp(frame) == Frame("stdout", b"two words\n")
 
 
-def test_an_end_is_bounded_in_lines_and_in_bytes() -> None:
+def test_a_log_tail_is_limited_in_lines_and_bytes() -> None:
     few, small = End(2, 1000), End(1000, 10)
     for end in (few, small):
         end.add(Frame("stdout", b"%d234" % number) for number in range(9))
@@ -75,7 +77,7 @@ def test_instants_keep_their_nanoseconds() -> None:
     ],
     ids=["never before", "runs again", "runs again at once", "has ended"],
 )
-def test_the_border_between_runs_lies_between_an_end_and_a_start(
+def test_the_previous_run_ends_between_an_end_and_a_start(
     started: str, finished: str, border: str
 ) -> None:
     part = Part("c", "", tty=False, status="running", started_at=started, finished_at=finished)

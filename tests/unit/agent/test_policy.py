@@ -1,4 +1,4 @@
-"""What a node accepts from a spec: privileges and host paths."""
+"""The node policy: privileges and host paths."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def a_bind(path: str) -> ContainerSpec:
     return ContainerSpec("image", volumes=(VolumeMount(path, "/given"),))
 
 
-def test_a_disk_is_only_where_binds_may_be() -> None:
+def test_a_vm_disk_path_follows_the_rules_of_binds() -> None:
     policy = a_policy("/srv/disks")
     inside, outside = Disk(path="/srv/disks/a.qcow2"), Disk(path="/dev/null")
 
@@ -93,7 +93,7 @@ def test_other_paths_are_allowed_by_default(path: str) -> None:
         (("/var/lib",), "/var/lib/docker", False),
     ],
 )
-def test_a_protected_directory_needs_a_root_of_its_own(
+def test_a_protected_directory_needs_its_own_bind_root(
     roots: tuple[str, ...], path: str, allowed: bool
 ) -> None:
     assert (a_policy(*roots).problem_with(path) == "") is allowed
