@@ -1,10 +1,9 @@
 """Performs one step: calls the runtime or the volumes, with a deadline and a limit on concurrent steps."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import assert_never
 
 from persys.agent.journal import Entry
 from persys.agent.past import Past
@@ -52,6 +51,28 @@ class StepDeadlines:
     steps: Mapping[Step, float] = field(default_factory=lambda: _SECONDS)
 
 
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """The input of an operation."""
+
+    runtime: Runtime
+    entry: Entry
+    artefact: Artefact | None
+
+    @property
+    def order(self) -> Order:
+        return self.entry.order
+
+    @property
+    def present(self) -> Artefact:
+        """For steps that are decided only for an existing artefact."""
+        assert self.artefact is not None, "this step needs an artefact"
+        return self.artefact
+
+
+_Operation = Callable[[_Work], Awaitable[Failure | None]]
+
+
 class Steps:
     def __init__(
         self,
@@ -71,6 +92,19 @@ class Steps:
         self._room = asyncio.Semaphore(DEEDS_MAX)
         self._inspect_room = asyncio.Semaphore(INSPECTS_MAX)
         self._stack_room = asyncio.Semaphore(STACKS_MAX)
+        self._operations: Mapping[Step, _Operation] = {
+            Step.PULL: self._pull,
+            Step.PREPARE_VOLUMES: self._prepare_volumes,
+            Step.CREATE: self._create,
+            Step.START: self._start,
+            Step.STOP: self._stop,
+            Step.RESTART: self._restart,
+            Step.REPAIR: self._repair,
+            Step.REPLACE: self._replace,
+            Step.REMOVE: self._remove,
+            Step.REMOVE_VOLUMES: self._remove_volumes,
+        }
+        assert self._operations.keys() == set(Step), "every step has an operation"
 
     def runtime(self, type_: WorkloadType) -> Runtime:
         if type_ not in self._runtimes:
@@ -145,53 +179,62 @@ class Steps:
         return Failure(reason, text, code=STEP_TIMED_OUT)
 
     async def _do(self, step: Step, entry: Entry, artefact: Artefact | None) -> Failure | None:
-        order = entry.order
-        runtime = self.runtime(order.type)
-        match step:
-            case Step.PULL:
-                pull = self._watched.watch(entry)
-                failure = await runtime.pull(order, pull)
-                pull.ended(failure)
-                return failure
-            case Step.PREPARE_VOLUMES:
-                return await self._volumes.prepare(order)
-            case Step.CREATE:
-                # Prepare again: the host may have rebooted since, with nothing mounted.
-                return await self._attach(order) or await runtime.create(order, self._places(order))
-            case Step.REMOVE_VOLUMES:
-                removed = frozenset(
-                    name
-                    for name, retain in entry.volumes.items()
-                    if not retain and not order.keeps_data
-                )
-                if self._past is not None:
-                    await self._past.forget(order.workload_id)
-                failure = await runtime.discard(order)
-                return failure or await self._volumes.remove(order.workload_id, removed)
-            case Step.STOP | Step.REMOVE | Step.START:
-                assert artefact is not None, "these steps need an artefact"
-                if step is Step.REMOVE and self._past is not None:
-                    await self._past.keep(order)
-                operation = {
-                    Step.STOP: runtime.stop,
-                    Step.REMOVE: runtime.remove,
-                    Step.START: runtime.start,
-                }[step]
-                if step is Step.START and (failure := await self._attach(order)):
-                    return failure
-                failure = await operation(order, artefact)
-                if step is Step.STOP and order.desired is not Desired.RUNNING:
-                    await self._volumes.release(order.workload_id)
-                return failure
-            case Step.RESTART:
-                assert artefact is not None, "this step needs a running artefact"
-                return await runtime.stop(order, artefact) or await runtime.start(order, artefact)
-            case Step.REPAIR | Step.REPLACE:
-                assert artefact is not None, "this step needs a running artefact"
-                operation = runtime.repair if step is Step.REPAIR else runtime.replace
-                return await operation(order, artefact)
-            case unreachable:
-                assert_never(unreachable)
+        runtime = self.runtime(entry.order.type)
+        return await self._operations[step](_Work(runtime, entry, artefact))
+
+    async def _pull(self, work: _Work) -> Failure | None:
+        pull = self._watched.watch(work.entry)
+        failure = await work.runtime.pull(work.order, pull)
+        pull.ended(failure)
+        return failure
+
+    async def _prepare_volumes(self, work: _Work) -> Failure | None:
+        return await self._volumes.prepare(work.order)
+
+    async def _create(self, work: _Work) -> Failure | None:
+        # Prepare again: the host may have rebooted since, with nothing mounted.
+        if failure := await self._attach(work.order):
+            return failure
+        return await work.runtime.create(work.order, self._places(work.order))
+
+    async def _start(self, work: _Work) -> Failure | None:
+        if failure := await self._attach(work.order):
+            return failure
+        return await work.runtime.start(work.order, work.present)
+
+    async def _stop(self, work: _Work) -> Failure | None:
+        failure = await work.runtime.stop(work.order, work.present)
+        if work.order.desired is not Desired.RUNNING:
+            await self._volumes.release(work.order.workload_id)
+        return failure
+
+    async def _restart(self, work: _Work) -> Failure | None:
+        if failure := await work.runtime.stop(work.order, work.present):
+            return failure
+        return await work.runtime.start(work.order, work.present)
+
+    async def _repair(self, work: _Work) -> Failure | None:
+        return await work.runtime.repair(work.order, work.present)
+
+    async def _replace(self, work: _Work) -> Failure | None:
+        return await work.runtime.replace(work.order, work.present)
+
+    async def _remove(self, work: _Work) -> Failure | None:
+        if self._past is not None:
+            await self._past.keep(work.order)
+        return await work.runtime.remove(work.order, work.present)
+
+    async def _remove_volumes(self, work: _Work) -> Failure | None:
+        order = work.order
+        removed = frozenset(
+            name
+            for name, retain in work.entry.volumes.items()
+            if not retain and not order.keeps_data
+        )
+        if self._past is not None:
+            await self._past.forget(order.workload_id)
+        failure = await work.runtime.discard(order)
+        return failure or await self._volumes.remove(order.workload_id, removed)
 
     async def _attach(self, order: Order) -> Failure | None:
         return await self._volumes.prepare(order) if volumes_of(order.spec) else None
