@@ -84,7 +84,7 @@ def _hidden(situation: Situation) -> dict[NodeId, str]:
 
 
 def _nothing(_change: Change) -> None:
-    """The default of `beside`: nothing else is stored."""
+    """The default of `extra_writes`: nothing else is stored."""
 
 
 class Reconciler:
@@ -221,7 +221,9 @@ class Reconciler:
                 case Accepted(workload=workload, event=kind):
                     left = self._cluster.detached.get(workload_id)
                     situation = fresh_situation(entry, workload, left)
-                    await self._settle(entry, situation, told=kind, beside=add)
+                    await self._decide_and_commit(
+                        entry, situation, user_event=kind, extra_writes=add
+                    )
                     self._take_back(workload_id)
                     return workload
 
@@ -233,11 +235,11 @@ class Reconciler:
             with self._supervisor.contain(
                 STEP, workload_id, failed=partial(self._set_aside, workload_id), expects=FencedError
             ):
-                await self._look_at(workload_id)
+                await self._reconcile(workload_id)
         finally:
             self._slots.release()
 
-    async def _look_at(self, workload_id: WorkloadId) -> None:
+    async def _reconcile(self, workload_id: WorkloadId) -> None:
         try:
             async with self._turns.of(workload_id):
                 entry = self._cluster.entries.get(workload_id)
@@ -247,7 +249,7 @@ class Reconciler:
                 self.steps += 1
                 refusal = entry.refusal
                 with tracing.within("reconcile", workload_id=workload_id):
-                    await self._settle(entry, situation_of(entry))
+                    await self._decide_and_commit(entry, situation_of(entry))
                 if entry.refusal is refusal:
                     entry.refusal = None  # decided
         except EpochsReservedError:
@@ -293,17 +295,32 @@ class Reconciler:
                 f"workload {workload_id} cannot be changed: {why}; see `persysctl record list`"
             )
 
-    async def _settle(
+    async def _decide_and_commit(
         self,
         entry: Entry | None,
         situation: Situation,
         *,
-        told: EventKind | None = None,
-        beside: Callable[[Change], None] = _nothing,
+        user_event: EventKind | None = None,
+        extra_writes: Callable[[Change], None] = _nothing,
     ) -> None:
-        """Decide, commit, dispatch. `told` is the event of the user request, if there is one."""
+        """Read, decide, commit, follow up. `user_event` is the event of the user request, if there is one."""
         began = self._clock.monotonic()
         now = self._clock.now()
+        situation = self._read(situation, now)
+        decision = self._decide(situation, now)
+        if decision.assignment is not None:
+            await self._use_epoch(decision.assignment.epoch)
+        workload, is_told = situation.workload, user_event is not None
+        change, nodes = change_of(
+            entry, workload, decision, self._cluster, told=user_event, now=now
+        )
+        tell_drifts(change, self._cluster, situation, decision, self._policy, told=is_told, now=now)
+        extra_writes(change)
+        written = await self._commit(change, workload, decision, nodes, began=began)
+        self._follow_up(situation, decision, written=written, fresh_intent=is_told, now=now)
+
+    def _read(self, situation: Situation, now: datetime) -> Situation:
+        """Add the state of nodes, excluded nodes and the next epoch. Refusals of the node are recorded."""
         workload = situation.workload
         situation = self.situated(situation)
         if refused_by_runtime(situation) and situation.assignment is not None:
@@ -311,27 +328,32 @@ class Reconciler:
         if (why := refused_as_full(situation)) and situation.assignment is not None:
             aside = Aside(situation.assignment.node_id, now + ASIDE_AFTER_REFUSAL, why)
             self._cluster.turned_away(workload.id, aside)
-        situation = replace(
+        return replace(
             situation,
             asides=self._cluster.asides_of(workload.id, now),
             next_epoch=self._next_epoch(situation, now),
         )
+
+    def _decide(self, situation: Situation, now: datetime) -> Decision:
         with out_of_sight(_hidden(situation), self._cluster.columns):
-            decision = decide(
+            return decide(
                 situation,
                 self._rooms,
                 self._policy,
                 now=now,
                 roll=self._random.random(),
             )
-        if decision.assignment is not None:
-            await self._use_epoch(decision.assignment.epoch)
-        old = situation.assignment
-        change, nodes = change_of(entry, workload, decision, self._cluster, told=told, now=now)
-        tell_drifts(
-            change, self._cluster, situation, decision, self._policy, told=bool(told), now=now
-        )
-        beside(change)
+
+    async def _commit(
+        self,
+        change: Change,
+        workload: Workload,
+        decision: Decision,
+        nodes: set[NodeId],
+        *,
+        began: float,
+    ) -> bool:
+        """Reserve and commit. Releases the reservation if the commit fails. True: records were written."""
         if decision.assignment is not None:
             self._cluster.promise(decision.assignment)
         try:
@@ -344,18 +366,31 @@ class Reconciler:
             self._offer_later(nodes)
             raise
         self._cluster.end_promise(workload.id)
-        written = Result.UNCHANGED if change.is_empty else Result.WRITTEN
-        self._metrics.reconciled(written, self._clock.monotonic() - began)
+        result = Result.UNCHANGED if change.is_empty else Result.WRITTEN
+        self._metrics.reconciled(result, self._clock.monotonic() - began)
+        return result is Result.WRITTEN
+
+    def _follow_up(
+        self,
+        situation: Situation,
+        decision: Decision,
+        *,
+        written: bool,
+        fresh_intent: bool,
+        now: datetime,
+    ) -> None:
+        """Log the decision, dispatch its effects and wake workloads that may use freed capacity."""
+        old, workload_id = situation.assignment, situation.workload.id
         if plans_retry(situation, decision):
             self._metrics.retry_planned()
-        tell_decision(situation, decision, written=written is Result.WRITTEN)
+        tell_decision(situation, decision, written=written)
         tell_end(situation, decision)
-        self._after(situation, decision, fresh_intent=bool(told), now=now)
+        self._dispatch(situation, decision, fresh_intent=fresh_intent, now=now)
         if decision.tombstone is not None:
             self._ask_to_remove(decision.tombstone)
         if old is not None and frees(old, decision):
             self.room_appeared(old.node_id)
-        for node_id in self._cluster.waiting.answered(workload.id, self._cluster.columns.rows):
+        for node_id in self._cluster.waiting.answered(workload_id, self._cluster.columns.rows):
             self.room_appeared(node_id)
 
     def _next_epoch(self, situation: Situation, now: datetime) -> int:
@@ -404,7 +439,7 @@ class Reconciler:
         """The situation with the state of the workload's node and of copies on other nodes."""
         return self._situating.situated(situation)
 
-    def _after(
+    def _dispatch(
         self, situation: Situation, decision: Decision, *, fresh_intent: bool, now: datetime
     ) -> None:
         workload = situation.workload
