@@ -229,7 +229,7 @@ def test_persysctl_says_so_when_dns_does_not_know_the_service(
     done = persysctl("--scheduler", name, "node", "list", PERSYS_DNS_SERVER=dns.server)
 
     assert done.returncode != 0
-    assert f"DNS does not say where {name} is" in done.stderr
+    assert f"cannot resolve the SRV records of {name}" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -140,7 +140,7 @@ def test_who_has_none_waits_for_vault_and_serves_nothing_meanwhile(
     deployment.tell(deployment.scheduler, server.approle("persys-scheduler"))
     with away(server):
         deployment.scheduler.launch()
-        deployment.wait_for_log(deployment.scheduler, "certificate.awaited", "gives no answer")
+        deployment.wait_for_log(deployment.scheduler, "certificate.awaited", "cannot reach Vault")
         assert not deployment.serves
         server.start()
         deployment.wait_for_log(deployment.scheduler, "certificate.awaited", "is sealed")
@@ -202,7 +202,7 @@ def test_a_wrong_token_is_called_so(server: VaultServer, deployment: Deployment)
     deployment.scheduler.set("PERSYS_VAULT_TOKEN", "hvs.wrong")
     deployment.scheduler.launch()
 
-    deployment.wait_for_log(deployment.scheduler, "PERSYS_VAULT_TOKEN is not good")
+    deployment.wait_for_log(deployment.scheduler, "PERSYS_VAULT_TOKEN is not valid")
     assert not deployment.serves
 
 
@@ -211,7 +211,7 @@ def test_a_wrong_secret_id_is_called_so(server: VaultServer, deployment: Deploym
     deployment.scheduler.set("PERSYS_VAULT_APPROLE_SECRET_ID", "wrong")
     deployment.scheduler.launch()
 
-    deployment.wait_for_log(deployment.scheduler, "does not know this AppRole")
+    deployment.wait_for_log(deployment.scheduler, "Vault refused the AppRole login")
 
 
 def test_a_policy_that_does_not_allow_it_is_called_so(
@@ -220,7 +220,7 @@ def test_a_policy_that_does_not_allow_it_is_called_so(
     deployment.tell(deployment.scheduler, server.approle("persys-agent"))
     deployment.scheduler.launch()
 
-    deployment.wait_for_log(deployment.scheduler, 'its policy needs: path \\"pki/sign/')
+    deployment.wait_for_log(deployment.scheduler, 'the Vault policy needs: path \\"pki/sign/')
 
 
 def test_what_a_role_lacks_is_told_as_a_command_that_helps(

@@ -1,1 +1,1 @@
-"""Plumbing that knows no workloads."""
+"""Building blocks of all processes: concurrency, network, RPC, TLS, telemetry, Vault. No workload logic."""

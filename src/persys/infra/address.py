@@ -1,25 +1,25 @@
-"""Addresses as people write them, and which one of this machine others can use.
+"""Parses addresses, and finds the address of this machine that peers can reach.
 
-Modules are imported where they are used: the command line is here only to know a service from a host.
+Modules are imported inside the functions that need them: persysctl imports this module at start-up.
 """
 
 from persys.errors import SettingsError
 
-# Reserved for documents: there is no such machine, but the way there is the way out.
+# Reserved for documentation: no machine has it, but the route to it is the default route.
 _ELSEWHERE = "192.0.2.1:9"
 _DNS_PORT = 53
 _PORT_MAX = 65535
 
 
 def is_service(address: str) -> bool:
-    """Whether it names a service, which DNS knows the hosts of. No name of a host begins like that."""
+    """Whether it is the name of a DNS service (SRV). Host names never begin with an underscore."""
     return address.startswith("_")
 
 
 def split_server(server: str) -> tuple[str, int]:
-    """Address and port of a DNS server, which may be written without the port.
+    """The address and port of a DNS server. The port is optional.
 
-    Raises SettingsError also for a name: it would have to be asked for first.
+    Raises SettingsError, also for a host name: it could not be resolved without a DNS server.
     """
     from ipaddress import ip_address
 
@@ -41,7 +41,7 @@ def split_server(server: str) -> tuple[str, int]:
 
 
 def address_towards(target: str) -> str:
-    """The address of this machine from which it reaches `target` (host:port). Sends nothing."""
+    """The local address that is used to reach `target` (host:port). Sends nothing."""
     import socket
 
     host, _, port = target.rpartition(":")
@@ -54,5 +54,5 @@ def address_towards(target: str) -> str:
 
 
 def address_outward() -> str:
-    """The address from which it reaches other networks. OSError: it reaches none."""
+    """The local address on the default route. Raises OSError if there is no route."""
     return address_towards(_ELSEWHERE)

@@ -1,7 +1,7 @@
-"""Answers of gRPC peers that cannot be parsed: they fail their call, with INTERNAL.
+"""Fails calls with INTERNAL when the response of a gRPC peer cannot be parsed.
 
-gRPC itself logs a traceback and hands out None in place of such an answer. A generated stub that is given
-`parsed(channel)` never sees None: what it awaits or iterates raises AioRpcError.
+gRPC itself logs a traceback and returns None for such a response. With `parsed(channel)`, a generated stub
+never returns None: awaiting or iterating the call raises AioRpcError.
 """
 
 from collections.abc import AsyncIterator, Callable, Generator
@@ -10,12 +10,12 @@ from typing import Any, Final, Self
 import grpc
 from google.protobuf.message import DecodeError
 
-CANNOT_BE_PARSED = "the answer cannot be parsed"
+CANNOT_BE_PARSED = "the response cannot be parsed"
 _UNPARSED: Final = object()
 
 
 def parsed(channel: grpc.aio.Channel) -> Any:
-    """What a stub needs of a channel."""
+    """The channel with every response checked, for a generated stub."""
     return _ParsedChannel(channel)
 
 
@@ -47,7 +47,7 @@ def _parsed_kind(multi_callable: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Call:
-    """A call of gRPC, with every answer checked."""
+    """A gRPC call with every response checked."""
 
     def __init__(self, call: Any) -> None:
         self._call = call

@@ -1,4 +1,4 @@
-"""Tokens of people, as they come beside a call: `authorization: Bearer psk_…`. Their text is told nowhere."""
+"""Bearer tokens in call metadata: `authorization: Bearer psk_…`. Their text is never logged."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -8,16 +8,16 @@ from persys.errors import DeniedError
 from persys.model.token import Token
 
 AUTHORIZATION = "authorization"
-REASON = "token"  # of the DeniedError: show another, or none
+REASON = "token"  # of the DeniedError: the caller must use another token, or none
 _SCHEME = "bearer "
 
-# By its id; None: there is none such. Raises UnavailableError while nobody knows.
+# The token with an id, or None. Raises UnavailableError while tokens are not loaded.
 FindToken = Callable[[str], Token | None]
 
 
 def judged(find: FindToken, said: Sequence[str], now: datetime, *, is_revoked: IsRevoked) -> Token:
-    """Raises DeniedError unless exactly one valid token is shown."""
-    text = said[0] if len(said) == 1 else ""  # of two it would be left to chance which counts
+    """The token of a call. Raises DeniedError unless there is exactly one valid token."""
+    text = said[0] if len(said) == 1 else ""  # with two it would be undefined which one counts
     scheme, secret = text[: len(_SCHEME)], text[len(_SCHEME) :]
     shown = parse(secret.strip()) if scheme.lower() == _SCHEME else None
     if shown is None:
@@ -30,7 +30,7 @@ def judged(find: FindToken, said: Sequence[str], now: datetime, *, is_revoked: I
 
 
 def check_still(find: FindToken, token_id: str, now: datetime, *, is_revoked: IsRevoked) -> None:
-    """For an open stream. Raises DeniedError once the token is expired or revoked."""
+    """Check the token of an open stream. Raises DeniedError once it is expired or revoked."""
     if (wrong := later_fault(find(token_id), now, is_revoked)) is not None:
         raise _denied(wrong)
 

@@ -10,7 +10,7 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 1
 
 
 class CallMetrics:
-    """Calls by method and code. Each pair of series is looked up once: that costs more than counting."""
+    """Calls by method and code. The series are cached: a lookup costs more than counting."""
 
     def __init__(self, total: Counter, seconds: Histogram) -> None:
         self._total = total
@@ -18,7 +18,7 @@ class CallMetrics:
         self._known: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
 
     def expect(self, method: str) -> None:
-        """Show a method before its first call, so that the first one counts as a rise."""
+        """Export a method before its first call, so that rate() includes the first call."""
         self._total.labels(method, "OK")
 
     def count(self, method: str, code: str) -> None:

@@ -1,8 +1,8 @@
-"""This process's own key and certificate, and the roots that it believes: one set, swapped while in use.
+"""The key, certificate and trusted roots of this process, reloaded while in use.
 
-The files are looked at now and then, whoever writes them. A set that cannot be used, because it is garbage,
-half written or expired, leaves the one in use where it is, and that is said once. What would surprise: a
-connection that stands keeps the certificate with which it was made; only new ones have the new one.
+The files are checked every second, independent of who writes them. A set that is invalid, incomplete or
+expired does not replace the one in use, and is logged once. An open connection keeps the certificate it was
+opened with; only new connections use the new one.
 """
 
 import asyncio
@@ -39,16 +39,16 @@ class KeyPair(Struct, frozen=True):
     claims: Claims
 
     def __repr__(self) -> str:
-        return f"KeyPair({self.claims.identity})"  # a traceback must not tell the key
+        return f"KeyPair({self.claims.identity})"  # a traceback must not show the key
 
 
 class Certificates:
     def __init__(self, files: CertificateFiles, clock: Clock) -> None:
-        """Raises SettingsError when the files cannot be used from the start."""
+        """Raises SettingsError if the files cannot be used at start-up."""
         self._files = files
         self._clock = clock
         self._stamps: tuple[Stamp, ...] = ()
-        self._told = ""
+        self._logged = ""
         self._listeners: list[Callable[[], None]] = []
         self._look_stamps()
         self.current = read_key_pair(files, clock.now())
@@ -61,22 +61,22 @@ class Certificates:
         self._listeners.append(listener)
 
     async def run(self) -> None:
-        """Looks at the files for as long as the process lives."""
+        """Reload the files when they change."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             if await asyncio.to_thread(self._look_stamps):
                 self.reload()
 
     def reload(self) -> bool:
-        """Whether there is a new set in use now."""
+        """Read the files. Whether a new set is in use now."""
         try:
             pair = read_key_pair(self._files, self._clock.now())
         except SettingsError as err:
-            if str(err) != self._told:
-                self._told = str(err)
+            if str(err) != self._logged:
+                self._logged = str(err)
                 log.warning("certificate.kept", reason=str(err), expires_at=self.expires_at)
             return False
-        self._told = ""
+        self._logged = ""
         if pair == self.current:
             return False
         self.current = pair
@@ -91,7 +91,7 @@ class Certificates:
         return True
 
     def server_credentials(self) -> grpc.ServerCredentials:
-        """Each handshake takes the set that is in use then, and asks for a certificate of the other side."""
+        """Each handshake uses the current set and requires a client certificate."""
         last = self.current
 
         def fetch() -> grpc.ServerCertificateConfiguration | None:
@@ -103,7 +103,7 @@ class Certificates:
 
         return grpc.dynamic_ssl_server_credentials(
             _configuration(last),
-            fetch,  # type: ignore[arg-type]  # None is its word for no change
+            fetch,  # type: ignore[arg-type]  # None means no change
             require_client_authentication=True,
         )
 
@@ -112,7 +112,7 @@ class Certificates:
         return grpc.ssl_channel_credentials(pair.roots, pair.key, pair.chain)
 
     def _look_stamps(self) -> bool:
-        """Whether a file has changed since the last look."""
+        """Whether a file has changed since the last check."""
         stamps = tuple(
             stamp(path) for path in (self._files.certificate, self._files.key, self._files.roots)
         )
@@ -122,7 +122,7 @@ class Certificates:
 
 
 def read_key_pair(files: CertificateFiles, now: datetime) -> KeyPair:
-    """Raises SettingsError that names the file and what is wrong with it."""
+    """Read and check the files. Raises SettingsError with the file and the problem."""
     chain, key, roots = (_read(path) for path in (files.certificate, files.key, files.roots))
     return checked_key_pair(files, chain=chain, key=key, roots=roots, now=now)
 
@@ -130,16 +130,18 @@ def read_key_pair(files: CertificateFiles, now: datetime) -> KeyPair:
 def checked_key_pair(
     files: CertificateFiles, *, chain: bytes, key: bytes, roots: bytes, now: datetime
 ) -> KeyPair:
-    """What is in these files, or is about to be. Raises SettingsError as above."""
+    """Check the content of these files, also before it is written. Raises SettingsError as above."""
     certificate = _certificates(chain, files.certificate)[0]
     _certificates(roots, files.roots)
     try:
         loaded = load_pem_private_key(key, None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as err:
-        raise SettingsError(f"{files.key}: is no private key that can be used here") from err
+        raise SettingsError(
+            f"{files.key}: invalid private key: expected an unencrypted PEM key"
+        ) from err
     form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
     if loaded.public_key().public_bytes(*form) != certificate.public_key().public_bytes(*form):
-        raise SettingsError(f"{files.key}: does not belong to {files.certificate}")
+        raise SettingsError(f"{files.key}: does not match the certificate {files.certificate}")
     claims = claims_of(certificate)
     if now >= claims.not_after:
         raise SettingsError(
@@ -150,7 +152,7 @@ def checked_key_pair(
 
 
 def joined_roots(known: bytes, more: bytes) -> bytes:
-    """All of them, each once, those known first. ValueError: one of them holds no certificate."""
+    """The union, known roots first. Raises ValueError if one of them has no certificate."""
     there = x509.load_pem_x509_certificates(known)
     new = [one for one in x509.load_pem_x509_certificates(more) if one not in there]
     return b"".join([known, *(one.public_bytes(Encoding.PEM) for one in new)])
@@ -160,7 +162,7 @@ def _certificates(pem: bytes, path: Path) -> list[x509.Certificate]:
     try:
         return x509.load_pem_x509_certificates(pem)
     except (ValueError, InvalidSignature) as err:
-        raise SettingsError(f"{path}: holds no certificate") from err
+        raise SettingsError(f"{path}: invalid certificate: expected PEM") from err
 
 
 def _read(path: Path) -> bytes:
@@ -168,8 +170,8 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except FileNotFoundError as err:
         raise SettingsError(
-            f"{path}: there is no such file; get a certificate with a join token "
-            "(persys-agent join, persysctl certificate join), or start with -insecure for a trial"
+            f"{path}: no such file; get a certificate with a join token "
+            "(persys-agent join, persysctl certificate join), or use -insecure for a test"
         ) from err
     except OSError as err:
         raise SettingsError(f"{path}: {err.strerror}") from err

@@ -1,8 +1,8 @@
-"""A channel that follows the certificate of its process.
+"""A gRPC channel that reconnects when the certificate of the process is renewed.
 
-A connection keeps the certificate with which it was made, and would be refused one day. So after a swap new
-calls go to a new connection, while those under way end where they began; then the old one closes. To a
-generated stub it is a channel like any other.
+A connection keeps the certificate it was opened with, which expires. After a renewal, new calls use a new
+connection, while calls in progress end on the old one; then the old one is closed. Generated stubs use it
+like any other channel.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ class _Connection(Struct, eq=False):
     channel: grpc.aio.Channel
     made_with: KeyPair
     under_way: int = 0
-    methods: dict[tuple[str, str], Any] = {}  # msgspec gives each its own
+    methods: dict[tuple[str, str], Any] = {}  # msgspec copies the default
 
 
 class LiveChannel(grpc.aio.Channel):
@@ -35,9 +35,9 @@ class LiveChannel(grpc.aio.Channel):
         answer_bytes_max: int = LIST_BYTES_MAX,
         names_itself: bool = False,
     ) -> None:
-        """`expected`: the name that the server's certificate must have; empty: that of the host.
+        """`expected` is the required name of the server certificate; empty: the host name.
 
-        `names_itself`: calls that pass no identity pass that of this process.
+        `names_itself`: calls without an identity pass the identity of this process.
         """
         self._names_itself = names_itself
         self._target = target
@@ -49,7 +49,7 @@ class LiveChannel(grpc.aio.Channel):
 
     @property
     def left(self) -> int:
-        """How many connections still have something under way that began before a swap."""
+        """The number of old connections that still have calls in progress."""
         return len(self._left)
 
     async def __aenter__(self) -> Self:
@@ -125,4 +125,4 @@ class LiveChannel(grpc.aio.Channel):
     def _ended(self, connection: _Connection) -> None:
         connection.under_way -= 1
         if not connection.under_way and connection in self._left:
-            self._left.remove(connection)  # a channel that nobody holds any more closes itself
+            self._left.remove(connection)  # a channel without references closes itself

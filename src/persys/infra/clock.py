@@ -1,4 +1,4 @@
-"""The only place that reads the clock. Everything else is told the time."""
+"""The only module that reads the system clock. All other code receives a Clock or the current time."""
 
 import time
 from collections.abc import Callable
@@ -8,14 +8,14 @@ from typing import Protocol
 
 class Clock(Protocol):
     def now(self) -> datetime:
-        """The time people read. May jump forward, never back."""
+        """The wall clock time in UTC. May jump forward, never back."""
 
     def monotonic(self) -> float:
-        """Seconds that only ever rise, for leases and deadlines."""
+        """Monotonic seconds, for leases and deadlines."""
 
 
 def since_boot() -> float:
-    """A monotonic clock that also counts the time the machine was asleep."""
+    """A monotonic clock that includes the time the machine was suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -24,10 +24,10 @@ def _wall() -> datetime:
 
 
 class SystemClock:
-    """The machine's clock, except that a step back is not followed.
+    """The system clock, except that it never steps back.
 
-    What is newer must not look older: after a step back the time goes on from where it was, at its usual
-    pace, until the machine's clock has caught up.
+    Newer records must not have older times. After a step back the time continues from its last value at the
+    normal rate until the system clock has caught up.
     """
 
     def __init__(
@@ -38,12 +38,12 @@ class SystemClock:
     ) -> None:
         self._wall = wall
         self.monotonic = monotonic
-        self._told = wall()
-        self._told_at = monotonic()
+        self._last = wall()
+        self._last_at = monotonic()
 
     def now(self) -> datetime:
         wall, at = self._wall(), self.monotonic()
-        if wall < self._told:
-            wall = self._told + timedelta(seconds=at - self._told_at)
-        self._told, self._told_at = wall, at
+        if wall < self._last:
+            wall = self._last + timedelta(seconds=at - self._last_at)
+        self._last, self._last_at = wall, at
         return wall

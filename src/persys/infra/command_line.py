@@ -1,7 +1,7 @@
-"""An argparse parser for every program of the project, in which no option silently replaces another.
+"""The argparse parser of all programs, in which no option silently replaces another.
 
-An option that takes a value collects the values of all its uses (`action="append"`) or is refused when it is
-given twice. Options are not abbreviated.
+An option with a value either collects the values of all its uses (`action="append"`) or is refused when it is
+given twice. Options cannot be abbreviated.
 """
 
 import argparse
@@ -11,7 +11,7 @@ _GIVEN = "options_given"
 
 
 class Once(argparse.Action):
-    """Stores a value, and refuses a second one."""
+    """Stores a value and refuses a second one."""
 
     def __call__(
         self,

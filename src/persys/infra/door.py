@@ -1,11 +1,11 @@
 """Authenticates and authorizes the caller of every RPC of a service.
 
-The TLS connection proves that the caller holds a certificate of our authority. Here its identity and the
-permissions of its role are determined. A token that is shown with the call takes the place of the
-certificate's identity. A scheduler that forwards a call passes on the identity, certificate and address of
-the original caller and is trusted; a gateway is trusted for people only. A gateway of another make passes
-no identity: it acts with a configured role. Our own always passes one, its own where it acts by itself, so
-that a defect in it never has the rights of that role. Open streams are checked again, see `recheck`.
+The TLS connection proves that the caller has a certificate of our authority. This module determines its
+identity and the permissions of its role. A token in the call metadata replaces the identity of the
+certificate. A scheduler that forwards a call passes the identity, certificate and address of the original
+caller and is trusted; a gateway is trusted for users only. A third-party gateway passes no identity: it acts
+with a configured role. Our own gateway always passes one, for its own calls its own identity, so that a
+defect in it never gets the permissions of that role. Open streams are checked again, see `recheck`.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,12 +39,12 @@ PASSED_VIA = "persys-via"  # the gateway, in a call that a standby forwards
 _PASSED_LENGTH_MAX = 256
 UNNAMED = "unnamed"  # the person behind a gateway that passes no identity
 _CERTIFICATE = "x509_pem_cert"
-# Who calls methods of these permissions; all others are called by people.
+# The role that calls methods with these permissions; users call all others.
 _SUGGESTED = {Deed.REPORT: Role.AGENT, Deed.ORDER: Role.SCHEDULER}
 _KNOWN_MAX = 4096  # certificates whose claims are kept
 
 Context = grpc.aio.ServicerContext[Any, Any]
-# Restricts a request to what this caller may ask for: returns it, perhaps wrapped, or raises DeniedError.
+# Restricts a request to what this caller may access: returns it, possibly wrapped, or raises DeniedError.
 Narrow = Callable[[Caller, str, Any], Any]
 # Raises DeniedError for a revoked certificate.
 Check = Callable[[Claims], None]
@@ -56,7 +56,7 @@ SHOWN: ContextVar[Claims | None] = ContextVar("shown", default=None)
 
 
 class Admission(NamedTuple):
-    """An admitted call: the request as far as it is accepted, and what must stay valid while it lasts."""
+    """An authorized call: the restricted request, and the credentials that must stay valid."""
 
     request: Any
     claims: tuple[Claims, ...] = ()
@@ -81,8 +81,8 @@ class Door:
     ) -> None:
         """`denied` is called with each refusal. With `tokens` None, tokens are ignored.
 
-        A gateway that passes no identity acts with `gateway_role`. `cn_roles` gives roles to certificates of
-        other makes by their common name.
+        A gateway that passes no identity acts with `gateway_role`. `cn_roles` assigns roles to third-party
+        certificates by their common name.
         """
         self._cn_roles = cn_roles
         self._gateway_role = gateway_role
@@ -113,7 +113,7 @@ class Door:
             raise
 
     def recheck(self, admission: Admission, method: str, context: Context) -> None:
-        """Raises DeniedError once a certificate or the token of an open stream is expired or revoked."""
+        """Check an open stream. Raises DeniedError once its certificate or token is expired or revoked."""
         now = self._clock.now()
         try:
             for claims in admission.claims:
@@ -121,7 +121,7 @@ class Door:
                     raise DeniedError("the certificate has expired", reason="expired")
                 self._check(claims)
             if admission.token_id and self._tokens is not None:
-                with suppress(UnavailableError):  # it was valid, and nothing newer is known
+                with suppress(UnavailableError):  # tokens are not loaded; it was valid before
                     bearer.check_still(
                         self._tokens, admission.token_id, now, is_revoked=self._is_revoked
                     )
@@ -130,7 +130,7 @@ class Door:
             raise
 
     def tell(self, err: DeniedError, method: str, context: Context) -> None:
-        """Log and report a refusal, with the caller as far as it is known."""
+        """Log and report a refusal, with the caller if it is known."""
         caller, claims = CALLER.get(), SHOWN.get()
         who = claims.identity if claims is not None else None
         if caller is not None:
@@ -178,15 +178,15 @@ class Door:
         return replace(caller, via=through, source=source), shown
 
     def _acting(self, gateway: Identity) -> Identity:
-        """As whom a gateway acts that passes no identity."""
+        """The identity of calls of a gateway that passes none."""
         role = self._gateway_role
         return gateway if role is Role.GATEWAY else Identity(role, UNNAMED)
 
     def _peer_claims(self, context: Context, deed: Deed | None) -> Claims:
-        """Of the certificate of this connection. Raises DeniedError."""
+        """The claims of the certificate of this connection. Raises DeniedError."""
         shown = next(iter(context.auth_context().get(_CERTIFICATE, ())), None)
         if shown is None:
-            raise DeniedError("no certificate was shown", reason="certificate")
+            raise DeniedError("no client certificate", reason="certificate")
         claims = recognised(
             _claims(shown),
             self._certificates.current.claims.trust_domain,
@@ -195,7 +195,7 @@ class Door:
         )
         SHOWN.set(claims)
         if not claims.not_before <= self._clock.now() < claims.not_after:
-            text = "the certificate is not valid yet, or not any more"
+            text = "the certificate is expired or not yet valid"
             raise DeniedError(text, reason="expired")
         self._check(claims)
         return claims
@@ -203,13 +203,13 @@ class Door:
     def _by_token(self, said: list[str], identity: Identity, serial: str) -> Caller:
         assert self._tokens is not None
         if identity.role is Role.AGENT:
-            text = f"{identity} is a node: it shows no token of a person"
+            text = f"{identity} is a node: tokens are for users only"
             raise DeniedError(text, reason=bearer.REASON)
         token = bearer.judged(self._tokens, said, self._clock.now(), is_revoked=self._is_revoked)
         return holder(token, serial)
 
     def _passed_claims(self, context: Context, by: Role, identity: Identity) -> Claims | None:
-        """Of the certificate that was presented to the scheduler or gateway that passes this call on."""
+        """The claims of the original caller's certificate, passed by a scheduler or gateway."""
         told = _beside(context, PASSED_CERTIFICATE)
         if not told:
             return None
@@ -226,27 +226,27 @@ class Door:
 
 
 def peer_address(peer: str) -> str:
-    """gRPC's name of a peer as host:port: "ipv4:10.0.0.5:4711", "ipv6:%5B::1%5D:4711"."""
+    """The host:port of a gRPC peer such as "ipv4:10.0.0.5:4711" or "ipv6:%5B::1%5D:4711"."""
     kind, separator, address = peer.partition(":")
     return unquote(address) if separator and kind in ("ipv4", "ipv6", "unix") else peer
 
 
 def _expires(claims: Claims) -> bool:
-    """Gateways and schedulers renew their certificates while the streams of others pass through them."""
+    """Gateways and schedulers renew their certificates while they forward streams of other callers."""
     identity = claims.identity
     return identity is None or identity.role not in (Role.GATEWAY, Role.SCHEDULER)
 
 
 def _passed(context: Context, peer: Identity) -> Identity | None:
-    """The original caller, if a peer of this role may name one; from other peers it is ignored."""
+    """The original caller, if this peer may pass one; from other peers it is ignored."""
     told, by = str(_beside(context, PASSED_IDENTITY)), peer.role
     if not told or by not in (Role.SCHEDULER, Role.GATEWAY):
         return None
     passed = by_common_name(told)
     if by is Role.GATEWAY and passed in (peer, Identity(by, UNNAMED)):
-        return peer  # it acts by itself
+        return peer  # a call of the gateway itself
     if passed is None or not may_be_passed(passed, by):
-        text = f"{PASSED_IDENTITY} {told[:80]!r}: a {by} may not speak for that identity"
+        text = f"{PASSED_IDENTITY} {told[:80]!r}: a {by} may not act for that identity"
         raise DeniedError(text, reason="identity")
     return passed
 

@@ -1,7 +1,7 @@
-"""The first certificate of a process that gets its certificates by itself: nothing is served without one.
+"""Obtains the first certificate of a process that renews its certificates automatically.
 
-One that is on disk and good is taken as it is, whether its source answers or not. One that has expired or
-cannot be used is never served with: that is said, and the source is asked until it gives another one.
+A valid certificate on disk is used, even if its source is not reachable. An expired or invalid one is never
+used: the problem is logged, and a new one is requested until the source issues it.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ async def ensure_certificate(
     clock: Clock,
     stop: asyncio.Event,
 ) -> bool:
-    """Whether there is one that can be used. False: the process was told to stop before."""
+    """Wait for a usable certificate. False if the process is stopped before."""
     if _is_usable(files, clock):
         return True
     told = ""
@@ -41,18 +41,18 @@ async def ensure_certificate(
             return True
         if trouble != told:
             told = trouble
-            log.error("certificate.awaited", reason=trouble, served="nothing until there is one")
+            log.error("certificate.awaited", reason=trouble, served="nothing until it is issued")
         await _pause(source.every or PAUSE, stop)
     return False
 
 
 def _is_usable(files: CertificateFiles, clock: Clock) -> bool:
-    """What is wrong with one that is there is an error; that there is none is how it begins."""
+    """An invalid certificate is logged as an error; a missing one is normal at the first start."""
     try:
         read_key_pair(files, clock.now())
     except SettingsError as err:
         if files.certificate.exists() or files.key.exists():
-            log.error("certificate.unusable", reason=str(err), instead="a new one is asked for")
+            log.error("certificate.unusable", reason=str(err), instead="a new one is requested")
         return False
     return True
 
@@ -60,19 +60,19 @@ def _is_usable(files: CertificateFiles, clock: Clock) -> bool:
 async def _try(
     files: CertificateFiles, identity: Identity, source: CertificateSource, clock: Clock
 ) -> str:
-    """Why there is none; empty if there is one now."""
+    """Request a certificate. Returns the error, or "" on success."""
     key = new_key()
     try:
         issued = await source.issue(source.request(key, identity))
         known = await asyncio.to_thread(_roots, files.roots)
         await write_issued(files, key_pem(key), issued, known=known, now=clock.now())
     except (PersysError, TimeoutError, OSError) as err:
-        return str(err) or "no answer in time"
+        return str(err) or "no response in time"
     return ""
 
 
 def _roots(path: Path) -> bytes:
-    """Those that somebody has put there stay believed."""
+    """The roots in the file stay trusted."""
     try:
         pem = path.read_bytes()
         x509.load_pem_x509_certificates(pem)

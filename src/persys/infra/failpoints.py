@@ -1,8 +1,8 @@
-"""Named places where a test makes this process die.
+"""Named points at which a test kills this process.
 
-PERSYS_FAILPOINT=name kills, as by kill -9, at the first time the named place is passed; name:3 at the third.
-name@key only counts passes for that key, and name=segfault or name=exit dies of a fault of its own: by a
-fatal signal, or by an exception that leaves every frame. Unset, a place costs one comparison.
+PERSYS_FAILPOINT=name kills the process with SIGKILL the first time the point is reached, name:3 the third
+time. name@key counts only calls with that key. name=segfault ends the process with a segmentation fault and
+name=exit with SystemExit. If the variable is not set, a point costs one comparison.
 """
 
 import ctypes

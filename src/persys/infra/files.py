@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, also after a crash, and that nobody else reads."""
+"""Atomic and durable writes of files, private by default."""
 
 import os
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ Stamp = tuple[int, int, int]
 
 
 class CertificateFiles(NamedTuple):
-    """Where a certificate is, its key, and the roots that its holder believes. PEM, all of them."""
+    """The paths of a certificate, its key and the trusted roots, all in PEM."""
 
     certificate: Path
     key: Path
@@ -19,7 +19,7 @@ class CertificateFiles(NamedTuple):
 
 
 def stamp(path: Path) -> Stamp:
-    """Another after each change of the file; also one that is not there has one."""
+    """A value that changes with each change of the file. A missing file has one too."""
     try:
         stat = path.stat()
     except OSError:
@@ -28,12 +28,12 @@ def stamp(path: Path) -> Stamp:
 
 
 def write_whole(path: Path, content: bytes, *, mode: int = PRIVATE) -> None:
-    """Raises OSError; what was there is untouched then."""
+    """Replace a file atomically. Raises OSError; the old content is unchanged then."""
     write_together([(path, content, mode)])
 
 
 def write_together(files: Sequence[tuple[Path, bytes, int]]) -> None:
-    """All are on the disk before the first takes its name, so only a crash in between could part them."""
+    """Write all files to disk before the first is renamed; only a crash between renames can separate them."""
     written: list[tuple[Path, Path]] = []
     try:
         for path, content, mode in files:
@@ -51,10 +51,10 @@ def write_together(files: Sequence[tuple[Path, bytes, int]]) -> None:
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
-    path.unlink(missing_ok=True)  # left by a crash, perhaps with another mode
+    path.unlink(missing_ok=True)  # left by a crash, possibly with another mode
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, mode)
     with os.fdopen(descriptor, "wb") as file:
-        os.fchmod(descriptor, mode)  # whatever the umask says
+        os.fchmod(descriptor, mode)  # independent of the umask
         file.write(content)
         file.flush()
         os.fsync(descriptor)

@@ -1,9 +1,9 @@
-"""Python's search for garbage in cycles, made of short pauses.
+"""Tuning of Python's cyclic garbage collector, to keep its pauses short.
 
-Almost nothing here is in cycles, and what is dies young. Python on its own looks at once through all that was
-made since it looked last, which in a process that holds thousands of streams is hundreds of thousands of
-objects: everybody waits for it. So what is new is looked at often, while it is little; what was read from a
-store is set aside; and everything is looked at only when memory has grown by half since the last time.
+Few objects are in cycles, and these are short-lived. By default a collection scans all objects that were
+created since the last one: in a process with thousands of streams that is hundreds of thousands, and it
+blocks the event loop. So new objects are collected often, while they are few; objects loaded from a store are
+frozen; and a full collection runs only when memory has grown by half since the last one.
 """
 
 import asyncio
@@ -12,18 +12,18 @@ import resource
 from collections.abc import Callable
 
 YOUNG_SECONDS = 0.1
-# So many new objects that are still alive are no garbage: something large was read.
+# This many new live objects were loaded from a store: they are not garbage.
 READ_COUNT_MIN = 100_000
 GROWTH_MAX = 1.5
 
 
 def most_memory() -> int:
-    """That this process ever had. What it has now would take long to count."""
+    """The peak memory of this process. Its current memory would be slow to measure."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 async def sweep(memory: Callable[[], int] = most_memory) -> None:
-    """Until cancelled. Then Python looks on its own again."""
+    """Collect until cancelled; then the default collector is enabled again."""
     gc.disable()
     try:
         kept = memory()
@@ -34,14 +34,14 @@ async def sweep(memory: Callable[[], int] = most_memory) -> None:
                 kept = memory()
             gc.collect(0)
             if memory() > kept * GROWTH_MAX:
-                _look_at_all()
+                _collect_all()
                 kept = memory()
     finally:
         gc.unfreeze()
         gc.enable()
 
 
-def _look_at_all() -> None:
+def _collect_all() -> None:
     gc.unfreeze()
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""The gauges that every process with a certificate has."""
+"""Certificate metrics of every process that has a certificate."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -12,11 +12,11 @@ class Ending(Protocol):
     def lifetime_seconds(self) -> float: ...
 
     def revocations_age(self) -> Callable[[], float] | None:
-        """None: there is no list."""
+        """The age of the revocation list, or None without a list."""
 
 
 def watch_certificate(registry: CollectorRegistry, process: str, certificate: Ending) -> None:
-    """Of the process itself; asked whenever somebody looks."""
+    """Register the gauges. They are evaluated at each scrape."""
     for name, about, seconds in (
         ("expiry", f"Until the {process}'s own certificate ends", certificate.seconds_left),
         (

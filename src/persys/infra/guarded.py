@@ -1,9 +1,9 @@
-"""A gRPC service behind authorization: every call, and every open stream for as long as it lasts.
+"""Wraps a gRPC service with authorization of every call, repeated while a stream is open.
 
-A stream whose certificate or token expires or is revoked ends within RECHECK_SECONDS of that being known
-here, also while no message flows. An unexpected exception in a handler ends only its call, with INTERNAL.
-Bytes that cannot be parsed are refused as the caller's error, and not logged: gRPC itself answers UNKNOWN and
-logs a traceback. Handlers of streams are served as coroutines that write their answers to the context.
+A stream whose certificate or token expires or is revoked ends within RECHECK_SECONDS, even without messages.
+An unexpected exception in a handler ends only its call, with INTERNAL. Bytes that cannot be parsed are
+refused with INVALID_ARGUMENT and not logged: gRPC itself responds with UNKNOWN and logs a traceback. Stream
+handlers are served as coroutines that write their responses to the context.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ RECHECK_SECONDS = 5.0
 
 Handler = Callable[[Any, Any], Awaitable[Any]]
 
-# How gRPC ends a handler whose call is over. Not a defect.
+# Raised by gRPC in a handler whose call has ended. Not a defect.
 _CALL_ENDED = (grpc.aio.AbortError, grpc.aio.UsageError)
 
 
@@ -49,7 +49,7 @@ class Guarded:
         for method in service.methods:
             handler: Any = getattr(servicer, method.name, None)
             if not (inspect.iscoroutinefunction(handler) or inspect.isasyncgenfunction(handler)):
-                setattr(self, method.name, _unimplemented)  # what generated classes have is not one
+                setattr(self, method.name, _unimplemented)  # the method of the generated base class
                 continue
             if method.server_streaming:
                 handler = as_writer(handler)
@@ -97,7 +97,7 @@ class Guarded:
             except DeniedError as err:
                 await _refuse(err, context)
             except asyncio.CancelledError:
-                # Also how a forwarded call ends whose messages end with an error.
+                # A forwarded call whose messages end with an error ends in the same way.
                 if session.denied is None:
                     raise
                 await _refuse(session.denied, context)
@@ -136,7 +136,7 @@ async def contained(supervisor: Supervisor, name: str, work: Awaitable[Any]) -> 
 
 
 def as_writer(handler: Callable[..., Any]) -> Handler:
-    """A handler that writes its answers to the context, also if it was an async generator."""
+    """The handler as a coroutine that writes its responses to the context."""
     if not inspect.isasyncgenfunction(handler):
         return handler
 
@@ -152,7 +152,7 @@ def as_writer(handler: Callable[..., Any]) -> Handler:
 
 
 class _Session:
-    """The context of an open stream. What is read and written is checked, and so is an idle stream."""
+    """The context of an open stream. Authorization is checked at each message and while idle."""
 
     def __init__(self, name: str, admission: Admission, context: Context, door: Door) -> None:
         self._name = name
@@ -165,7 +165,7 @@ class _Session:
         return getattr(self._context, name)
 
     async def watch(self, every_seconds: float) -> NoReturn:
-        """Raises DeniedError once the caller may not go on."""
+        """Raises DeniedError once the caller is no longer authorized."""
         while True:
             await asyncio.sleep(every_seconds)
             self._recheck()
@@ -196,7 +196,7 @@ class _Session:
 
 
 class _Unparsed:
-    """Stands for a request whose bytes cannot be parsed."""
+    """A request that cannot be parsed."""
 
     def __init__(self, kind: type[Message]) -> None:
         self.problem = f"the request cannot be parsed as {kind.DESCRIPTOR.name}"
@@ -219,7 +219,7 @@ def _encode(answer: Message) -> bytes:
     return answer.SerializeToString()
 
 
-# By whether requests and answers are streams.
+# Keys: whether requests, and responses, are streams.
 _MAKERS = {
     (False, False): grpc.unary_unary_rpc_method_handler,
     (False, True): grpc.unary_stream_rpc_method_handler,
@@ -229,7 +229,7 @@ _MAKERS = {
 
 
 class _Parsed:
-    """The messages of a stream. Bytes that cannot be parsed are an error of the caller."""
+    """The messages of a stream. Raises InvalidError for bytes that cannot be parsed."""
 
     def __init__(self, messages: AsyncIterator[Any]) -> None:
         self._messages = messages
@@ -245,7 +245,7 @@ class _Parsed:
 
 
 class _Messages:
-    """An iterator that is not a generator: gRPC may read it from another task than the handler."""
+    """Checked messages. Not a generator: gRPC may read it from another task than the handler."""
 
     def __init__(self, messages: AsyncIterator[Any], session: _Session) -> None:
         self._messages = messages

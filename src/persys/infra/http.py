@@ -1,4 +1,4 @@
-"""The small HTTP server beside each gRPC port: /health and /metrics."""
+"""The HTTP server for /health and /metrics of each process."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -14,10 +14,10 @@ from prometheus_client import (
 from persys.infra import tracing
 from persys.infra.http_server import HttpLimits, HttpServer
 
-# When a counter was made interests nobody, and would be one more series for each.
+# The creation time of counters is not used and would add one series for each.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # its library has no types here
 
-# For monitoring alone. One address cannot take the places of all others.
+# For monitoring only. One address cannot use all connections.
 _BODY_BYTES_MAX = 1024
 LIMITS = HttpLimits(
     connections_max=128,
@@ -39,10 +39,10 @@ class SideServer:
         trouble_code: int = 503,
         limits: HttpLimits = LIMITS,
     ) -> None:
-        """`count` prepares, with pauses, what would hold others up if it were counted in one go.
+        """`count` prepares metrics in steps that would block the event loop if they were computed at once.
 
-        `trouble_code` answers /health when the status is not ok. 200 keeps a supervisor from restarting a
-        process whose memory is worth more than its health.
+        `trouble_code` is the HTTP status of /health when the status is not ok. 200 prevents a restart of a
+        process whose memory must be preserved.
         """
         self._registry = registry
         self._health = health
@@ -54,7 +54,7 @@ class SideServer:
         self.server = HttpServer(app, limits=limits, context=None, port_name="metrics port")
 
     async def start(self, host: str, port: int) -> int:
-        """Returns the port (useful when asked for port 0)."""
+        """Returns the port that is bound (useful for port 0)."""
         return await self.server.start(host, port)
 
     async def stop(self) -> None:

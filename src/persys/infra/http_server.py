@@ -1,11 +1,11 @@
 """The HTTP server of every process: gateway, webhooks, persys-ca, and /health and /metrics.
 
-Each resource that a client can hold has a limit: connections in total and per address, the time of a TLS
-handshake, of a header, of an idle connection, the rate of a body, the time a client may leave an answer
-unread. Connections are counted when they are accepted, before the TLS handshake. When a limit is reached,
-the oldest connection that is not serving a request is closed in favour of the new one; if all of them
-serve requests, the new one is closed. So idle connections cannot lock out anyone, and the descriptors of
-the process, which its gRPC port needs too, do not run out.
+Each resource that a client can use has a limit: connections in total and per address, the time of a TLS
+handshake, of a header, of an idle connection, the rate of a body, the time a response may stay unread.
+Connections are counted when they are accepted, before the TLS handshake. When a limit is reached, the oldest
+connection that is not serving a request is closed in favour of the new one; if all of them serve requests,
+the new one is closed. So idle connections cannot block other clients, and the process does not run out of
+file descriptors, which its gRPC port needs too.
 """
 
 import asyncio
@@ -29,10 +29,10 @@ log = structlog.get_logger()
 
 _BACKLOG = 1024
 _ACCEPT_RETRY_SECONDS = 0.1
-# How long the rest of a refused body is read and dropped, so that the client can read the refusal.
+# How long the rest of a refused body is read and dropped, so that the client can read the response.
 _LINGER_SECONDS = 2.0
 
-# aiohttp logs unexpected failures here, and would also log what clients send wrongly.
+# aiohttp logs unexpected failures here; invalid requests of clients are filtered out.
 _aiohttp_log = logging.getLogger(__name__)
 _no_access_log = logging.getLogger(f"{__name__}.access")
 _no_access_log.disabled = True
@@ -40,17 +40,17 @@ _OF_CLIENTS = (HttpProcessingError, web.RequestPayloadError, ConnectionError)
 
 
 class HttpLimits(Struct, frozen=True):
-    """What clients of one port may hold. Times are in seconds."""
+    """The limits for clients of one port. Times are in seconds."""
 
     connections_max: int = 4096
     connections_per_address_max: int = 1024
     handshake_seconds: float = 10.0
-    idle_seconds: float = 30.0  # from the connection, or the last answer, to a complete header
+    idle_seconds: float = 30.0  # from the connection, or the last response, to a complete header
     body_window_seconds: float = 20.0  # in each window of an incomplete body …
     body_window_bytes_min: int = 16 * 1024  # … at least this much arrives
-    unread_seconds: float = 60.0  # how long an answer may wait for a client that does not read
-    connection_seconds: float = 0.0  # whole life of a connection; 0: unlimited
-    closing_seconds: float = 10.0  # for requests under way when the server stops
+    unread_seconds: float = 60.0  # how long a client may leave a response unread
+    connection_seconds: float = 0.0  # maximum age of a connection; 0: unlimited
+    closing_seconds: float = 10.0  # for requests in progress when the server stops
 
 
 class HttpServer:
@@ -62,7 +62,7 @@ class HttpServer:
         context: ssl.SSLContext | None,
         port_name: str = "port",
     ) -> None:
-        """`context` None: plain HTTP. `port_name` is what an error about the port calls it."""
+        """`context` None: plain HTTP. `port_name` is the name of the port in errors."""
         app.middlewares.insert(0, _serving)
         self._limits = limits
         self._context = context
@@ -76,11 +76,11 @@ class HttpServer:
 
     @property
     def connections(self) -> int:
-        """How many are open, handshakes included."""
+        """The number of open connections, including handshakes."""
         return len(self._slots)
 
     async def start(self, host: str, port: int) -> int:
-        """Listen on all addresses of the host. Returns the port (useful when asked for port 0)."""
+        """Listen on all addresses of the host. Returns the port that is bound (useful for port 0)."""
         if not 0 <= port <= PORT_MAX:
             raise self._unusable(port, f"expected 0 to {PORT_MAX}")
         try:
@@ -95,7 +95,7 @@ class HttpServer:
         return bound
 
     async def stop(self) -> None:
-        """Accept nothing more and let requests end, for a while. Repeatable."""
+        """Stop accepting connections and wait for requests, up to a limit. Idempotent."""
         for accepting in self._accepting:
             accepting.cancel()
         for listening in self._sockets:
@@ -112,7 +112,7 @@ class HttpServer:
         while True:
             try:
                 accepted, peer = await loop.sock_accept(listening)
-            except OSError as err:  # no descriptors, no memory, or the client is gone again
+            except OSError as err:  # no descriptors, no memory, or the client disconnected
                 log.warning("http.accept_failed", port=listening.getsockname()[1], reason=str(err))
                 await asyncio.sleep(_ACCEPT_RETRY_SECONDS)
                 continue
@@ -123,10 +123,10 @@ class HttpServer:
             slot.handshake = self._group.create_task(self._connect(accepted, slot))
 
     async def _connect(self, accepted: socket.socket, slot: "_Slot") -> None:
-        """Give an accepted connection its protocol, which releases the slot when it ends."""
+        """Attach the protocol to an accepted connection; it releases the slot when it ends."""
         loop = asyncio.get_running_loop()
         server = self._runner.server
-        assert server is not None, "set up before anything is accepted"
+        assert server is not None, "set up before connections are accepted"
         connection = _Connection(server, loop, self._limits, lambda: self._slots.release(slot))
         accepted.setblocking(False)
         timeout = None if self._context is None else self._limits.handshake_seconds
@@ -146,7 +146,7 @@ class HttpServer:
 
 
 class _Slot(Struct, eq=False):
-    """The place of one accepted connection."""
+    """One accepted connection."""
 
     address: str
     handshake: "asyncio.Task[None] | None" = None
@@ -166,7 +166,7 @@ class _Slot(Struct, eq=False):
 
 
 class _Slots:
-    """The open connections, in the order in which they came."""
+    """The open connections in the order of acceptance."""
 
     def __init__(self, limits: HttpLimits) -> None:
         self._limits = limits
@@ -177,7 +177,7 @@ class _Slots:
         return len(self._all)
 
     def take(self, address: str) -> _Slot | None:
-        """A place for a new connection. None: there is none, and no idle connection to end for it."""
+        """A slot for a new connection. None if there is none and no idle connection can be closed."""
         same = self._of_address.get(address, {})
         if len(same) >= self._limits.connections_per_address_max and not self._evict(same):
             return None
@@ -189,7 +189,7 @@ class _Slots:
         return slot
 
     def release(self, slot: _Slot) -> None:
-        """Repeatable."""
+        """Idempotent."""
         if slot not in self._all:
             return
         del self._all[slot]
@@ -213,7 +213,7 @@ class _Slots:
 
 
 class _Connection(web.RequestHandler):
-    """A connection of aiohttp that ends when its client is too slow or takes too long."""
+    """An aiohttp connection that is closed when its client is too slow."""
 
     def __init__(
         self,
@@ -235,8 +235,8 @@ class _Connection(web.RequestHandler):
         self._received = 0
         self._is_paused = False
         self._requests = 0
-        self._end_of_life: asyncio.TimerHandle | None = None
-        self._end_of_patience: asyncio.TimerHandle | None = None
+        self._age_limit: asyncio.TimerHandle | None = None
+        self._unread_limit: asyncio.TimerHandle | None = None
         self._body_check: asyncio.TimerHandle | None = None
 
     @property
@@ -259,10 +259,10 @@ class _Connection(web.RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         if self._limits.connection_seconds:
-            self._end_of_life = self._loop.call_later(self._limits.connection_seconds, self.abort)
+            self._age_limit = self._loop.call_later(self._limits.connection_seconds, self.abort)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        for timer in (self._end_of_life, self._end_of_patience, self._body_check):
+        for timer in (self._age_limit, self._unread_limit, self._body_check):
             if timer is not None:
                 timer.cancel()
         self._ended()
@@ -282,12 +282,12 @@ class _Connection(web.RequestHandler):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._end_of_patience = self._loop.call_later(self._limits.unread_seconds, self.abort)
+        self._unread_limit = self._loop.call_later(self._limits.unread_seconds, self.abort)
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        if self._end_of_patience is not None:
-            self._end_of_patience.cancel()
+        if self._unread_limit is not None:
+            self._unread_limit.cancel()
 
     def _check_body_later(self, body: StreamReader) -> None:
         received = self._received
@@ -295,7 +295,7 @@ class _Connection(web.RequestHandler):
         def check() -> None:
             if body.is_eof():
                 return
-            # A paused body waits for our own handler, not for its client.
+            # A paused body waits for our handler, not for the client.
             if self._is_paused or self._received - received >= self._limits.body_window_bytes_min:
                 self._check_body_later(body)
             else:
@@ -316,7 +316,7 @@ async def _serving(request: web.Request, handler: Handler) -> web.StreamResponse
 
 
 async def _listen(host: str, port: int) -> list[socket.socket]:
-    """Sockets on every address of the host, on one port. Raises OSError."""
+    """Listening sockets on every address of the host, on one port. Raises OSError."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(
         host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -341,7 +341,7 @@ async def _listen(host: str, port: int) -> list[socket.socket]:
 
 
 def server_context(roots_pem: bytes) -> ssl.SSLContext:
-    """TLS 1.2 or newer. A client's certificate is verified if it shows one; sessions are not resumed."""
+    """TLS 1.2 or newer. A client certificate is optional and verified; sessions are not resumed."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.verify_mode = ssl.CERT_OPTIONAL
@@ -352,8 +352,8 @@ def server_context(roots_pem: bytes) -> ssl.SSLContext:
 
 
 def show_certificate(context: ssl.SSLContext, chain_pem: bytes, key_pem: bytes) -> None:
-    """The certificate of all connections of this context from now on."""
-    # The library reads only files. This one is in memory and no other process can open it.
+    """Set the certificate of new connections of this context."""
+    # The ssl module reads only files. This one is in memory, and no other process can open it.
     descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
     try:
         os.write(descriptor, key_pem + chain_pem)
@@ -363,7 +363,7 @@ def show_certificate(context: ssl.SSLContext, chain_pem: bytes, key_pem: bytes) 
 
 
 def shown_certificate(request: web.Request) -> bytes | None:
-    """The client's certificate in DER, verified by the handshake, or None if it showed none."""
+    """The client certificate in DER, verified by the handshake, or None."""
     transport = request.transport
     connection = None if transport is None else transport.get_extra_info("ssl_object")
     if connection is None:
@@ -373,7 +373,7 @@ def shown_certificate(request: web.Request) -> bytes | None:
 
 
 def _is_unexpected(record: logging.LogRecord) -> bool:
-    """What cannot be parsed as HTTP is the fault of its sender. A client may leave at any time."""
+    """Invalid HTTP and disconnects of clients are expected."""
     kind = record.exc_info[0] if record.exc_info else None
     return kind is None or not issubclass(kind, _OF_CLIENTS)
 

@@ -1,9 +1,9 @@
-"""Who a certificate says its holder is.
+"""The identity in a certificate.
 
-A certificate of ours says it in a URI: spiffe://<trust domain>/<role>/<name>. One of an existing deployment
-has only a common name, from which the role, and of an agent also the node, can be told. Another name is
-recognised only if a setting gives it a role: all nodes or users may share it, so it proves no node. What
-would surprise: a certificate with a URI is never read by its common name.
+Our certificates have it as a URI: spiffe://<trust domain>/<role>/<name>. Certificates of existing deployments
+have only a common name, which contains the role and, for an agent, the node. Any other name is recognised
+only if a setting assigns a role to it: all nodes or users may share it, so it does not prove a node. The
+common name of a certificate with a URI is ignored.
 """
 
 import re
@@ -20,7 +20,7 @@ from persys.model.identity import NAMES, SCHEME, Identity, Role
 
 CN_ROLES = "PERSYS_TLS_CN_ROLES"
 NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._@]{0,252}")
-# Of the subject. Renewals keep it, so that whoever was let in before a moment can be told from later ones.
+# An attribute of the subject. Renewals copy it, so certificates can be revoked by time of enrolment.
 ENROLLED_AT = NameOID.GENERATION_QUALIFIER
 _SERVICE = re.compile(r"persys[-_](?P<role>scheduler|gateway)(?:\..+)?")
 _AGENT = re.compile(
@@ -30,17 +30,15 @@ _SLASHED = re.compile(r"(?P<role>[a-z]+)/(?P<name>[^/]+)")
 
 
 class Claims(Struct, frozen=True):
-    identity: Identity | None  # None: it names nobody that is known here
-    trust_domain: str  # "": of an existing deployment, which has none
+    identity: Identity | None  # None: not recognised
+    trust_domain: str  # "": a certificate of an existing deployment
     serial: str
     not_before: datetime
     not_after: datetime
-    enrolled_at: (
-        datetime  # when its holder was let in; of an existing deployment when it was issued
-    )
-    tells_enrolment: bool = False  # the certificate itself says when its holder joined
+    enrolled_at: datetime  # when its holder joined; in existing deployments when it was issued
+    tells_enrolment: bool = False  # the certificate contains the time of enrolment
     common_name: str = ""
-    shared: bool = False  # a setting gives the role to whoever has this common name
+    shared: bool = False  # a setting assigns the role to this common name
 
 
 def claims_of(certificate: x509.Certificate) -> Claims:
@@ -62,15 +60,13 @@ def claims_of(certificate: x509.Certificate) -> Claims:
 def recognised(
     claims: Claims, own_domain: str, roles: Mapping[str, Role], *, suggested: Role
 ) -> Claims:
-    """The claims, with the identity that `roles` gives to the common name if it has none of its own.
+    """The claims, with the identity that `roles` assigns to the common name if they have none.
 
-    Raises DeniedError, which names what was presented and what would admit it; `suggested` is the role that
-    the caller probably has.
+    Raises DeniedError with the certificate's name and the setting that would admit it; `suggested` is the
+    probable role of the caller.
     """
     if claims.trust_domain and claims.trust_domain != own_domain:
-        text = (
-            f"certificate is of trust domain {claims.trust_domain[:80]!r}: expected {own_domain!r}"
-        )
+        text = f"certificate has trust domain {claims.trust_domain[:80]!r}: expected {own_domain!r}"
         raise DeniedError(text, reason="identity")
     if claims.identity is not None:
         return claims
@@ -88,12 +84,12 @@ def recognised(
 
 
 def read_claims(pem: bytes) -> Claims:
-    """Of the first certificate in it. ValueError: there is none."""
+    """The claims of the first certificate. Raises ValueError if there is none."""
     return claims_of(x509.load_pem_x509_certificate(pem))
 
 
 def hosts_of(certificate: x509.Certificate) -> tuple[str, ...]:
-    """Host names and addresses, without the names that follow from the identity."""
+    """The host names and addresses, without the names that are derived from the identity."""
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -104,7 +100,7 @@ def hosts_of(certificate: x509.Certificate) -> tuple[str, ...]:
 
 
 def parse_uri(uri: str) -> tuple[Identity, str] | None:
-    """Who, and in which trust domain."""
+    """The identity and its trust domain."""
     if not uri.startswith(SCHEME):
         return None
     trust_domain, _, path = uri.removeprefix(SCHEME).partition("/")
@@ -135,7 +131,7 @@ def _by_uri(certificate: x509.Certificate) -> tuple[Identity | None, str]:
         for uri in names.get_values_for_type(x509.UniformResourceIdentifier)
         if uri.startswith(SCHEME)
     ]
-    if len(uris) != 1:  # two would leave it to the reader whom to believe
+    if len(uris) != 1:  # with two the identity would be ambiguous
         return None, "?" if uris else ""
     return parse_uri(uris[0]) or (None, "?")
 

@@ -1,4 +1,4 @@
-"""Keys, and the requests that turn them into certificates: what a holder does, whoever signs."""
+"""Private keys and certificate signing requests."""
 
 from collections.abc import Sequence
 from ipaddress import ip_address
@@ -20,9 +20,9 @@ from persys.model.identity import Identity
 
 
 class Issued(Struct, frozen=True):
-    """What an authority answers a request with."""
+    """The response of an authority to a signing request."""
 
-    chain_pem: bytes  # the certificate, and what is between it and a root
+    chain_pem: bytes  # the certificate and its intermediates
     roots_pem: bytes
 
 
@@ -38,7 +38,7 @@ def key_pem(key: CertificateIssuerPrivateKeyTypes, passphrase: bytes = b"") -> b
 def new_request(
     key: CertificateIssuerPrivateKeyTypes, identity: Identity, hosts: Sequence[str]
 ) -> bytes:
-    """What is sent to an authority: the public key, proof of the private one, and what is asked for."""
+    """A certificate signing request in PEM."""
     builder = x509.CertificateSigningRequestBuilder(
         x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, str(identity)[:64])])
     )
@@ -56,10 +56,10 @@ def host_name(text: str) -> x509.GeneralName:
 
 
 def fingerprint(certificate: x509.Certificate) -> str:
-    """SHA-256 of all of it, in hexadecimal digits."""
+    """SHA-256 in hexadecimal digits."""
     return certificate.fingerprint(hashes.SHA256()).hex()
 
 
 def fingerprints(pem: bytes) -> list[str]:
-    """Of each certificate in it. ValueError: there is none."""
+    """The fingerprint of each certificate. Raises ValueError if there is none."""
     return [fingerprint(one) for one in x509.load_pem_x509_certificates(pem)]

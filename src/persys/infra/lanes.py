@@ -1,8 +1,8 @@
-"""Serial per key, parallel across keys.
+"""Work queues by key: serial per key, parallel across keys.
 
-A lane exists only while it has work. Work handed to one key runs in the order it was handed over; a key that
-is slow delays no other. Each piece of work runs inside `contain`, which decides what an unexpected exception
-costs; the lane then continues with the next piece.
+A queue exists only while it has work. Work of one key starts in the order of submission; a slow key does not
+delay others. Each piece of work runs inside `contain`, which handles unexpected exceptions; the queue then
+continues with the next piece.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ class Lanes(Generic[Key]):
         contain: Callable[[Key], AbstractContextManager[object]],
         width: int = 1,
     ) -> None:
-        """`contain` is entered around each piece of work; what passes through it ends the group.
+        """`contain` is entered around each piece of work; an exception that it does not stop ends the group.
 
-        `width` is how many pieces of work of one key may run at once; they still start in order.
+        `width` is the number of pieces of one key that may run at once; they still start in order.
         """
         self._group = group
         self._contain = contain

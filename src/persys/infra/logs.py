@@ -1,6 +1,6 @@
 """Structured logs on standard error: one line per change, as JSON or for a terminal.
 
-What libraries log by Python's own logging, and warnings, become lines of the same form.
+Log records of libraries and Python warnings are written in the same format.
 """
 
 import logging
@@ -22,9 +22,9 @@ _LEVELS = {
 def configure_logs(*, level: str, form: str) -> None:
     """`form` is json, console, or empty for console on a terminal and json elsewhere."""
     if level.lower() not in _LEVELS:
-        raise SettingsError(f"log level {level!r}: expected one of {', '.join(_LEVELS)}")
+        raise SettingsError(f"invalid log level {level!r}: expected one of {', '.join(_LEVELS)}")
     if form not in ("", "json", "console"):
-        raise SettingsError(f"log format {form!r}: expected json or console")
+        raise SettingsError(f"invalid log format {form!r}: expected json or console")
     console = form == "console" or (not form and sys.stderr.isatty())
     structlog.configure(
         processors=[
@@ -40,18 +40,18 @@ def configure_logs(*, level: str, form: str) -> None:
     )
     root = logging.getLogger()
     root.handlers = [_Forward()]
-    # Below that, libraries log what only their authors need.
+    # Libraries log debugging details below this level.
     root.setLevel(max(_LEVELS[level.lower()], logging.WARNING))
     logging.captureWarnings(True)
 
 
 class _Forward(logging.Handler):
-    """Writes what a library logs as a structured line."""
+    """Writes log records of libraries as structured lines."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             text = record.getMessage()
-        except (TypeError, ValueError):  # the library passes other arguments than its text names
+        except (TypeError, ValueError):  # the arguments do not match the format string
             text = str(record.msg)
         level = record.levelno if record.levelno in _LEVELS.values() else logging.ERROR
         structlog.get_logger().log(

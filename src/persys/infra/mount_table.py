@@ -1,4 +1,4 @@
-"""The kernel's table of mounts, as /proc/<pid>/mountinfo shows it."""
+"""Parses the kernel's mount table, /proc/<pid>/mountinfo."""
 
 import re
 from pathlib import Path
@@ -10,14 +10,14 @@ _ESCAPED = re.compile(r"\\([0-7]{3})")
 class MountEntry(NamedTuple):
     number: int
     device: str  # major:minor
-    root: str  # which directory or file of that file system is mounted
+    root: str  # the directory or file of the file system that is mounted
     mount_point: str
     fs_type: str
     source: str
 
 
 def read_mount_table(pid: int | None = None) -> list[MountEntry]:
-    """All mounts that this process, or another one, sees; a later one covers an earlier one. OSError."""
+    """All mounts of this or another process; a later one hides an earlier one. Raises OSError."""
     path = Path("/proc", "self" if pid is None else str(pid), "mountinfo")
     text = path.read_text(encoding="utf-8", errors="surrogateescape")
     return [_entry(line) for line in text.splitlines()]
@@ -33,5 +33,5 @@ def _entry(line: str) -> MountEntry:
 
 
 def _plain(text: str) -> str:
-    """The table writes spaces and the like as octal numbers."""
+    """Decode octal escapes, which the table uses for spaces and other characters."""
     return _ESCAPED.sub(lambda found: chr(int(found[1], 8)), text)

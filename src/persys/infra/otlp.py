@@ -1,7 +1,7 @@
-"""Spans, recorded and sent by OpenTelemetry: the only file that imports it, and only when tracing is on.
+"""Records and exports spans with OpenTelemetry. Only this module imports it, and only when tracing is on.
 
-Sending happens on a thread of its own. A receiver that does not answer costs spans and one line in the log,
-never a call: the queue is bounded, and what does not fit is dropped.
+A separate thread exports the spans. If the receiver does not respond, spans are dropped and one line is
+logged; calls are not delayed, because the queue is bounded.
 """
 
 import logging
@@ -25,7 +25,7 @@ from persys.infra.tracing import Headers, Opened, Received, Span, Work
 
 log = structlog.get_logger()
 
-# What the caller did wrong is no error of the one who was called.
+# Codes that are errors of the server. Others are errors of the caller.
 SERVER_FAULTS = frozenset(
     {"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"}
 )
@@ -39,7 +39,7 @@ class OtlpTracer:
         self._trouble = Trouble()
         self._exporter = NotedExporter(exporter, self._trouble)
         resource = Resource.create({"service.name": service, "service.version": __version__})
-        resource = resource.merge(OTELResourceDetector().detect())  # what an operator says counts
+        resource = resource.merge(OTELResourceDetector().detect())  # OTEL_RESOURCE_ATTRIBUTES wins
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         self._provider.add_span_processor(BatchSpanProcessor(self._exporter))
         self._tracer = self._provider.get_tracer("persys")
@@ -79,7 +79,7 @@ class OtlpTracer:
         attributes: dict[str, str],
         parent: otel_context.Context | None = None,
     ) -> Iterator[Span]:
-        inside = kind is SpanKind.INTERNAL  # calls say themselves how they ended
+        inside = kind is SpanKind.INTERNAL  # calls set their status in `answered`
         with self._tracer.start_as_current_span(
             name,
             context=parent,
@@ -109,7 +109,7 @@ class RecordedSpan(Span):
 
 
 class Trouble(logging.Handler):
-    """What OpenTelemetry has to complain about, once in our log until it works again."""
+    """Logs warnings of OpenTelemetry, once until exporting works again."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -134,7 +134,7 @@ class Trouble(logging.Handler):
 
 
 class NotedExporter(SpanExporter):
-    """Notices when sending works again, and does not hold up the end of a process when it does not."""
+    """Detects when exporting works again, and does not delay the shutdown when it fails."""
 
     def __init__(self, exporter: SpanExporter, trouble: Trouble) -> None:
         self._exporter = exporter
@@ -159,13 +159,13 @@ class NotedExporter(SpanExporter):
 
 
 def new_exporter(endpoint: str, *, insecure: bool, timeout_ms: int) -> SpanExporter:
-    """Headers, compression and certificates it reads from OpenTelemetry's own variables.
+    """An exporter. It reads headers, compression and certificates from OpenTelemetry's variables.
 
-    Its timeout it would read as seconds, where the standard says milliseconds.
+    The timeout is set here, because the library reads seconds where the standard has milliseconds.
     """
     target, plain = parse_endpoint(endpoint, insecure=insecure)
     if timeout_ms < 1:
-        raise SettingsError(f"OTLP timeout of {timeout_ms} ms: expected 1 or more")
+        raise SettingsError(f"invalid OTLP timeout {timeout_ms} ms: expected 1 or more")
     try:
         return OTLPSpanExporter(endpoint=target, insecure=plain, timeout=timeout_ms / 1000)
     except InvalidCompressionValueException as err:
@@ -173,11 +173,13 @@ def new_exporter(endpoint: str, *, insecure: bool, timeout_ms: int) -> SpanExpor
 
 
 def parse_endpoint(text: str, *, insecure: bool) -> tuple[str, bool]:
-    """host:port and whether it is spoken to without TLS; a scheme beats the setting."""
+    """host:port, and whether it is used without TLS; a scheme takes precedence over the setting."""
     scheme, found, rest = text.rpartition("://")
     if found and scheme not in ("http", "https"):
-        raise SettingsError(f"OTLP endpoint {text!r}: expected host:port, http:// or https://")
+        raise SettingsError(
+            f"invalid OTLP endpoint {text!r}: expected host:port, http:// or https://"
+        )
     host, _, port = rest.rstrip("/").rpartition(":")
     if not host or not port.isdecimal():
-        raise SettingsError(f"OTLP endpoint {text!r}: expected host:port, as of OTLP over gRPC")
+        raise SettingsError(f"invalid OTLP endpoint {text!r}: expected host:port of OTLP over gRPC")
     return f"{host}:{port}", scheme == "http" or (insecure and scheme != "https")

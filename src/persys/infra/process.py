@@ -37,7 +37,7 @@ def run(main: Callable[[asyncio.Event], Coroutine[None, None, None]]) -> int:
 
 
 async def serve(parts: dict[str, Callable[[], Awaitable[None]]], stop: asyncio.Event) -> None:
-    """Run all parts until told to stop. The first to fail ends them all."""
+    """Run all parts until `stop` is set. The first failure ends them all."""
     async with asyncio.TaskGroup() as group:
         running = [
             group.create_task(_named(run_part), name=name) for name, run_part in parts.items()
@@ -48,15 +48,15 @@ async def serve(parts: dict[str, Callable[[], Awaitable[None]]], stop: asyncio.E
 
 
 def _allow_many_connections() -> None:
-    """Each that says nothing has a descriptor until its time is over; 1,024 would soon be used up."""
+    """Raise the limit of open files: idle connections would use up the default of 1,024."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _forbid_core_dumps() -> None:
-    """The memory holds values of secrets and keys. The limit is also that of children."""
+    """Memory contains secrets and keys. Child processes inherit the limit."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # A handler that a dump is piped to gets it whatever the limit says, unless the process is not dumpable.
+    # A piped core handler ignores the limit, so the process is made undumpable too.
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 

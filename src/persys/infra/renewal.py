@@ -1,7 +1,7 @@
-"""Getting a new certificate in time, with a new key, as long as the process lives.
+"""Renews the certificate of the process, with a new key.
 
-It is asked for at half of its life, so there is as long again for an authority that is down to come back.
-What would surprise: this writes files, and what is in use is swapped as if somebody else had written them.
+Renewal starts at half of the lifetime, so the other half remains for an authority that is down. This module
+writes the files; `Certificates` reloads them as after a change by another program.
 """
 
 import asyncio
@@ -28,25 +28,25 @@ from persys.model.identity import Identity
 log = structlog.get_logger()
 
 LOOK_SECONDS = 1.0
-# After a new certificate was taken and is not in use: the files are somebody else's too, or the disk is full.
+# Delay after a new certificate was written but is not in use: another program writes the files too.
 UNUSED_SECONDS = 60.0
 _URGENT = (Freshness.CRITICAL, Freshness.EXPIRED)
 
 
 class CertificateSource(Protocol):
-    """Who signs. Its subclasses say what is different about them."""
+    """Issues certificates."""
 
-    every: timedelta | None = None  # between tries that fail, if an operator has set it
+    every: timedelta | None = None  # the retry interval, if an operator has set it
 
     def request(self, key: CertificateIssuerPrivateKeyTypes, identity: Identity) -> bytes:
-        """What is asked for with a new key, by the one whom the certificate in use is of."""
+        """The signing request for a new key and the identity of the certificate in use."""
         return new_request(key, identity, ())
 
     async def issue(self, csr_pem: bytes) -> Issued:
-        """A certificate for this request. Raises a PersysError or TimeoutError when there is none now."""
+        """The certificate for a request. Raises PersysError or TimeoutError."""
 
     async def run(self) -> None:
-        """What the source needs done beside, for as long as the process lives; mostly nothing."""
+        """Background work of the source; none by default."""
         return
 
 
@@ -59,10 +59,12 @@ class Renewal:
         clock: Clock,
         random: Random,
     ) -> None:
-        """Raises SettingsError for a certificate that nobody could renew."""
+        """Raises SettingsError for a certificate without a recognised identity."""
         identity = certificates.current.claims.identity
         if identity is None:
-            raise SettingsError(f"{files.certificate}: names nobody that could ask for a new one")
+            raise SettingsError(
+                f"{files.certificate}: identity is not recognised; the certificate cannot be renewed"
+            )
         self._identity = identity
         self._certificates = certificates
         self._files = files
@@ -71,8 +73,8 @@ class Renewal:
         self._random = random
         self._failures = 0
         self._urged = False
-        self._not_before: datetime | None = None  # no try before
-        self.trouble = ""  # why the last try failed; empty when it did not
+        self._not_before: datetime | None = None  # no attempt before
+        self.trouble = ""  # the error of the last attempt; empty on success
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -80,11 +82,11 @@ class Renewal:
             group.create_task(self._watch())
 
     async def renew(self) -> bool:
-        """Whether there is a new certificate in use now."""
+        """Request a certificate. Whether a new one is in use now."""
         try:
             await self._fetch()
         except (PersysError, TimeoutError, OSError) as err:
-            self._failed(str(err) or "no answer in time")
+            self._failed(str(err) or "no response in time")
             return False
         self._failures = 0
         self._urged = False
@@ -98,7 +100,7 @@ class Renewal:
         return renewed
 
     async def look(self) -> None:
-        """Renew, if it is time to."""
+        """Renew the certificate if it is due."""
         if self._is_due():
             await self.renew()
 
@@ -117,12 +119,12 @@ class Renewal:
     async def _fetch(self) -> None:
         key = new_key()
         issued = await self._source.issue(self._source.request(key, self._identity))
-        # Roots are added, so that others' stay believed.
+        # Roots are only added, so other certificates stay trusted.
         known = self._certificates.current.roots
         await write_issued(self._files, key_pem(key), issued, known=known, now=self._clock.now())
 
     def _failed(self, why: str) -> None:
-        """Said once, however long it lasts, and again when little time is left."""
+        """Log the first failure, and again when the certificate is close to expiry."""
         now = self._clock.now()
         claims = self._certificates.current.claims
         self._failures += 1
@@ -144,14 +146,14 @@ class Renewal:
 async def write_issued(
     files: CertificateFiles, key: bytes, issued: Issued, *, known: bytes, now: datetime
 ) -> None:
-    """What cannot be used never reaches the disk. `known` are roots that stay; there may be none.
+    """Check and write a certificate. `known` are the roots to keep; may be empty.
 
-    Raises SettingsError, or OSError of the disk.
+    Raises SettingsError for an unusable certificate, or OSError.
     """
     try:
         roots = joined_roots(known or issued.roots_pem, issued.roots_pem)
     except ValueError as err:
-        raise SettingsError("the authority has sent no root") from err
+        raise SettingsError("the authority has sent no root certificate") from err
     checked_key_pair(files, chain=issued.chain_pem, key=key, roots=roots, now=now)
     await asyncio.to_thread(
         write_together,

@@ -1,8 +1,7 @@
-"""Certificates that were taken back before their end: the list of their serials, fetched now and then.
+"""The list of revoked certificates, fetched at an interval.
 
-What would surprise: a list that cannot be had is no reason to refuse anybody, nor to forget whom the last one
-named. That one is kept, over a restart too if there is a file for it; this is said once, and how old the list
-is can be measured.
+When the list cannot be fetched, no caller is refused because of that, and the last list stays in use, after a
+restart too if there is a file for it. The failure is logged once, and a metric has the age of the list.
 """
 
 import asyncio
@@ -22,17 +21,17 @@ from persys.infra.files import PUBLIC, Stamp, stamp, write_whole
 log = structlog.get_logger()
 
 EVERY = timedelta(minutes=1)
-LOOK = timedelta(seconds=1)  # at a file, which costs nothing as long as it stays as it is
+LOOK = timedelta(seconds=1)  # for a file, which is read only when it changes
 _PEM = re.compile(rb"-----BEGIN X509 CRL-----.+?-----END X509 CRL-----\s*", re.DOTALL)
 
 
 class RevocationSource(Protocol):
     async def revoked(self) -> frozenset[str]:
-        """Serials in hexadecimal digits. Raises a PersysError or TimeoutError when there is no list now."""
+        """Serials in hexadecimal digits. Raises PersysError or TimeoutError."""
 
 
 class Revocations:
-    """One list, from one source."""
+    """The revocation list of one source."""
 
     def __init__(
         self,
@@ -43,16 +42,16 @@ class Revocations:
         serials: frozenset[str] = frozenset(),
         kept: Path | None = None,
     ) -> None:
-        """`serials` is what is known before the first look; `kept` is where that outlives a restart."""
+        """`serials` is the list before the first fetch; `kept` is the file that stores it for restarts."""
         if every <= timedelta():
-            raise SettingsError("PERSYS_TLS_CRL_INTERVAL=0s: expected more than nothing")
+            raise SettingsError("PERSYS_TLS_CRL_INTERVAL=0s: expected more than 0s")
         self._source = source
         self._clock = clock
         self._every = every
         self._had_at = clock.monotonic()
         self._kept = kept
         self.serials = serials | _read_kept(kept)
-        self.trouble = ""  # why the last look failed; empty when it did not
+        self.trouble = ""  # the error of the last fetch; empty on success
 
     async def run(self) -> None:
         while True:
@@ -63,7 +62,7 @@ class Revocations:
         try:
             serials = await self._source.revoked()
         except (PersysError, TimeoutError, OSError) as err:
-            self._failed(str(err) or "no answer in time")
+            self._failed(str(err) or "no response in time")
             return
         self._had_at = self._clock.monotonic()
         if self.trouble:
@@ -75,7 +74,7 @@ class Revocations:
             await asyncio.to_thread(self._keep)
 
     def age_seconds(self) -> float:
-        """Since it was had; since the start, if it never was."""
+        """Seconds since the last fetch, or since the start if there was none."""
         return self._clock.monotonic() - self._had_at
 
     def _keep(self) -> None:
@@ -93,10 +92,10 @@ class Revocations:
 
 
 class CrlFile:
-    """A list that somebody else writes, in PEM or DER; in PEM several may stand together."""
+    """A CRL file in PEM or DER that another program writes. A PEM file may contain several lists."""
 
     def __init__(self, path: Path) -> None:
-        """Raises SettingsError when it cannot be used from the start."""
+        """Raises SettingsError if the file cannot be used at start-up."""
         self._path = path
         self._stamp: Stamp = stamp(path)
         self.serials = read_list(path)
@@ -118,13 +117,13 @@ def _read_kept(path: Path | None) -> frozenset[str]:
     except (
         OSError,
         ValueError,
-    ):  # there is none yet, or it is garbage: the next one is had in a moment
+    ):  # missing or damaged; the list is fetched again in a moment
         return frozenset()
     return frozenset(text.split())
 
 
 def read_list(path: Path) -> frozenset[str]:
-    """Raises SettingsError that names the file and what is wrong with it."""
+    """The revoked serials. Raises SettingsError with the file and the problem."""
     try:
         content = path.read_bytes()
     except OSError as err:
@@ -132,11 +131,11 @@ def read_list(path: Path) -> frozenset[str]:
     try:
         return serials_in(content)
     except ValueError as err:
-        raise SettingsError(f"{path}: holds no list of revoked certificates") from err
+        raise SettingsError(f"{path}: invalid revocation list: expected PEM or DER") from err
 
 
 def serials_in(content: bytes) -> frozenset[str]:
-    """Of all lists in it, as claims have serials. ValueError: there is none that can be read."""
+    """The serials of all lists, in the format of claims. Raises ValueError for an invalid list."""
     return frozenset(f"{entry.serial_number:x}" for one in _lists(content) for entry in one)
 
 

@@ -1,7 +1,7 @@
-"""gRPC servers and channels, set up the same way everywhere.
+"""The options of all gRPC servers and channels.
 
-With certificates both sides show theirs; without, on -insecure, nobody does. A certificate of ours carries
-fixed names beside its host's, so that a client can insist on whom it means wherever that one is.
+With certificates, both sides authenticate; with -insecure, neither does. Our certificates have fixed names in
+addition to the host name, so a client can verify the role and name of a server at any address.
 """
 
 import resource
@@ -27,7 +27,7 @@ IDLE_MS = 10 * 60_000
 KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS = 60_000, 20_000
 # Clients of this project ping every 20 s. One that pings more often than this is disconnected.
 PING_INTERVAL_MIN_MS = 10_000
-# The rest of the descriptors is for the store, agents, files and the metrics port.
+# The other descriptors are for the store, agents, files and the metrics port.
 _CONNECTIONS_SHARE = 0.75
 _CONNECTIONS_MIN = 256
 
@@ -64,7 +64,7 @@ def _connections_max() -> int:
 
 
 def server_name(role: Role, name: str = "") -> str:
-    """What a certificate of ours for this role, or for this one of the role, is also called."""
+    """The fixed DNS name in our certificates for a role, or for one name of the role."""
     return f"{name}.{role}.{NAMES}" if name else f"{role}.{NAMES}"
 
 
@@ -76,8 +76,8 @@ async def start_server(
     port: int,
     certificates: Certificates | None = None,
 ) -> int:
-    """Add health and reflection, bind and start. Returns the port (useful when asked for port 0)."""
-    if not 0 <= port <= PORT_MAX:  # gRPC would take the rest of a division and listen there
+    """Add health and reflection, bind and start. Returns the port that is bound (useful for port 0)."""
+    if not 0 <= port <= PORT_MAX:  # gRPC would use the port modulo 65536
         raise SettingsError(f"gRPC port {port} cannot be used: expected 0 to {PORT_MAX}")
     health = HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
@@ -110,13 +110,13 @@ def new_channel(
     expected: str = "",
     answer_bytes_max: int = LIST_BYTES_MAX,
 ) -> grpc.aio.Channel:
-    """`expected`: the name that the server's certificate must have; empty: that of the host."""
+    """`expected` is the required name of the server certificate; empty: the host name."""
     options: list[tuple[str, int | str]] = [
         ("grpc.max_receive_message_length", answer_bytes_max),
         ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
         ("grpc.keepalive_time_ms", 20_000),
         ("grpc.keepalive_timeout_ms", 10_000),
-        # A node that comes back should be reachable again within seconds, not minutes.
+        # A node that returns should be reachable within seconds.
         ("grpc.initial_reconnect_backoff_ms", 200),
         ("grpc.max_reconnect_backoff_ms", 5_000),
     ]

@@ -1,8 +1,8 @@
-"""Sealing secrets: AES-256-GCM with one key in a file, which every scheduler of a cluster has.
+"""Encryption of secrets: AES-256-GCM with one key file, which all schedulers of a cluster share.
 
-A sealed value is bound to what it is the value of, so none can be put in the place of another. What would
-surprise: the key is made only when somebody seals for the first time. Where there are sealed values already,
-a missing key was lost or lies elsewhere, and a second one would only hide that.
+An encrypted value is bound to its name, so it cannot be used as the value of another. The key is created at
+the first encryption only. If encrypted values exist, a missing key was lost or is in another place, and a new
+key would hide that.
 """
 
 import os
@@ -25,7 +25,7 @@ _ID_DIGITS = 16
 class Key:
     def __init__(self, key: bytes) -> None:
         self._cipher = AESGCM(key)
-        # Tells keys apart, and nothing of them.
+        # Identifies the key without revealing it.
         self.id = sha256(b"persys secrets key " + key).hexdigest()[:_ID_DIGITS]
 
     def seal(self, value: bytes, bound_to: bytes) -> bytes:
@@ -33,15 +33,17 @@ class Key:
         return nonce + self._cipher.encrypt(nonce, value, bound_to)
 
     def open(self, sealed: bytes, bound_to: bytes) -> bytes:
-        """RefusedError: it was altered, or is of something else, or of another key."""
+        """Decrypt. Raises RefusedError if the value was altered, or has another name or key."""
         try:
             return self._cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], bound_to)
         except (InvalidTag, ValueError) as err:
-            raise RefusedError("it does not open: it was altered, or sealed otherwise") from err
+            raise RefusedError(
+                "cannot be decrypted: altered, or encrypted with another key"
+            ) from err
 
 
 class KeyFile:
-    """Read when it is first needed, so that one that was put back is found without a restart."""
+    """The key file, read on first use, so that a restored file is found without a restart."""
 
     def __init__(self, path: Path, setting: str = "PERSYS_SECRETS_KEY_FILE") -> None:
         """`setting` is the variable that names the file."""
@@ -50,13 +52,13 @@ class KeyFile:
         self._key: Key | None = None
 
     def key(self) -> Key:
-        """RefusedError says what is wrong with the file."""
+        """Raises RefusedError with the problem of the file."""
         if self._key is None:
             self._key = Key(self._read())
         return self._key
 
     def make(self) -> Key:
-        """The key, new if there is no file. RefusedError: it cannot be read, or written."""
+        """The key; it is created if there is no file. Raises RefusedError if it cannot be read or written."""
         if not self.path.exists():
             made = AESGCM.generate_key(KEY_BITS)
             try:
@@ -74,7 +76,7 @@ class KeyFile:
         except OSError as err:
             raise RefusedError(f"{self}: {err.strerror}") from err
         except Base64Error as err:
-            raise RefusedError(f"{self} holds no key") from err
+            raise RefusedError(f"{self}: invalid key: expected base64") from err
         if len(found) * 8 != KEY_BITS:
-            raise RefusedError(f"{self} holds no key of {KEY_BITS} bits")
+            raise RefusedError(f"{self}: invalid key: expected {KEY_BITS} bits")
         return found

@@ -1,7 +1,7 @@
-"""One frozen settings class per process, filled from flags, variables, a YAML file and defaults.
+"""Settings of a process, from flags, environment variables, a YAML file and defaults, in this order.
 
-A flag beats a variable beats the file beats the default. Anything that cannot be read, and any key in the
-file that is not known, is a SettingsError that names it: a process never starts on a guess.
+Each process has one frozen settings class. A value that cannot be parsed and an unknown key in the file raise
+a SettingsError that names it.
 """
 
 import argparse
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 _TRUE = frozenset({"true", "1", "yes"})
 _FALSE = frozenset({"false", "0", "no"})
-# Narrower than int() and float(), which also take 1_000 and nan.
+# Stricter than int() and float(), which also accept 1_000 and nan.
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
@@ -34,16 +34,16 @@ DEFAULT = "default"  # the source of a value that was not set
 
 
 def setting(default: Any, *env: str, help: str, secret: bool = False) -> Any:  # noqa: A002
-    """A field of a settings class. `env` are its variables, the first that is set wins."""
+    """A field of a settings class. `env` are its variables; the first one that is set wins."""
     metadata = {"env": env, "help": help, "secret": secret}
-    if isinstance(default, dict):  # dataclasses refuse a default that could be changed
+    if isinstance(default, dict):  # dataclasses refuse mutable defaults
         return dataclasses.field(default_factory=default.copy, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded(Generic[T]):
-    """Settings, and for each where its value came from."""
+    """Settings, and the source of each value."""
 
     settings: T
     sources: Mapping[str, str]
@@ -68,9 +68,9 @@ def load(
     usual_file: Path | None = None,
     commands: Mapping[str, str] = MappingProxyType({}),
 ) -> Loaded[T]:
-    """`usual_file` is read, if it is there, when no other file is named.
+    """`usual_file` is read, if it exists, when --config is not set.
 
-    `commands` are those that the program takes as its first word, for its help page.
+    `commands` are the subcommands of the program, for its help page.
     """
     hints = get_type_hints(cls)
     fields = dataclasses.fields(cls)  # type: ignore[arg-type]  # T is a settings dataclass
@@ -224,7 +224,7 @@ def _pairs(value: Any) -> dict[str, str]:
 
 def _mappings(value: Any) -> tuple[dict[str, str], ...]:
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
-        raise ValueError("expected a list of mappings, in the file")
+        raise ValueError("expected a list of mappings in the file")
     return tuple(_pairs(one) for one in value)
 
 

@@ -1,7 +1,7 @@
-"""Addresses behind the name of a service: its SRV records, asked of DNS.
+"""Resolves a service name to addresses with DNS SRV records.
 
-The targets are looked up at the same server, because the machine's own resolver may not know them.
-Importing this takes time that most do not need to spend: their addresses are plain.
+The targets are resolved by the same server, because the system resolver may not know them. The import is
+slow, so it is done only for service names.
 """
 
 from collections.abc import Iterator
@@ -18,9 +18,9 @@ from persys.infra.address import split_server
 
 
 def find_service(name: str, *, server: str, deadline_seconds: float) -> list[str]:
-    """host:port of each, in the order in which to try them. UnavailableError: there is none to be had.
+    """The host:port of each target, in the order to try them. Raises UnavailableError.
 
-    `server` is the address of a DNS server, with a port if it is not the usual; empty: the machine's own.
+    `server` is the address of a DNS server with an optional port; empty: the system resolver.
     """
     try:
         resolver = _resolver(server)
@@ -32,9 +32,9 @@ def find_service(name: str, *, server: str, deadline_seconds: float) -> list[str
             for host in _addresses(target, answer.response, resolver)
         ]
     except (DNSException, OSError) as err:
-        raise UnavailableError(f"DNS does not say where {name} is: {err}") from err
+        raise UnavailableError(f"cannot resolve the SRV records of {name}: {err}") from err
     if not found:
-        raise UnavailableError(f"DNS says that there is no {name}")
+        raise UnavailableError(f"{name} has no SRV records with a target")
     return found
 
 
@@ -48,14 +48,14 @@ def _resolver(server: str) -> Resolver:
 
 
 def _targets(answer: Answer) -> Iterator[tuple[Name, int]]:
-    """By priority, and among equals by weight and chance, as RFC 2782 has it."""
+    """The targets by priority and weight, as in RFC 2782."""
     for one in answer.rrset.processing_order() if answer.rrset is not None else ():
         if isinstance(one, SRV) and one.target != root:
             yield one.target, one.port
 
 
 def _addresses(target: Name, told: Message, resolver: Resolver) -> list[str]:
-    """Those that came with the answer, else those asked for, else the name: somebody may know it."""
+    """The addresses in the response, else those from a query, else the host name."""
     found = [
         str(record)
         for records in told.additional

@@ -1,4 +1,4 @@
-"""How a process speaks TLS: as whom, with which certificate, and by what it knows those it calls."""
+"""TLS of a process: its certificate, renewal, revocation lists, and channels to verified servers."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -21,10 +21,10 @@ from persys.model.identity import Role
 
 
 class Verify(StrEnum):
-    """By what a server is known."""
+    """How a server certificate is verified."""
 
-    IDENTITY = "identity"  # the fixed names of role and name, wherever it is
-    HOST = "host"  # the host in its address, as certificates of existing deployments have it
+    IDENTITY = "identity"  # by the fixed name of its role, at any address
+    HOST = "host"  # by the host name in the address, for certificates of existing deployments
 
 
 class Tls:
@@ -38,7 +38,7 @@ class Tls:
         lists: Sequence[Revocations] = (),
         cn_roles: Mapping[str, Role] = MappingProxyType({}),
     ) -> None:
-        """Without a source somebody else renews the files. Raises SettingsError for unusable ones."""
+        """Without a source, another program renews the files. Raises SettingsError for unusable files."""
         self._clock = clock
         self._verify = verify
         self.certificates = Certificates(files, clock)
@@ -65,14 +65,14 @@ class Tls:
         names_itself: bool = False,
         by_host: bool = False,
     ) -> LiveChannel:
-        """To a server that must be of this role, and of this name if one is given.
+        """A channel to a server with this role, and this name if set.
 
-        `names_itself`: calls that pass no identity pass that of this process. `by_host`: it is known by the
-        host in its address, whatever the setting is.
+        `names_itself`: calls without an identity pass the identity of this process. `by_host`: verify the
+        host name, independent of the setting.
         """
         by_name = self._verify is Verify.IDENTITY and not by_host
         expected = server_name(role, name) if by_name else ""
-        # One node's key must not be good for filling a scheduler's memory.
+        # A compromised node must not be able to fill the memory of a scheduler.
         most = MESSAGE_BYTES_MAX if role is Role.AGENT else LIST_BYTES_MAX
         return LiveChannel(
             target,
@@ -86,7 +86,7 @@ class Tls:
         return lambda target: self.channel(target, role, names_itself=names_itself)
 
     def check(self, claims: Claims) -> None:
-        """Raises DeniedError for a certificate that was taken back."""
+        """Raises DeniedError for a revoked certificate."""
         if self.is_revoked(claims.serial):
             text = f"the certificate {claims.serial} of {claims.identity} has been revoked"
             raise DeniedError(text, reason="revoked")
@@ -95,7 +95,7 @@ class Tls:
         return any(serial in one.serials for one in self._lists)
 
     def revocations_age(self) -> Callable[[], float] | None:
-        """Of the oldest list in use, in seconds. None: there is no list."""
+        """The age of the oldest list in seconds, or None without a list."""
         if not self._lists:
             return None
         return lambda: max(one.age_seconds() for one in self._lists)
@@ -112,16 +112,16 @@ class Tls:
 
     def health(self) -> Mapping[str, Any]:
         claims = self.certificates.current.claims
-        told: dict[str, Any] = {
+        status: dict[str, Any] = {
             "identity": str(claims.identity or ""),
             "serial": claims.serial,
             "expiresAt": claims.not_after.isoformat(),
             "freshness": freshness(claims.not_before, claims.not_after, self._clock.now()).value,
         }
         if self._renewal is not None and self._renewal.trouble:
-            told["notRenewed"] = self._renewal.trouble
+            status["notRenewed"] = self._renewal.trouble
         if self.is_revoked(claims.serial):
-            told["revoked"] = True
-        if kept := "; ".join(one.trouble for one in self._lists if one.trouble):
-            told["revocationsNotRead"] = kept
-        return told
+            status["revoked"] = True
+        if errors := "; ".join(one.trouble for one in self._lists if one.trouble):
+            status["revocationsNotRead"] = errors
+        return status

@@ -1,4 +1,4 @@
-"""What a process can be told about its certificate: the same variables for all, with paths of its own."""
+"""TLS settings, common to all processes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,38 +19,40 @@ _CALLERS = tuple(role for role in Role if role is not Role.CA)
 @dataclass(frozen=True)
 class TlsSettings(VaultSettings):
     tls_ca: Path = setting(
-        Path("/etc/persys/certs/ca.pem"), "PERSYS_TLS_CA", help="roots of those who are believed"
+        Path("/etc/persys/certs/ca.pem"), "PERSYS_TLS_CA", help="trusted CA certificates"
     )
     tls_cert: Path = setting(
-        Path("/etc/persys/certs/persys.crt"), "PERSYS_TLS_CERT", help="its certificate"
+        Path("/etc/persys/certs/persys.crt"), "PERSYS_TLS_CERT", help="certificate of this process"
     )
     tls_key: Path = setting(
-        Path("/etc/persys/certs/persys.key"), "PERSYS_TLS_KEY", help="the key of the certificate"
+        Path("/etc/persys/certs/persys.key"),
+        "PERSYS_TLS_KEY",
+        help="private key of the certificate",
     )
     tls_verify: Verify = setting(
         Verify.IDENTITY,
         "PERSYS_TLS_VERIFY",
-        help="by what servers are known: identity, or host for certificates of other makes",
+        help="how servers are verified: identity, or host for third-party certificates",
     )
     tls_cn_roles: dict[str, str] = setting(
         {},
         CN_ROLES,
-        help="roles of certificates of other makes by common name, as in compute-agent=agent",
+        help="roles of third-party certificates by common name, for example compute-agent=agent",
     )
     ca_addr: tuple[str, ...] = setting(
         (),
         "PERSYS_CA_ADDR",
-        help="host:port of persys-ca, which renews the certificate; none: somebody else does",
+        help="host:port of persys-ca, which renews the certificate; none: renewed by other means",
     )
     tls_crl: str = setting(
         "",
         "PERSYS_TLS_CRL",
-        help="file with a list of revoked certificates, PEM or DER, beside that of persys-ca",
+        help="file with a list of revoked certificates (PEM or DER), in addition to that of persys-ca",
     )
     tls_crl_interval: timedelta = setting(
         timedelta(minutes=1),
         "PERSYS_TLS_CRL_INTERVAL",
-        help="how often persys-ca is asked for what it has revoked",
+        help="interval at which revoked certificates are fetched from persys-ca",
     )
 
     @property
@@ -62,7 +64,7 @@ class TlsSettings(VaultSettings):
         return CertificateFiles(self.tls_cert, self.tls_key, self.tls_ca)
 
     def check_tls(self) -> None:
-        """Raises SettingsError for what each value alone does not show."""
+        """Check values that depend on each other. Raises SettingsError."""
         for name, role in self.tls_cn_roles.items():
             if role not in _CALLERS:
                 raise SettingsError(f"{CN_ROLES}={name}={role}: expected {' or '.join(_CALLERS)}")
@@ -71,6 +73,6 @@ class TlsSettings(VaultSettings):
         if self.ca_addr:
             raise SettingsError(
                 "PERSYS_VAULT_ENABLED and PERSYS_CA_ADDR are both set; "
-                "a certificate is renewed by Vault or by persys-ca, not by both"
+                "a certificate is renewed by Vault or by persys-ca; set only one of them"
             )
         self.check_vault()

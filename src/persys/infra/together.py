@@ -1,4 +1,4 @@
-"""Tasks that belong together, whose first failure is told as itself: callers need not know of groups."""
+"""A task group that raises its first failure instead of an exception group."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,6 +17,6 @@ async def together() -> AsyncIterator[asyncio.TaskGroup]:
 def first_of(
     group: BaseExceptionGroup[BaseException], *, rather: type[BaseException] = BaseException
 ) -> BaseException:
-    """One failure out of a group; one of the kind `rather`, if there is any."""
+    """One exception of a group; one of the type `rather`, if there is any."""
     first = (group.subgroup(rather) or group).exceptions[0]
     return first_of(first, rather=rather) if isinstance(first, BaseExceptionGroup) else first

@@ -1,4 +1,4 @@
-"""What a process can be told about its traces: the variables that OpenTelemetry knows."""
+"""Tracing settings, with the environment variables of OpenTelemetry."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ class TraceSettings:
         "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
         "OTEL_EXPORTER_OTLP_ENDPOINT",
         "JAEGER_ENDPOINT",
-        help="host:port of an OTLP receiver (gRPC) for traces; none: no traces",
+        help="host:port of an OTLP receiver (gRPC) for traces; none: tracing is off",
     )
     otlp_insecure: bool = setting(
         False,
@@ -24,5 +24,5 @@ class TraceSettings:
         3_000,
         "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT",
         "OTEL_EXPORTER_OTLP_TIMEOUT",
-        help="milliseconds that the receiver has to take a batch of traces",
+        help="timeout for exporting a batch of traces, in milliseconds",
     )

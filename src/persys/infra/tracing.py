@@ -1,7 +1,7 @@
-"""Traces of calls, from the door of one process to the door of the next. Off unless `start` was called.
+"""Distributed traces of calls. Off until `start` is called.
 
-Off, each function here costs a comparison, and nothing of OpenTelemetry is imported. What is served is named
-by its door and not by an interceptor, because calls also come through streams that carry other calls.
+While tracing is off, each function costs one comparison, and OpenTelemetry is not imported. Handlers open
+their spans themselves instead of an interceptor, because calls also arrive through the control stream.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -14,15 +14,15 @@ Work = Callable[[], Awaitable[None]]
 
 
 class Span:
-    """What happens between its beginning and its end. This one is not recorded."""
+    """A span that is not recorded."""
 
     @property
     def headers(self) -> Headers:
-        """Tells the next process which trace it is part of."""
+        """The trace context for the next process."""
         return ()
 
     def answered(self, code: str) -> None:
-        """The name of the gRPC code with which it ended."""
+        """Set the gRPC code of the response."""
 
 
 class Tracer(Protocol):
@@ -44,19 +44,19 @@ _tracer: Tracer | None = None
 
 
 def start(service: str, *, endpoint: str, insecure: bool, timeout_ms: int) -> None:
-    """Send spans to this OTLP receiver from now on. Without an endpoint, do nothing.
+    """Export spans to this OTLP receiver. Without an endpoint, do nothing.
 
-    Raises SettingsError for an endpoint that is none, and for no time at all.
+    Raises SettingsError for an invalid endpoint or timeout.
     """
     global _tracer
     if endpoint:
-        from persys.infra.otlp import OtlpTracer  # heavy, and most processes trace nothing
+        from persys.infra.otlp import OtlpTracer  # a slow import, needed only for tracing
 
         _tracer = OtlpTracer(service, endpoint=endpoint, insecure=insecure, timeout_ms=timeout_ms)
 
 
 def stop() -> None:
-    """Send what is left, if somebody takes it."""
+    """Export the remaining spans."""
     global _tracer
     if _tracer is not None:
         _tracer.close()
@@ -64,20 +64,20 @@ def stop() -> None:
 
 
 def serving(name: str, headers: Callable[[], Received | None]) -> Opened:
-    """A call from outside; part of the caller's trace if its headers say so."""
+    """The span of a received call; part of the caller's trace if its headers have one."""
     return _tracer.serving(name, headers() or ()) if _tracer is not None else _unrecorded
 
 
 def calling(name: str, **attributes: str) -> Opened:
-    """A call to another process, which gets the span's headers."""
+    """The span of a call to another process, which receives the span's headers."""
     return _tracer.calling(name, attributes) if _tracer is not None else _unrecorded
 
 
 def within(name: str, **attributes: str) -> Opened:
-    """Something that takes time inside this process."""
+    """A span of work inside this process."""
     return _tracer.within(name, attributes) if _tracer is not None else _unrecorded
 
 
 def bound(work: Work) -> Work:
-    """Work for a queue, to be done later as part of what is going on now."""
+    """Work for a queue that will run as part of the current span."""
     return _tracer.bound(work) if _tracer is not None else work

@@ -1,4 +1,4 @@
-"""One at a time per key: who wants to read, decide and commit about a key waits for its turn."""
+"""A fair lock per key, around read, decide and commit."""
 
 import asyncio
 from collections import deque
@@ -15,7 +15,7 @@ class Turns(Generic[Key]):
 
     @asynccontextmanager
     async def of(self, key: Key) -> AsyncIterator[None]:
-        """Turns are given in the order they were asked for."""
+        """Hold the lock of a key. Waiters get it in the order of their requests."""
         queue = self._queues.get(key)
         if queue is None:
             self._queues[key] = deque()
@@ -25,9 +25,9 @@ class Turns(Generic[Key]):
             try:
                 await turn
             except asyncio.CancelledError:
-                # A turn cancelled in the queue is skipped when it comes up, and may have been already.
+                # A waiter cancelled in the queue is skipped when it is next.
                 if not turn.cancelled():
-                    self._pass_on(key)  # given to us while we were leaving
+                    self._pass_on(key)  # the lock was granted during the cancellation
                 raise
         try:
             yield

@@ -1,4 +1,4 @@
-"""Vault, for whoever needs something of it: logged in, and kept so for as long as the process lives."""
+"""A Vault client that logs in and keeps its login valid."""
 
 import asyncio
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ LOOK_SECONDS = 1.0
 
 class Vault:
     def __init__(self, http: VaultHttp, credentials: Credentials, clock: Clock) -> None:
-        """Asks nothing yet. Raises SettingsError for credentials that are not complete."""
+        """Sends no request. Raises SettingsError for incomplete credentials."""
         credentials.check()
         self._http = http
         self._login = VaultLogin(http, credentials, clock)
@@ -30,14 +30,14 @@ class Vault:
         self._turn = asyncio.Lock()
         self._trouble = ""
         if http.is_plain and not _is_here(http.address):
-            log.warning("vault.plain_text", address=http.address, reason="anybody can listen in")
+            log.warning("vault.plain_text", address=http.address, reason="traffic is not encrypted")
 
     @property
     def address(self) -> str:
         return self._http.address
 
     async def run(self) -> None:
-        """Keeps the login, also while nobody needs anything."""
+        """Renew the login in the background."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             look_at = self._login.look_at
@@ -52,19 +52,19 @@ class Vault:
         body: Mapping[str, Any] | None = None,
         params: Mapping[str, str] | None = None,
     ) -> Mapping[str, Any]:
-        """NotFoundError, DeniedError, RefusedError: Vault says so. UnavailableError: ask again later."""
+        """Send a request. Raises NotFoundError, DeniedError, RefusedError or UnavailableError."""
         token = await self._token()
         try:
             return await self._http.ask(method, path, token=token, body=body, params=params)
         except DeniedError:
             if not await self._is_replaceable(token):
                 raise
-        # Its token may have been taken back since it logged in.
+        # The token may have been revoked since the login.
         token = await self._token()
         return await self._http.ask(method, path, token=token, body=body, params=params)
 
     async def fetch_public(self, path: str) -> bytes:
-        """What Vault gives to anybody. Raises as `ask`."""
+        """Fetch a path that needs no login. Raises the errors of `ask`."""
         return await self._http.fetch("GET", path)
 
     async def _token(self) -> str:
@@ -87,7 +87,7 @@ class Vault:
 
 
 def open_vault(settings: VaultSettings, clock: Clock) -> Vault | None:
-    """None: it is not enabled. Asks nothing yet. Raises SettingsError for what cannot be used."""
+    """The client, or None if Vault is not enabled. Sends no request. Raises SettingsError."""
     if not settings.vault_enabled:
         return None
     http = VaultHttp(

@@ -1,7 +1,7 @@
-"""Requests to Vault over HTTP, and what its answers mean for whoever asked.
+"""HTTP requests to Vault, and the mapping of its responses to errors.
 
-What would surprise: nothing is followed elsewhere. A Vault that is not the active one passes requests on by
-itself; one that points to another address would be sent the token there.
+Redirects are not followed: the token would be sent to another address. A standby Vault forwards requests
+itself.
 """
 
 import ssl
@@ -37,9 +37,9 @@ class VaultHttp:
         namespace: str = "",
         timeout: timedelta = TIMEOUT,
     ) -> None:
-        """`ca_path` holds the roots of an https address; without it the machine's are believed.
+        """`ca_path` has the CA certificates for https; without it the system's are used.
 
-        Raises SettingsError for an address or roots that cannot be used.
+        Raises SettingsError for an invalid address or CA file.
         """
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -61,7 +61,7 @@ class VaultHttp:
         body: Mapping[str, Any] | None = None,
         params: Mapping[str, str] | None = None,
     ) -> Mapping[str, Any]:
-        """`path` is what follows /v1/. Raises as `fetch`; UnavailableError also for what is no JSON."""
+        """The JSON response. `path` follows /v1/. Raises the errors of `fetch`."""
         content = await self.fetch(method, path, token=token, body=body, params=params)
         return _decoded(content, self.address) if content else {}
 
@@ -74,8 +74,8 @@ class VaultHttp:
         body: Mapping[str, Any] | None = None,
         params: Mapping[str, str] | None = None,
     ) -> bytes:
-        """NotFoundError, DeniedError, RefusedError: Vault says so. UnavailableError: ask again later."""
-        import aiohttp  # whoever has no Vault does not pay for it
+        """The response body. Raises NotFoundError, DeniedError, RefusedError or UnavailableError."""
+        import aiohttp  # a slow import, needed only with Vault
 
         headers = {"X-Vault-Request": "true"}
         if token:
@@ -101,16 +101,18 @@ class VaultHttp:
                     content += await answer.content.read(ANSWER_BYTES_MAX + 1)
                 status = answer.status
         except TimeoutError as err:
-            raise UnavailableError(f"Vault at {self.address} does not answer in time") from err
+            raise UnavailableError(f"Vault at {self.address} did not respond in time") from err
         except aiohttp.ClientConnectorCertificateError as err:
             raise UnavailableError(
-                f"the certificate of Vault at {self.address} is not believed: {err.certificate_error};"
-                " PERSYS_VAULT_CA_PATH names a file with its roots"
+                f"the certificate of Vault at {self.address} is not trusted: {err.certificate_error};"
+                " set PERSYS_VAULT_CA_PATH to a file with its CA certificates"
             ) from err
         except (aiohttp.ClientError, OSError) as err:
-            raise UnavailableError(f"Vault at {self.address} gives no answer: {err}") from err
+            raise UnavailableError(f"cannot reach Vault at {self.address}: {err}") from err
         if len(content) > ANSWER_BYTES_MAX:
-            raise UnavailableError(f"Vault at {self.address} answers more than can be taken")
+            raise UnavailableError(
+                f"the response of Vault at {self.address} exceeds {ANSWER_BYTES_MAX >> 20} MiB"
+            )
         if status not in _OK:
             raise _refusal(status, content, path=path, address=self.address)
         return content
@@ -121,16 +123,16 @@ def _refusal(status: int, content: bytes, *, path: str, address: str) -> PersysE
     if status == 404:
         return NotFoundError("Vault path", f"{path}{said}")
     if status in (401, 403):
-        return DeniedError(f"Vault at {address} refuses {path}{said}", reason="vault")
+        return DeniedError(f"Vault at {address} denied access to {path}{said}", reason="vault")
     if status == _SEALED:
         return UnavailableError(f"Vault at {address} is sealed or has no active node{said}")
     if 400 <= status < 500 and status != 429:
-        return RefusedError(f"Vault at {address} does not take {path}{said}")
-    return UnavailableError(f"Vault at {address} answers {path} with status {status}{said}")
+        return RefusedError(f"Vault at {address} refused {path}{said}")
+    return UnavailableError(f"Vault at {address} responded to {path} with status {status}{said}")
 
 
 def _said(content: bytes) -> str:
-    """Vault's own words, if there are any."""
+    """The error messages of Vault, if there are any."""
     try:
         errors = msgspec.json.decode(content, type=dict[str, Any]).get("errors")
     except msgspec.DecodeError:
@@ -144,7 +146,7 @@ def _decoded(content: bytes, address: str) -> Mapping[str, Any]:
         return msgspec.json.decode(content, type=dict[str, Any])
     except msgspec.DecodeError as err:
         raise UnavailableError(
-            f"what answers at {address} is no Vault: the answer is no JSON"
+            f"the server at {address} is not Vault: the response is not JSON"
         ) from err
 
 

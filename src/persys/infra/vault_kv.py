@@ -1,4 +1,4 @@
-"""Secrets from Vault's KV engine, version 2: what people keep there beside what Vault makes itself."""
+"""Reads secrets from Vault's KV engine, version 2."""
 
 from collections.abc import Mapping
 
@@ -13,10 +13,10 @@ class VaultKv:
         self._vault = vault
 
     async def read(self, path: str, version: int | None = None) -> Mapping[str, str]:
-        """What is kept there: words as they are, anything else as JSON. None: the newest version.
+        """The fields of a secret: texts unchanged, other values as JSON. `version` None: the latest.
 
-        The first word of the path is where the engine is mounted. NotFoundError: there is nothing, or that
-        version was deleted. DeniedError: Vault refuses. UnavailableError: ask again later.
+        The first segment of the path is the mount of the engine. Raises NotFoundError for a missing secret or
+        a deleted version, DeniedError, or UnavailableError.
         """
         mount, _, rest = path.strip("/").partition("/")
         if not rest or not all(rest.split("/")) or {".", ".."} & {*rest.split("/"), mount}:
@@ -26,7 +26,7 @@ class VaultKv:
         outer = answer.get("data")
         data = outer.get("data") if isinstance(outer, dict) else None
         if not isinstance(data, dict):
-            raise UnavailableError(f"{mount} in Vault is no KV engine of version 2")
+            raise UnavailableError(f"{mount} in Vault is not a KV engine of version 2")
         return {key: _text(value) for key, value in data.items()}
 
 

@@ -1,7 +1,7 @@
-"""Being logged in at Vault: by a token that somebody gave, or by an AppRole, which gives one at each login.
+"""The login at Vault: with a configured token, or with an AppRole, which gets a token at each login.
 
-A login has a lease. At half of it Vault is asked to renew it; when it does not, or not for longer, an AppRole
-logs in anew. A token that somebody gave cannot be had anew: when it ends is said once, as a warning.
+A login has a lease, which is renewed at half of its duration. If Vault does not renew or extend it, an
+AppRole logs in again. A configured token cannot be replaced: its end is logged once as a warning.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from persys.infra.vault_http import VaultHttp
 
 log = structlog.get_logger()
 
-RETRY_SHARE = 10  # of what is left of a lease that could not be renewed
+RETRY_SHARE = 10  # retry after this fraction of the remaining lease
 
 
 class AuthMethod(StrEnum):
@@ -33,7 +33,7 @@ class Credentials(Struct, frozen=True):
     secret_id: str = ""
 
     def __repr__(self) -> str:
-        return f"Credentials({self.method})"  # a traceback must not tell them
+        return f"Credentials({self.method})"  # a traceback must not show the secrets
 
     def check(self) -> None:
         """Raises SettingsError."""
@@ -47,11 +47,11 @@ class Credentials(Struct, frozen=True):
 
 
 class Login(Struct, frozen=True):
-    """Times are those of the monotonic clock."""
+    """A token and its lease. Times are of the monotonic clock."""
 
     token: str
     renewable: bool
-    look_at: float | None  # half of its lease; None: it never ends
+    look_at: float | None  # renewal time, at half of the lease; None: the lease never ends
     ends_at: float | None
 
     def __repr__(self) -> str:
@@ -68,11 +68,11 @@ class VaultLogin:
 
     @property
     def look_at(self) -> float | None:
-        """When it is to be looked after again. None: never, or as soon as somebody needs it."""
+        """When to renew the login. None: never, or at the next use."""
         return self._login.look_at if self._login is not None else None
 
     async def token(self) -> str:
-        """One that is good now. Raises DeniedError or UnavailableError."""
+        """A valid token. Raises DeniedError or UnavailableError."""
         login, now = self._login, self._clock.monotonic()
         if login is None or _is_over(login, now):
             login = await self._log_in()
@@ -82,7 +82,7 @@ class VaultLogin:
         return login.token
 
     def forget(self, token: str) -> bool:
-        """After Vault has refused it. Whether there is another one, or one can be had."""
+        """Drop a token that Vault refused. Whether a new login is possible."""
         if self._login is not None and self._login.token == token:
             self._login = None
         return self._credentials.method is AuthMethod.APPROLE
@@ -99,8 +99,8 @@ class VaultLogin:
         }
         try:
             answer = await self._http.ask("POST", "auth/approle/login", body=secret)
-        except RefusedError as err:  # 400, and not 403, for a wrong one
-            raise DeniedError(f"Vault does not know this AppRole: {err}", reason="login") from err
+        except RefusedError as err:  # Vault sends 400 instead of 403 for invalid credentials
+            raise DeniedError(f"Vault refused the AppRole login: {err}", reason="login") from err
         auth = _part(answer, "auth")
         log.info("vault.logged_in", method="approle", lease_seconds=auth.get("lease_duration"))
         return self._login_of(str(auth.get("client_token", "")), auth, lease="lease_duration")
@@ -110,7 +110,7 @@ class VaultLogin:
         try:
             answer = await self._http.ask("GET", "auth/token/lookup-self", token=token)
         except DeniedError as err:
-            raise DeniedError(f"PERSYS_VAULT_TOKEN is not good: {err}", reason="login") from err
+            raise DeniedError(f"PERSYS_VAULT_TOKEN is not valid: {err}", reason="login") from err
         data = _part(answer, "data")
         login = self._login_of(token, data, lease="ttl")
         if not login.renewable:
@@ -118,7 +118,7 @@ class VaultLogin:
         return login
 
     async def _renewed(self, login: Login) -> Login:
-        """The same for longer, or another one, or the same as before, to be looked at again soon."""
+        """The extended login, or a new one, or the same with an earlier retry."""
         if login.renewable:
             try:
                 answer = await self._http.ask(
@@ -130,10 +130,10 @@ class VaultLogin:
             if _lasts_longer(longer, login):
                 log.debug("vault.login_renewed")
                 return longer
-        return await self._instead(login, "Vault gives it no longer lease")
+        return await self._instead(login, "Vault did not extend the lease")
 
     async def _instead(self, login: Login, why: str) -> Login:
-        """An AppRole has another one; a token that somebody gave is used to its end."""
+        """An AppRole logs in again; a configured token is used until it expires."""
         if self._credentials.method is AuthMethod.APPROLE:
             try:
                 return await self._by_approle()
@@ -143,7 +143,7 @@ class VaultLogin:
         return _later(login, self._clock.monotonic())
 
     def _warn(self, login: Login, why: str) -> None:
-        """Once, until there is a login that can be renewed again."""
+        """Log the end of the lease, once until a login is renewable again."""
         if self._warned or login.ends_at is None:
             return
         self._warned = True
@@ -152,7 +152,7 @@ class VaultLogin:
 
     def _login_of(self, token: str, told: Mapping[str, Any], *, lease: str) -> Login:
         if not token or not isinstance(told.get(lease), int | float):
-            raise UnavailableError(f"what answers at {self._http.address} is no Vault")
+            raise UnavailableError(f"the server at {self._http.address} is not Vault")
         seconds, now = float(told[lease]), self._clock.monotonic()
         renewable = bool(told.get("renewable"))
         if not seconds:  # a root token
@@ -170,12 +170,12 @@ def _lasts_longer(new: Login, old: Login) -> bool:
     if new.ends_at is None or old.ends_at is None:
         return new.ends_at is None
     assert old.look_at is not None
-    # At its half a lease becomes longer by as much; less is what is left until Vault's limit for it.
+    # A renewal at half of the lease extends it by half; less means that the maximum TTL is reached.
     return new.ends_at > old.ends_at + min(1.0, (old.ends_at - old.look_at) / 2)
 
 
 def _later(login: Login, now: float) -> Login:
-    assert login.ends_at is not None  # one that never ends is never looked at
+    assert login.ends_at is not None  # a login that never ends is never renewed
     pause = max(1.0, (login.ends_at - now) / RETRY_SHARE)
     return Login(login.token, login.renewable, now + pause, login.ends_at)
 
@@ -183,5 +183,5 @@ def _later(login: Login, now: float) -> Login:
 def _part(answer: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     part = answer.get(name)
     if not isinstance(part, dict):
-        raise UnavailableError("what answers in Vault's place says nothing that is understood")
+        raise UnavailableError(f"invalid response of Vault: expected an object {name!r}")
     return part

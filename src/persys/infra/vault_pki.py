@@ -1,8 +1,8 @@
-"""Certificates from Vault's PKI engine: our key, Vault's signature.
+"""Certificates from Vault's PKI engine, with a local key and Vault's signature.
 
-What would surprise: all names are both in the signed request and beside it, because it is a setting of the
-role in Vault which of the two it goes by. What a role does not allow is refused by Vault as a whole; then
-the words are Vault's, followed by what the role would have to be like.
+All names are in the signing request and in the parameters, because a setting of the Vault role decides which
+of them are used. Vault refuses a request that its role does not allow; the error then includes the role
+settings that are needed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,10 +28,10 @@ COMMON_NAME_MAX = 64
 
 
 class Names(Struct, frozen=True):
-    """Everything that a certificate says of its holder."""
+    """The names in a certificate."""
 
     common_name: str
-    hosts: tuple[str, ...]  # names of hosts, ours first
+    hosts: tuple[str, ...]  # DNS names, our fixed names first
     addresses: tuple[str, ...]
     uri: str
 
@@ -39,7 +39,7 @@ class Names(Struct, frozen=True):
 def names_of(
     identity: Identity, trust_domain: str, *, service: str, hosts: Sequence[str] = ()
 ) -> Names:
-    """`service` is its common name, unless that is too long for one; `hosts` are names or addresses."""
+    """`service` is the common name unless it is too long; `hosts` are DNS names or addresses."""
     fixed = server_name(identity.role), server_name(identity.role, identity.name)
     common = service if len(service) <= COMMON_NAME_MAX else fixed[0]
     parsed = [(host, host_name(host)) for host in hosts]
@@ -65,7 +65,7 @@ class VaultSource(CertificateSource):
         ttl: timedelta,
         every: timedelta,
     ) -> None:
-        """`every`: between tries that fail."""
+        """`every` is the retry interval."""
         self._vault = vault
         self.identity = identity
         self._names = names
@@ -78,8 +78,8 @@ class VaultSource(CertificateSource):
         await self._vault.run()
 
     def request(self, key: CertificateIssuerPrivateKeyTypes, identity: Identity) -> bytes:
-        """For whom the settings say, whoever the certificate before was of."""
-        del identity  # the settings may have changed since
+        """A request with the names of the settings, which may differ from the current certificate."""
+        del identity  # the settings may have changed
         names = self._names
         listed = x509.SubjectAlternativeName(
             [
@@ -96,27 +96,29 @@ class VaultSource(CertificateSource):
         )
 
     async def issue(self, csr_pem: bytes) -> Issued:
-        """Raises UnavailableError, DeniedError or RefusedError; then nothing has changed."""
+        """Raises UnavailableError, DeniedError or RefusedError."""
         path = f"{self._mount}/sign/{self._role}"
         try:
             answer = await self._vault.ask("POST", path, body=self._wanted(csr_pem))
         except DeniedError as err:
             raise DeniedError(
-                f'{err}; its policy needs: path "{path}" {{ capabilities = ["update"] }}',
+                f'{err}; the Vault policy needs: path "{path}" {{ capabilities = ["update"] }}',
                 reason=err.reason,
             ) from err
         except NotFoundError as err:
-            raise RefusedError(f"{err}; is there a PKI engine at {self._mount}?") from err
+            raise RefusedError(
+                f"{err}; check that a PKI engine is mounted at {self._mount}"
+            ) from err
         except RefusedError as err:
             raise RefusedError(f"{err}; the role needs at least: {self._needed()}") from err
         return _issued(answer)
 
     async def revoked(self) -> frozenset[str]:
-        """The serials of revoked certificates, in hexadecimal digits. Raises as `issue`."""
+        """The serials of revoked certificates in hexadecimal digits. Raises the errors of `issue`."""
         try:
             return serials_in(await self._vault.fetch_public(f"{self._mount}/crl"))
         except ValueError as err:
-            raise UnavailableError("Vault answers with no revocation list") from err
+            raise UnavailableError("the response of Vault is not a revocation list") from err
 
     def _wanted(self, csr_pem: bytes) -> Mapping[str, Any]:
         names = self._names
@@ -131,7 +133,7 @@ class VaultSource(CertificateSource):
         }
 
     def _needed(self) -> str:
-        """The command that lets the role sign what this process asks for."""
+        """The command that configures the role for the certificates of this process."""
         hosts = ",".join(self._names.hosts)
         return (
             f"vault write {self._mount}/roles/{self._role} key_type=any allow_bare_domains=true "
@@ -143,15 +145,15 @@ class VaultSource(CertificateSource):
 def _issued(answer: Mapping[str, Any]) -> Issued:
     data = answer.get("data")
     if not isinstance(data, dict) or not isinstance(data.get("certificate"), str):
-        raise UnavailableError("Vault answers with no certificate")
+        raise UnavailableError("the response of Vault has no certificate")
     listed = data.get("ca_chain") or [data.get("issuing_ca") or ""]
     try:
         leaf = x509.load_pem_x509_certificate(data["certificate"].encode())
         above = [x509.load_pem_x509_certificate(str(one).encode()) for one in listed]
     except ValueError as err:
-        raise UnavailableError("Vault answers with a certificate that cannot be read") from err
+        raise UnavailableError("the certificate from Vault cannot be parsed") from err
     between = [one for one in above if one.subject != one.issuer]
-    # An engine that was never given its root has only what is below it to be believed by.
+    # An engine without its root certificate: the topmost intermediate is the trust anchor.
     roots = [one for one in above if one.subject == one.issuer] or above[-1:]
     return Issued(_pem([leaf, *between]), _pem(roots))
 

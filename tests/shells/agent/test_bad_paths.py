@@ -68,7 +68,7 @@ def node(tmp_path: Path, paths: WithDeadMount) -> Iterator[Node]:
     ("path", "code", "text"),
     [
         ("{outside}/loop", "HostPathUnusable", "Too many levels of symbolic links"),
-        ("/dead/share", "PathTimeout", "no answer from the file system"),
+        ("/dead/share", "PathTimeout", "the file system did not respond"),
         ("/srv/not-there", "HostPathMissing", "does not exist"),
     ],
 )

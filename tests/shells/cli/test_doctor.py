@@ -344,7 +344,7 @@ def test_a_service_that_dns_does_not_know(run: Run, unused_address: str) -> None
     )  # fmt: skip
 
     assert ended.code == 1
-    assert "DNS does not say" in worst(ended, "dns")
+    assert "cannot resolve the SRV records" in worst(ended, "dns")
 
 
 def test_a_docker_that_is_not_there_or_does_not_answer(

@@ -206,7 +206,7 @@ async def test_a_scheduler_whose_clock_is_two_days_off_refuses_all_until_it_is_r
     user = secure.control.stub
     secure.clock.ahead = timedelta(days=days)
     told = await refusal(user.GetIdentity(pb.GetIdentityRequest(), timeout=10))
-    assert "not valid yet, or not any more" in told
+    assert "expired or not yet valid" in told
     secure.clock.ahead = timedelta()
     assert not await refusal(user.GetIdentity(pb.GetIdentityRequest(), timeout=10))
 

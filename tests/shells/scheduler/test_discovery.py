@@ -185,7 +185,7 @@ class Dns:
 
     def look_up(self, service: str) -> list[str]:
         if self.answer is None:
-            raise UnavailableError(f"DNS does not say where {service} is: no answer")
+            raise UnavailableError(f"cannot resolve the SRV records of {service}: no answer")
         return self.answer
 
 

@@ -102,7 +102,7 @@ def test_without_a_certificate_a_scheduler_does_not_start_unless_it_is_insecure(
     )
 
     assert done.returncode == 1
-    assert f"{missing}: there is no such file" in done.stderr
+    assert f"{missing}: no such file" in done.stderr
     assert "-insecure" in done.stderr
 
 

@@ -142,7 +142,7 @@ async def test_garbage_on_disk_leaves_the_one_in_use(
 def test_a_key_that_belongs_to_another_certificate_is_named(tmp_path: Path, root: Issuer) -> None:
     files = write(tmp_path, root, Identity(Role.AGENT, "n1"))
     files.key.write_bytes(key_pem(new_key()))
-    with pytest.raises(SettingsError, match=r"a\.key: does not belong to"):
+    with pytest.raises(SettingsError, match=r"a\.key: does not match the certificate"):
         Certificates(files, SystemClock())
 
 

@@ -143,5 +143,5 @@ def test_a_certificate_that_names_nobody_cannot_be_renewed(
 ) -> None:
     pair = certificates.current
     certificates.current = replace(pair, claims=replace(pair.claims, identity=None))
-    with pytest.raises(SettingsError, match="names nobody"):
+    with pytest.raises(SettingsError, match="identity is not recognised"):
         Renewal(certificates, files, source, SystemClock(), Random(1))

@@ -124,7 +124,7 @@ async def test_garbage_in_the_file_leaves_the_list_in_use(tmp_path: Path, issuer
     for _ in range(2):
         await revocations.look()
         assert revocations.serials == {"a1"}
-        assert "holds no list" in revocations.trouble
+        assert "invalid revocation list" in revocations.trouble
 
 
 def test_a_file_that_was_named_must_be_there(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
-"""Flow control of one call on a shared stream: how much may be sent, and how much may wait to be read.
+"""Flow control of one call on a shared stream: a send window and a bounded inbox.
 
-Both sides of the control stream use it. Counts come from the peer, so each is checked: a peer that breaks the
-rules ends its own call and nothing else. All of it is arithmetic; a count of two billion costs nothing.
+Both sides of the control stream use it. Counts come from the peer, so each is checked: a peer that violates
+the protocol ends only its own call. Counts are only compared and added, so a count of two billion is cheap.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ Item = TypeVar("Item")
 
 
 class SendWindow:
-    """At most `size` messages may be on their way before the reader has taken some."""
+    """At most `size` messages may be in flight until the reader acknowledges some."""
 
     def __init__(self, size: int) -> None:
         assert size > 0
@@ -21,14 +21,14 @@ class SendWindow:
         self._opened = asyncio.Event()
 
     async def acquire(self) -> None:
-        """Returns when one more may be sent."""
+        """Wait until one more message may be sent."""
         while not self._left:
             self._opened.clear()
             await self._opened.wait()
         self._left -= 1
 
     def give_back(self, count: int) -> bool:
-        """The reader says that it took so many. False if that is more than were on their way."""
+        """The reader acknowledges `count` messages. False if more than were in flight."""
         if not 0 <= count <= self._size - self._left:
             return False
         self._left += count
@@ -37,7 +37,7 @@ class SendWindow:
 
 
 class Inbox(Generic[Item]):
-    """Messages that were not read yet. A peer that sends more than `most` breaks the protocol."""
+    """Unread messages. A peer that sends more than `most` violates the protocol."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -45,7 +45,7 @@ class Inbox(Generic[Item]):
         self._came = asyncio.Event()
 
     def put(self, item: Item) -> bool:
-        """False, and not taken, if it is full."""
+        """Add a message. False if the inbox is full."""
         if len(self._items) >= self._most:
             return False
         self._items.append(item)
@@ -53,7 +53,7 @@ class Inbox(Generic[Item]):
         return True
 
     def replace_all(self, item: Item) -> None:
-        """Nothing but this is read from now on."""
+        """Drop all unread messages; `item` is the next one read."""
         self._items.clear()
         self._items.append(item)
         self._came.set()

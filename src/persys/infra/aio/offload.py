@@ -1,4 +1,4 @@
-"""Runs CPU-bound work on what a peer sent, such as parsing, beside the event loop.
+"""Runs CPU-bound work on data of a peer, such as parsing, on a thread.
 
 The work itself must be bounded: a thread cannot be stopped. The deadline bounds how long the caller waits,
 and the number of jobs is limited, so that a flood of large requests is refused instead of queued.
@@ -19,7 +19,7 @@ _jobs = 0
 
 
 async def off_loop(work: Callable[[], T], *, deadline_seconds: float = DEADLINE_SECONDS) -> T:
-    """The result of `work`, run on a thread. UnavailableError: too many jobs, or the deadline passed."""
+    """Run `work` on a thread. Raises UnavailableError for too many jobs or at the deadline."""
     global _jobs
     if _jobs >= JOBS_MAX:
         raise UnavailableError(f"{JOBS_MAX} requests are being parsed; try again")

@@ -1,8 +1,8 @@
-"""Work that must finish once it has begun, also if its caller leaves.
+"""Runs work that must finish once it has started, even if its caller disconnects.
 
-A request handler runs in a task of its caller and is cancelled when the caller gives up. Work that writes to
-a journal or commits must not end half-way because of that: it runs here, in a task of the process, and the
-handler only waits for its result. An unexpected exception in it fails that request only.
+A request handler runs in a task of its caller and is cancelled when the caller disconnects. Work that writes
+to a journal or commits must not be interrupted by that: it runs here, in a task of the process, and the
+handler only waits for its result. An unexpected exception fails only that request.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ def _not_running() -> PersysError:
 
 
 class OwnedWork:
-    """Tasks of the process, at most `limit` at the same time; more are refused.
+    """Tasks of the process, at most `limit` at a time; more are refused.
 
-    `stopped` makes the error for a caller whose work is not taken, or is ended because `run` ends.
+    `stopped` creates the error for a caller whose work is not accepted, or is cancelled because `run` ends.
     """
 
     def __init__(
@@ -40,16 +40,16 @@ class OwnedWork:
 
     @property
     def count(self) -> int:
-        """How many are in progress."""
+        """The number of tasks in progress."""
         return len(self._tasks)
 
     async def drained(self) -> None:
-        """Returns when nothing is in progress. What comes meanwhile is waited for too."""
+        """Wait until nothing is in progress, including work that is added while waiting."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
     async def run(self) -> None:
-        """Work is taken while this runs."""
+        """Work is accepted while this runs."""
         async with asyncio.TaskGroup() as group:
             self._group = group
             try:
@@ -65,11 +65,11 @@ class OwnedWork:
         *,
         deadline_seconds: float = 0,
     ) -> Result:
-        """The result of `work`, which runs to its end even if this call is cancelled or its deadline passes.
+        """Run `work` to its end even if this call is cancelled or its deadline passes; returns its result.
 
-        Raises what `work` raises if it is a PersysError; any other exception is recorded under `where` and
-        `key` and becomes a DefectError. Raises UnavailableError at the deadline (0: none) or when too much is
-        in progress, and what `stopped` makes when the process ends the work: it may be done all the same.
+        Passes on a PersysError of `work`; any other exception is recorded under `where` and `key` and becomes
+        a DefectError. Raises UnavailableError at the deadline (0: none) or when too much is in progress, and
+        the error of `stopped` when the process cancels the work, which may be done nevertheless.
         """
         if self._group is None:
             raise self._stopped()
@@ -99,7 +99,7 @@ class OwnedWork:
     async def _outcome(
         self, where: str, key: str, work: Callable[[], Awaitable[Result]]
     ) -> Result | PersysError:
-        """Its error as a value: it is for the caller, who may have left, and not for the group."""
+        """The result, or the error as a value: it must reach the caller and not the task group."""
         failures: list[InternalError] = []
         with self._supervisor.contain(where, key, failed=failures.append):
             try:

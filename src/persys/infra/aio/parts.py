@@ -1,6 +1,6 @@
-"""The long-lived loops of a process, and what an unexpected exception in each of them does.
+"""The long-lived loops of a process, and the effect of an unexpected exception in each of them.
 
-Only the loops without which the process is useless end it. All others are recorded, and start again with
+Only essential loops end the process. A failure of any other loop is recorded, and the loop is restarted with
 back-off while the rest continues.
 """
 
@@ -17,7 +17,7 @@ from persys.infra.clock import Clock
 
 log = structlog.get_logger()
 
-# After a run of this length a failure is a new one: back-off begins at its first value.
+# After a run of this length the back-off is reset.
 STABLE_SECONDS = 60.0
 
 Part = Callable[[], Awaitable[None]]
@@ -34,7 +34,7 @@ def supervised(
     supervisor: Supervisor,
     clock: Clock,
 ) -> dict[str, Part]:
-    """The parts, each wrapped as `policy` says for its name."""
+    """The parts, wrapped according to `policy` for their names."""
     return {
         name: part
         if policy(name) is OnError.EXIT

@@ -1,8 +1,8 @@
-"""Calls of the file system: paths that others name, and all that the agent keeps for a workload.
+"""File system calls on paths that users set and on the files of workloads.
 
-A path may be on a mount whose server does not answer; a call then never returns. Each call runs in a thread
-of its own with a deadline. A thread that is stuck cannot be ended: it keeps one of the few places of its
-directory, so that further calls below the same directory fail at once while all others continue.
+A path may be on a mount whose server does not respond; a call then never returns. Each call runs in its own
+thread with a deadline. A blocked thread cannot be stopped: it occupies one of the few slots of its directory,
+so further calls below the same directory fail at once while all others continue.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ DEADLINE_SECONDS = 10.0
 LONG_SECONDS = 600.0  # for copies and removals of whole directories, and for large files
 PER_DIRECTORY_MAX = 4
 CALLS_MAX = 64
-_DEPTH = 2  # of the directories that are told apart: /mnt/nfs1 and /mnt/nfs2
+_DEPTH = 2  # path segments that identify a directory: /mnt/nfs1 and /mnt/nfs2
 
 Result = TypeVar("Result")
 
 
 class PathTimeoutError(UnavailableError):
-    """The file system gave no answer in time, so nothing is known about the path."""
+    """The file system did not respond in time; the state of the path is unknown."""
 
 
 class PathCalls(Protocol):
@@ -39,15 +39,15 @@ class PathCalls(Protocol):
         deadline_seconds: float | None = None,
         discard: Callable[[Result], object] | None = None,
     ) -> Result:
-        """The result of `call`, which looks at `path`. Raises what it raises, and PathTimeoutError.
+        """Run `call`, which accesses `path`. Passes on its exceptions, and raises PathTimeoutError.
 
-        A call whose caller has left goes on to its end. `discard` then gets the result, such as an open
-        file.
+        A call continues when its caller is cancelled. `discard` then receives the result, for example an
+        open file.
         """
 
 
 class DirectPathCalls:
-    """Implements PathCalls without threads, for a simulation, whose file systems always answer."""
+    """Implements PathCalls without threads, for simulations, whose file systems always respond."""
 
     async def run(
         self,
@@ -61,7 +61,7 @@ class DirectPathCalls:
 
 
 class ThreadPathCalls:
-    """Implements PathCalls with one daemon thread per call: a stuck one does not hold up the exit."""
+    """Implements PathCalls with one daemon thread per call: a blocked thread does not delay the exit."""
 
     def __init__(
         self,
@@ -71,13 +71,13 @@ class ThreadPathCalls:
         per_directory_max: int = PER_DIRECTORY_MAX,
         calls_max: int = CALLS_MAX,
     ) -> None:
-        """Below each of `roots`, every directory has places of its own."""
+        """Below each of `roots`, every directory has its own slots."""
         self._roots = tuple(PurePosixPath(root) for root in roots)
         self._deadline_seconds = deadline_seconds
         self._per_directory_max = per_directory_max
         self._calls_max = calls_max
         self._stuck: Counter[str] = Counter()
-        self._places = asyncio.Semaphore(calls_max)
+        self._slots = asyncio.Semaphore(calls_max)
 
     async def run(
         self,
@@ -95,7 +95,7 @@ class ThreadPathCalls:
         if self._stuck.total() >= self._calls_max:
             raise PathTimeoutError(f"{path}: {self._calls_max} file system calls have not returned")
         seconds = self._deadline_seconds if deadline_seconds is None else deadline_seconds
-        async with self._places:  # those in time give theirs back within the deadline
+        async with self._slots:  # calls that return release theirs within the deadline
             return await self._call(str(path), directory, _Call(call, discard), seconds)
 
     async def _call(
@@ -108,7 +108,7 @@ class ThreadPathCalls:
         except TimeoutError as err:
             if not deadline.expired():
                 raise  # raised by the call itself
-            text = f"{path}: no answer from the file system within {seconds:g} s"
+            text = f"{path}: the file system did not respond within {seconds:g} s"
             raise PathTimeoutError(text) from err
         finally:
             if call.abandon(partial(self._returned, loop, directory)):
@@ -119,7 +119,7 @@ class ThreadPathCalls:
 
 
 class _Call(Generic[Result]):
-    """One call in a thread. Its outcome goes to who waits, or to `discard` if that one has left."""
+    """One call in a thread. Its result goes to the waiting caller, or to `discard` if that was cancelled."""
 
     def __init__(
         self, call: Callable[[], Result], discard: Callable[[Result], object] | None
@@ -143,7 +143,7 @@ class _Call(Generic[Result]):
         return self._outcome
 
     def abandon(self, returned: Callable[[], None]) -> bool:
-        """Nobody waits any more. True: it has not ended, and `returned` is called when it does."""
+        """Stop waiting. True if the call has not ended; `returned` is called when it does."""
         with self._lock:
             if not self._has_ended:
                 self._returned = returned
@@ -167,7 +167,7 @@ class _Call(Generic[Result]):
         _soon(self._loop, settle)
 
     def _fail(self, problem: BaseException) -> None:
-        if isinstance(problem, StopIteration):  # no future takes that one
+        if isinstance(problem, StopIteration):  # futures do not accept it
             problem = RuntimeError(f"the call raised {problem!r}")
         if not self._outcome.done():
             self._outcome.set_exception(problem)
@@ -180,12 +180,12 @@ class _Call(Generic[Result]):
 
 
 def _soon(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
-    with suppress(RuntimeError):  # the loop has ended
+    with suppress(RuntimeError):  # the loop is closed
         loop.call_soon_threadsafe(call)
 
 
 def directory_of(path: str, roots: Sequence[PurePosixPath] = ()) -> str:
-    """The directory whose calls share places. Links are not followed: that could block too."""
+    """The directory whose calls share slots. Links are not followed, because that could block too."""
     plain = PurePosixPath(os.path.normpath(path))
     above = [root for root in roots if plain.is_relative_to(root)]
     depth = max((len(root.parts) for root in above), default=_DEPTH)

@@ -1,9 +1,9 @@
 """Contains unexpected exceptions in the work for one key: a workload, a node, a stream, a call, a record.
 
 An expected failure is a PersysError and passes through: the caller handles it. Any other exception is a
-defect of this program. It is logged with its traceback, counted in `persys_internal_errors_total` and kept
+defect of this program. It is logged with its traceback, counted in `persys_internal_errors_total` and stored
 for `doctor`; then the caller's `failed` decides what happens to the key. The process continues.
-Besides the outermost frame of a process, only this module catches `Exception`.
+Apart from the outermost frame of a process, only this module catches `Exception`.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ BACKOFF_MAX = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class InternalError:
-    """One defect, as `doctor` shows it. Repetitions for the same place and key are counted."""
+    """One defect, shown by `doctor`. Repetitions for the same place and key are counted."""
 
     component: str
     where: str
@@ -50,7 +50,7 @@ class InternalError:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """One that `ends_process` cannot be done without; any other is run again after an unexpected end."""
+    """A loop of the process. One that does not end the process is restarted after an unexpected exception."""
 
     name: str
     run: Callable[[], Coroutine[None, None, None]]
@@ -80,16 +80,16 @@ class Supervisor:
         failed: Callable[[InternalError], None],
         expects: Expected = PersysError,
     ) -> "Containment":
-        """A context whose body may fail: an unexpected exception ends the body, and `failed` is called.
+        """A context that stops unexpected exceptions of its body and calls `failed` with them.
 
-        `where` is one of a fixed set of places, `key` what the work is for. What it `expects` and
-        cancellation pass through; where the caller handles only some errors, it names these. An
-        ExceptionGroup is contained only if it holds an unexpected exception.
+        `where` is one of a fixed set of places, `key` identifies the work. Exceptions in `expects` and
+        cancellation pass through; a caller that handles only some errors sets `expects`. An
+        ExceptionGroup is contained only if it includes an unexpected exception.
         """
         return Containment(self, where, key, failed, expects)
 
     def record(self, where: str, key: str, err: Exception) -> InternalError:
-        """Log, count and keep an unexpected exception."""
+        """Log, count and store an unexpected exception."""
         known = self._recent.pop((where, key), None)
         error = InternalError(
             component=self._component,
@@ -118,16 +118,16 @@ class Supervisor:
         self._recent.pop((where, key), None)
 
     def recent(self) -> list[InternalError]:
-        """The newest first."""
+        """The recent errors, newest first."""
         return list(reversed(self._recent.values()))
 
     def supervised(self, loop: Loop) -> Coroutine[None, None, None]:
         return loop.run() if loop.ends_process else self.keep_running(loop.name, loop.run)
 
     async def keep_running(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:
-        """Run a loop of the process; after an unexpected exception run it again, with back-off.
+        """Run a loop of the process; restart it with back-off after an unexpected exception.
 
-        For loops without which the process is still useful. FencedError passes through.
+        For loops that are not essential. FencedError passes through.
         """
         failures: list[InternalError] = []
         while True:
@@ -137,7 +137,7 @@ class Supervisor:
             await asyncio.sleep(self.retry_after(failures.pop()).total_seconds())
 
     def retry_after(self, error: InternalError) -> timedelta:
-        """How long to wait before the work for this key is tried again."""
+        """The delay before the work for this key is retried."""
         return min(BACKOFF_FIRST * (1 << min(error.count - 1, 16)), BACKOFF_MAX)
 
 
@@ -159,7 +159,7 @@ class Containment:
         self._expects = expects
 
     def __enter__(self) -> None:
-        """Nothing is acquired."""
+        """Acquires nothing."""
 
     def __exit__(
         self,
@@ -175,7 +175,7 @@ class Containment:
 
 
 class KeyedWork(Generic[Key]):
-    """Contains the work for each key at one place, and leaves a key alone for a while after a failure.
+    """Contains the work for each key at one place, with back-off per key after a failure.
 
     Only the errors in `expects` pass through.
     """
@@ -195,11 +195,11 @@ class KeyedWork(Generic[Key]):
         self._due_at: dict[Key, float] = {}
 
     def is_due(self, key: Key) -> bool:
-        """Whether its work did not fail, or has waited long enough."""
+        """Whether the key has no failure, or its back-off is over."""
         return self.due_in(key) == 0
 
     def due_in(self, key: Key) -> float:
-        """Seconds."""
+        """The remaining back-off in seconds."""
         due_at = self._due_at.get(key)
         return 0.0 if due_at is None else max(0.0, due_at - self._clock.monotonic())
 
@@ -207,7 +207,7 @@ class KeyedWork(Generic[Key]):
     def contain(
         self, key: Key, *, failed: Callable[[InternalError], None] | None = None
     ) -> Iterator[None]:
-        """Around one piece of work. `failed` is called beside what is done anyway."""
+        """The context of one piece of work. `failed` is called in addition to the back-off."""
         with self._supervisor.contain(
             self._where, key, failed=partial(self._note, key, failed), expects=self._expects
         ):
@@ -215,7 +215,7 @@ class KeyedWork(Generic[Key]):
             self.forget(key)
 
     def forget(self, key: Key) -> None:
-        """Its work succeeded, or is no longer wanted."""
+        """Clear the back-off: the work succeeded or is no longer needed."""
         if self._due_at and self._due_at.pop(key, None) is not None:
             self._supervisor.resolved(self._where, key)
 
@@ -229,7 +229,7 @@ class KeyedWork(Generic[Key]):
 
 
 def _unexpected(err: BaseException | None, expects: Expected) -> Exception | None:
-    """The first exception that is neither expected nor a request to stop."""
+    """The first exception that is neither expected nor a cancellation."""
     if isinstance(err, BaseExceptionGroup):
         found = [
             one for inner in err.exceptions if (one := _unexpected(inner, expects)) is not None
@@ -242,7 +242,7 @@ def _unexpected(err: BaseException | None, expects: Expected) -> Exception | Non
 
 
 def _traceback(err: Exception) -> str:
-    """Formatted here and bounded: what a peer put into an exception must not fill the log."""
+    """The formatted traceback with a size limit: data of a peer in an exception must not fill the log."""
     text = "".join(traceback.format_exception(err, limit=-TRACEBACK_FRAMES_MAX))
     return text if len(text) <= TRACEBACK_MAX else f"…{text[-TRACEBACK_MAX:]}"
 
