@@ -67,7 +67,7 @@ def _placement(number: int, nodes: int) -> Unit:
     spec = ContainerSpec("registry.example/team/service:1.2.3")
     workload = Workload(workload_id, spec, Revision(REVISION), AT, AT, resources=NEEDS)
     assignment = Assignment(
-        workload_id, node_id, 1, AT, NEEDS, why="emptiest of 5000 nodes: 0% reserved"
+        workload_id, node_id, 1, AT, NEEDS, why="lowest utilisation of 5000 nodes: 0% reserved"
     )
     belief = Belief(workload_id, Status.RUNNING, AT, revision=workload.revision, epoch=1)
     told = {

@@ -108,7 +108,7 @@ async def test_promise_11_an_etcd_that_was_wiped_is_rebuilt_from_memory_and_agen
     await asyncio.to_thread(etcd.wipe)
     assert not (await cluster.control.apply("late")).success
     view = await until_mode(cluster.control, "recovery")
-    assert "what it held is gone" in view.reason
+    assert "its records are gone" in view.reason
     assert (await health(cluster))[1]["status"] == "recovery"
     await untouched(cluster, node)
 

@@ -1,7 +1,8 @@
-"""Whether a node takes new work: not when it is too busy, and never beyond what it has to give.
+"""Decides whether a node accepts a new workload: not above its load thresholds, and never beyond its
+capacity.
 
-Busy is judged from smoothed figures, so that a short burst turns nothing away and a short lull lets nothing
-in. What is there already is never asked: updates, stops and deletes pass.
+The load is smoothed, so that neither a short burst nor a short idle time changes the result. Updates, stops
+and deletes of existing workloads are always accepted.
 """
 
 import math
@@ -12,12 +13,12 @@ from msgspec import Struct
 from persys.model.resources import Resources
 from persys.model.spec import ComposeSpec, ContainerSpec, Spec, VMSpec, local_gb
 
-NODE_FULL = "NodeFull"  # the code of the refusal: another node may have room
+NODE_FULL = "NodeFull"  # the code of the rejection: another node may have capacity
 _MIB = 1 << 20
 
 
 class Load(Struct, frozen=True):
-    """Percent of what the machine has."""
+    """Percent of the machine's capacity."""
 
     cpu: float = 0.0
     memory: float = 0.0
@@ -39,9 +40,9 @@ def smoothed(
 
 
 def too_busy(load: Load, most: Load) -> str:
-    """What is above its threshold, with the figures; "" if nothing is. 100 is never above."""
+    """The resources above their threshold, with values; "" if none. 100 is never above."""
     found = [
-        f"{name} {now:.0f} % used, and new work only up to {limit:g} %"
+        f"{name} {now:.0f} % used; new workloads are accepted up to {limit:g} %"
         for name, now, limit in (
             ("cpu", load.cpu, most.cpu),
             ("memory", load.memory, most.memory),
@@ -53,9 +54,9 @@ def too_busy(load: Load, most: Load) -> str:
 
 
 def too_much(asked: Resources, *, given: Resources, allocatable: Resources) -> str:
-    """What would be promised beyond what there is to give; "" if nothing would."""
+    """The resources that would exceed the allocatable amount; "" if none."""
     found = [
-        f"{name} {taken} of {whole} {unit} given, and this asks for {more}"
+        f"{name}: {taken} of {whole} {unit} allocated, and the workload requests {more}"
         for name, unit, taken, whole, more in (
             (
                 "cpu",
@@ -73,7 +74,7 @@ def too_much(asked: Resources, *, given: Resources, allocatable: Resources) -> s
 
 
 def demand_of(spec: Spec) -> Resources:
-    """What a spec is given on a node: its limits, as enforced there; of a stack, what is reserved for it."""
+    """The resources of a spec on a node: its enforced limits; for a stack, its reservation."""
     match spec:
         case ContainerSpec():
             disk_gb = local_gb(spec.managed_volumes)

@@ -18,7 +18,7 @@ from persys.model.workload import Desired, Workload
 NOTHING = "none"
 _ONE_INSTANCE = (
     "a workload is one instance and has no replicas; "
-    "apply one more workload for each further instance, and delete those that are too many"
+    "apply one more workload for each additional instance, or delete workloads to have fewer"
 )
 
 
@@ -26,7 +26,7 @@ def permission_for(action: SuggestedAction | None) -> Deed:
     """What a caller needs to perform the action itself."""
     match action:
         case None:
-            return Deed.SUGGEST  # nothing can come of it
+            return Deed.SUGGEST  # it cannot be applied
         case (
             SuggestedAction.SET_DESIRED_STATE
             | SuggestedAction.RETRY_WORKLOAD
@@ -46,7 +46,7 @@ def may_apply(suggestion: Suggestion, caller: Caller | None) -> bool:
 def judge(
     suggestion: Suggestion, desired: Desired | None, target: Workload | None, *, now: datetime
 ) -> Accepted | Unchanged:
-    """`desired` is what the suggestion's word for a state means; None when it has none."""
+    """`desired` is the parsed desired state of the suggestion; None when it has none."""
     if not suggestion.target_workload:
         raise InvalidError("target_workload", "is missing")
     if suggestion.action is None:
@@ -85,7 +85,7 @@ def _carry_out(
 
 
 def applied(suggestion: Suggestion, outcome: Accepted | Unchanged) -> str:
-    """What was done, for the answer."""
+    """The action that was performed, for the response."""
     if isinstance(outcome, Unchanged) or suggestion.action is None:
         return NOTHING
     if suggestion.action is SuggestedAction.SET_DESIRED_STATE:

@@ -234,7 +234,7 @@ class _Meter:
 
 
 class _ValueLoader(yaml.CSafeLoader):
-    """The safe loader, which refuses numbers and dates that are too long to be any."""
+    """The safe loader with a length limit for numbers and dates."""
 
     def construct_object(self, node: Node, deep: bool = False) -> object:
         is_text = not isinstance(node, ScalarNode) or node.tag in (f"{TAG}str", f"{TAG}binary")

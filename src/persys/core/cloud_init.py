@@ -1,9 +1,9 @@
-"""What cloud-init finds on its seed (NoCloud): four texts, made from what a machine was given.
+"""Builds the cloud-init seed (NoCloud) of a VM: four files, from its spec.
 
-The user's text goes as it came, whatever its format. A login goes as vendor data, which cloud-init merges
-below the user's, so that what the user says wins. What would surprise: cloud-init runs again only for another
-instance id. So the id holds a checksum of what it would have to do anew, and nothing of cpu, memory or disks:
-a machine that only got larger keeps its users, its host keys and its scripts' work.
+User data is passed unchanged, whatever its format. A login becomes vendor data, which cloud-init merges below
+the user data, so that user data wins. cloud-init runs again only for a new instance id. So the id contains a
+checksum of the seed, and does not depend on cpu, memory or disks: a VM that is only resized keeps its users,
+its host keys and the results of its scripts.
 """
 
 import re
@@ -30,7 +30,7 @@ _IS_MIME = re.compile(r"(?:content-type|mime-version):", re.IGNORECASE)
 
 
 class Link(Struct, frozen=True):
-    """One interface as the guest is to configure it."""
+    """One network interface of the guest."""
 
     mac_address: str
     dhcp: bool = True
@@ -44,7 +44,7 @@ class Seed(Struct, frozen=True):
 
     @property
     def sha256(self) -> str:
-        """Of all that cloud-init is given."""
+        """Of all files of the seed."""
         whole = sha256()
         for name, content in sorted(self.files.items()):
             whole.update(f"{name} {len(content)}\n".encode())
@@ -53,7 +53,7 @@ class Seed(Struct, frozen=True):
 
 
 def is_wanted(spec: VMSpec) -> bool:
-    """A disk of the user's own may know nothing of cloud-init; one made from an image does."""
+    """Whether the VM gets a seed. A user's own disk may not have cloud-init; one from an image does."""
     said = spec.cloud_init != CloudInit() or spec.cloud_init_base64 or spec.login != Login()
     return bool(said or spec.os_image)
 
@@ -69,22 +69,22 @@ def seed(workload_id: WorkloadId, spec: VMSpec, links: Sequence[Link]) -> Seed:
         "vendor-data": vendor_data,
         "network-config": network,
     }
-    # Without user data there is no seed for cloud-init; the others may be missing.
+    # cloud-init requires user-data; the other files are optional.
     return Seed({name: text for name, text in files.items() if text or name == "user-data"})
 
 
 def _user_data(spec: VMSpec) -> bytes:
-    """The structured form wins over the one string; `core.notes` tells users when both are given."""
+    """The structured form wins over the single string; `core.notes` informs users if both are set."""
     if spec.cloud_init.user_data or not spec.cloud_init_base64:
         return spec.cloud_init.user_data.encode()
     try:
         return b64decode("".join(spec.cloud_init_base64.split()), validate=True)
     except (Base64Error, ValueError):
-        return spec.cloud_init_base64.encode()  # agents in the field take it plain as well
+        return spec.cloud_init_base64.encode()  # deployed agents accept plain text as well
 
 
 def _meta_data(spec: VMSpec, instance_id: str) -> str:
-    """What the user said stands, word for word if it lacks nothing."""
+    """The user's meta-data, unchanged if it is complete."""
     said = spec.cloud_init.meta_data
     found = load_mapping(said, YAML_LIMITS) if said else {}
     missing = {
@@ -131,7 +131,7 @@ def _login(login: Login) -> dict[str, Any]:
 
 
 def _both(ours: str, said: str) -> str:
-    """One text of two parts. cloud-init finds out by itself what a plain part is."""
+    """One MIME text of two parts. cloud-init detects the type of a plain part."""
     theirs = message_from_string(said) if _IS_MIME.match(said) else _part(said)
     whole = theirs
     if not theirs.is_multipart():
@@ -158,7 +158,7 @@ def _network_config(links: Sequence[Link]) -> str:
 
 
 def _card(link: Link, name: str) -> dict[str, Any]:
-    # Named, because not every guest can configure an interface by its MAC address alone.
+    # With a name, because not every guest can configure an interface by its MAC address alone.
     card: dict[str, Any] = {"match": {"macaddress": link.mac_address}, "set-name": name}
     card["dhcp4"] = link.dhcp
     if link.address:

@@ -1,4 +1,4 @@
-"""Which parts of a Compose document a node accepts without PERSYS_ALLOW_PRIVILEGED. Pure.
+"""Which parts of a Compose document a node accepts without PERSYS_ALLOW_PRIVILEGED.
 
 The input is the document that `docker compose config` printed: variables, includes and extends are resolved.
 The rules are a list of what is allowed, key by key. A key that is not listed is refused by its path, so a
@@ -28,7 +28,7 @@ _NETWORK_OPTIONS = (
     "com.docker.network.bridge.enable_ip_masquerade",
 )
 _OOM_SCORE_MAX = 1000
-# What Compose knows and the list leaves out. Only for placement: the node refuses whatever is not listed.
+# Keys of Compose that are not on the list. Only for placement: the node refuses every key that is not listed.
 REFUSED_KEYS = frozenset(
     [
         "annotations",
@@ -112,9 +112,9 @@ def first_violation(service: Mapping[str, Json], path: str) -> Violation | None:
 
 
 def may_need_privilege(key: str) -> bool:
-    """Whether placement has to look at a service's key: one that is refused, or allowed with some values.
+    """Whether placement has to check a service's key: it is refused, or allowed with some values only.
 
-    A key that Compose does not know is for the node to refuse, which says so by name.
+    A key that Compose does not know is refused by the node, with its name.
     """
     return key in REFUSED_KEYS or SERVICE.allowed.get(key, ANY) != ANY
 
@@ -231,7 +231,7 @@ def _tmpfs_options(value: Json) -> str:
 
 
 def _driver_options(value: Json) -> str:
-    """The local driver mounts whatever its options name; only a tmpfs reaches nothing of the node."""
+    """The local driver mounts any path in its options; only a tmpfs does not access the node."""
     options = value if isinstance(value, dict) else {}
     unknown = sorted(set(options) - {"type", "device", "o"})
     if unknown:

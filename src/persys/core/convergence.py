@@ -1,9 +1,9 @@
-"""What to do next so that a node has what it was ordered to have: one step, or settled.
+"""Decides the next step of an agent towards the state of an order, or that the order is settled.
 
-The worker looks, asks `next_step`, performs it and asks again, so every decision starts from what is really
-there. What would surprise: an exited container may be finished work, a failure, or something to start again,
-and only the journal tells them apart. Before each start it keeps when the container was last started
-(`launched_from`); a container that has another start since then has run for this order.
+The worker inspects the runtime, calls `next_step`, performs the step and repeats, so every decision starts
+from the current state. An exited container may be finished work, a failure, or a container to restart; only
+the journal distinguishes them. Before each start it stores when the container was last started
+(`launched_from`); a container with a later start has run for this order.
 """
 
 from datetime import datetime, timedelta
@@ -33,12 +33,12 @@ STOPPED_ALONE = "StoppedAlone"
 
 LOOP_RESTARTS_MIN = 3
 STABLE_AFTER = timedelta(seconds=10)
-BOOTED_AFTER = timedelta(seconds=60)  # the same for a machine, which takes longer to come up
+BOOTED_AFTER = timedelta(seconds=60)  # the same for a VM, which takes longer to boot
 TROUBLE_LOOK_AFTER = timedelta(seconds=5)
-SWITCHED_OFF = 137  # the exit code of what somebody killed
+SWITCHED_OFF = 137  # the exit code after SIGKILL
 RESTART_FIRST_AFTER = timedelta(seconds=0.2)
 RESTART_LONGEST_AFTER = timedelta(seconds=60)
-# What is unhealthy is shown so before it is started again; if that does not help, it gets longer each time.
+# An unhealthy workload is reported before it is restarted; the delay between restarts grows.
 UNHEALTHY_SHOWN_FOR = timedelta(seconds=1)
 CURE_FIRST_AFTER = timedelta(seconds=10)
 CURE_LONGEST_AFTER = timedelta(minutes=5)
@@ -58,7 +58,7 @@ class Step(StrEnum):
 
 
 class Condition(StrEnum):
-    """The words of the runtime."""
+    """The state of a container, in the terms of the runtime."""
 
     CREATED = "created"
     RUNNING = "running"
@@ -74,7 +74,7 @@ class Condition(StrEnum):
 
 
 class Artefact(Struct, frozen=True):
-    """What the runtime has for a workload, as it said when asked."""
+    """What the runtime has for a workload, as last inspected."""
 
     id: str
     name: str
@@ -88,23 +88,23 @@ class Artefact(Struct, frozen=True):
     finished_at: datetime | None = None
     ports: tuple[str, ...] = ()
     error: str = ""
-    address: str = ""  # towards the host
-    health: Health | None = None  # None: nobody checks it
-    ailment: str = ""  # what the last check found
-    # Only of a stack, which has many containers. What is said above is about the one that matters most.
+    address: str = ""  # reachable from the host
+    health: Health | None = None  # None: no health check
+    ailment: str = ""  # the failure of the last check
+    # Only for a stack, which has many containers. The fields above are of the most significant one.
     part: str = ""
-    parts: tuple[str, ...] = ()  # each service and how it is, such as web=running
+    parts: tuple[str, ...] = ()  # each service with its state, such as web=running
     others_active: bool = False
-    restart: RestartPolicy | None = None  # what is to become of that one when it has ended
-    commit: str = ""  # from which its file was taken
-    # Only of a machine. How it ended is in `error`; nothing but the agent starts it again.
+    restart: RestartPolicy | None = None  # of that container
+    commit: str = ""  # of the repository with its Compose file
+    # Only for a VM. Its end is in `error`; only the agent restarts it.
     boots: bool = False
-    trouble: Failure | None = None  # why it is paused; it goes on when that is over
-    facts: dict[str, str] = {}  # told to whoever asks, as they are
-    look_again_after: timedelta | None = None  # more will be known of it then
-    deviations: tuple[Deviation, ...] = ()  # from how it was created; only of what runs
-    notes: tuple[str, ...] = ()  # for users, beside those about the spec
-    overrun: Failure | None = None  # it wrote more than it may: it is stopped, and has failed
+    trouble: Failure | None = None  # why it is paused; it resumes afterwards
+    facts: dict[str, str] = {}  # reported unchanged in the metadata
+    look_again_after: timedelta | None = None  # when to inspect it again
+    deviations: tuple[Deviation, ...] = ()  # from its configuration; only while running
+    notes: tuple[str, ...] = ()  # for users, besides those about the spec
+    overrun: Failure | None = None  # it exceeded its disk limit: it is stopped and failed
 
     @property
     def active(self) -> bool:
@@ -112,7 +112,7 @@ class Artefact(Struct, frozen=True):
 
 
 class Settled(Struct, frozen=True):
-    """Nothing to do now. `final` is a verdict on finished work: it outlives the container."""
+    """Nothing to do now. A `final` result of finished work is kept after the container is removed."""
 
     actual: Actual
     code: str = ""
@@ -120,18 +120,18 @@ class Settled(Struct, frozen=True):
     failure: Failure | None = None
     look_again_at: datetime | None = None
     final: bool = False
-    healthy: bool = False  # seen to be well by a check
-    drifted: bool = False  # it runs, and not as it was created
+    healthy: bool = False  # confirmed by a health check
+    drifted: bool = False  # it runs, but differs from its configuration
 
 
 class Do(Struct, frozen=True):
     step: Step
-    halts: bool = False  # it is stopped only because nobody has spoken for too long
-    by_policy: bool = False  # the spec asks for it: its restart policy or its health check
+    halts: bool = False  # stopped only because the scheduler is lost (`stop_after`)
+    by_policy: bool = False  # requested by the spec: its restart policy or health check
 
 
 class Progress(Struct, frozen=True):
-    """What the journal knows of the order at hand. A new order starts with an empty one."""
+    """The progress of the current order in the journal. A new order starts with an empty one."""
 
     done: frozenset[Step] = frozenset()
     launching: bool = False
@@ -139,9 +139,9 @@ class Progress(Struct, frozen=True):
     failure: Failure | None = None
     verdict: Settled | None = None
     looping: bool = False
-    restarts: int = 0  # in a row, each after a brief run, where the runtime restarts nothing
-    halted: bool = False  # stopped because nobody spoke; only a new order lets it run again
-    cures: int = 0  # restarts because it was unhealthy, since it was last healthy
+    restarts: int = 0  # consecutive, each after a brief run, where the runtime does not restart
+    halted: bool = False  # stopped because the scheduler was lost; only a new order starts it again
+    cures: int = 0  # restarts because of a failed health check, since it was last healthy
     unhealthy_shown: bool = False
     repairs: Repairs = Repairs()
 
@@ -157,7 +157,7 @@ def next_step(
     now: datetime,
     alone: bool = False,
 ) -> Do | Settled:
-    """`alone`: the scheduler has been silent for too long, or has said that another machine is this node."""
+    """`alone`: the scheduler has been lost for too long, or another machine is registered as this node."""
     if order.desired is Desired.RUNNING and (alone or progress.halted):
         return _towards_halted(order, artefact, progress, now)
     match order.desired:
@@ -170,12 +170,12 @@ def next_step(
         case unreachable:
             assert_never(unreachable)
     if isinstance(outcome, Do) and progress.failure is not None:
-        return _failed(progress.failure)  # only a new order tries again
+        return _failed(progress.failure)  # only a new order retries
     return outcome
 
 
 def launching(progress: Progress, artefact: Artefact | None) -> Progress:
-    """What to keep before a start, so that a crash after it does not run finished work twice."""
+    """The progress to store before a start, so that a crash after it does not run finished work twice."""
     started_at = artefact.started_at if artefact is not None else None
     again = artefact is not None and progress.has_launched(artefact) and _was_brief(artefact)
     restarts = progress.restarts + 1 if again else 0
@@ -183,18 +183,18 @@ def launching(progress: Progress, artefact: Artefact | None) -> Progress:
 
 
 def curing(progress: Progress, artefact: Artefact | None) -> Progress:
-    """What to keep before a restart of what is unhealthy; cut off half-way, it is started again."""
+    """The progress to store before the restart of an unhealthy workload. Interrupted, it is repeated."""
     started_at = artefact.started_at if artefact is not None else None
     return replace(progress, launching=True, launched_from=started_at, cures=progress.cures + 1)
 
 
 def repairing(progress: Progress, *, now: datetime) -> Progress:
-    """What to keep before a repair of what is not as it was created."""
+    """The progress to store before the repair of a drifted workload."""
     return replace(progress, repairs=progress.repairs.begun(now))
 
 
 def replacing(progress: Progress, artefact: Artefact | None, *, now: datetime) -> Progress:
-    """The same before another container takes its place; cut off half-way, it is started again."""
+    """The same before the container is replaced. Interrupted, it is repeated."""
     started_at = artefact.started_at if artefact is not None else None
     return replace(repairing(progress, now=now), launching=True, launched_from=started_at)
 
@@ -210,9 +210,9 @@ def after_step(
 
 
 def after_settling(progress: Progress, settled: Settled) -> Progress:
-    """The steps are forgotten: when the container has to be made again, its image may be gone.
+    """Reset the steps: when the container has to be recreated, its image may be gone.
 
-    What is seen running has been launched, even if an order before this one did that: when it ends, it ends.
+    A running container counts as launched, even if an earlier order started it.
     """
     return replace(
         progress,
@@ -249,7 +249,7 @@ def _towards_stopped(order: Order, artefact: Artefact | None) -> Do | Settled:
 def _towards_halted(
     order: Order, artefact: Artefact | None, progress: Progress, now: datetime
 ) -> Do | Settled:
-    """Whatever came before, even a failure: it must not run. What had ended already stays as it ended."""
+    """It must not run, whatever its state before. A workload that had already ended keeps its result."""
     if artefact is not None and artefact.active:
         return Do(Step.STOP, halts=True)
     if not progress.halted:
@@ -297,9 +297,9 @@ def _make(progress: Progress) -> Do:
 
 def _make_way(order: Order, artefact: Artefact, progress: Progress) -> Do:
     if Step.PULL not in progress.done:
-        return Do(Step.PULL)  # what runs is not stopped for an image that cannot be had
+        return Do(Step.PULL)  # before the stop: a failed pull leaves the old container running
     if isinstance(order.spec, ComposeSpec):
-        return Do(Step.CREATE)  # in place: services that stay the same run on
+        return Do(Step.CREATE)  # in place: unchanged services keep running
     return Do(Step.STOP if artefact.active else Step.REMOVE)
 
 
@@ -311,18 +311,18 @@ def _while_running(
     outcome = _by_health(order, artefact, progress, now)
     if not artefact.deviations or isinstance(outcome, Do) or outcome.code:
         return outcome
-    # Only reported: another container would have to take its place.
+    # Only reported: the repair would have to replace the container.
     return replace(outcome, code=DRIFTED, message=summary(artefact.deviations))
 
 
 def _while_drifted(
     order: Order, artefact: Artefact, progress: Progress, now: datetime
 ) -> Do | Settled:
-    """It runs, and not as it was created. A repair that does not help is repeated ever more rarely."""
+    """It runs, but differs from its configuration. A repair without success is repeated with back-off."""
     cut_off = any(one.cuts_off for one in artefact.deviations)
     repairs = progress.repairs
     if now >= repairs.next_at(now):
-        # Compose makes containers again with their data; Docker only attaches them again.
+        # Compose recreates containers with their data; Docker only attaches them again.
         in_place = not cut_off or (not repairs.count and isinstance(order.spec, ContainerSpec))
         return Do(Step.REPAIR if in_place else Step.REPLACE)
     message = summary(artefact.deviations)
@@ -330,7 +330,7 @@ def _while_drifted(
         message = f"{message}; repair failed: {repairs.problem}"
     settled = Settled(Actual.RUNNING, code=DRIFTED, message=message)
     if cut_off and repairs.count >= REPAIRS_MAX:
-        text = f"{message}; repaired {repairs.count} times in vain"
+        text = f"{message}; repaired {repairs.count} times without success"
         settled = _failed(Failure(FailureReason.NETWORK_ERROR, text, code=DRIFTED))
     return replace(settled, drifted=True, look_again_at=repairs.next_at(now))
 
@@ -361,7 +361,7 @@ def _while_alive(artefact: Artefact, progress: Progress, now: datetime) -> Settl
 def _while_unhealthy(
     order: Order, artefact: Artefact, progress: Progress, now: datetime
 ) -> Do | Settled:
-    """It runs, and does not do its work. It is started again only if both its check and its policy say so."""
+    """It runs, but its health check fails. It is restarted only if its check and its policy allow it."""
     message = f"unhealthy: {artefact.ailment}" if artefact.ailment else "unhealthy"
     settled = Settled(Actual.RUNNING, code=UNHEALTHY, message=message)
     if progress.cures >= LOOP_RESTARTS_MIN:
@@ -394,13 +394,13 @@ def _while_restarting(artefact: Artefact, progress: Progress) -> Settled:
     if _restarts(artefact, progress) >= LOOP_RESTARTS_MIN and _was_brief(artefact):
         return _crash_loop(artefact, progress)
     if _did_not_boot(artefact):
-        return _failed(_bad_end(artefact, f"{_ending(artefact)}; starting it again"))
+        return _failed(_bad_end(artefact, f"{_ending(artefact)}; restarting"))
     return Settled(Actual.PENDING, code=RESTARTING, message=f"{_ending(artefact)}; restarting")
 
 
 def _was_brief(artefact: Artefact) -> bool:
     if artefact.started_at is None or artefact.finished_at is None:
-        return True  # it never came as far as running
+        return True  # it never ran
     return artefact.finished_at - artefact.started_at < _stable_after(artefact)
 
 
@@ -427,10 +427,11 @@ def _after_exit(
 
 
 def _again(order: Order, artefact: Artefact, progress: Progress, now: datetime) -> Do | Settled:
-    """The runtime restarts by itself, unless somebody stopped it by hand.
+    """Restart a workload that has exited.
 
-    But what must not run without the scheduler is restarted only here: a runtime that comes back after a
-    long while would start it before anybody could stop it. And libvirt restarts nothing.
+    Docker restarts a container automatically unless it was stopped manually. A workload with `stop_after` is
+    restarted only here: a runtime that returns after a long time would start it before the agent could stop
+    it. libvirt restarts nothing.
     """
     only_here = bool(order.stop_after_seconds or artefact.boots)
     if not only_here or artefact.finished_at is None:
@@ -489,7 +490,7 @@ def _end_of_machine(artefact: Artefact) -> str:
     if artefact.started_at is None or artefact.finished_at is None:
         return artefact.error
     seconds = (artefact.finished_at - artefact.started_at).total_seconds()
-    return f"{artefact.error} {seconds:.0f} s after its start"
+    return f"{artefact.error} {seconds:.0f} s after it started"
 
 
 def _restart_policy(spec: Spec) -> RestartPolicy:

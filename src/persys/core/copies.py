@@ -1,4 +1,4 @@
-"""Copies of a workload on nodes where it is not assigned, in words: what they are and what resolves them."""
+"""Describes the copies of a workload on nodes to which it is not assigned, and how to resolve them."""
 
 from collections.abc import Iterable
 
@@ -26,8 +26,8 @@ def _line(workload_id: WorkloadId, copy: Copy) -> str:
     if copy.counts:
         return f"{node_id}: an orphan with epoch {copy.epoch}; {commands}"
     return (
-        f"{node_id}: the node reports a copy with epoch {copy.epoch} and no proof that this cluster gave it "
-        f"to the node, so it changes nothing; {commands}"
+        f"{node_id}: the node reports a copy with epoch {copy.epoch} without proof of assignment; "
+        f"it is ignored; {commands}"
     )
 
 
@@ -38,6 +38,6 @@ def _old_copy(copy: Copy) -> str:
     if not copy.may_live:
         return f"{line} when the node returns; it does not run"
     return (
-        f"{line} when the node returns; if the machine is off for good: "
+        f"{line} when the node returns; if the machine does not return: "
         f"`persysctl node confirm-dead {copy.node_id}`"
     )

@@ -1,18 +1,19 @@
-"""Which refusals become events: enough to see what happens, too few to fill a store.
+"""Rate limit for events of denied calls, so that they cannot fill the store.
 
-In a window of a minute each pair of who and method is told once, and only so many pairs; what is left out is
-counted, and told as a number when the window ends. That line then stands for the next window, so that no pair
-is ever told of more than once in one.
+In a window of one minute each pair of caller and method is reported once, up to TOLD_MAX pairs. The rest is
+counted and reported as a number when the window ends. That line counts for the next window, so no pair is
+reported more than once per window.
 """
 
 from msgspec import Struct
 
 WINDOW_SECONDS = 60.0
 TOLD_MAX = 10
+_UNKNOWN = "unknown identity"
 
 
 class Denial(Struct, frozen=True):
-    who: str  # role and name; empty: nobody who is known
+    who: str  # role and name; empty: unknown identity
     role: str
     method: str
     peer: str
@@ -21,20 +22,20 @@ class Denial(Struct, frozen=True):
 
     @property
     def line(self) -> str:
-        who = self.who or "somebody unknown"
-        return f"{who} at {self.peer} was refused {self.method} ({self.reason}): {self.text}"
+        who = self.who or _UNKNOWN
+        return f"{who} at {self.peer} was denied {self.method} ({self.reason}): {self.text}"
 
 
 class Ration:
     def __init__(self, window: float = WINDOW_SECONDS, told_max: int = TOLD_MAX) -> None:
         self._window = window
         self._told_max = told_max
-        self._told: dict[tuple[str, str], int] = {}  # left out since
+        self._told: dict[tuple[str, str], int] = {}  # pair: calls left out since
         self._others = 0
         self.ends_at: float | None = None  # None: no window is open
 
     def take(self, denial: Denial, now: float) -> str | None:
-        """What to tell of it now, if anything. Windows that are over are closed by `close`."""
+        """The line to report now, if any. `close` ends a window."""
         if self.ends_at is None:
             self.ends_at = now + self._window
         pair = (denial.who, denial.method)
@@ -48,13 +49,13 @@ class Ration:
         return None
 
     def close(self, now: float) -> list[str]:
-        """What to tell at the end of a window; nothing before it."""
+        """The lines to report at the end of a window; none before it."""
         if self.ends_at is None or now < self.ends_at:
             return []
         left_out = {pair: count for pair, count in self._told.items() if count}
         lines = [_more(who, method, count) for (who, method), count in left_out.items()]
         if self._others:
-            lines.append(f"{self._others} more calls were refused in the last minute")
+            lines.append(f"{self._others} more calls were denied in the last minute")
         self._told = dict.fromkeys(left_out, 0)
         self._others = 0
         self.ends_at = now + self._window if lines else None
@@ -62,4 +63,4 @@ class Ration:
 
 
 def _more(who: str, method: str, count: int) -> str:
-    return f"{who or 'somebody unknown'} was refused {method}: {count} more in the last minute"
+    return f"{who or _UNKNOWN} was denied {method}: {count} more in the last minute"

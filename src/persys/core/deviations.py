@@ -1,8 +1,8 @@
-"""How a container that runs differs from what it was created as. Pure.
+"""How a running container differs from its configuration at creation.
 
-It can be changed behind the agent: `docker network disconnect`, `docker rename` and `docker update` do so,
-and a Docker that restarts under it may lose its endpoints. What Docker can put right in place, or Compose by
-making the container again with its data, is repaired. The rest is only reported.
+`docker network disconnect`, `docker rename` and `docker update` change a container without the agent, and a
+restart of Docker may lose its endpoints. Differences that Docker can repair in place, or Compose by
+recreating the container with its data, are repaired. The rest is only reported.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -14,15 +14,17 @@ from msgspec import Struct
 from persys.core.backoff import doubled
 from persys.model.failure import Failure
 
-DRIFT = "container.drift"  # in the metadata of a status: how it differs
-DRIFTED = "Drifted"  # why what runs is not as it should be
+DRIFT = "container.drift"  # the key in the metadata of a status
+DRIFTED = "Drifted"  # the code of a running workload that differs from its configuration
 
 
-# Shown for a moment before it is repaired; if that does not help, it gets longer each time.
+# Reported for a moment before each repair; the delay between repairs grows.
 SHOWN_FOR = timedelta(seconds=1)
 REPAIR_AGAIN_AFTER = timedelta(seconds=10)
 REPAIR_LONGEST_AFTER = timedelta(minutes=5)
-REPAIRS_MAX = 3  # in vain: a workload that cannot be reached has failed then, and is still repaired
+REPAIRS_MAX = (
+    3  # after so many without success an unreachable workload is failed, and still repaired
+)
 
 
 class DeviationKind(StrEnum):
@@ -40,17 +42,17 @@ class Deviation(Struct, frozen=True):
 
     @property
     def cuts_off(self) -> bool:
-        """It cannot be reached, or cannot reach others: it runs and does not do its work."""
+        """The container runs but is disconnected from a network or port."""
         return self.kind in (DeviationKind.NETWORK, DeviationKind.PORT)
 
 
 class Repairs(Struct, frozen=True):
-    """Of one workload, in a row since it was last as it was created."""
+    """Consecutive repairs of one workload since it last matched its configuration."""
 
     count: int = 0
     last_at: datetime | None = None
-    problem: str = ""  # why the last one did not help
-    shown: bool = False  # that it differs
+    problem: str = ""  # why the last one failed
+    shown: bool = False  # the difference has been reported
 
     def next_at(self, now: datetime) -> datetime:
         if not self.shown:
@@ -64,16 +66,16 @@ class Repairs(Struct, frozen=True):
         return Repairs(self.count + 1, now, shown=self.shown)
 
     def ended(self, now: datetime, failure: Failure | None) -> "Repairs":
-        """The pause until the next one begins now: also a repair that takes long is shown before it.
+        """The delay until the next repair starts now, so that the difference is reported in between.
 
-        What is repaired still runs: a failure is told with what differs, and the repair is repeated.
+        The workload still runs: a failed repair is reported with the difference, and repeated.
         """
         problem = failure.message if failure is not None else ""
         return Repairs(self.count, now, problem, shown=self.shown)
 
 
 class Shape(Struct, frozen=True):
-    """What of a container others can change while it runs."""
+    """The part of a container's configuration that can be changed while it runs."""
 
     name: str = ""
     networks: tuple[str, ...] = ()  # that it is attached to
@@ -82,7 +84,7 @@ class Shape(Struct, frozen=True):
 
 
 def deviations(wanted: Shape, seen: Shape, *, part: str = "") -> tuple[Deviation, ...]:
-    """More networks and ports than wanted are no deviation. Limits that are not in `seen` are not judged."""
+    """Additional networks and ports are allowed. Limits that are not in `seen` are not compared."""
     return (
         *_missing(DeviationKind.NETWORK, wanted.networks, seen.networks, "is not attached", part),
         *_missing(DeviationKind.PORT, wanted.ports, seen.ports, "is not published", part),
@@ -109,7 +111,7 @@ def _changed_limits(
 ) -> Iterator[Deviation]:
     for name, value in wanted.items():
         if name in seen and seen[name] != value:
-            # Docker takes 0 and "" for "leave it as it is", so a limit cannot be taken away again.
+            # Docker treats 0 and "" as unchanged, so a limit cannot be removed from a running container.
             text = f"{name} is {_shown(seen[name])}, created with {_shown(value)}"
             yield Deviation(DeviationKind.LIMIT, text, repairable=bool(value), part=part)
 

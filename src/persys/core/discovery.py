@@ -1,7 +1,7 @@
-"""Names in DNS: which schedulers and agents have, and what must be written so that they are found.
+"""DNS names of schedulers and agents, and the records that publish them.
 
-Every node gets exactly one label under its shard: CoreDNS would let a record below another hide it, so that
-node `b.a` would answer for node `a`. An id that is no lower-case label becomes one, with a mark of its own.
+Every node gets exactly one label under its shard: in CoreDNS a record below another one hides it, so that
+node `b.a` would answer for node `a`. An id that is not a lower-case label is converted, with a hash suffix.
 """
 
 import re
@@ -19,20 +19,20 @@ from persys.model.node import Node, NodeStatus
 NAME_LENGTH_MAX = 253
 LABEL_LENGTH_MAX = 63
 PORT_MAX = 65535
-# Whoever asked keeps the answer for so long, also when it is not true any more.
+# Resolvers cache an answer for so long.
 TTL_SECONDS = 5
 MARK_DIGITS = 8
 SCHEDULER = "persys-scheduler"
 
-# DNS takes an underscore in any label; only names of hosts in the strict sense may have none.
+# DNS accepts an underscore in any label; only strict host names exclude it.
 _LABEL = re.compile(r"[a-z0-9_]([-a-z0-9_]{0,61}[a-z0-9_])?")
 _ENDPOINT = re.compile(r"(\[(?P<six>[^\]]+)\]|(?P<host>[^:\[\]]+)):(?P<port>[0-9]{1,5})")
 
 
 class Announcement(Struct, frozen=True):
-    """One record with the fields that CoreDNS reads, and whose it is.
+    """One record with the fields that CoreDNS reads, and its owner.
 
-    That has fields of its own: as `text`, which CoreDNS knows, it would turn a host's name into TXT.
+    The owner has separate fields: in `text`, which CoreDNS reads, it would be published as a TXT record.
     """
 
     host: str  # an address, or the name of a host
@@ -43,7 +43,7 @@ class Announcement(Struct, frozen=True):
 
 
 class Zone(NamedTuple):
-    """Where the names are, and of which cluster."""
+    """The domains of one cluster."""
 
     domain: str  # of the schedulers
     agents_domain: str
@@ -61,13 +61,18 @@ class Difference(NamedTuple):
 
 
 def checked_name(text: str, *, field: str) -> str:
-    """As DNS has it: without a dot at the end, in lower case."""
+    """The name in lower case, without a trailing dot. Raises SettingsError if it is not a DNS name."""
     name = text.lower().removesuffix(".")
     # A label of a node stands before it.
     if len(name) + LABEL_LENGTH_MAX + 1 > NAME_LENGTH_MAX:
-        raise SettingsError(f"{field}={text!r}: too long for a name in DNS")
+        raise SettingsError(
+            f"invalid {field} {text!r}: expected at most "
+            f"{NAME_LENGTH_MAX - LABEL_LENGTH_MAX - 1} characters"
+        )
     if not all(_LABEL.fullmatch(label) for label in name.split(".")):
-        raise SettingsError(f"{field}={text!r}: no name in DNS")
+        raise SettingsError(
+            f"invalid {field} {text!r}: expected a DNS name, for example persys.example.com"
+        )
     return name
 
 
@@ -76,7 +81,7 @@ def agent_name(node_id: NodeId, zone: Zone) -> str:
 
 
 def label_of(node_id: NodeId) -> str:
-    """The id itself where it is a label; else what it looks like as one, and a mark that only it has."""
+    """The id if it is a valid label; otherwise a converted label with a hash of the id."""
     if _LABEL.fullmatch(node_id):
         return node_id
     mark = sha256(node_id.encode()).hexdigest()[:MARK_DIGITS]
@@ -85,7 +90,7 @@ def label_of(node_id: NodeId) -> str:
 
 
 def announce_agents(nodes: Iterable[Node], zone: Zone) -> dict[str, Announcement]:
-    """The names of all that hold their lease, also of those that take no new work: they are there."""
+    """The records of all nodes that hold their lease, also of cordoned and draining ones."""
     announced: dict[str, Announcement] = {}
     for node in nodes:
         said = announce_agent(node, zone)
@@ -95,7 +100,7 @@ def announce_agents(nodes: Iterable[Node], zone: Zone) -> dict[str, Announcement
 
 
 def announce_agent(node: Node, zone: Zone) -> Announcement | None:
-    """None for a node that gives no sign, or that has no address where others could reach it."""
+    """None for a node that is not ready or has no reachable address."""
     if node.status is NodeStatus.NOT_READY:
         return None
     found = _ENDPOINT.fullmatch(node.endpoint)
@@ -108,18 +113,18 @@ def announce_agent(node: Node, zone: Zone) -> Announcement | None:
 
 
 def scheduler_service(zone: Zone) -> str:
-    """The SRV name by which agents and clients look for schedulers."""
+    """The SRV name by which agents and clients find schedulers."""
     return f"_{SCHEDULER}._tcp.{zone.domain}"
 
 
 def announce_scheduler(address: str, port: int, zone: Zone) -> dict[str, Announcement]:
-    """SRV by both names, and the address alone. `address` is an IP address.
+    """SRV records under both names, and an address record. `address` is an IP address.
 
-    Each scheduler has a label made from where it is, so one that starts again replaces itself.
+    The label is derived from the address, so a restarted scheduler replaces its own records.
     """
     label = f"{address.replace(':', '-').replace('.', '-').strip('-')}-{port}"
     own_name = f"{label}.{SCHEDULER}.{zone.domain}"
-    # The target of an SRV record shall be a name of a host, which has no underscore.
+    # The target of an SRV record must be a host name, which has no underscore.
     service = Announcement(own_name, port, zone.cluster_uid)
     return {
         own_name: Announcement(address, port, zone.cluster_uid),
@@ -134,7 +139,10 @@ def compare(
     *,
     cluster_uid: str,
 ) -> Difference:
-    """What to write. What others made, found as None or of another cluster, stays unless it is in the way."""
+    """The records to write and to delete.
+
+    Foreign records (None, or of another cluster) stay unless one of ours has the same name.
+    """
     ours = (name for name, said in found.items() if said and said.cluster_uid == cluster_uid)
     return Difference(
         puts={name: said for name, said in wanted.items() if found.get(name) != said},
@@ -143,7 +151,7 @@ def compare(
 
 
 def _host(text: str) -> str:
-    """An address or a name that others can use, or nothing."""
+    """A reachable address or host name, or an empty string."""
     try:
         address = ip_address(text)
     except ValueError:

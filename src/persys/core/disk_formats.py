@@ -1,8 +1,7 @@
-"""What the first bytes of a disk file say: its format, and other files that it refers to. Pure.
+"""Reads the header of a disk file: its format, and the other files that it refers to.
 
-A qcow2 file can name a backing file and an external data file, and QEMU opens whatever they name for the
-guest. The head is read here, before any tool is given the file, because tools that probe a format may open
-what it refers to.
+A qcow2 file can name a backing file and an external data file, and QEMU opens them for the guest. The header
+is parsed here before any tool gets the file, because tools that probe a format may open the referenced files.
 """
 
 from collections.abc import Iterator
@@ -39,7 +38,7 @@ class Backing:
 
 
 def format_of(head: bytes) -> str:
-    """By the magic number; what has none is raw."""
+    """By the magic number; a file without one is raw."""
     if head.startswith(_QCOW2_MAGIC):
         return QCOW2
     if head[_VDI_OFFSET : _VDI_OFFSET + len(_VDI_MAGIC)] == _VDI_MAGIC:
@@ -48,20 +47,20 @@ def format_of(head: bytes) -> str:
 
 
 def has_external_data(head: bytes) -> bool:
-    """Whether a qcow2 file keeps its data in another file, or names such a file although it says no."""
+    """Whether a qcow2 file has its data in another file, or names such a file without the feature flag."""
     is_recent = _number(head, 4, 4) >= 3
     needs_it = is_recent and bool(_number(head, 72, 8) & _EXTERNAL_DATA)
     return needs_it or _DATA_FILE_NAME in _extensions(head, is_recent=is_recent)
 
 
 def backing_of(head: bytes) -> Backing | None:
-    """None: the qcow2 file is whole by itself."""
+    """None: the qcow2 file has no backing file."""
     offset, length = _number(head, 8, 8), _number(head, 16, 4)
     return Backing(offset, min(length, _NAME_LENGTH_MAX)) if offset else None
 
 
 def _extensions(head: bytes, *, is_recent: bool) -> Iterator[int]:
-    """The types of the header's extensions, as far as the head has them."""
+    """The types of the header extensions in the given bytes."""
     at = _number(head, 100, 4) if is_recent else _OLD_HEADER_BYTES
     while at + 8 <= len(head) and (kind := _number(head, at, 4)):
         yield kind

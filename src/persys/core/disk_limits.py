@@ -1,7 +1,7 @@
-"""What becomes of a workload whose containers have written more than its `disk_gb` allows.
+"""Stops a workload whose containers have written more than its `disk_gb` allows.
 
-Where the storage driver of Docker cannot limit a container, what it has written is measured. One over its
-limit is stopped and has failed: started again it would still be over it, so only a new order tries that.
+If the storage driver of Docker cannot limit a container, its written data is measured. A container over its
+limit is stopped and failed. A restart would not free the data, so only a new order starts it again.
 """
 
 from persys.core.convergence import Artefact, Do, Progress, Settled, Step
@@ -16,7 +16,7 @@ DISK_LIMIT_EXCEEDED = "DiskLimitExceeded"
 
 
 def limit_gb(order: Order) -> int:
-    """What its containers may write outside of volumes; 0: no limit."""
+    """How much its containers may write outside of volumes; 0: no limit."""
     match order.spec:
         case ContainerSpec() as spec:
             return spec.disk_gb
@@ -40,7 +40,7 @@ def exceeded(order: Order, written_bytes: int) -> Failure | None:
 def within_disk_limit(
     outcome: Do | Settled, order: Order, artefact: Artefact | None, progress: Progress
 ) -> Do | Settled:
-    """The outcome, unless it is to be stopped, or was stopped, for its disk limit."""
+    """The outcome, unless the workload has to be stopped, or was stopped, for its disk limit."""
     if order.desired is not Desired.RUNNING:
         return outcome
     is_active = artefact is not None and artefact.active

@@ -1,15 +1,14 @@
-"""Where a node differs from what is recorded, told apart from what is merely under way.
+"""Detects drift: a node differs from the records, and no operation in progress explains it.
 
-`mismatch` looks at one bound workload: it was as it should be, nothing is on its way to the node, and the
-node has not healed the difference within its grace. It holds at the very moment at which `reconcile` sends
-the order again, so a drift is noted in the commit of its remedy. Another state is noted at once, in the
-commit that shows it, and remedied after the grace.
+`mismatch` checks one assigned workload: it had converged, no order is in flight, and the agent has not
+repaired the difference within the grace. It holds when `reconcile` sends the order again, so the drift is
+stored in the same commit as its repair. A different state is stored at once and repaired after the grace.
 
-`reported` is what the node itself says of a workload that runs and is not as it was created. The node repairs
-that, so nothing is sent.
+`reported` is the drift that the agent itself reports for a running workload that differs from how it was
+created. The agent repairs it, so nothing is sent.
 
-`strangers` and `orphans` look at all that a node lists. An orphan is neither bound to the node nor named by a
-tombstone. Nothing is ever done to it but by an operator's word, so an empty store can command no deletion.
+`strangers` and `orphans` check everything that a node lists. An orphan is neither assigned to the node nor
+has a tombstone. Only an operator adopts or deletes it, so an empty store cannot cause a deletion.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -25,19 +24,19 @@ from persys.model.ids import NodeId, WorkloadId
 from persys.model.observation import Actual, Observation
 from persys.model.workload import Desired, Workload
 
-# What one node may have recorded as orphans: one that lists nonsense must not fill the store.
+# Orphans stored per node: a faulty node must not fill the store.
 ORPHANS_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Stranger:
-    """A copy that a node lists and nobody bound there."""
+    """A copy that a node lists although the workload is not assigned to it."""
 
     seen: Observation
-    since: datetime  # listed ever since
-    counts: bool = False  # it was proven, or was on record before proofs
-    proven: bool = False  # what is seen now has a proof of its assignment
-    adoptable: bool | None = None  # None: its node was not asked yet
+    since: datetime  # when it was first listed
+    counts: bool = False  # it was proven, or was stored before proofs existed
+    proven: bool = False  # the current observation has a proof of its assignment
+    adoptable: bool | None = None  # None: not yet requested from its node
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ def mismatch(situation: Situation, policy: Policy, *, now: datetime) -> Drift | 
 
 
 def reported(situation: Situation, *, now: datetime) -> Drift | None:
-    """Noted at once: the node has shown it for a moment before it repairs it."""
+    """Stored at once: the agent reports it for a moment before it repairs it."""
     seen = current(situation, Actual.RUNNING)
     if (
         seen is None
@@ -92,7 +91,7 @@ def strangers(
     bound: Collection[WorkloadId],
     tombstones: Collection[WorkloadId],
 ) -> dict[WorkloadId, Observation]:
-    """What a node lists and should not have, so far as is recorded."""
+    """Listed copies that are neither assigned to the node nor have a tombstone."""
     return {
         seen.workload_id: seen
         for seen in listed
@@ -111,11 +110,11 @@ def orphans(
     grace: timedelta,
     now: datetime,
 ) -> OrphanNews:
-    """What to note and what to strike out. `elsewhere` has the assignments of those that are bound."""
+    """Orphans to store and to clear. `elsewhere` has the assignments of workloads on other nodes."""
     lasting = sorted(
         name
         for name, stranger in found.items()
-        # A list may be older than what was decided while it travelled.
+        # A list may be older than a decision made while it was in flight.
         if name not in recorded and now >= stranger.since + grace
     )
     gone = tuple(drift for name, drift in recorded.items() if name not in found)
@@ -140,29 +139,33 @@ def _is_under_way(situation: Situation, now: datetime) -> bool:
 
 
 def _difference(seen: Observation, workload: Workload) -> tuple[DriftType | None, str]:
-    """A failure has its own way, and 'pending' or 'unknown' is no difference yet."""
+    """A failure is handled elsewhere; 'pending' and 'unknown' are not drift."""
     if seen.actual is Actual.ABSENT:
-        return DriftType.MISSING, f"wanted {workload.desired}, but the node does not have it"
+        return (
+            DriftType.MISSING,
+            f"desired state is {workload.desired}, but the node does not have it",
+        )
     if seen.actual not in (Actual.RUNNING, Actual.STOPPED):
         return None, ""
     if seen.revision not in ("", workload.revision):
-        return DriftType.REVISION, f"wanted {workload.revision}, but the node has {seen.revision}"
+        detail = f"revision is {workload.revision}, but the node has {seen.revision}"
+        return DriftType.REVISION, detail
     wanted = Actual.RUNNING if workload.desired is Desired.RUNNING else Actual.STOPPED
     if seen.actual is not wanted:
-        return DriftType.STATE, f"wanted {workload.desired}, but it is {seen.actual}"
+        return DriftType.STATE, f"desired state is {workload.desired}, but it is {seen.actual}"
     return None, ""
 
 
 def _orphan(node_id: NodeId, found: Stranger, bound: Assignment | None, now: datetime) -> Drift:
-    seen, detail = found.seen, "nobody asked for it"
+    seen, detail = found.seen, "no matching workload"
     if bound is not None:
-        detail = f"it is bound to {bound.node_id} with epoch {bound.epoch}"
+        detail = f"assigned to {bound.node_id} with epoch {bound.epoch}"
     return Drift(
         node_id,
         seen.workload_id,
         DriftType.ORPHAN,
         now,
-        detail=f"{detail}; left alone until an operator adopts or deletes it",
+        detail=f"{detail}; unchanged until an operator adopts or deletes it",
         revision=seen.revision,
         epoch=seen.epoch,
         actual=seen.actual,

@@ -1,4 +1,4 @@
-"""Durations as people write them: 15s, 3m, 1m30s, 500ms, or plain seconds."""
+"""Parses and formats durations: 15s, 3m, 1m30s, 500ms, or plain seconds."""
 
 import re
 from datetime import timedelta
@@ -10,7 +10,7 @@ _PLAIN = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 
 
 def parse_duration(text: str) -> timedelta:
-    """Raises ValueError saying what was expected."""
+    """Raises ValueError that says what was expected."""
     text = text.strip()
     if _PLAIN.fullmatch(text):
         text += "s"
@@ -27,7 +27,7 @@ def parse_duration(text: str) -> timedelta:
 
 
 def format_duration(span: timedelta) -> str:
-    """A text that reads back as the same span."""
+    """A text that `parse_duration` reads back as the same duration."""
     seconds = span.total_seconds()
     if 0 < seconds < 1:
         return f"{_plain(seconds * 1000)}ms"

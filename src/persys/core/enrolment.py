@@ -1,8 +1,8 @@
-"""Who may have which certificate: names, hosts and lives, and what a join token is good for.
+"""Which certificates persys-ca issues: names, hosts and lifetimes, and what a join token allows.
 
-The authority asks here before it signs anything. What would surprise: hosts are not proven, so nobody may
-ask for a name under persys.internal, by which the parts of a cluster know each other; those the authority
-gives itself, after the identity.
+persys-ca checks these rules before it signs. Hosts are not proven, so no request may name a host under
+persys.internal, by which the components of a cluster identify each other: persys-ca adds those names itself,
+from the identity.
 """
 
 import hashlib
@@ -39,22 +39,22 @@ _NUMERIC = re.compile(r"[0-9]+")
 
 
 class Fault(StrEnum):
-    """Why a join token is not taken."""
+    """Why a join token is not accepted."""
 
-    UNKNOWN = "token-unknown"  # there is none such, or its secret is another
+    UNKNOWN = "token-unknown"  # not found, or another secret
     USED = "token-used"
     EXPIRED = "token-expired"
 
 
 FAULTS = {
-    Fault.UNKNOWN: "this token is not one of this authority's; was all of it copied?",
-    Fault.USED: "this token has been used, and is good for one join only",
+    Fault.UNKNOWN: "this token is unknown to this persys-ca; was all of it copied?",
+    Fault.USED: "this token has already been used; a token is valid for one join only",
     Fault.EXPIRED: "this token has expired",
 }
 
 
 class Invitation(Struct, frozen=True):
-    """A join token as it is kept: without its secret."""
+    """A join token as stored: without its secret."""
 
     id: str
     secret_hash: str
@@ -62,24 +62,24 @@ class Invitation(Struct, frozen=True):
     created_at: datetime
     expires_at: datetime
     created_by: str
-    hosts: tuple[str, ...] = ()  # may be asked for beside the node's own name and address
+    hosts: tuple[str, ...] = ()  # allowed besides the node's own name and address
     used_at: datetime | None = None
     serial: str = ""  # of the certificate it was used for
 
 
 def granted(identity: Identity, *, field: str = "name") -> Identity:
-    """Raises InvalidError for a name that such a role cannot have."""
+    """Raises InvalidError if the name is not allowed for the role."""
     if identity.role is Role.CA:
-        raise InvalidError("role", "ca is the authority itself")
+        raise InvalidError("role", "role ca is reserved for persys-ca itself")
     if identity.role is Role.AGENT:
         node_id(identity.name, field=field)
     elif not _NAME.fullmatch(identity.name):
-        raise InvalidError(field, f"{identity.name[:80]!r} is not allowed; use {_NAME_RULE}")
+        raise InvalidError(field, f"invalid name {identity.name[:80]!r}: expected {_NAME_RULE}")
     return identity
 
 
 def invited(identity: Identity) -> Identity:
-    """Only parts of the cluster join; people are given their certificates."""
+    """Only components of the cluster join with a token; users get certificates from an admin."""
     if identity.role not in SERVICES:
         roles = ", ".join(sorted(SERVICES))
         raise InvalidError("role", f"{identity.role} cannot join with a token; expected {roles}")
@@ -87,22 +87,22 @@ def invited(identity: Identity) -> Identity:
 
 
 def granted_hosts(hosts: Sequence[str], among: Sequence[str] | None = None) -> tuple[str, ...]:
-    """In one spelling, each once. `among`: all that may be asked for."""
+    """The hosts in normalised form, without duplicates. `among`: all that are allowed."""
     if len(hosts) > HOSTS_MAX:
-        raise InvalidError("hosts", f"{len(hosts)} are too many; at most {HOSTS_MAX}")
+        raise InvalidError("hosts", f"{len(hosts)} hosts: expected at most {HOSTS_MAX}")
     told = tuple(dict.fromkeys(map(_host, hosts)))
     if among is not None and (more := [host for host in told if host not in among]):
-        raise InvalidError("hosts", f"{more[0]} is not among those that were allowed")
+        raise InvalidError("hosts", f"{more[0]} is not allowed: expected any of {', '.join(among)}")
     return told
 
 
 def joining_hosts(
     token: Invitation, asked: Sequence[str], *, source_address: str
 ) -> tuple[str, ...]:
-    """The names and addresses in the certificate of one that joins with a token.
+    """The host names and addresses in a certificate that is requested with a join token.
 
-    A token holder proves no host. So it may ask for its own name, the address it comes from, and what the
-    creator of the token allowed. If it asks for nothing, it gets what the token allows.
+    A token proves no host. So the request may contain its own name, its source address, and the hosts that
+    the creator of the token allowed. An empty request gets the hosts of the token.
     """
     own = [token.identity.name.lower(), source_address]
     if _is_loopback(source_address):
@@ -112,7 +112,7 @@ def joining_hosts(
         allowed = ", ".join(dict.fromkeys((*token.hosts, *own[:2])))
         raise InvalidError(
             "hosts",
-            f"{more[0]} is not among those that were allowed: {allowed}; "
+            f"{more[0]} is not allowed: expected any of {allowed}; "
             f"create a token with --host {more[0]}",
         )
     return wanted or token.hosts
@@ -126,7 +126,7 @@ def granted_life(
     issuer_ends_at: datetime,
     now: datetime,
 ) -> timedelta:
-    """Never longer than its issuer lives."""
+    """The lifetime of a certificate, never longer than that of its issuer."""
     most = PERSON_LIFE_MOST if role in PEOPLE else SERVICE_LIFE_MOST
     life = usual if asked is None else asked
     if not LIFE_LEAST <= life <= most:
@@ -142,12 +142,12 @@ def token_life(asked: timedelta | None) -> timedelta:
 
 
 def hashed(secret: str) -> str:
-    """Secrets are drawn from more than could ever be tried: no salt is needed, and no slow hash."""
+    """Secrets have 256 random bits, so neither a salt nor a slow hash is needed."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def token_fault(token: Invitation | None, secret: str, now: datetime) -> Fault | None:
-    """Only who has the right secret is told more than that the token is unknown."""
+    """Without the right secret the only result is that the token is unknown."""
     kept = "" if token is None else token.secret_hash
     if not hmac.compare_digest(kept, hashed(secret)) or token is None:
         return Fault.UNKNOWN
@@ -169,7 +169,7 @@ def _host(text: str) -> str:
     except ValueError:
         return _host_name(text)
     if address.is_unspecified or address.is_multicast:
-        raise InvalidError("hosts", f"{text} is the address of no machine")
+        raise InvalidError("hosts", f"invalid host {text!r}: expected the address of one machine")
     return str(address)
 
 
@@ -177,11 +177,13 @@ def _host_name(text: str) -> str:
     name = text.lower()
     labels = name.split(".")
     if "*" in name:
-        raise InvalidError("hosts", f"{text[:80]!r}: a wildcard is not given to anybody")
+        raise InvalidError("hosts", f"invalid host {text[:80]!r}: wildcards are not allowed")
     if name == NAMES or name.endswith(f".{NAMES}"):
-        raise InvalidError("hosts", f"{text[:80]!r}: names under {NAMES} follow from the role")
+        raise InvalidError(
+            "hosts", f"invalid host {text[:80]!r}: names under {NAMES} are added from the role"
+        )
     if len(name) > _HOST_LENGTH_MAX or not all(_LABEL.fullmatch(label) for label in labels):
-        raise InvalidError("hosts", f"{text[:80]!r} is neither a host name nor an address")
-    if _NUMERIC.fullmatch(labels[-1]):  # some readers would take it for an address
-        raise InvalidError("hosts", f"{text[:80]!r} is neither a host name nor an address")
+        raise InvalidError("hosts", f"invalid host {text[:80]!r}: expected a host name or address")
+    if _NUMERIC.fullmatch(labels[-1]):  # some parsers would read it as an address
+        raise InvalidError("hosts", f"invalid host {text[:80]!r}: expected a host name or address")
     return name

@@ -51,7 +51,7 @@ class Epochs:
         return EpochCounter(until, self.proof_key or new_key, self.proofs_lost)
 
     def reserve(self, counter: EpochCounter) -> None:
-        """The record is stored: its numbers are ours."""
+        """The record is stored: this process may use its numbers."""
         self.on_record = True
         self._take(counter)
 

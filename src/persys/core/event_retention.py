@@ -1,8 +1,8 @@
-"""Which events are kept: bounded by count and age, and shared fairly between their sources.
+"""Retention of events: bounded by count and age, and shared fairly between their sources.
 
-While there is room every source keeps all of its events. When the limit is reached, the source with the most
-events loses its oldest one. So a node or a user that causes many events shortens its own history, and not
-that of others. The newest event is always kept: its number is where numbering continues.
+Below the limit every source keeps all of its events. At the limit, the source with the most events loses its
+oldest one. So a node or a user that causes many events shortens only its own history. The newest event is
+always kept: numbering continues from it.
 """
 
 from collections import deque
@@ -42,7 +42,7 @@ class EventRetention:
     def __init__(self, limits: EventLimits) -> None:
         self._limits = limits
         self._kept: dict[int, _Kept] = {}
-        # Both hold numbers that are no longer kept, until they come first.
+        # Both may contain deleted numbers until those are first.
         self._order: deque[int] = deque()
         self._of_source: dict[str, deque[int]] = {}
         self._counts: dict[str, int] = {}
@@ -54,7 +54,7 @@ class EventRetention:
         return len(self._kept)
 
     def add(self, sequence: int, event: Event) -> None:
-        """In the order of their numbers, or nearly so."""
+        """Call it in the order of the numbers, or nearly so."""
         if sequence in self._kept:
             return
         source = source_of(event)
@@ -152,7 +152,7 @@ class Repeats:
 
 
 def _insert(sequences: deque[int], sequence: int) -> None:
-    """A transaction may be learnt of after its successors, but not by much."""
+    """A transaction may arrive shortly after its successors."""
     later: list[int] = []
     while sequences and sequences[-1] > sequence:
         later.append(sequences.pop())

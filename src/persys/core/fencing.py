@@ -1,7 +1,7 @@
-"""When a copy that nobody can reach has surely been stopped by its own agent.
+"""Computes when the agent of an unreachable node has certainly stopped a workload with `stop_after`.
 
-The agent counts from the sending of the last heartbeat that was acknowledged, the scheduler from its arrival,
-which is later. Clocks may run at slightly different rates and Docker takes its time: hence the margin.
+The agent counts from when it sent the last acknowledged heartbeat, the scheduler from when it received it,
+which is later. The margin covers clocks that run at different rates and the time that Docker needs.
 """
 
 from datetime import timedelta
@@ -11,14 +11,14 @@ from persys.model.spec import ContainerSpec, Spec, VMSpec
 from persys.model.workload import Workload
 
 STOP_GRACE_SECONDS = 10
-MACHINE_STOP_GRACE_SECONDS = 60  # a whole operating system has to end
+MACHINE_STOP_GRACE_SECONDS = 60  # an operating system has to shut down
 STOPS_AT_ONCE = 16
 MARGIN = timedelta(seconds=10)
 MARGIN_SHARE = 0.05
 
 
 def stop_grace_seconds(spec: Spec) -> int:
-    """What a workload with stop_after gets to end by itself; both sides must reckon with the same."""
+    """The grace period of a workload with stop_after. Scheduler and agent must use the same value."""
     match spec:
         case ContainerSpec():
             return spec.stop_grace_seconds or STOP_GRACE_SECONDS
@@ -29,9 +29,9 @@ def stop_grace_seconds(spec: Spec) -> int:
 
 
 def stopped_after(workload: Workload, *, neighbours: int) -> timedelta:
-    """Silence of a node after which the workload does not run there any more.
+    """Time since the last heartbeat after which the workload no longer runs on the node.
 
-    `neighbours` is how many workloads the node has: it does not stop all of them at once.
+    `neighbours` is the number of workloads on the node: it does not stop all of them at once.
     """
     rounds = max(1, ceil(neighbours / STOPS_AT_ONCE))
     span = timedelta(

@@ -1,13 +1,13 @@
-"""What may go from a node, and why: only what has the agent's own marks, and only what is surely nobody's.
+"""Decides what an agent may remove from its node: only items with its own labels that no workload owns.
 
-    zombie   its workload was deleted here, and it is there all the same
-    stray    the journal does not know its workload, although the scheduler has spoken to this node all the
-             while and sends what it wants here; it goes only if it does not run, and its data stays
-    image    this agent fetched it, and nothing has used it for long
-    action   a line of history
+    zombie   its workload was deleted here, but the item still exists
+    stray    its workload is not in the journal, although the scheduler was connected for the whole time;
+             removed only if it does not run, and its data stays
+    image    pulled by this agent and unused for a long time
+    action   an entry of the action history
 
-What would surprise: ages count from when the agent first saw that something is nobody's, not from its making.
-A journal that was lost a minute ago makes everything look like a stray, and nothing of it may go.
+Ages count from when the agent first saw that an item has no owner, not from its creation. A journal that was
+lost a minute ago makes everything a stray, and none of it may be removed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,12 +27,12 @@ class Kind(StrEnum):
     MACHINE = "machine"
     NETWORK = "network"
     IMAGE = "image"
-    FILES = "files"  # of a container that may be there: it counts as running then
+    FILES = "files"  # of a container; counts as running if the container may exist
     ACTIONS = "actions"
 
 
 class Item(Struct, frozen=True):
-    """Something on the node with the agent's own marks."""
+    """An item on the node with the labels of this agent."""
 
     kind: Kind
     id: str
@@ -42,7 +42,7 @@ class Item(Struct, frozen=True):
 
 
 class ImageUse(Struct, frozen=True):
-    """An image that this agent fetched and that is still what it fetched."""
+    """An image that this agent pulled and that has not changed since."""
 
     item: Item
     in_use: bool
@@ -55,7 +55,7 @@ class Doomed(Struct, frozen=True):
 
 
 class Ages(Struct, frozen=True):
-    """How long each must have been garbage. 0: it is never removed."""
+    """How long each kind must have been garbage. 0: never removed."""
 
     zombie: timedelta = timedelta(minutes=10)
     stray: timedelta = timedelta(hours=24)
@@ -70,7 +70,7 @@ def sightings(
     known: Iterable[WorkloadId],
     now: datetime,
 ) -> dict[str, datetime]:
-    """Since when each item has been nobody's. What came to belong to somebody begins anew."""
+    """Since when each item has had no owner. An item that had an owner in between starts again."""
     owners = frozenset(known)
     return {item.id: before.get(item.id, now) for item in items if item.workload_id not in owners}
 
@@ -84,7 +84,7 @@ def leftovers(
     in_touch: timedelta,
     now: datetime,
 ) -> list[Doomed]:
-    """`in_touch`: how long the scheduler has spoken to this node without a break."""
+    """`in_touch`: how long the scheduler has been connected without interruption."""
     deleted = frozenset(buried)
     doomed = []
     for item in items:
@@ -95,9 +95,9 @@ def leftovers(
             if timedelta() < ages.zombie <= age:
                 doomed.append(Doomed(item, f"zombie: its workload was deleted; seen {_told(age)}"))
         elif not item.running and timedelta() < ages.stray <= min(age, in_touch):
-            why = f"stray: unknown here and not wanted by the scheduler; seen {_told(age)}"
+            why = f"stray: no order of the scheduler for it; seen {_told(age)}"
             doomed.append(Doomed(item, why))
-    # A network goes only after what hangs on it.
+    # A network is removed after the containers on it.
     return sorted(doomed, key=lambda each: each.item.kind is Kind.NETWORK)
 
 

@@ -1,4 +1,4 @@
-"""Which workloads follow what was pushed: repositories are written in many ways, and mean the same."""
+"""Decides which workloads a git push concerns. The address of a repository has many spellings."""
 
 import re
 
@@ -8,7 +8,7 @@ _HEADS = "refs/heads/"
 _URL = re.compile(
     r"(?:[a-z+]+://)?(?:[^@/]+@)?(?P<host>[^/:]+)(?::\d+(?=/)|(?=/)|:(?!\d+/))/?(?P<path>.+)"
 )
-_HOME = "github.com"  # of a name without a host
+_HOME = "github.com"  # the default host
 
 
 class Push(Struct, frozen=True):
@@ -20,7 +20,7 @@ class Push(Struct, frozen=True):
 
 
 def repository_name(text: str) -> str:
-    """host/owner/name, however it was written: as an address, for ssh, or only owner/name."""
+    """host/owner/name, from a URL, an ssh address or owner/name."""
     text = text.strip().removesuffix("/").removesuffix(".git")
     if re.fullmatch(r"[\w.-]+/[\w.-]+", text):
         return f"{_HOME}/{text}".lower()
@@ -31,12 +31,12 @@ def repository_name(text: str) -> str:
 
 
 def branch_of(ref: str) -> str:
-    """Empty: it is no branch."""
+    """The branch of a ref; empty if it is not a branch."""
     return ref.removeprefix(_HEADS) if ref.startswith(_HEADS) else ""
 
 
 def follows(push: Push, *, git_repo: str, git_ref: str) -> bool:
-    """Whether a stack of this repository and branch is another one after the push."""
+    """Whether the push changes a stack of this repository and branch."""
     if repository_name(git_repo) != push.repository:
         return False
     if not git_ref:

@@ -1,8 +1,8 @@
-"""Whether a workload is well, from one probe to the next.
+"""Health of a workload from consecutive probes.
 
-As Docker judges it, so that both kinds of checks mean the same: failures during the start period do not count
-until the first success, and it takes several in a row to be unhealthy. What would surprise: in its start
-period it is probed more often, so that it is known to be well soon.
+The rules are those of Docker, so that both kinds of checks mean the same: failures during the start period do
+not count until the first success, and several consecutive failures make it unhealthy. During the start period
+it is probed more often, so that a healthy workload is reported early.
 """
 
 from datetime import datetime, timedelta
@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from persys.model.spec import HealthCheck
 
-HEALTH = "container.health"  # in the metadata of a status, if anybody checks it
-UNHEALTHY = "Unhealthy"  # why what runs is not as it should be
+HEALTH = "container.health"  # the key in the metadata of a status, if there is a check
+UNHEALTHY = "Unhealthy"  # the code of a running workload whose check fails
 
 INTERVAL_DEFAULT = timedelta(seconds=10)
 TIMEOUT_DEFAULT = timedelta(seconds=5)
@@ -36,8 +36,8 @@ class Timing(Struct, frozen=True):
 
 class Vitals(Struct, frozen=True):
     health: Health = Health.STARTING
-    failures: int = 0  # in a row
-    ailment: str = ""  # what the last probe found, if it found something
+    failures: int = 0  # consecutive
+    ailment: str = ""  # the failure of the last probe; "": it succeeded
 
 
 def timing_of(check: HealthCheck) -> Timing:
@@ -52,7 +52,7 @@ def timing_of(check: HealthCheck) -> Timing:
 def after_probe(
     vitals: Vitals, ailment: str, timing: Timing, *, started_at: datetime, now: datetime
 ) -> Vitals:
-    """`ailment` is "" for a probe that found all well; `started_at` is when the workload started."""
+    """`ailment` is "" for a successful probe; `started_at` is when the workload started."""
     if not ailment:
         return Vitals(Health.HEALTHY)
     if _may_still_start(vitals, timing, started_at=started_at, now=now):
@@ -71,7 +71,7 @@ def next_probe_after(
 
 
 def remembered(health: str, timing: Timing) -> Vitals:
-    """As it was when it was last told, before an agent that starts again has probed anything."""
+    """The last reported health, for an agent that restarted and has not probed yet."""
     if health == Health.HEALTHY:
         return Vitals(Health.HEALTHY)
     if health == Health.UNHEALTHY:

@@ -1,6 +1,6 @@
-"""What is remembered of the actions of nodes, and how a time-out is told.
+"""The action history of a workload, and the description of a time-out.
 
-Every action that has ended is kept, and those under way when an operation did not end in time.
+The history holds every ended action, and those in progress when an operation timed out.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ def remember(
     *,
     now: datetime,
 ) -> History:
-    """Newest first. An action that was seen before is shown as it is now."""
+    """Newest first. An action that is already in the history is updated."""
     seen = {
         (sighting.node_id, sighting.action.id): sighting
         for sighting in (old.sightings if old is not None else ())
@@ -37,7 +37,7 @@ def remember(
 
 
 def is_remembered(history: History | None, node_id: NodeId, action: Action) -> bool:
-    """Whether an action that has ended is on record as such. One older than all that is kept counts too."""
+    """Whether the history has the action as ended. An action older than the whole history counts too."""
     sightings = history.sightings if history is not None else ()
     for sighting in sightings:
         if (sighting.node_id, sighting.action.id) == (node_id, action.id[:ID_LENGTH_MAX]):
@@ -47,18 +47,18 @@ def is_remembered(history: History | None, node_id: NodeId, action: Action) -> b
 
 
 def tell(about: str, actions: Sequence[Action], problem: str, health: str = "") -> str:
-    """One sentence for the event. `problem`: why the node did not say what it was doing.
+    """One sentence for the event. `problem`: why the actions could not be fetched from the node.
 
-    `health`: what its health check says; "" if that is well or not known.
+    `health`: the result of its health check; "" if healthy or unknown.
     """
     return "; ".join(part for part in (_told(about, actions, problem), health) if part)
 
 
 def _told(about: str, actions: Sequence[Action], problem: str) -> str:
     if problem:
-        return f"{about}; its node did not say what it was doing: {problem}"
+        return f"{about}; cannot list the tasks of its node: {problem}"
     if not actions:
-        return f"{about}; its node knows of no task for it"
+        return f"{about}; its node has no task for it"
     newest = max(actions, key=lambda action: action.created_at)
     error = f": {newest.error}" if newest.error else ""
     return f"{about}; task {newest.id} ({newest.kind}) is {newest.state}{error}"

@@ -1,4 +1,4 @@
-"""Which paths of the host a workload may use as a bind, a disk or a repository. Pure.
+"""Which paths of the host a workload may use as a bind mount, a disk or a repository.
 
 Without configured roots every path is allowed except the protected ones: the directories that hold the
 node's own configuration, secrets, devices and runtime sockets, and everything above or below them. With
@@ -25,7 +25,7 @@ _ROOT = PurePosixPath("/")
 
 
 def problem_with(path: str, *, roots: Iterable[str], protected: Iterable[str]) -> str:
-    """Why this path is refused; an empty string if it is allowed. Links are not looked at here."""
+    """Why this path is refused; an empty string if it is allowed. Links are not resolved here."""
     if malformed := _malformed(path):
         return malformed
     wanted = PurePosixPath(path)

@@ -1,4 +1,4 @@
-"""What a user's word makes of a workload: a new intent, no change, or a refusal that says why."""
+"""Applies a user's request to a workload: a new intent, no change, or an error that says why."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,13 +14,13 @@ from persys.model.rules import NO_RULES, Rules
 from persys.model.spec import Spec, type_of
 from persys.model.workload import Desired, Workload
 
-# So that what is counted after it still fits where a revision is bounded.
+# Leaves space for the counter within the length limit of a revision.
 _BASE_LENGTH_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """An apply as it was asked for. `desired` None: not said."""
+    """An apply request. `desired` None: not specified."""
 
     workload_id: WorkloadId
     desired: Desired | None
@@ -55,8 +55,8 @@ def apply(old: Workload | None, wish: Wish, *, now: datetime) -> Accepted | Unch
     if type_of(old.spec) is not type_of(wish.spec):
         raise InvalidError(
             "spec.type",
-            f"{old.id} is a {type_of(old.spec)} and cannot become a {type_of(wish.spec)}; "
-            "delete it first",
+            f"the type of {old.id} cannot change from {type_of(old.spec)} to {type_of(wish.spec)}; "
+            "delete the workload first",
         )
     desired = wish.desired or old.desired
     same_content = (old.spec, old.resources, old.metadata, old.stop_after_seconds) == (
@@ -67,9 +67,10 @@ def apply(old: Workload | None, wish: Wish, *, now: datetime) -> Accepted | Unch
     )
     if old.revision == wish.revision and not same_content and wish.revision_is_given:
         raise InvalidError(
-            "revision_id", f"{wish.revision} already names another spec of {old.id}; give a new one"
+            "revision_id",
+            f"'{wish.revision}' is already used for another spec of {old.id}; expected a new revision",
         )
-    # Only a revision that was given can be a new name for the same content.
+    # Only an explicit revision can rename the same content.
     revision = old.revision if same_content and not wish.revision_is_given else wish.revision
     if old.revision == revision and old.desired is desired and old.rules == wish.rules:
         return Unchanged(old)
@@ -104,14 +105,14 @@ def change_desired(
 
 
 def retry(old: Workload | None, workload_id: WorkloadId) -> Accepted:
-    """Past failures are forgotten, and it is tried again now."""
+    """Reset past failures and try again now."""
     if old is None:
         raise NotFoundError("workload", workload_id)
     return Accepted(old, EventKind.WORKLOAD_RETRY_ASKED)
 
 
 def redeploy(old: Workload | None, workload_id: WorkloadId, *, now: datetime) -> Accepted:
-    """The same spec under a new revision: what it names by a branch or a tag may be another thing by now."""
+    """The same spec with a new revision, to use the current commit of its branch or image of its tag."""
     if old is None:
         raise NotFoundError("workload", workload_id)
     _refuse_if_deleting(old)
@@ -145,4 +146,4 @@ def _new(wish: Wish, now: datetime) -> Workload:
 
 def _refuse_if_deleting(old: Workload) -> None:
     if old.desired is Desired.DELETED:
-        raise RefusedError(f"workload {old.id} is being deleted; ask again when it is gone")
+        raise RefusedError(f"workload {old.id} is being deleted; try again when it is deleted")

@@ -1,4 +1,4 @@
-"""Lines of workloads that need the same, with the amounts of all lines in columns."""
+"""Groups of waiting workloads with equal requirements; the amounts of all groups are in arrays."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from persys.core.placement.needs import Needs
 from persys.model.ids import WorkloadId
 from persys.model.resources import Resources
 
-_NEVER = np.iinfo(np.int64).max  # more than any node has: there is no line at this place
+_NEVER = np.iinfo(np.int64).max  # more than any node has: marks a vacant position
 
 Line = dict[WorkloadId, None]
 
@@ -37,7 +37,7 @@ class Lines:
             self._close(needs)
 
     def that_may_fit(self, free: Resources) -> Iterator[tuple[Needs, Line]]:
-        """The lines whose amounts are there; the rest of what they need is not judged."""
+        """The groups whose amounts fit; their other requirements are not checked here."""
         cpu, memory, disk = self._amounts
         enough = (cpu <= free.cpu_millicores) & (memory <= free.memory_mb) & (disk <= free.disk_gb)
         for place in np.flatnonzero(enough):

@@ -1,6 +1,6 @@
-"""Whether a node is believed alive: judged by its lease on a clock that never jumps.
+"""Decides whether a node is alive, suspect or lost, from its lease on a monotonic clock.
 
-Agents of other makes may send heartbeats less often than they are asked to: their lease grows with them.
+A third-party agent may send heartbeats less often than configured: its lease is extended accordingly.
 """
 
 from collections.abc import Sequence
@@ -14,13 +14,13 @@ LEASE_LONGEST_SECONDS = 600.0
 class Phase(StrEnum):
     ALIVE = "alive"  # the lease is valid
     SUSPECT = "suspect"  # the lease is over, the grace is not
-    LOST = "lost"  # the grace is over too, or there is no such node
+    LOST = "lost"  # the grace is over too, or the node does not exist
 
 
 def lease_seconds(configured: float, intervals: Sequence[float]) -> float:
-    """How long a node may be silent, after the last intervals between its heartbeats.
+    """The lease of a node, from the last intervals between its heartbeats.
 
-    The middle one counts: neither a single gap nor a heartbeat right after a registration changes it.
+    The median counts: neither a single gap nor a heartbeat right after a registration changes it.
     """
     middle = sorted(intervals)[len(intervals) // 2] if intervals else 0.0
     return max(configured, min(HEARTBEATS_PER_LEASE * middle, LEASE_LONGEST_SECONDS))

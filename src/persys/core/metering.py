@@ -1,6 +1,6 @@
-"""What workloads use, from two looks at what runs for them: a stack uses what its containers use together.
+"""Resource usage of workloads from two samples per container. The usage of a stack is the sum.
 
-A share of time needs two looks, so nothing is told of a workload before the second one.
+CPU usage needs two samples, so a workload has no usage before the second one.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,11 +16,11 @@ _NANOS = 10**9
 
 
 class Sample(Struct, frozen=True):
-    """One container, or one machine, at one time. All but memory is counted since its start."""
+    """One container or VM at one time. All values but memory are counters since its start."""
 
     workload_id: WorkloadId
     container_id: str
-    at: float  # seconds on a clock that only runs forward
+    at: float  # seconds on a monotonic clock
     cpu_nanos: int
     memory_bytes: int = 0
     disk_read_bytes: int = 0
@@ -37,7 +37,7 @@ def metered(
     collected_at: datetime,
     source: str,
 ) -> dict[WorkloadId, WorkloadUsage]:
-    """`before` is the last look, by container; `types` are the workloads that are wanted."""
+    """`before` are the previous samples, by container; `types` are the workloads to include."""
     parts: dict[WorkloadId, list[Sample]] = {}
     for sample in now:
         if sample.workload_id in types:
@@ -61,7 +61,7 @@ def metered(
 
 
 def _cpu_percent(before: Sample | None, now: Sample) -> float:
-    """Of one core. A container that started again counts from nothing."""
+    """Percent of one core. The counter of a restarted container starts at 0."""
     if before is None or now.at <= before.at:
         return 0.0
     used = now.cpu_nanos - before.cpu_nanos

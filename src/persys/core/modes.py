@@ -1,11 +1,11 @@
-"""Which mode the control plane is in, from what its store answers.
+"""Decides the mode of the control plane from the responses of its store.
 
-    normal ──── no answer, or takes no writes ───▶ degraded ──── written and read again ───▶ normal
-    normal, degraded ──── answers, and what it held is gone ───▶ recovery
-    recovery ──── the marker it waits for is back, or an operator ended it ───▶ normal
+    normal ──── no response, or no writes accepted ───▶ degraded ──── written and read again ───▶ normal
+    normal, degraded ──── responds, but its records are gone ───▶ recovery
+    recovery ──── the expected marker is back, or an operator ended it ───▶ normal
 
-Connectivity decides, not one bad value. What is lost stays lost while the store is silent, so recovery does
-not become degraded. A store without the cluster's marker is new only if nobody remembers anything of it.
+Connectivity decides, not one bad value. An unreachable store does not turn recovery into degraded. A store
+without the cluster's marker is new only if neither this process nor an agent knows records of it.
 """
 
 from collections.abc import Iterable
@@ -21,19 +21,19 @@ ACCEPTED_MAX = 256
 class Standing:
     mode: Mode = Mode.NORMAL
     reason: str = ""
-    awaits: str = ""  # in recovery: the uid whose marker would end it; "" if nobody knows
+    awaits: str = ""  # in recovery: the uid whose marker ends it; "" if unknown
 
 
 @dataclass(frozen=True, slots=True)
 class Silent:
-    """The store gave no answer, or did not take a write."""
+    """The store did not respond, or did not accept a write."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The store answers, and what it held is gone."""
+    """The store responds, but its records are gone."""
 
     reason: str
     awaits: str = ""
@@ -41,7 +41,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """What the store has was read, and it takes writes."""
+    """The store was read and accepts writes."""
 
     reason: str = ""
 
@@ -64,43 +64,43 @@ def after(standing: Standing, outcome: Outcome) -> Standing:
 
 
 def is_awaited(standing: Standing, marker: ClusterMarker) -> bool:
-    """Whether the store's marker says that what was lost is back."""
+    """Whether the store has the expected marker: the lost records are back."""
     return standing.mode is Mode.RECOVERY and standing.awaits in ("", marker.uid)
 
 
 @dataclass(frozen=True, slots=True)
 class Same:
-    """The store is this cluster's."""
+    """The store belongs to this cluster."""
 
     marker: ClusterMarker
 
 
 @dataclass(frozen=True, slots=True)
 class New:
-    """An empty store, and nobody remembers anything else: a cluster begins."""
+    """An empty store without a known cluster: a new cluster starts."""
 
 
 def judge(
     marker: ClusterMarker | None, *, holds_records: bool, known_uid: str, remembers: bool
 ) -> Same | New | Lost:
-    """What a store is that was just read. `remembers`: this process has records of the cluster in memory."""
+    """Classify a store that was just read. `remembers`: this process holds records of the cluster."""
     if marker is None:
         if holds_records:
             return Lost(
                 "the store holds records but not the cluster's marker: it is damaged", known_uid
             )
         if remembers:
-            return Lost("the store answers, and what it held is gone", known_uid)
+            return Lost("the store responds, but its records are gone", known_uid)
         return New()
     if known_uid and known_uid not in (marker.uid, *marker.accepted):
-        return Lost(f"the store is of cluster {marker.uid}, not of {known_uid}", known_uid)
+        return Lost(f"the store belongs to cluster {marker.uid}, not to {known_uid}", known_uid)
     return Same(marker)
 
 
 def accepted_uids(uid: str, known: Iterable[str], said: Iterable[str]) -> tuple[str, ...]:
-    """The other clusters whose loss is accepted: those on record first, then those that agents named.
+    """The other clusters whose loss is accepted: stored ones first, then those that agents reported.
 
-    Agents may name any number, so only so many are kept.
+    Agents may report any number, so at most ACCEPTED_MAX are stored.
     """
     others = dict.fromkeys([*known, *sorted(said)])
     kept = [one for one in others if one not in ("", uid)][:ACCEPTED_MAX]
@@ -116,11 +116,10 @@ def judge_newcomer(
     claims: int,
     others: int,
 ) -> Lost | None:
-    """What agents say of themselves can tell that an empty store is not a new one.
+    """Detect from a registering agent that an empty store has lost its records.
 
-    `claims` counts the nodes that say they belong to that cluster, this one included, `others` the
-    registered nodes that do not. A minority does not freeze a cluster: what it has is recorded as orphans,
-    and nothing of it is deleted.
+    `claims` counts the nodes that report that cluster, including this one, `others` the registered nodes that
+    do not. A minority does not freeze a cluster: its workloads are stored as orphans, and none is deleted.
     """
     if not is_strange(marker, said_uid) or workload_count == 0 or holds_workloads:
         return None
@@ -133,5 +132,5 @@ def judge_newcomer(
 
 
 def is_strange(marker: ClusterMarker, said_uid: str) -> bool:
-    """Whether an agent says that it belongs to another cluster."""
+    """Whether an agent reports that it belongs to another cluster."""
     return said_uid not in ("", marker.uid, *marker.accepted)

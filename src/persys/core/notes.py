@@ -1,6 +1,6 @@
-"""Notes for users: what of a spec was accepted and has no effect.
+"""Notes for users about fields of a spec that are accepted but have no effect.
 
-They are in the status of the workload, so that a value that loses against another one is not lost in silence.
+They are part of the workload's status, so that no value is ignored silently.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def notes_of(order: Order, project: str = "") -> Iterator[str]:
             if project and named and named != project:
                 yield (
                     f"project_name {named} is ignored: "
-                    f"the stack keeps the project {project} until it is deleted"
+                    f"the stack uses the project {project} until it is deleted"
                 )
         case _:
             return

@@ -1,7 +1,7 @@
 """Which role has which permissions, and which permission a route of persys-ca needs.
 
-The permissions of RPCs are in `wire/methods.py`. What a caller may do to which node or workload is decided
-further in: an agent speaks only for its own node.
+The permissions of RPCs are in `wire/methods.py`. Which node or workload a caller may act on is checked by the
+handlers: an agent acts only for its own node.
 """
 
 from collections.abc import Mapping
@@ -24,16 +24,16 @@ ROLES: Mapping[Role, frozenset[Deed]] = {
         }
     ),
     Role.ADMIN: frozenset(Deed) - {Deed.REPORT},
-    # Acts for people whose identity it passes on, and by itself only reads.
+    # Acts for users whose identity it forwards; its own permission is only to read.
     Role.GATEWAY: frozenset({Deed.READ, Deed.ANYONE}),
     Role.AGENT: frozenset({Deed.REPORT, Deed.ANYONE}),
-    # Passes on what others ask of it, and gives orders to agents.
+    # Forwards the requests of others, and sends orders to agents.
     Role.SCHEDULER: frozenset({Deed.READ, Deed.ORDER, Deed.ANYONE}),
-    # Serves, and calls nobody.
+    # A server only.
     Role.CA: frozenset(),
 }
 
-# Of persys-ca. None: no certificate is needed; whoever joins has a token, who signs by key the key.
+# Routes of persys-ca. None: no certificate is needed; a join has a token, a CFSSL request has a key.
 CA: Mapping[str, Deed | None] = {
     "GET /health": None,
     "GET /metrics": None,

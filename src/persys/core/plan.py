@@ -1,7 +1,7 @@
-"""What an apply would change: field by field, and in the cluster.
+"""The diff of an apply: which fields change, and what that does to the running copy.
 
-Fields are compared in the shape in which users write them, as nested mappings of texts. A field that holds
-its default is not in the mapping, so what is added has no text before and what is taken away has none after.
+Fields are compared in the form in which users write them, as nested mappings of texts. A field with its
+default value is not in the mapping, so an added field has no text before and a removed one has none after.
 """
 
 import json
@@ -18,14 +18,14 @@ from persys.model.workload import Desired, Workload
 @dataclass(frozen=True, slots=True)
 class FieldChange:
     field: str
-    before: str  # "": it was not said
-    after: str  # "": it is no longer said
+    before: str  # "": was not set
+    after: str  # "": is no longer set
 
 
 def changed_fields(
     before: Mapping[str, object], after: Mapping[str, object]
 ) -> tuple[FieldChange, ...]:
-    """Every leaf that differs, in the order of the path."""
+    """Every leaf that differs, ordered by path."""
     old, new = dict(_leaves(before)), dict(_leaves(after))
     return tuple(
         FieldChange(path, old.get(path, ""), new.get(path, ""))
@@ -35,7 +35,7 @@ def changed_fields(
 
 
 def action_of(old: Workload | None, new: Workload) -> str:
-    """What the apply is to a user: the word of the contract."""
+    """The action of the apply, in the words of the API contract."""
     if old is None:
         return "create"
     if new.desired is Desired.DELETED:
@@ -50,7 +50,7 @@ def action_of(old: Workload | None, new: Workload) -> str:
 def displaced(
     old: Workload | None, held: Assignment | None, new: Workload, decision: Decision
 ) -> tuple[str, ...]:
-    """What the change does to what runs now: the copy that is there, its node, its data."""
+    """How the change affects the current copy, its node and its data."""
     if old is None or held is None:
         return ()
     told: list[str] = []
@@ -62,13 +62,13 @@ def displaced(
         goes = f"moves from {node_id} to {after.node_id}" if after else f"leaves {node_id}"
         told.append(f"{goes}; the copy on {node_id} is removed")
         if holds_data(old):
-            told.append(f"its data on {node_id} is left behind")
+            told.append(f"its data stays on {node_id}")
     elif decision.waits_for_room:
-        told.append(f"the copy on {node_id} goes on as it is until there is room")
+        told.append(f"the copy on {node_id} is unchanged until there is capacity")
     elif new.desired is Desired.STOPPED and runs:
         told.append(f"the copy on {node_id} is stopped")
     elif runs and old.revision != new.revision:
-        told.append(f"the copy on {node_id} is stopped and made anew there")
+        told.append(f"the copy on {node_id} is stopped and recreated")
     told += [
         f"volume {name} is no longer mounted" for name in sorted(_volumes(old) - _volumes(new))
     ]
@@ -79,7 +79,7 @@ def _leaves(value: object, path: str = "") -> Iterator[tuple[str, str]]:
     match value:
         case Mapping():
             for key, inner in value.items():
-                # A dot in a key would make two paths look alike.
+                # A dot in a key would make two paths ambiguous.
                 step = f"[{key}]" if "." in key else f".{key}"
                 yield from _leaves(inner, f"{path}{step}" if path else str(key))
         case [Mapping(), *_]:

@@ -1,4 +1,5 @@
-"""Pools of a node that stand on one file system have one room: it is counted once, for the first of them."""
+"""Storage pools of a node on the same file system share its capacity: it is counted once, for the first
+pool."""
 
 from collections.abc import Sequence
 
@@ -8,7 +9,7 @@ from persys.model.node import StoragePool
 
 
 class Room(Struct, frozen=True):
-    """A pool as found on the machine. `device` is its file system; None: it has one of its own."""
+    """A pool of the machine. `device` is its file system; None: it is not shared."""
 
     name: str
     type: str
@@ -18,7 +19,7 @@ class Room(Struct, frozen=True):
 
 
 def as_pools(rooms: Sequence[Room]) -> tuple[StoragePool, ...]:
-    """Of two with the same name the first counts."""
+    """Of two pools with the same name the first counts."""
     pools: dict[str, StoragePool] = {}
     owners: dict[int, str] = {}
     for room in rooms:

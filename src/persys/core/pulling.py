@@ -1,11 +1,11 @@
-"""How far the fetching of an image is, from what the engine says of each of its layers."""
+"""Progress of an image pull, from the lines that the engine reports for each layer."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
 
-LAYERS_MAX = 1_000  # that are followed; Docker itself takes 127
+LAYERS_MAX = 1_000  # that are tracked; Docker itself allows 127
 _MB = 1_000_000
 _DOWNLOADING = "Downloading"
 _DOWNLOADED = frozenset({"Verifying Checksum", "Download complete", "Extracting"})
@@ -14,7 +14,7 @@ _LAYER = frozenset({"Pulling fs layer", "Waiting", _DOWNLOADING}) | _DOWNLOADED 
 
 
 class Layers:
-    """Fed with the engine's lines. Sizes are known only of layers whose download has begun."""
+    """Takes the lines of the engine. The size of a layer is known only after its download has begun."""
 
     def __init__(self, image: str) -> None:
         self._image = image
@@ -40,7 +40,7 @@ class Layers:
         return sum(self._got.values())
 
     def told(self) -> str:
-        """One line for people."""
+        """One line for users."""
         text = f"pulling {self._image}"
         if not self._here:
             return text
@@ -52,7 +52,7 @@ class Layers:
 
 
 class Download(Struct, frozen=True):
-    """An image that is one file."""
+    """The download of an image that is a single file."""
 
     image: str
     bytes_got: int

@@ -1,7 +1,7 @@
-"""Which orders an agent may resume after it did not stop cleanly, and in which way.
+"""Decides which orders an agent resumes after an unclean exit.
 
-One that alone ended the agent several times, by a fault of the agent itself, is quarantined: failed, and
-tried again only when a new order comes, as other transient failures are.
+An order that crashed the agent several times while no other order ran is quarantined: it is failed, and tried
+again only with a new order.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ class LastExit(StrEnum):
 
 
 def last_exit(*, clean: bool, trace: str) -> LastExit:
-    """`trace` is what a run that ends by its own fault leaves behind."""
+    """`trace` is the crash trace that the last run has written."""
     if clean:
         return LastExit.CLEAN
     return LastExit.CRASHED if trace.strip() else LastExit.KILLED
@@ -30,7 +30,7 @@ def last_exit(*, clean: bool, trace: str) -> LastExit:
 def crashes_after(
     crashes: Mapping[WorkloadId, int], ended: LastExit, *, alone: WorkloadId | None
 ) -> dict[WorkloadId, int]:
-    """How often each order has ended the agent. Only a crash while it was alone counts."""
+    """How often each order has crashed the agent. Only a crash while no other order ran counts."""
     if ended is not LastExit.CRASHED or not alone:
         return dict(crashes)
     return {**crashes, alone: crashes.get(alone, 0) + 1}
@@ -40,5 +40,5 @@ def quarantine(crashes: int) -> Failure | None:
     """Why an order is not resumed; None if it may be."""
     if crashes < CRASHES_MAX:
         return None
-    text = f"quarantined: work on it ended the agent {crashes} times; the agent's log has the cause"
+    text = f"quarantined: it crashed the agent {crashes} times; see the log of the agent"
     return Failure(FailureReason.RUNTIME_ERROR, text, code=QUARANTINED)

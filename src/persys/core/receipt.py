@@ -1,7 +1,7 @@
-"""What an agent makes of an order that arrives: new work, nothing new, or a no.
+"""Classifies an order that an agent receives: accepted, unchanged, stale or refused because of a drain.
 
-An epoch of 0 means that the sender knows none, so it can be neither stale nor newer. A delete ends the
-assignment that it names: an apply with the same or a lower epoch is a late repetition, and is refused.
+Epoch 0 means that the sender does not use epochs, so the order is neither stale nor newer. A delete ends its
+assignment: an apply with the same or a lower epoch is a late repetition, and is refused.
 """
 
 from typing import assert_never
@@ -14,20 +14,20 @@ from persys.model.workload import Desired
 
 
 class Taken(Struct, frozen=True):
-    """Work to do. `order` carries the highest epoch known."""
+    """Accepted. `order` has the highest known epoch."""
 
     order: Order
 
 
 class Unchanged(Struct, frozen=True):
-    """It is so already, or on the way. `order` differs from the known one at most in its epoch."""
+    """Already applied or in progress. `order` differs from the known one at most in its epoch."""
 
     order: Order
 
 
 class Stale(Struct, frozen=True):
     known_epoch: int
-    deleted: bool = False  # that assignment was deleted here; otherwise a newer one is here
+    deleted: bool = False  # that assignment was deleted here; otherwise a newer one exists
 
 
 class Draining(Struct, frozen=True):
@@ -40,9 +40,9 @@ Receipt = Taken | Unchanged | Stale | Draining
 def receive(
     order: Order, known: Order | None, *, failed: bool, deleted_epoch: int, draining: bool
 ) -> Receipt:
-    """`failed` is how the known order stands.
+    """`failed`: the known order has failed.
 
-    `deleted_epoch` is for an id that is not known: assignments up to this epoch may have been deleted here.
+    `deleted_epoch`: for an unknown id, assignments up to this epoch may have been deleted here.
     """
     if known is None and 0 < order.epoch <= deleted_epoch:
         return Stale(deleted_epoch, deleted=True)
@@ -51,8 +51,8 @@ def receive(
     if known is not None and _undoes_a_delete(order, known):
         return Stale(known.epoch, deleted=True)
     if known is None:
-        # A scheduler that fences its orders sends none that it does not mean; its newest word may reach
-        # us before the heartbeat that takes back an older one.
+        # A scheduler with epochs sends only valid orders. Its newest order may arrive before the heartbeat
+        # that ends the drain.
         return Draining() if draining and order.epoch == 0 else Taken(order)
     if order.epoch == 0:
         order = replace(order, epoch=known.epoch, proof=known.proof)

@@ -1,10 +1,9 @@
-"""What a cluster becomes when records are brought back: from a snapshot, from memory, and from its nodes.
+"""Merges records after a loss: from a snapshot, from memory, and from the reports of the nodes.
 
-The copy with the highest epoch is the truth: the workload is bound there with a new epoch, which its agent
-takes without a restart. A lower copy is buried only if the workload is known and holds no data; any
-other stays where it is, for the operator. Nothing is started twice: what holds data and may run on a node
-that did not answer is left out. A node is given no more than it has: what it runs comes before what the
-record has there.
+The copy with the highest epoch wins: the workload is assigned there with a new epoch, which its agent accepts
+without a restart. An older copy gets a tombstone only if the workload is known and holds no data; any other
+stays as an orphan for the operator. Nothing is started twice: a workload with data that may run on a node
+that did not respond is left out. No node gets more than its capacity: running copies come before records.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -29,7 +28,7 @@ from persys.model.workload import Desired, Workload
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What is still on record somewhere."""
+    """The records that are still available."""
 
     nodes: Mapping[NodeId, Node] = field(default_factory=dict)
     workloads: Mapping[WorkloadId, Workload] = field(default_factory=dict)
@@ -39,7 +38,7 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """What a node says it has. `problem`: it did not answer."""
+    """What a node reports. `problem`: why it did not respond."""
 
     node: Node
     copies: Sequence[Observation] = ()
@@ -55,16 +54,18 @@ class Merged:
     tombstones: list[Tombstone]
     left_out: list[str]
     answered: frozenset[NodeId]
-    runs: dict[tuple[NodeId, WorkloadId], Workload]  # as its agent keeps it, maybe not the newest
-    epochs: Iterator[int]  # above all that may have been used before
+    runs: dict[tuple[NodeId, WorkloadId], Workload]  # as its agent stores it, maybe not the newest
+    epochs: Iterator[int]  # above every epoch used before
 
     def last_epoch(self) -> int:
-        """No epoch above it is in use when the merge is stored. To be asked last."""
+        """The highest epoch in use when the merge is stored. Call it last."""
         return next(self.epochs)
 
     def still_holds(self, belief: Belief) -> bool:
-        """What was believed before is no news of a node that has just been asked, but work that is done
-        is done."""
+        """Whether a status from before the merge is still valid.
+
+        The report of a node that responded replaces it, except for work that ran to completion.
+        """
         bound = self.assignments.get(belief.workload_id)
         return bound is None or bound.node_id not in self.answered or belief.code == COMPLETED
 
@@ -84,11 +85,11 @@ def merge(
     allow_secrets: Collection[str] = (),
     now: datetime,
 ) -> Merged:
-    """`allow_secrets`: secrets that may be resolved although only nodes' reports name them.
+    """`allow_secrets`: secrets that may be resolved although only the reports of nodes refer to them.
 
-    `epochs_used`: what was handed out before is not above it, whatever nodes report. Every assignment gets
-    an epoch above it: copies of a node that does not answer now may have a higher one than the record, and
-    would refuse the record's.
+    `epochs_used`: no epoch above it was assigned before, whatever nodes report. Every assignment gets an
+    epoch above it: copies on a node that does not respond may have a higher epoch than the record, and would
+    refuse the record's.
     """
     silent = {report.node.id: report.problem for report in reports if report.problem}
     answered = {report.node.id for report in reports if not report.problem}
@@ -101,7 +102,7 @@ def merge(
         {},
         {},
         list(recorded.tombstones),
-        [f"node {node_id} gave no answer: {why}" for node_id, why in sorted(silent.items())],
+        [f"node {node_id} did not respond: {why}" for node_id, why in sorted(silent.items())],
         frozenset(answered),
         {
             (report.node.id, intent.workload.id): intent.workload
@@ -118,14 +119,14 @@ def merge(
     _check_room(merged, recorded)
     for workload_id, names in sorted(withheld.items()):
         merged.left_out.append(
-            f"{workload_id} on {reported[workload_id].node_id}: only the node's report names its secrets "
-            f"{', '.join(sorted(names))}; check the spec and allow them (--allow-secrets), "
+            f"{workload_id} on {reported[workload_id].node_id}: only the report of the node refers to "
+            f"secrets {', '.join(sorted(names))}; check the spec and allow them (--allow-secrets), "
             "or adopt the orphan"
         )
     for workload_id, unknown in sorted(copies.items()):
         for copy in unknown if workload_id not in withheld else ():
             merged.left_out.append(
-                f"{workload_id} on {copy.node_id}: its agent keeps no intent; it stays there as an orphan"
+                f"{workload_id} on {copy.node_id}: its agent has no stored intent; it stays as an orphan"
             )
     return merged
 
@@ -133,7 +134,7 @@ def merge(
 def withheld_secrets(
     recorded: Recorded, intents: Iterable[KeptIntent], allowed: Collection[str]
 ) -> dict[WorkloadId, frozenset[str]]:
-    """Secrets that only a node's report names, by workload. A node could name any secret to receive it."""
+    """Secrets that only a node's report refers to, by workload. A node could name any secret to get it."""
     found: dict[WorkloadId, frozenset[str]] = {}
     for intent in intents:
         workload = intent.workload
@@ -155,13 +156,13 @@ def _settle(
     silent: Mapping[NodeId, str],
     now: datetime,
 ) -> None:
-    """`found` has the copy that counts first."""
+    """`found` is in order of rank."""
     if bound is not None and _trusts_record(bound, found, answered):
         may_run_elsewhere = bound.node_id in answered and silent
         if may_run_elsewhere and holds_data(workload) and workload.desired is Desired.RUNNING:
             merged.left_out.append(
-                f"{workload.id}: not on {bound.node_id} where the record has it, and it holds data; it may "
-                f"run on {', '.join(sorted(silent))}, which gave no answer"
+                f"{workload.id}: assigned to {bound.node_id}, which does not have it, and it holds data; it "
+                f"may run on {', '.join(sorted(silent))}, which did not respond"
             )
             return
         merged.assignments[workload.id] = replace(bound, epoch=next(merged.epochs))
@@ -171,13 +172,13 @@ def _settle(
         merged.assignments[workload.id] = _assignment(merged, workload, truth.node_id, now)
         _drop_tombstone(merged, workload.id, truth.node_id)
         if bound is not None and bound.node_id not in answered and not holds_data(workload):
-            # For when its node returns. A copy there may be newer than the record.
+            # In case its node returns. A copy there may be newer than the record.
             buried = replace(bound, epoch=next(merged.epochs))
             merged.tombstones.append(Tombstone(buried, now))
         if truth.seen.revision not in ("", workload.revision):
             merged.left_out.append(
-                f"{workload.id}: {truth.node_id} has revision {truth.seen.revision}, which nobody kept; "
-                f"it becomes {workload.revision} again"
+                f"{workload.id}: {truth.node_id} has revision {truth.seen.revision}, whose spec is lost; "
+                f"it is updated to {workload.revision}"
             )
     else:
         left_behind, truth = [], None
@@ -189,17 +190,17 @@ def _settle(
             merged.tombstones.append(Tombstone(old, now))
         else:
             merged.left_out.append(
-                f"{workload.id}: an older copy on {copy.node_id} stays there as an orphan"
+                f"{workload.id}: an older copy on {copy.node_id} stays as an orphan"
             )
 
 
 def _trusts_record(bound: Assignment, found: list[_Copy], answered: Collection[NodeId]) -> bool:
-    """Nobody has a copy, or the only ones are older than the record's, whose node cannot be asked."""
+    """No node has a copy, or all are older than the record's, whose node did not respond."""
     return not found or (bound.node_id not in answered and found[0].epoch < bound.epoch)
 
 
 def _check_room(merged: Merged, recorded: Recorded) -> None:
-    """What a node answered may be more than it has: orphans were in nobody's books."""
+    """Leave out what exceeds the capacity of its node: orphans had no reservation."""
     booked = {
         (one.node_id, one.workload_id)
         for one in (*recorded.assignments.values(), *_buried(recorded.tombstones))
@@ -233,26 +234,26 @@ def _buried(tombstones: Iterable[Tombstone]) -> list[Assignment]:
 
 
 def _leave_out(merged: Merged, one: Assignment) -> None:
-    """It has no room on its node, beside what comes before it there."""
+    """Leave out an assignment that does not fit on its node."""
     name, node_id = one.workload_id, one.node_id
     runs = (node_id, name) in merged.runs
     if merged.assignments.get(name) != one:
         _drop_tombstone(merged, name, node_id)
-        merged.left_out.append(f"{name}: an older copy on {node_id} stays there as an orphan")
+        merged.left_out.append(f"{name}: an older copy on {node_id} stays as an orphan")
         return
     del merged.assignments[name]
     if not runs and not holds_data(merged.workloads[name]):
-        return  # it looks for another node
+        return  # it is placed on another node
     del merged.workloads[name]
     merged.tombstones[:] = [
         each for each in merged.tombstones if each.assignment.workload_id != name
     ]
-    why = "it stays there as an orphan" if runs else "the record has it there, and it holds data"
-    merged.left_out.append(f"{name}: no room on {node_id}; {why}")
+    why = "it stays as an orphan" if runs else "it is assigned there, and holds data"
+    merged.left_out.append(f"{name}: not enough capacity on {node_id}; {why}")
 
 
 def _assignment(merged: Merged, workload: Workload, node_id: NodeId, now: datetime) -> Assignment:
-    """What the copy there was given: a newer revision gets its own amount when that fits."""
+    """Reserves what the running copy was given; a newer revision is resized later if that fits."""
     needs = needs_of(merged.runs.get((node_id, workload.id), workload))
     return Assignment(
         workload.id,
@@ -261,7 +262,7 @@ def _assignment(merged: Merged, workload: Workload, node_id: NodeId, now: dateti
         now,
         reserved=needs.resources,
         host_ports=needs.host_ports,
-        why="it was found there in a recovery",
+        why="found there in a recovery",
         rules=needs.rules,
         pools=needs.pools,
     )
@@ -289,7 +290,7 @@ def _copies(reports: Iterable[NodeReport], epochs_used: int) -> dict[WorkloadId,
 
 
 def _ranked(copies: list[_Copy], bound: Assignment | None) -> list[_Copy]:
-    """An agent that knows no epochs, on the node of the record, has the record's."""
+    """A copy without an epoch on the assigned node has the record's epoch."""
     if bound is not None:
         copies = [
             _Copy(copy.node_id, bound.epoch, copy.seen)

@@ -21,25 +21,25 @@ class Application:
     """A registration, as the agent sends it and its certificate proves it."""
 
     node: Node
-    instance_id: str = ""  # "": the agent has none, or is of another make
-    session_id: str = ""  # "": the agent is of another make
-    enrolled_at: datetime | None = None  # of its certificate; None: it shows none
+    instance_id: str = ""  # "": the agent has none, or is a third-party agent
+    session_id: str = ""  # "": a third-party agent
+    enrolled_at: datetime | None = None  # of its certificate; None: it presents none
     shared_from: str | None = (
         None  # the host it is on; None: its certificate is its own, or it has none
     )
     is_proven: bool = False  # its certificate names the node
     boot_id: str = ""  # of the kernel that it and its runtimes run on; "": not certain
-    known_by_host: bool = False  # its certificate is of another make
+    known_by_host: bool = False  # its certificate is not from persys-ca
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who is registered as the node now."""
+    """The agent that is registered as the node now."""
 
     node: Node
     has_lease: bool
     is_connected: bool  # its stream is open
-    is_confirmed: bool  # this scheduler has heard it under its instance id
+    is_confirmed: bool  # this scheduler has received a report with its instance id
     boot_id: str = ""
     reported_at: float | None = None  # its last heartbeat, on the monotonic clock
 
@@ -190,7 +190,7 @@ def _host(node: Node) -> str:
 
 
 def _after_lease(applicant: Application, holder: Holder) -> str:
-    """The holder is gone, or cannot be heard. An old copy of its disk must not take its place."""
+    """The holder is gone or unreachable. An old copy of its disk must not replace it."""
     known = (holder.node.instance_id, holder.node.instance_before)
     is_stale = bool(applicant.instance_id) and applicant.instance_id not in known
     if not holder.node.instance_id or not is_stale or applicant.enrolled_at is None:

@@ -1,4 +1,4 @@
-"""Removing a node: in which steps, what that means for its certificates, and how long it is remembered."""
+"""Removal of a node: its steps, the validity of its certificates, and how long the removal is remembered."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -13,38 +13,38 @@ from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Node
 from persys.model.removal import Removal
 
-# By then every certificate from before has ended, also where the clocks do not quite agree.
+# By then every certificate from before the removal has expired, with a margin for clock skew.
 REMEMBERED = SERVICE_LIFE_MOST + timedelta(days=1)
-# What one transaction of a removal deletes beside the node itself.
+# Records that one transaction of a removal deletes, besides the node itself.
 DEPENDENTS_PER_STEP_MAX = 64
-# Old removals that are forgotten with one change of a node.
+# Old removals that are deleted with one change of a node.
 FORGOTTEN_PER_CHANGE_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """The node has workloads: it is not removed, and a mark is taken back."""
+    """The node has workloads: it is not removed, and a mark is cleared."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """First write that the node is being removed: from then on it takes no work and cannot register."""
+    """First store that the node is being removed: from then on it takes no work and cannot register."""
 
     node: Node
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Delete these keys; the node stays until all are gone."""
+    """Delete these keys; the node record stays until all are deleted."""
 
     keys: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Last:
-    """Delete these keys with the node itself."""
+    """Delete these keys and the node record."""
 
     keys: Sequence[str]
 
@@ -60,10 +60,10 @@ def next_step(
     count: int,
     now: datetime,
 ) -> RemovalStep:
-    """`dependents` are the keys of the first DEPENDENTS_PER_STEP_MAX records for the node, of `count`
-    altogether; `bound` are its workloads.
+    """`dependents` are the keys of the first DEPENDENTS_PER_STEP_MAX of `count` records that belong to the
+    node; `bound` are its workloads.
 
-    A node with few dependents is removed in one step. After a crash the next step follows from the records.
+    A node with few records is removed in one step. After a crash the next step follows from the records.
     """
     if bound:
         return Blocked(
@@ -86,16 +86,16 @@ def next_step(
 
 
 def is_void(removal: Removal | None, enrolled_at: datetime) -> bool:
-    """Whether a certificate of the node is from before its removal; renewals do not make it younger."""
+    """Whether a certificate of the node is from before its removal. A renewal does not change that."""
     return removal is not None and enrolled_at <= removal.removed_at
 
 
 class Removals:
-    """The nodes that were removed, found by name and by age, however many they are."""
+    """The removed nodes, indexed by name and by age."""
 
     def __init__(self) -> None:
         self._of: dict[NodeId, Removal] = {}
-        # Has removals that were dropped or replaced, until they come first.
+        # May hold dropped or replaced removals until they are first.
         self._by_age: list[tuple[datetime, NodeId]] = []
 
     def __len__(self) -> int:
@@ -120,7 +120,7 @@ class Removals:
         self._of.pop(node_id, None)
 
     def take_outdated(self, now: datetime, *, held: Callable[[NodeId], bool]) -> list[Removal]:
-        """Takes out those that need not be remembered, except `held` ones; as many as one change may drop."""
+        """Remove and return the expired ones that are not `held`, up to FORGOTTEN_PER_CHANGE_MAX."""
         old: list[Removal] = []
         kept: list[tuple[datetime, NodeId]] = []
         while self._by_age and len(old) < FORGOTTEN_PER_CHANGE_MAX:

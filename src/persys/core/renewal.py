@@ -1,21 +1,19 @@
-"""When a certificate is renewed, and when somebody is told that this does not work."""
+"""Decides when a certificate is renewed, and when a failing renewal is reported."""
 
 from datetime import datetime, timedelta
 from enum import StrEnum
 
 RETRY_FIRST = timedelta(seconds=5)
-RETRY_SHARE = (
-    20  # of what is left of its life; so an hour before the end it is tried every three minutes
-)
+RETRY_SHARE = 20  # of the remaining lifetime: every three minutes in the last hour
 RETRY_LEAST = timedelta(seconds=1)
 
 
 class Freshness(StrEnum):
-    """How much is left of a certificate."""
+    """How much of a certificate's lifetime is left."""
 
     FRESH = "fresh"
-    DUE = "due"  # past half of its life: it is being renewed, or should be
-    CRITICAL = "critical"  # the last tenth: renewing has failed for long
+    DUE = "due"  # past half of its lifetime: it is being renewed, or should be
+    CRITICAL = "critical"  # in the last tenth: renewal has failed for long
     EXPIRED = "expired"
 
 
@@ -34,10 +32,10 @@ def freshness(not_before: datetime, not_after: datetime, now: datetime) -> Fresh
 def retry_after(
     attempt: int, *, not_after: datetime, now: datetime, every: timedelta | None, roll: float
 ) -> timedelta:
-    """After the n-th failure in a row. `every` is what an operator has set; `roll` is 0 to 1.
+    """The delay after the n-th consecutive failure. `every` is configured by an operator; `roll` is 0 to 1.
 
-    Longer each time, so that an authority that comes back is not run down; but several tries are always
-    left before the end.
+    The delay grows so that a returning persys-ca is not overloaded, but several attempts always remain before
+    the certificate expires.
     """
     if every is not None:
         return every

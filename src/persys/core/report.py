@@ -1,6 +1,6 @@
-"""How an artefact is described to those who ask, in the words that peers know.
+"""Describes an artefact as status metadata, with the keys of the API contract.
 
-Whatever a runtime answers, a description is bounded: one workload cannot make a heartbeat too large to send.
+The description is bounded, so one workload cannot make a heartbeat too large to send.
 """
 
 from datetime import datetime
@@ -37,11 +37,11 @@ def describe(artefact: Artefact | None, *, log_tail: str = "") -> dict[str, str]
         DRIFT: summary(artefact.deviations),
     }
     if artefact.boots:
-        # Its end and the last of its console are told by the same words as a container's.
+        # The end of a VM and the tail of its console use the keys of a container.
         ending = ("container.exit_code", STARTED_AT, "container.finished_at", "container.stderr")
         words = {name: words[name] for name in ending} | artefact.facts
     if artefact.parts:
-        # A stack is no single container, but its end, its log and its ports are told by the same words.
+        # A stack has several containers, but its end, log and ports use the keys of a container.
         for name in (ID, "container.name", "container.image", STARTED_AT):
             del words[name]
         words |= {
@@ -54,7 +54,7 @@ def describe(artefact: Artefact | None, *, log_tail: str = "") -> dict[str, str]
 
 
 def internal_failure(text: str) -> Failure:
-    """The agent itself is at fault, so another attempt may succeed."""
+    """An error of the agent itself, so a retry may succeed."""
     return Failure(FailureReason.RUNTIME_ERROR, f"internal error: {text}", code=INTERNAL_ERROR)
 
 
@@ -63,7 +63,7 @@ def shortened(text: str, length_max: int = MESSAGE_LENGTH_MAX) -> str:
 
 
 def tail(text: str) -> str:
-    """The end of a text, not longer than a status may carry, cut between characters."""
+    """The end of a text within the limit of a status, cut between characters."""
     data = text.encode("utf-8", "replace")
     return data[-LOG_TAIL_BYTES_MAX:].decode("utf-8", "ignore")
 

@@ -1,4 +1,4 @@
-"""Placement over one set of columns, as decisions ask for it: the real room, or a copy to plan in."""
+"""Placement over one node index, as `decide` uses it: the real index, or a copy for planning."""
 
 from persys.core.placement.aside import set_aside
 from persys.core.placement.columns import Columns
@@ -14,12 +14,12 @@ def rooms_over(columns: Columns) -> Rooms:
     def place_one(needs: Needs, leaving: Assignment | None) -> Placed | Unplaceable:
         if leaving is None or not needs.rules.group:
             return place(needs, columns)
-        # It keeps no distance from itself. The node that it leaves refuses it in any case.
+        # Its own reservation must not count against anti-affinity. The node that it leaves refuses it anyway.
         with set_aside(leaving.workload_id, leaving.node_id, columns):
             return place(needs, columns)
 
     def fits_on(workload_id: WorkloadId, node_id: NodeId, needs: Needs) -> Rejection | None:
-        """Whether a workload that may already have room on the node could have this much instead."""
+        """Why the node cannot reserve this much for a workload, which may have a reservation there."""
         is_there = columns.held(workload_id, node_id) is not None
         with set_aside(workload_id, node_id, columns):
             row = columns.rows[node_id]

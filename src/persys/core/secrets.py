@@ -1,12 +1,12 @@
-"""References to secrets in specs: read, found, put in; and how values are kept out of texts.
+"""References to secrets in specs: parse, find and resolve them, and redact their values in texts.
 
 The whole value of a variable, or the whole content of a file, is one reference:
 
-    secret://<name>[@<version>]                 of the built-in store
-    secret://vault/<path>#<field>[@<version>]   of Vault
+    secret://<name>[@<version>]                 in the built-in store
+    secret://vault/<path>#<field>[@<version>]   in Vault
 
-What would surprise: without a version it means the newest one at the moment of the order. So a new version
-changes nothing that runs; a new revision takes it.
+A reference without a version means the newest one when the order is sent. A new version does not change
+running workloads; a new revision uses it.
 """
 
 import re
@@ -30,8 +30,8 @@ from persys.model.spec import ComposeSpec, ContainerSpec, FileMount, Spec
 VALUE_BYTES_MAX = 64 * 1024
 VERSIONS_MAX = 10
 REDACTED = "********"
-REDACTED_FROM_LENGTH = 4  # what is shorter stands in too many texts by chance
-REDACTED_LINE_FROM_LENGTH = 8  # of one line of several, or of a part that was cut off
+REDACTED_FROM_LENGTH = 4  # shorter values occur in too many texts by chance
+REDACTED_LINE_FROM_LENGTH = 8  # for one line of several, or for a truncated part
 REDACTED_CUT_LENGTH_MAX = 1024
 PLAIN_MODE = 0o444
 SECRET_MODE = 0o400
@@ -46,19 +46,19 @@ _VAULT = "vault/"
 
 
 class Resolved(Struct, frozen=True):
-    """A spec with values where it had references, and which variables have them."""
+    """A spec with values in place of references, and the names of the variables that had them."""
 
     spec: Spec
     secret_env: tuple[str, ...] = ()
 
 
 def is_reference(text: str) -> bool:
-    """Whether it means to be one."""
+    """Whether the text has the scheme of a reference. It may still be invalid."""
     return text.startswith(SCHEME)
 
 
 def parse(text: str, field: str) -> Reference:
-    """InvalidError names the field."""
+    """Raises InvalidError with the field."""
     rest = text.removeprefix(SCHEME)
     body, at, version = rest.rpartition("@")
     if not at:
@@ -80,19 +80,19 @@ def check_name(name: str, field: str = "name") -> str:
     if not _NAME.fullmatch(name):
         raise InvalidError(
             field,
-            "is no name of a secret; use up to 128 of a-z, 0-9, '-', '_' and '.', "
-            "and begin with a letter or a digit",
+            f"invalid secret name {name[:80]!r}: expected up to 128 of a-z, 0-9, '-', '_' and '.', "
+            "beginning with a letter or a digit",
         )
     return name
 
 
 def references_of(spec: Spec) -> dict[str, Reference]:
-    """By the field in which each stands."""
+    """All references of a spec, by field."""
     return {field: parse(text, field) for field, text in _places(spec)}
 
 
 def secret_names(spec: Spec) -> frozenset[str]:
-    """The secrets that a spec refers to: names, or `vault/<path>`. Also of a spec that was never checked."""
+    """The secrets that a spec refers to: names, or `vault/<path>`. The spec may be unvalidated."""
     names: set[str] = set()
     for field, text in _places(spec):
         try:
@@ -109,7 +109,7 @@ def secret_names(spec: Spec) -> frozenset[str]:
 
 
 def put_in(spec: Spec, values: Mapping[Reference, bytes]) -> Resolved:
-    """Each reference replaced by its value. InvalidError: a variable cannot hold that."""
+    """Replace each reference by its value. InvalidError: a variable cannot hold the value."""
     match spec:
         case ContainerSpec():
             env, names = _env(spec.env, "spec.container.env", values)
@@ -128,14 +128,14 @@ def put_in(spec: Spec, values: Mapping[Reference, bytes]) -> Resolved:
 def with_version(
     secret: Secret | None, name: str, version: SecretVersion, *, in_use: Iterable[int] = ()
 ) -> Secret:
-    """The newest few are kept, and those that somebody names."""
+    """Adds the version. The newest VERSIONS_MAX and those in use are kept."""
     versions = (*(secret.versions if secret is not None else ()), version)
     kept = {one.number for one in versions[-VERSIONS_MAX:]} | set(in_use)
     return Secret(name, tuple(one for one in versions if one.number in kept))
 
 
 def values_of(order: Order) -> frozenset[str]:
-    """What no text about this order may show."""
+    """The secret values of an order, which no text may show."""
     match order.spec:
         case ContainerSpec() as spec:
             contents = (file.content for file in spec.files if file.secret)
@@ -148,7 +148,7 @@ def values_of(order: Order) -> frozenset[str]:
 
 
 class SecretValues(Struct, frozen=True):
-    """The values of secrets in an order, apart from it."""
+    """The values of secrets in an order, stored separately."""
 
     env: dict[str, str] = {}
     files: dict[int, bytes] = {}  # by the index of the file
@@ -158,7 +158,7 @@ class SecretValues(Struct, frozen=True):
 
 
 def take_out(order: Order) -> tuple[Order, SecretValues]:
-    """The order with empty values where it has those of secrets, and the values."""
+    """The order with empty values in place of secrets, and the secret values."""
     spec = order.spec
     if not isinstance(spec, ContainerSpec | ComposeSpec):
         return order, SecretValues()
@@ -192,13 +192,13 @@ def put_back(order: Order, values: SecretValues) -> Order:
 
 
 def redacted(text: str, values: Iterable[str]) -> str:
-    """The text without the values, whole or in part.
+    """The text with the values redacted, whole or in part.
 
-    A value of several lines is also found line by line, joined by blanks and with escaped line breaks, as
-    messages and logs show it; and where the text was cut inside a value, at its beginning or end.
+    A value of several lines is also matched line by line, joined by spaces and with escaped line breaks, as
+    in messages and logs. A value that is truncated at the start or end of the text is matched too.
     """
     forms = {form for value in values for form in _forms(value)}
-    for form in sorted(forms, key=len, reverse=True):  # one may hold another
+    for form in sorted(forms, key=len, reverse=True):  # one may contain another
         text = text.replace(form, REDACTED)
     for form in forms:
         text = _without_cut(text, form)
@@ -218,7 +218,7 @@ def _forms(value: str) -> Iterator[str]:
 
 
 def _without_cut(text: str, form: str) -> str:
-    """Without the end of the form at the beginning of the text, and its beginning at the end."""
+    """Redact a suffix of the form at the start of the text, and a prefix of it at the end."""
     longest = min(len(form) - 1, len(text), REDACTED_CUT_LENGTH_MAX)
     for length in range(longest, REDACTED_LINE_FROM_LENGTH - 1, -1):
         if text.startswith(form[-length:]):
@@ -268,7 +268,7 @@ def _text(value: bytes, field: str) -> str:
         text = "\0"
     if "\0" in text:
         raise InvalidError(
-            field, "the secret is no text; a variable can hold only text, use a file"
+            field, "the value of the secret is not valid UTF-8 text: expected text, or use a file"
         )
     return text
 
@@ -296,6 +296,6 @@ def _is_path(path: str) -> bool:
 def _wrong(field: str) -> InvalidError:
     return InvalidError(
         field,
-        "is no reference to a secret; expected all of it to be secret://NAME, secret://NAME@VERSION "
-        "or secret://vault/PATH#FIELD",
+        "invalid reference to a secret: expected the whole value to be secret://NAME, "
+        "secret://NAME@VERSION or secret://vault/PATH#FIELD",
     )

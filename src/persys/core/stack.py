@@ -1,7 +1,7 @@
-"""How a stack is, from how its containers are: one artefact, which tells of the container that matters most.
+"""The state of a Compose stack from its containers: one artefact, of the most significant container.
 
-A service whose restart policy lets it end, and which ended with 0, is done. One that ended otherwise has
-failed. What ended although it should always run was stopped by somebody, and is started again.
+A service whose restart policy lets it exit, and which exited with 0, is done. With another exit code it has
+failed. A service that exited although it should always run was stopped manually, and is started again.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,14 +20,14 @@ _ENDED = RestartPolicy("no")
 
 
 class ServicePlan(Struct, frozen=True):
-    """What the Compose file says of a service."""
+    """The part of a service in the Compose file that decides its state."""
 
     restart: RestartPolicy = RestartPolicy("no")
     replicas: int = 1
 
 
 class Member(Struct, frozen=True):
-    """One container of a stack, and how Docker itself restarts it."""
+    """One container of a stack, with the restart policy that Docker applies to it."""
 
     service: str
     artefact: Artefact
@@ -35,7 +35,7 @@ class Member(Struct, frozen=True):
 
 
 class _Case(IntEnum):
-    """In the order in which they matter."""
+    """In order of significance."""
 
     ABSENT = 0
     PAUSED = 1
@@ -66,7 +66,7 @@ def artefact_of(
     revision: Revision,
     commit: str = "",
 ) -> Artefact | None:
-    """None: there is no container. `plans` is empty if nobody knows what there should be."""
+    """None: there is no container. `plans` is empty if the Compose file is unknown."""
     there = sorted(members, key=lambda member: (member.service, member.artefact.name))
     if not there:
         return None
@@ -98,7 +98,7 @@ _OF_ONE = (_Case.RESTARTING, _Case.FAILED, _Case.STOPPED)
 
 
 def to_start(members: Iterable[Member], plans: Mapping[str, ServicePlan]) -> list[Member] | None:
-    """Those that were stopped while the others run. None: the whole stack is to be brought up."""
+    """The containers that are stopped while others run. None: the whole stack has to be started."""
     there = list(members)
     if _missing(there, plans) or not any(one.artefact.condition.active for one in there):
         return None
@@ -109,7 +109,7 @@ def to_start(members: Iterable[Member], plans: Mapping[str, ServicePlan]) -> lis
 
 
 def speaks_for(members: Iterable[Member], plans: Mapping[str, ServicePlan]) -> Member | None:
-    """Whose log tells why the stack is not well: what failed, or else what matters most."""
+    """The container whose log explains the state of the stack: a failed one, or the most significant."""
     first = (_Case.FAILED, _Case.RESTARTING)
     return min(
         members,
@@ -143,7 +143,7 @@ def _policy(member: Member, plans: Mapping[str, ServicePlan]) -> RestartPolicy:
 def _restart(case: _Case, member: Member, plans: Mapping[str, ServicePlan]) -> RestartPolicy:
     policy = _policy(member, plans)
     if case is _Case.FAILED and member.restart.name != "no":
-        return _ENDED  # Docker has tried as often as it should
+        return _ENDED  # Docker has used up the retries
     return policy if case in (_Case.STOPPED, _Case.FAILED) else _ENDED
 
 
@@ -172,7 +172,7 @@ def _health_rank(member: Member) -> int:
 
 
 def _words(cases: list[tuple[_Case, Member]], missing: list[str]) -> list[str]:
-    """One word for each service: that of its copy that matters most."""
+    """One word per service: the state of its most significant container."""
     words = dict.fromkeys(missing, (_Case.ABSENT, "missing"))
     for case, member in cases:
         word = (case, _word(case, member.artefact))

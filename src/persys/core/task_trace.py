@@ -1,8 +1,9 @@
-"""How an operation ended, from the tasks that an agent lists, where its status does not tell.
+"""The result of an operation from the task list of an agent, where its status is ambiguous.
 
-Agents of other makes report a failed apply as UNKNOWN, or as the state before it, and may report a deleted
-workload as STOPPED for ever. Their task list tells both. A task counts only if it began after the operation
-was sent, by the clock of the node, so that a task of an earlier life of the id proves nothing.
+A third-party agent reports a failed apply as UNKNOWN, or as the state before it, and may report a deleted
+workload as STOPPED for ever. Its task list shows both. A task counts only if it was created after the
+operation was sent, by the clock of the node, so that a task of an earlier workload with the same id does not
+count.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -27,24 +28,24 @@ LAST_ERROR = "last_error"
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What was sent to a node."""
+    """An operation that was sent to a node."""
 
     desired: Desired
     sent_at: datetime  # by the clock of the node
-    task_id: str = ""  # what the node calls it, if it said so
+    task_id: str = ""  # the node's id of the task, if known
     revision: Revision = NO_REVISION
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What the tasks say: gone, failed for a cause, or still at it."""
+    """The result according to the tasks: absent, failed with an error, or still in progress."""
 
     actual: Actual
     text: str = ""
 
 
 def is_unclear(seen: Observation, sent: Operation) -> bool:
-    """Whether only the tasks can tell how the operation ended, or whether it has ended at all."""
+    """Whether only the tasks show if and how the operation ended."""
     if sent.desired is Desired.DELETED:
         return seen.actual is not Actual.ABSENT
     match seen.actual:
@@ -70,12 +71,12 @@ def ending(
     *,
     is_not_found: Callable[[str], bool],
 ) -> Ending | None:
-    """None: the tasks add nothing to what was seen. `is_not_found` reads the error of a task."""
+    """None: the tasks add nothing to the observation. `is_not_found` classifies the error of a task."""
     if sent.desired is Desired.DELETED:
         return _end_of_removal(seen, actions, sent, is_not_found)
     task = _apply_of(actions, sent)
     if task is None:
-        # Without tasks of this id the error in the status is all there is. What runs may keep an old one.
+        # Without tasks for this id only the status has an error. A running workload may show an old one.
         silent = not any(action.kind is ActionKind.APPLY for action in actions)
         error = _error(seen) if silent and seen.actual is not Actual.RUNNING else ""
         return Ending(Actual.FAILED, error) if error else None
@@ -85,7 +86,7 @@ def ending(
 
 
 def shows_removed(actions: Sequence[Action], *, is_not_found: Callable[[str], bool]) -> bool:
-    """Whether the tasks of an id end with its removal, whenever that was."""
+    """Whether the last tasks of an id are its completed removal."""
     last = _last_removals(actions)
     return bool(last) and all(
         action.state is ActionState.COMPLETED or is_not_found(action.error) for action in last
@@ -93,7 +94,7 @@ def shows_removed(actions: Sequence[Action], *, is_not_found: Callable[[str], bo
 
 
 def is_lost(actions: Sequence[Action], sent: Operation) -> bool:
-    """Whether the node took the operation and has no task of it: an agent that was killed forgets them."""
+    """Whether the node accepted the operation but has no task for it, as after a crash of the agent."""
     if sent.desired is Desired.DELETED:
         oldest = sent.sent_at - TOLERANCE
         return not any(
@@ -112,9 +113,9 @@ def _end_of_removal(
     sent: Operation,
     is_not_found: Callable[[str], bool],
 ) -> Ending | None:
-    """Gone: the last removals of the id ended, began after it was sent, and nothing was applied since.
+    """Absent: the last removals of the id ended, were created after the request, and no apply followed.
 
-    What is reported as running is never taken for gone.
+    A workload that is reported as running is never considered absent.
     """
     last = _last_removals(actions)
     if not last or last[0].created_at < sent.sent_at - TOLERANCE:
@@ -126,7 +127,7 @@ def _end_of_removal(
 
 
 def _last_removals(actions: Sequence[Action]) -> list[Action]:
-    """Those of the newest moment; none if one of them is under way, or something was applied since."""
+    """The newest removals; none if one of them is in progress, or an apply followed."""
     deletes = [action for action in actions if action.kind is ActionKind.DELETE]
     newest = max((action.created_at for action in deletes), default=None)
     if newest is None:

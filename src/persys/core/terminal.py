@@ -1,9 +1,8 @@
-"""Makes text of others safe to show on a terminal.
+"""Makes untrusted text safe to show on a terminal.
 
-What a workload or a node writes may hold escape sequences that move the cursor, rewrite the screen, set the
-title, answer as if the user had typed, or reorder text. Here every control character becomes visible, as
-`cat -v` shows it, so that the text is shown and nothing is lost. In logs, sequences that only set a colour
-pass, and end with their line.
+Output of a workload or node may contain escape sequences that move the cursor, rewrite the screen, set the
+title, inject input, or reorder text. Every control character is made visible, as with `cat -v`. In logs,
+sequences that only set a colour are kept, and are reset at the end of the line.
 """
 
 import codecs
@@ -29,7 +28,7 @@ def is_safe(text: str) -> bool:
 
 
 class LogFilter:
-    """One stream of a log, as it comes in pieces that may end inside a character or a sequence."""
+    """Filters one log stream, whose chunks may end inside a character or a sequence."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
@@ -37,14 +36,14 @@ class LogFilter:
         self._is_coloured = False
 
     def feed(self, data: bytes) -> bytes:
-        """What can be shown of it now. The part of a sequence at its end is held until the rest comes."""
+        """The filtered chunk. An incomplete sequence at its end is held until the rest arrives."""
         text = self._held + self._decoder.decode(data)
         unfinished = _UNFINISHED.search(text)
         self._held = unfinished[0] if unfinished is not None else ""
         return self._filtered(text[: len(text) - len(self._held)]).encode()
 
     def finish(self) -> bytes:
-        """What is left at the end of the log."""
+        """The rest at the end of the log."""
         held, self._held = self._held + self._decoder.decode(b"", final=True), ""
         return (self._filtered(held) + self._reset()).encode()
 

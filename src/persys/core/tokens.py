@@ -1,7 +1,7 @@
-"""Tokens of people: who may have which, and whether one that is shown is good.
+"""API tokens of users: who may create which, and whether a presented token is valid.
 
-A token is `psk_<id>_<secret>`. What would surprise: who makes a token gives away no more than he has
-himself, and for no longer if he has it by a token; only who knows the secret is told that it is over.
+A token is `psk_<id>_<secret>`. A caller cannot grant more permissions than it has, nor a longer lifetime if
+it authenticates with a token. Only a caller with the right secret learns that a token has expired.
 """
 
 import hmac
@@ -22,7 +22,7 @@ LIFE = timedelta(days=30)
 LIFE_LEAST = timedelta(minutes=1)
 LIFE_MOST = timedelta(days=365)
 COUNT_MAX = 1_000
-TRIMMED_MAX = 32  # expired ones that go with a new one
+TRIMMED_MAX = 32  # expired tokens that are deleted with a new one
 ID_BYTES = 8
 SECRET_BYTES = 32
 
@@ -33,7 +33,7 @@ _FORM = re.compile(r"psk_(?P<id>[0-9a-f]{16})_(?P<secret>[0-9a-f]{64})")
 
 
 class Wish(Struct, frozen=True):
-    """The token that somebody asks for."""
+    """A request for a new token."""
 
     name: str
     role: str
@@ -42,13 +42,13 @@ class Wish(Struct, frozen=True):
 
 
 class Drawn(Struct, frozen=True):
-    """What a shell draws for a new token, each in hexadecimal digits."""
+    """The random parts of a token, in hexadecimal digits. The shell draws them."""
 
     id: str
     secret: str
 
     def __repr__(self) -> str:
-        return f"Drawn({self.id})"  # a traceback must not tell the secret
+        return f"Drawn({self.id})"  # a traceback must not show the secret
 
     @property
     def text(self) -> str:
@@ -56,10 +56,10 @@ class Drawn(Struct, frozen=True):
 
 
 class Fault(StrEnum):
-    """Why a token is not taken."""
+    """Why a token is not accepted."""
 
-    MALFORMED = "this is no token; was all of it copied?"
-    UNKNOWN = "this token is unknown here, or has been revoked"
+    MALFORMED = "invalid token: expected psk_ID_SECRET; was all of it copied?"
+    UNKNOWN = "this token is unknown or has been revoked"
     EXPIRED = "this token has expired"
     CREATOR_REVOKED = "the certificate that created this token has been revoked; create a new token"
 
@@ -82,15 +82,17 @@ def make(
     )
     granted(token.identity)
     if more := allowed(token) - by.deeds:
-        raise DeniedError(f"you may not give what you may not do: {_listed(more)}", reason="role")
+        raise DeniedError(
+            f"cannot grant permissions that you do not have: {_listed(more)}", reason="role"
+        )
     over = [one for one in known if is_over(one, now)]
     if sum(not is_over(one, now) for one in known) >= COUNT_MAX:
-        raise RefusedError(f"there are {COUNT_MAX} tokens already; revoke some that are not needed")
+        raise RefusedError(f"the limit of {COUNT_MAX} tokens is reached; revoke unused tokens")
     return token, tuple(over[:TRIMMED_MAX])
 
 
 def allowed(token: Token) -> frozenset[Deed]:
-    """A scope never gives what its role has lost since."""
+    """The permissions of the token. Its scope is limited to the current permissions of its role."""
     deeds = deeds_of(token.role)
     return deeds & (token.deeds | {Deed.ANYONE}) if token.deeds else deeds
 
@@ -110,7 +112,7 @@ def parse(text: str) -> Drawn | None:
 
 
 def fault(token: Token | None, shown: Drawn, now: datetime, is_revoked: IsRevoked) -> Fault | None:
-    """Why a token that is shown is not accepted."""
+    """Why a presented token is not accepted."""
     kept = "" if token is None else token.secret_hash
     if not hmac.compare_digest(kept, hashed(shown.secret)) or token is None:
         return Fault.UNKNOWN
@@ -118,7 +120,7 @@ def fault(token: Token | None, shown: Drawn, now: datetime, is_revoked: IsRevoke
 
 
 def later_fault(token: Token | None, now: datetime, is_revoked: IsRevoked) -> Fault | None:
-    """Why a token that was accepted before is not any more."""
+    """Why a token that was accepted before is no longer valid."""
     if token is None:
         return Fault.UNKNOWN
     if is_over(token, now):
@@ -129,17 +131,17 @@ def later_fault(token: Token | None, now: datetime, is_revoked: IsRevoked) -> Fa
 
 
 def holder(token: Token, serial: str) -> Caller:
-    """Who shows this token, over a connection with the certificate of this serial."""
+    """The caller with this token, on a connection with the certificate of this serial."""
     return Caller(token.identity, allowed(token), token.expires_at, serial, token.id)
 
 
 def may_be_passed(identity: Identity, by: Role) -> bool:
-    """Whether one of this role is believed to speak for somebody else."""
+    """Whether a caller of this role may act for another identity."""
     return by is Role.SCHEDULER or (by is Role.GATEWAY and identity.role in PEOPLE)
 
 
 def _creator_serial(by: Caller, known: Iterable[Token]) -> str:
-    """A token that creates another passes on the certificate that it depends on itself."""
+    """A token created with a token depends on the same certificate as that one."""
     if not by.token_id:
         return by.serial
     return next((token.created_serial for token in known if token.id == by.token_id), "")
@@ -147,7 +149,7 @@ def _creator_serial(by: Caller, known: Iterable[Token]) -> str:
 
 def _role(text: str) -> Role:
     if text not in PEOPLE:
-        raise InvalidError("role", f"{text[:80]!r}: expected {_listed(PEOPLE)}")
+        raise InvalidError("role", f"invalid role {text[:80]!r}: expected one of {_listed(PEOPLE)}")
     return Role(text)
 
 
@@ -157,7 +159,8 @@ def _deeds(wish: Wish) -> frozenset[Deed]:
     for word in wish.deeds:
         if word not in able:
             raise InvalidError(
-                "deeds", f"role {role} does not allow {word[:80]!r}: {_listed(able)}"
+                "deeds",
+                f"role {role} does not allow {word[:80]!r}: expected any of {_listed(able)}",
             )
     return frozenset(map(Deed, wish.deeds))
 

@@ -1,4 +1,4 @@
-"""What an operator's word makes of a node: a new record, or a refusal that says why."""
+"""Node maintenance by an operator: cordon, drain, taint, confirm dead. Each returns the new node record."""
 
 from datetime import datetime, timedelta
 
@@ -11,19 +11,19 @@ OPERATOR = "operator"
 
 
 def cordon(node: Node, *, now: datetime) -> Node:
-    return _told(node, "cordoned: takes no new work", now, cordoned=True)
+    return _told(node, "cordoned: accepts no new workloads", now, cordoned=True)
 
 
 def uncordon(node: Node, *, now: datetime) -> Node:
-    """Ends a drain too; what has left does not come back."""
+    """Also ends a drain. Workloads that have left do not return."""
     if not node.cordoned and node.drain is None:
         return node
     opened = replace(node, cordoned=False, drain=None)
-    return _told(opened, "takes work again", now, cordoned=False)
+    return _told(opened, "accepts workloads again", now, cordoned=False)
 
 
 def taint(node: Node, taints: frozenset[str], *, now: datetime) -> Node:
-    """From now on it has these taints and no others. They keep new work away; they evict nothing."""
+    """Replace all taints. They keep new workloads away and evict none."""
     if node.taints == taints:
         return node
     reason = f"tainted: {', '.join(sorted(taints))}" if taints else "no longer tainted"
@@ -32,13 +32,15 @@ def taint(node: Node, taints: frozenset[str], *, now: datetime) -> Node:
 
 def drain(node: Node, *, deadline: timedelta | None, now: datetime) -> Node:
     ordered = Drain(now, now + deadline if deadline else None)
-    return _told(replace(node, drain=ordered), "draining: gives up what it has", now, cordoned=True)
+    return _told(
+        replace(node, drain=ordered), "draining: its workloads move away", now, cordoned=True
+    )
 
 
 def confirm_dead(node: Node, *, now: datetime) -> Node:
     if node.status is not NodeStatus.NOT_READY:
         raise RefusedError(
-            f"node {node.id} is {node.status}: only a node that gives no sign can be confirmed dead"
+            f"node {node.id} is {node.status}: only a NotReady node can be confirmed dead"
         )
     return replace(
         node,
@@ -55,7 +57,7 @@ def standing(node: Node) -> NodeStatus:
 
 
 def closed_because(node: Node) -> str:
-    """Why placement gives this node nothing; empty if it may."""
+    """Why placement excludes this node; empty if it does not."""
     if node.removing_since is not None:
         return "being removed"
     if node.status is NodeStatus.NOT_READY:

@@ -1,7 +1,7 @@
-"""Whether a volume can become what a spec says, given what there is of it already.
+"""Decides whether an existing volume can be changed to what a spec requests.
 
-Data decides: what is there is never made smaller, never copied from one form into another and never taken for
-something else. What cannot be so is objected to by the field that asks for it.
+Existing data is never shrunk, converted or reused for another purpose. An impossible change is refused with
+the field that requests it.
 """
 
 from datetime import datetime
@@ -19,12 +19,12 @@ _SHARED = ("readwritemany", "readonlymany")
 
 
 class Abilities(Struct, frozen=True):
-    """What a driver can do at all."""
+    """The capabilities of a driver."""
 
-    sizes: bool = False  # enforces them
+    sizes: bool = False  # enforces sizes
     needs_size: bool = False
-    shares: bool = False  # among workloads
-    disks: bool = False  # gives a machine one
+    shares: bool = False  # between workloads
+    disks: bool = False  # provides disks of VMs
 
 
 class Objection(NamedTuple):
@@ -35,7 +35,7 @@ class Objection(NamedTuple):
 def object_to(
     wanted: ManagedVolume, known: Volume | None, can: Abilities, *, as_disk: bool
 ) -> Objection | None:
-    """The first reason against it; None when there is none."""
+    """The first reason to refuse it; None: it is possible."""
     return _against_driver(wanted, can, as_disk=as_disk) or (
         _against_change(wanted, known, as_disk=as_disk)
         if known is not None
@@ -51,7 +51,7 @@ def settled(
     as_disk: bool,
     now: datetime,
 ) -> Volume:
-    """What the volume is to be. A size that is not said any more stays."""
+    """The new record of the volume. Without a size in the spec the old one stays."""
     size_gb = wanted.size_gb or (known.size_gb if known is not None else 0)
     fs_type = known.fs_type if known is not None else (wanted.fs_type or DEFAULT_FS_TYPE)
     return Volume(
@@ -76,24 +76,26 @@ def _against_driver(wanted: ManagedVolume, can: Abilities, *, as_disk: bool) -> 
     driver, mode = wanted.driver, wanted.access_mode
     if mode.casefold() not in _ALONE + _SHARED:
         return Objection(
-            "access_mode", f"{mode!r} is unknown; expected ReadWriteOnce or ReadWriteMany"
+            "access_mode", f"invalid access mode {mode!r}: expected ReadWriteOnce or ReadWriteMany"
         )
     if _is_shared(wanted) and not can.shares:
-        return Objection("access_mode", f"{mode!r}: the driver {driver} is for one workload only")
+        return Objection(
+            "access_mode", f"{mode!r}: driver {driver} does not share a volume between workloads"
+        )
     if as_disk and not can.disks:
-        return Objection("driver", f"{driver!r} gives no disk, and a machine needs one")
+        return Objection("driver", f"driver {driver!r} does not provide disks for VMs")
     if wanted.size_gb and not can.sizes:
         return Objection(
-            "size_gb", f"the driver {driver} cannot enforce a size; leave it out, or use another"
+            "size_gb", f"driver {driver} cannot enforce a size; omit it, or use another driver"
         )
     return None
 
 
 def _against_new(wanted: ManagedVolume, can: Abilities, *, as_disk: bool) -> Objection | None:
     if not wanted.size_gb and (can.needs_size or as_disk):
-        return Objection("size_gb", f"is missing; a disk of the driver {wanted.driver} needs one")
+        return Objection("size_gb", f"is missing; a disk of driver {wanted.driver} needs a size")
     if wanted.fs_type and not wanted.size_gb:
-        return Objection("fs_type", "is only for a volume with size_gb")
+        return Objection("fs_type", "is only valid for a volume with size_gb")
     return None
 
 
@@ -101,24 +103,26 @@ def _against_change(wanted: ManagedVolume, known: Volume, *, as_disk: bool) -> O
     if wanted.driver != known.driver:
         return Objection(
             "driver",
-            f"{wanted.name} exists already with the driver {known.driver}; use another name",
+            f"{wanted.name} already exists with driver {known.driver}; use another name",
         )
     if as_disk != known.as_disk:
-        what = "a disk of a machine" if known.as_disk else "no disk of a machine"
-        return Objection("name", f"{wanted.name} exists already, and is {what}; use another name")
+        what = "is a disk of a VM" if known.as_disk else "is not a disk of a VM"
+        return Objection("name", f"{wanted.name} already exists and {what}; use another name")
     if _is_shared(wanted) != known.shared:
         what = "is shared" if known.shared else "is not shared"
-        return Objection("access_mode", f"{wanted.name} exists already, and {what}")
+        return Objection("access_mode", f"{wanted.name} already exists and {what}")
     if wanted.size_gb and not known.size_gb:
         return Objection(
             "size_gb",
-            f"{wanted.name} exists already as a directory without a limit, and keeps its data: "
-            "use another name, or leave the size out",
+            f"{wanted.name} already exists as a directory without a size limit, and keeps its data: "
+            "use another name, or omit the size",
         )
     if 0 < wanted.size_gb < known.size_gb:
         return Objection(
-            "size_gb", f"is {wanted.size_gb}; {wanted.name} has {known.size_gb} and never shrinks"
+            "size_gb",
+            f"{wanted.size_gb} is less than the {known.size_gb} of {wanted.name}: "
+            "a volume cannot shrink",
         )
     if known.fs_type and wanted.fs_type not in ("", known.fs_type):
-        return Objection("fs_type", f"{wanted.name} exists already with {known.fs_type}")
+        return Objection("fs_type", f"{wanted.name} already exists with {known.fs_type}")
     return None

@@ -1,8 +1,8 @@
-"""Who waits for room, in lines of those who need the same: room on a node wakes only who could use it.
+"""The queue of workloads that wait for capacity, grouped by equal requirements.
 
-A line is judged once, however many stand in it, and the amounts of all lines stand in columns; so thousands
-that do not fit cost next to nothing when a little room appears. Who waits for one node alone, such as a
-machine that wants to grow, is found by that node.
+Free capacity on a node wakes only the workloads that could use it. Each group is checked once, and the
+requirements of all groups are in arrays, so thousands of workloads that do not fit cost little. A workload
+that waits for one node, such as a VM that has to grow, is indexed by that node.
 """
 
 from collections.abc import Iterator
@@ -22,9 +22,9 @@ from persys.model.ids import NodeId, WorkloadId
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What one waits for: room anywhere, or news of certain nodes.
+    """What a workload waits for: capacity on any node, or a change of certain nodes.
 
-    Room on a node with an old copy of it is of no use before that copy is gone.
+    Capacity on a node with an old copy of it cannot be used until that copy is removed.
     """
 
     needs: Needs
@@ -34,9 +34,10 @@ class Wait:
 
 
 def wait_of(situation: Situation, now: datetime) -> Wait:
-    """Its own node may do after all, unless it must leave it; others only if no data keeps it there.
+    """Its own node counts unless it must leave it; other nodes count unless its data binds it.
 
-    Room on a node helps none of those that leave it: else hundreds would decide again whenever one has left.
+    Capacity on a node does not wake the workloads that leave it: otherwise each departure would re-evaluate
+    hundreds of them.
     """
     leaves = must_leave(situation, now)
     homes = {copy.node_id for copy in situation.copies if copy.may_live}
@@ -68,11 +69,11 @@ class Waiting:
         return len(self._waits)
 
     def __iter__(self) -> Iterator[WorkloadId]:
-        """In the order in which they came."""
+        """In queue order."""
         return iter(self._waits)
 
     def add(self, workload_id: WorkloadId, wait: Wait) -> None:
-        """Who waits already for the same keeps the place in line."""
+        """A workload that already waits for the same keeps its position."""
         if self._waits.get(workload_id) == wait:
             return
         self.discard(workload_id)
@@ -97,9 +98,9 @@ class Waiting:
                 del self._at_home[node_id]
 
     def offer(self, row: Row) -> list[WorkloadId]:
-        """Who may be better off now that this node has room: as many as it could take, the first first.
+        """Workloads to re-evaluate because this node has free capacity, in queue order, as many as fit.
 
-        Whoever is named shall decide anew, and `answered` then says whether the room is still to be had.
+        After each has been decided, `answered` returns the nodes whose capacity is still free.
         """
         named = [
             workload_id
@@ -112,18 +113,18 @@ class Waiting:
         return named
 
     def concerned_by(self, node_id: NodeId) -> list[WorkloadId]:
-        """Who waits for news of this node."""
+        """Workloads that wait for a change of this node."""
         return list(self._at_home.get(node_id, ()))
 
     def answered(self, workload_id: WorkloadId, rows: dict[NodeId, Row]) -> list[NodeId]:
-        """The nodes to offer again, after a workload that was named has decided and was recorded."""
+        """The nodes to offer again, after the decision for an offered workload was stored."""
         offered = self._offered.pop(workload_id, None)
         if offered is None:
             return []
         wait = self._waits.get(workload_id)
         if wait is None:
             return sorted(offered)
-        # It still waits. Where it could go and did not, nobody would come any further by asking it again.
+        # It still waits. A node that fits and was not chosen would not be chosen by the next call either.
         return sorted(
             node_id
             for node_id in offered
@@ -131,7 +132,7 @@ class Waiting:
         )
 
     def some(self, most: int) -> list[WorkloadId]:
-        """A few of those who wait, each time the next ones."""
+        """The next few of the queue, round robin."""
         if self._looked_at >= len(self._waits):
             self._looked_at = 0
         chosen = list(islice(self._waits, self._looked_at, self._looked_at + most))

@@ -111,7 +111,7 @@ class Losses:
         told = " ".join(left_out)
         found: dict[WorkloadId, str] = {}
         for node in self.mirror.nodes.values():
-            if f"node {node.id} gave no answer" not in told:
+            if f"node {node.id} did not respond" not in told:
                 found |= dict.fromkeys(self.kept(node.id), f"{node.id} has it")
         if method == "RestoreSnapshot":
             found |= dict.fromkeys(self.snapshot, "the snapshot has it")

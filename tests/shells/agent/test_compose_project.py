@@ -83,7 +83,7 @@ def test_a_stack_keeps_its_project_name_until_it_is_deleted(
 
     assert runs(stacks, unique_id) == before
     assert status.metadata["compose.project"] == name
-    assert f"the stack keeps the project {name}" in status.metadata["note"]
+    assert f"the stack uses the project {name}" in status.metadata["note"]
     stacks.kill()
     stacks.start()
     assert stacks.status(unique_id).metadata["compose.project"] == name

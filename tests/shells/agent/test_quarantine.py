@@ -52,7 +52,7 @@ def test_an_order_that_crashes_the_agent_is_quarantined(
     assert starts == 3  # it was alone at the first two
     status = agent.status("bad")
     assert status.actual_state == FAILED
-    assert "work on it ended the agent 2 times" in status.message
+    assert "it crashed the agent 2 times" in status.message
     agent.wait_for("good", RUNNING)
     assert agent.containers("good") == containers
 

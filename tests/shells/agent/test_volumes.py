@@ -100,7 +100,7 @@ def test_a_volume_grows_with_its_data_and_never_shrinks(
     holder.managed_volumes[0].size_gb = 1
     answer = agent.apply(unique_id, holder, revision="r3")
     assert not answer.applied
-    assert "managed_volumes[0].size_gb: is 1; data has 2" in answer.message
+    assert "managed_volumes[0].size_gb: 1 is less than the 2 of data" in answer.message
     assert agent.status(unique_id).actual_state == RUNNING
     assert agent.inside(unique_id, "cat", "/data/file") == "kept"
 
@@ -115,7 +115,7 @@ def test_a_directory_volume_takes_no_size_and_keeps_its_data(
     sleeper.managed_volumes[0].size_gb = 1
     answer = agent.apply(unique_id, sleeper, revision="r2")
 
-    assert "managed_volumes[0].size_gb: data exists already as a directory" in answer.message
+    assert "managed_volumes[0].size_gb: data already exists as a directory" in answer.message
     assert agent.inside(unique_id, "cat", "/data/file") == "kept"
 
 
@@ -256,8 +256,8 @@ def test_unsupported_volume_settings_are_rejected_by_field(
         "set PERSYS_STORAGE_NFS_SERVER": {"driver": "nfs"},
         "driver: driver 'ceph-rbd' is not available on this node: expected local; "
         "set PERSYS_STORAGE_CEPH_POOL": {"driver": "ceph-rbd"},
-        "fs_type: is only for a volume with size_gb": {"fs_type": "ext4"},
-        "access_mode: 'ReadWriteMany': the driver local": {"access_mode": "ReadWriteMany"},
+        "fs_type: is only valid for a volume with size_gb": {"fs_type": "ext4"},
+        "access_mode: 'ReadWriteMany': driver local": {"access_mode": "ReadWriteMany"},
     }
     for words, fields in asked.items():
         spec = agent_pb2.ContainerSpec()

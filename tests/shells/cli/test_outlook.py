@@ -134,7 +134,7 @@ def test_plan_shows_a_diff_and_a_summary_and_ends_with_1(
                 pb.FieldChange(field="container.env.NEW", after="x"),
                 pb.FieldChange(field="container.env.OLD", before="y"),
             ],
-            displaces=["the copy on n1 is stopped and made anew there"],
+            displaces=["the copy on n1 is stopped and recreated"],
         ),
         pb.WorkloadPlan(workload_id="new", action="create", node_id="n2", reason="emptiest"),
     ]
@@ -148,7 +148,7 @@ def test_plan_shows_a_diff_and_a_summary_and_ends_with_1(
         "    ~ container.image    nginx:1 -> nginx:2",
         "    + container.env.NEW  x",
         "    - container.env.OLD  y",
-        "    ! the copy on n1 is stopped and made anew there",
+        "    ! the copy on n1 is stopped and recreated",
         "+ new: create on n2 (emptiest)",
         "",
         "2 workloads: 1 to create, 1 to update. Nothing was written.",

@@ -35,7 +35,7 @@ def a_file(*, source: str = "store") -> bytes:
 def test_the_status_tells_the_mode_and_what_to_do(cluster: Cluster, ctl: Run) -> None:
     cluster.mode = control_pb2.ModeView(
         mode="recovery",
-        reason="what it held is gone",
+        reason="its records are gone",
         store="etcd",
         workloads=2,
         workloads_on_agents=2,
@@ -45,7 +45,7 @@ def test_the_status_tells_the_mode_and_what_to_do(cluster: Cluster, ctl: Run) ->
     ended = ctl("recovery", "status")
 
     assert ended.code == 0
-    assert "what it held is gone" in ended.out
+    assert "its records are gone" in ended.out
     assert "61s" in ended.out
     assert ended.out.rstrip().endswith("persysctl recovery rebuild-from-agents    bring it back")
 
@@ -121,7 +121,7 @@ def test_a_restore_tells_what_came_back_and_what_did_not(
 ) -> None:
     (tmp_path / "s").write_bytes(a_file())
     cluster.recovery = control_pb2.RecoveryAnswer(
-        accepted=True, nodes=1, workloads=1, left_out=["db on n2: its agent keeps no intent"]
+        accepted=True, nodes=1, workloads=1, left_out=["db on n2: its agent has no stored intent"]
     )
     ended = ctl("snapshot", "restore", str(tmp_path / "s"))
 

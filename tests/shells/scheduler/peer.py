@@ -281,7 +281,7 @@ class Agent(AgentServiceServicer):
 
 
 def _full(request: pb.ApplyWorkloadRequest) -> pb.ApplyWorkloadResponse:
-    text = "this node is full: cpu 93 % used, and new work only up to 80 %"
+    text = "this node is full: cpu 93 % used; new workloads are accepted up to 80 %"
     status = pb.WorkloadStatus(
         id=request.id,
         revision_id=request.revision_id,

@@ -62,7 +62,7 @@ async def test_a_refusal_is_told_once_however_often_it_happens(
     await refused(cluster, root.tls(Role.VIEWER, "bob"), 2)
     first, second = await until_told(cluster, 2)
     assert first.message.startswith("viewer/eve at ipv4:127.0.0.1:")
-    assert "was refused DeleteWorkload (role)" in first.message
+    assert "was denied DeleteWorkload (role)" in first.message
     assert second.message.startswith("viewer/bob at ")
     page = await asyncio.to_thread(metrics, cluster)
     assert 'denied_total{method="DeleteWorkload",role="viewer"} 52.0' in page
@@ -76,7 +76,7 @@ async def test_an_agent_that_speaks_for_another_is_told_of(cluster: Cluster, roo
     await control.channel.close()
     (event,) = await until_told(cluster, 1)
     assert "agent/n1" in event.message
-    assert "refused Heartbeat (node)" in event.message
+    assert "denied Heartbeat (node)" in event.message
 
 
 async def test_a_stranger_of_another_domain_is_told_of_without_a_name(
@@ -84,7 +84,7 @@ async def test_a_stranger_of_another_domain_is_told_of_without_a_name(
 ) -> None:
     await refused(cluster, root.tls(Role.ADMIN, "me", trust_domain="elsewhere"), 1)
     (event,) = await until_told(cluster, 1)
-    assert "refused DeleteWorkload (identity)" in event.message
+    assert "denied DeleteWorkload (identity)" in event.message
 
 
 async def test_nothing_is_written_when_nobody_is_refused(

@@ -120,7 +120,7 @@ async def test_a_node_that_tells_nothing_is_told_all_the_same(
     await cluster.control.apply("web")
 
     event = (await until_told(cluster))[0]
-    assert ("knows of no task" if tells else "did not say") in event.message
+    assert ("has no task" if tells else "cannot list the tasks") in event.message
     assert not (await cluster.control.workload("web")).history
     node.agent.manner.work_seconds = 0.01
     cluster.clock.ahead += timedelta(seconds=10)  # beyond the back-off of the next attempt

@@ -158,7 +158,7 @@ async def test_promise_11_a_store_that_was_wiped_deletes_nothing(cluster: Cluste
 
     assert not refused.success
     view = await until_mode(cluster.control, "recovery")
-    assert "what it held is gone" in view.reason
+    assert "its records are gone" in view.reason
     assert (view.cluster_uid, view.workloads, view.workloads_on_agents) == (uid, 2, 2)
     assert any("rebuild-from-agents" in step for step in view.next_steps)
     # Long enough for every resync and for heartbeats with full lists.

@@ -84,7 +84,7 @@ async def test_promise_7_every_workload_that_waits_says_why_node_by_node(cluster
         "free 300m cpu on n1",
         "a node with a runtime for container",
     ]
-    assert port.changes[1] == "free host port 8080/tcp on n1, which workload web has"
+    assert port.changes[1] == "free host port 8080/tcp on n1, used by workload web"
     assert sum(count.nodes for count in big.counts) == big.node_count == 3
 
 
@@ -263,7 +263,7 @@ async def test_a_plan_shows_what_would_change_and_what_would_be_made_anew(
         ("resources.cpu_millicores", "100", "200"),
     ]
     assert (other.action, other.current_node_id, other.node_id) == ("update", "n1", "n1")
-    assert list(other.displaces) == ["the copy on n1 is stopped and made anew there"]
+    assert list(other.displaces) == ["the copy on n1 is stopped and recreated"]
 
 
 async def test_a_plan_shows_a_move_to_where_the_apply_then_lands(cluster: Cluster) -> None:

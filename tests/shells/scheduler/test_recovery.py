@@ -113,7 +113,7 @@ async def test_a_rebuild_names_what_agents_without_intents_have(cluster: Cluster
 
     assert (answer.nodes, answer.workloads) == (2, 1)
     assert list(answer.left_out) == [
-        "strange on n2: its agent keeps no intent; it stays there as an orphan"
+        "strange on n2: its agent has no stored intent; it stays as an orphan"
     ]
     assert await cluster.control.names() == ["web"]
     assert field.agent.running() == {"strange"}

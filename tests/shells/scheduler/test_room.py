@@ -11,7 +11,7 @@ AT_ONCE = 1.0  # a workload is placed within a second of free capacity; polling 
 
 async def test_a_workload_that_fits_nowhere_says_why(cluster: Cluster) -> None:
     await cluster.control.apply("early")
-    assert (await cluster.control.workload("early")).reason.message == "there is no node"
+    assert (await cluster.control.workload("early")).reason.message == "the cluster has no nodes"
     await cluster.join("n1", cpu=1000)
     await cluster.join("n2", cpu=2000)
     answer = await cluster.control.apply("web", cpu=3000)

@@ -161,9 +161,9 @@ async def test_a_new_version_is_taken_by_a_redeploy_and_by_nothing_before(
     [
         ({"P": "secret://nothing"}, "spec.container.env['P']: secret nothing does not exist"),
         ({"P": "secret://known@7"}, "spec.container.env['P']: secret known has no version 7"),
-        ({"P": "secret://Known"}, "spec.container.env['P']: is no reference"),
-        ({"P": "secret://known and more"}, "spec.container.env['P']: is no reference"),
-        ({"P": "secret://vault/kv/app"}, "spec.container.env['P']: is no reference"),
+        ({"P": "secret://Known"}, "spec.container.env['P']: invalid reference"),
+        ({"P": "secret://known and more"}, "spec.container.env['P']: invalid reference"),
+        ({"P": "secret://vault/kv/app"}, "spec.container.env['P']: invalid reference"),
     ],
 )
 async def test_a_spec_that_names_what_is_not_there_is_refused_by_field(
@@ -187,9 +187,9 @@ async def test_a_spec_that_names_what_is_not_there_is_refused_by_field(
 @pytest.mark.parametrize(
     ("name", "value", "problem"),
     [
-        ("Upper", b"x", "name: is no name of a secret"),
-        ("a/b", b"x", "name: is no name of a secret"),
-        ("x" * 129, b"x", "name: is no name of a secret"),
+        ("Upper", b"x", "name: invalid secret name"),
+        ("a/b", b"x", "name: invalid secret name"),
+        ("x" * 129, b"x", "name: invalid secret name"),
         ("empty", b"", "value: is empty"),
         ("large", bytes(64 * 1024 + 1), "at most 65536"),
     ],

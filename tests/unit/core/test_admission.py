@@ -66,7 +66,7 @@ def test_a_smoothed_figure_lies_between_the_old_and_the_new(
 def test_a_refusal_names_all_that_is_too_high_with_the_figures() -> None:
     found = too_busy(Load(93.4, 12, 81), MOST)
 
-    assert "cpu 93 % used, and new work only up to 80 %" in found
+    assert "cpu 93 % used; new workloads are accepted up to 80 %" in found
     assert "disk 81 % used" in found
     assert "memory" not in found
 
@@ -82,7 +82,7 @@ def test_the_sum_of_what_is_given_never_exceeds_what_there_is() -> None:
     assert not too_much(Resources(500, 24, 0), given=Resources(1500, 1000, 10), allocatable=whole)
     assert (
         too_much(Resources(501), given=Resources(1500), allocatable=whole)
-        == "cpu 1500 of 2000 millicores given, and this asks for 501"
+        == "cpu: 1500 of 2000 millicores allocated, and the workload requests 501"
     )
 
 

@@ -170,7 +170,7 @@ def test_each_copy_is_described_with_the_command_that_resolves_it() -> None:
 
     assert [line.partition("; ")[0].partition(" that ")[0] for line in lines] == [
         "n1: an orphan with epoch 3",
-        "n2: the node reports a copy with epoch 4 and no proof",
+        "n2: the node reports a copy with epoch 4 without proof of assignment",
         "n1: an old copy with epoch 5, which is being removed",
         "n2: an old copy with epoch 6, which is being removed when the node returns",
         "n2: an old copy with epoch 7, which is being removed when the node returns",

@@ -11,11 +11,11 @@ def test_the_first_of_each_pair_is_told_at_once_and_the_rest_as_a_number() -> No
     ration = Ration()
     told = [ration.take(a_denial(), 0.0) for _ in range(18)]
     assert told[0] is not None
-    assert "viewer/eve at ipv4:10.0.0.1:5 was refused ApplyWorkload (role)" in told[0]
+    assert "viewer/eve at ipv4:10.0.0.1:5 was denied ApplyWorkload (role)" in told[0]
     assert told[1:] == [None] * 17
     assert ration.close(WINDOW_SECONDS - 1) == []
     assert ration.close(WINDOW_SECONDS) == [
-        "viewer/eve was refused ApplyWorkload: 17 more in the last minute"
+        "viewer/eve was denied ApplyWorkload: 17 more in the last minute"
     ]
 
 
@@ -51,10 +51,10 @@ def test_what_was_left_out_under_many_names_is_told_as_one_number() -> None:
     ration = Ration(told_max=1)
     for name in ("viewer/a", "viewer/b", "viewer/c"):
         ration.take(a_denial(name), 0.0)
-    assert ration.close(WINDOW_SECONDS) == ["2 more calls were refused in the last minute"]
+    assert ration.close(WINDOW_SECONDS) == ["2 more calls were denied in the last minute"]
 
 
 def test_somebody_unknown_is_told_as_such() -> None:
     told = Ration().take(a_denial(who=""), 0.0)
     assert told is not None
-    assert told.startswith("somebody unknown at ")
+    assert told.startswith("unknown identity at ")

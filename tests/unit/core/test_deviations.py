@@ -170,7 +170,7 @@ def test_what_stays_cut_off_has_failed_and_may_be_tried_again() -> None:
     assert found.failure.reason is FailureReason.NETWORK_ERROR
     assert found.failure.retryable
     assert found.message == (
-        "network bridge is not attached; repair failed: port is taken; repaired 3 times in vain"
+        "network bridge is not attached; repair failed: port is taken; repaired 3 times without success"
     )
     assert found.look_again_at is not None
 

@@ -63,8 +63,12 @@ def drift_of(situation: Situation, *, now: datetime = LATER) -> Drift | None:
     ("seen", "kind", "detail"),
     [
         (an_observation(Actual.ABSENT), DriftType.MISSING, "does not have it"),
-        (an_observation(Actual.STOPPED), DriftType.STATE, "wanted running, but it is stopped"),
-        (an_observation(revision="r0"), DriftType.REVISION, "wanted r1, but the node has r0"),
+        (
+            an_observation(Actual.STOPPED),
+            DriftType.STATE,
+            "desired state is running, but it is stopped",
+        ),
+        (an_observation(revision="r0"), DriftType.REVISION, "revision is r1, but the node has r0"),
     ],
     ids=["missing", "state", "revision"],
 )
@@ -216,7 +220,7 @@ def test_an_orphan_is_noted_when_it_has_been_listed_for_the_grace() -> None:
     assert news(found, now=after(9)).found == ()
     (orphan,) = news(found, now=after(10)).found
     assert (orphan.type, orphan.workload_id) == (DriftType.ORPHAN, "ghost")
-    assert "nobody asked for it" in orphan.detail
+    assert "no matching workload" in orphan.detail
 
 
 def test_an_orphan_is_noted_once_and_struck_out_when_it_is_gone() -> None:
@@ -232,7 +236,7 @@ def test_an_old_copy_of_what_is_bound_elsewhere_says_where_that_is() -> None:
 
     (orphan,) = news(found_since(["web"]), elsewhere={WEB: bound}).found
 
-    assert "bound to n2 with epoch 5" in orphan.detail
+    assert "assigned to n2 with epoch 5" in orphan.detail
 
 
 def test_a_node_that_lists_too_many_fills_no_store_and_the_rest_is_counted() -> None:

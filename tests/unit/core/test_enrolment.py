@@ -109,13 +109,13 @@ def test_no_spelling_leads_under_the_fixed_names(text: str) -> None:
 
 def test_too_many_hosts_are_refused() -> None:
     assert len(granted_hosts([f"h{number}" for number in range(HOSTS_MAX)])) == HOSTS_MAX
-    with pytest.raises(InvalidError, match="too many"):
+    with pytest.raises(InvalidError, match="expected at most"):
         granted_hosts([f"h{number}" for number in range(HOSTS_MAX + 1)])
 
 
 def test_a_token_may_say_which_hosts() -> None:
     assert granted_hosts(["a"], among=["a", "b"]) == ("a",)
-    with pytest.raises(InvalidError, match="c is not among"):
+    with pytest.raises(InvalidError, match="c is not allowed"):
         granted_hosts(["a", "c"], among=["a", "b"])
 
 

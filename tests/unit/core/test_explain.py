@@ -27,7 +27,7 @@ def a_change(columns: Columns, wanted: Needs) -> str:
     [
         ("cordoned", "uncordon n1"),
         ("draining", "end the drain of n1 with uncordon"),
-        ("not ready", "bring n1 back"),
+        ("not ready", "repair n1"),
         ("asleep", "open n1, which is asleep"),
     ],
 )
@@ -56,7 +56,7 @@ def test_who_holds_a_host_port_or_is_of_the_group_is_named() -> None:
 
     port = needs(host_ports=[HostPort(80)])
     apart = Needs(Resources(), rules=Rules(group="shop", apart=True))
-    assert a_change(columns, port) == "free host port 80/tcp on n1, which workload web has"
+    assert a_change(columns, port) == "free host port 80/tcp on n1, used by workload web"
     assert a_change(columns, apart) == "move web of group shop off n1"
 
 
@@ -67,7 +67,7 @@ def test_who_has_a_project_name_is_named() -> None:
 
     change = a_change(columns, needs(host_ports=[shop]))
 
-    assert change == "free Compose project shop on n1, which workload web has"
+    assert change == "free Compose project shop on n1, used by workload web"
 
 
 def test_what_no_change_on_the_node_can_give_is_asked_of_another() -> None:
@@ -130,7 +130,11 @@ def test_the_nearest_misses_are_told_and_all_are_counted() -> None:
 def test_without_any_node_there_is_nothing_to_say() -> None:
     found = explain(needs(), Columns(), limit=20)
 
-    assert (found.verdicts, found.changes(), found.refusals()) == ((), (), "there is no node")
+    assert (found.verdicts, found.changes(), found.refusals()) == (
+        (),
+        (),
+        "the cluster has no nodes",
+    )
 
 
 def test_a_workload_set_aside_has_no_room_and_then_has_it_again() -> None:

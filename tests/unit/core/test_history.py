@@ -64,5 +64,7 @@ def test_the_newest_task_is_told_with_its_error() -> None:
 
 
 def test_a_node_that_says_nothing_is_told_too() -> None:
-    assert "knows of no task" in tell("late", [], "")
-    assert tell("late", [], "no such call").endswith("did not say what it was doing: no such call")
+    assert "has no task" in tell("late", [], "")
+    assert tell("late", [], "no such call").endswith(
+        "cannot list the tasks of its node: no such call"
+    )

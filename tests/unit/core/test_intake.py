@@ -75,7 +75,9 @@ def test_another_spec_is_an_update_that_keeps_when_it_was_created() -> None:
 
 
 def test_a_given_revision_cannot_name_two_specs() -> None:
-    with pytest.raises(InvalidError, match="r1 already names another spec of web") as refusal:
+    with pytest.raises(
+        InvalidError, match="'r1' is already used for another spec of web"
+    ) as refusal:
         apply(a_workload(), a_wish(image="caddy", given=True), now=LATER)
 
     assert refusal.value.field == "revision_id"
@@ -83,7 +85,9 @@ def test_a_given_revision_cannot_name_two_specs() -> None:
 
 def test_a_workload_cannot_change_its_type() -> None:
     wish = replace(a_wish(revision="r2"), spec=ComposeSpec(yaml="services: {}"))
-    with pytest.raises(InvalidError, match="web is a container and cannot become a compose") as no:
+    with pytest.raises(
+        InvalidError, match="the type of web cannot change from container to compose"
+    ) as no:
         apply(a_workload(), wish, now=LATER)
 
     assert no.value.field == "spec.type"
@@ -91,7 +95,7 @@ def test_a_workload_cannot_change_its_type() -> None:
 
 @pytest.mark.parametrize("desired", [None, Desired.RUNNING, Desired.STOPPED])
 def test_what_is_being_deleted_takes_no_new_spec(desired: Desired | None) -> None:
-    with pytest.raises(RefusedError, match="being deleted; ask again when it is gone"):
+    with pytest.raises(RefusedError, match="being deleted; try again when it is deleted"):
         apply(a_workload(desired=Desired.DELETED), a_wish(desired=desired), now=LATER)
 
 
@@ -185,7 +189,7 @@ def test_another_time_alone_is_another_content() -> None:
     changed = apply(a_workload(), wish, now=LATER)
 
     assert (changed.workload.revision, changed.workload.stop_after_seconds) == ("r2", 60)
-    with pytest.raises(InvalidError, match="already names another spec"):
+    with pytest.raises(InvalidError, match="is already used for another spec"):
         apply(a_workload(), replace(a_wish(given=True), stop_after_seconds=60), now=LATER)
 
 

@@ -72,7 +72,7 @@ def test_a_machine_that_crashed_at_its_start_says_so_and_is_started_again(policy
     assert settled.actual is Actual.FAILED
     assert settled.failure == Failure(
         FailureReason.VM_BOOT_FAILED,
-        "the guest crashed 9 s after its start; starting it again",
+        "the guest crashed 9 s after it started; restarting",
         retryable=False,
         code=BOOT_FAILED,
     )

@@ -36,7 +36,7 @@ def test_a_stack_that_keeps_another_project_name_is_told_so() -> None:
 
     assert notes(spec, "shop") == []
     assert notes(spec, "") == []
-    assert "keeps the project persys-web-1 until" in notes(spec, "persys-web-1")[0]
+    assert "uses the project persys-web-1 until" in notes(spec, "persys-web-1")[0]
 
 
 def test_a_name_that_the_scheduler_derived_is_not_told() -> None:

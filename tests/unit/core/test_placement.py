@@ -153,7 +153,7 @@ def test_a_node_takes_exactly_what_it_has(
 
 
 def test_no_node_is_an_explanation_too(columns: Columns) -> None:
-    assert explanation(columns) == "there is no node"
+    assert explanation(columns) == "the cluster has no nodes"
 
 
 def test_refusals_are_counted_the_most_frequent_first(columns: Columns) -> None:

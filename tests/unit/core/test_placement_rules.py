@@ -199,7 +199,12 @@ def test_the_score_is_told_part_by_part(columns: Columns) -> None:
     told = score_parts(columns.rows[N2], needs, columns, Company(needs, columns))
     parts = [(part.name, part.value) for part in told]
 
-    assert parts == [("group in zone", 1), ("group on node", 0), ("fullness", 0), ("workloads", 0)]
+    assert parts == [
+        ("group in zone", 1),
+        ("group on node", 0),
+        ("utilisation", 0),
+        ("workloads", 0),
+    ]
 
 
 def test_what_is_tried_in_a_copy_leaves_the_real_room_alone(columns: Columns) -> None:

@@ -56,7 +56,7 @@ def a_decision(node_id: str | None, *, waits: bool = False) -> Decision:
 def test_a_new_revision_in_place_makes_the_running_copy_anew() -> None:
     told = displaced(a_workload(), an_assignment("n1"), a_workload(revision="r2"), a_decision("n1"))
 
-    assert told == ("the copy on n1 is stopped and made anew there",)
+    assert told == ("the copy on n1 is stopped and recreated",)
 
 
 def test_what_did_not_run_displaces_nothing() -> None:
@@ -76,7 +76,7 @@ def test_a_move_leaves_the_old_node_and_the_data_of_the_old_spec() -> None:
 
     assert told == (
         "moves from n1 to n2; the copy on n1 is removed",
-        "its data on n1 is left behind",
+        "its data stays on n1",
         "volume data is no longer mounted",
     )
 
@@ -86,7 +86,7 @@ def test_what_must_wait_lets_the_old_copy_go_on() -> None:
         a_workload(), an_assignment("n1"), a_workload(revision="r2"), a_decision("n1", waits=True)
     )
 
-    assert told == ("the copy on n1 goes on as it is until there is room",)
+    assert told == ("the copy on n1 is unchanged until there is capacity",)
 
 
 def test_stopping_and_deleting_name_the_copy() -> None:

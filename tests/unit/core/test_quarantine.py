@@ -42,4 +42,4 @@ def test_an_order_is_quarantined_from_its_second_crash_on() -> None:
     failure = quarantine(2)
     assert failure is not None
     assert failure.retryable
-    assert "ended the agent 2 times" in failure.message
+    assert "crashed the agent 2 times" in failure.message

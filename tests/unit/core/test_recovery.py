@@ -96,14 +96,14 @@ def test_a_lower_copy_that_holds_data_stays_for_the_operator() -> None:
     )
 
     assert merged.tombstones == []
-    assert merged.left_out == ["web: an older copy on n2 stays there as an orphan"]
+    assert merged.left_out == ["web: an older copy on n2 stays as an orphan"]
 
 
 def test_what_nobody_kept_is_left_out_and_named() -> None:
     merged = merge(Recorded(), [a_report(N1, 0)], epochs_used=USED, now=NOON)
 
     assert merged.workloads == {}
-    assert merged.left_out == ["web on n1: its agent keeps no intent; it stays there as an orphan"]
+    assert merged.left_out == ["web on n1: its agent has no stored intent; it stays as an orphan"]
 
 
 def test_an_agent_without_epochs_on_the_node_of_the_record_keeps_its_workload() -> None:
@@ -128,7 +128,7 @@ def test_the_record_stands_while_its_node_cannot_be_asked() -> None:
 
     assert binding(merged) == (N1, USED + 1)
     assert merged.tombstones == []
-    assert "node n1 gave no answer: no route" in merged.left_out
+    assert "node n1 did not respond: no route" in merged.left_out
 
 
 def test_a_newer_copy_elsewhere_wins_and_the_silent_node_is_told_when_it_speaks() -> None:
@@ -152,7 +152,7 @@ def test_what_holds_data_is_not_started_while_it_may_run_on_a_silent_node() -> N
     )
 
     assert merged.workloads == {}
-    assert "it may run on n2, which gave no answer" in merged.left_out[-1]
+    assert "it may run on n2, which did not respond" in merged.left_out[-1]
 
 
 def test_the_newer_wish_of_record_and_node_counts() -> None:
@@ -179,7 +179,7 @@ def test_a_revision_that_nobody_kept_is_named() -> None:
         now=NOON,
     )
 
-    assert merged.left_out == ["web: n1 has revision r1, which nobody kept; it becomes r0 again"]
+    assert merged.left_out == ["web: n1 has revision r1, whose spec is lost; it is updated to r0"]
 
 
 def test_workloads_without_a_node_come_back_without_one() -> None:
@@ -238,7 +238,9 @@ def test_what_a_node_runs_comes_before_what_the_record_has_there() -> None:
     assert merged.workloads.keys() == {WEB, SHOP}
     assert merged.assignments.keys() == {SHOP}
     assert with_data.workloads.keys() == {SHOP}
-    assert with_data.left_out == ["web: no room on n1; the record has it there, and it holds data"]
+    assert with_data.left_out == [
+        "web: not enough capacity on n1; it is assigned there, and holds data"
+    ]
 
 
 def test_a_copy_that_is_in_nobodys_books_and_finds_no_room_stays_an_orphan() -> None:
@@ -254,7 +256,7 @@ def test_a_copy_that_is_in_nobodys_books_and_finds_no_room_stays_an_orphan() -> 
     merged = merge(booked, [both], epochs_used=USED, now=NOON)
 
     assert merged.workloads.keys() == merged.assignments.keys() == {SHOP}
-    assert merged.left_out == ["web: no room on n1; it stays there as an orphan"]
+    assert merged.left_out == ["web: not enough capacity on n1; it stays as an orphan"]
 
 
 WITH_SECRET = ContainerSpec("nginx", env={"PASSWORD": "secret://db-password"})
@@ -266,7 +268,7 @@ def test_a_workload_whose_secrets_only_a_node_names_is_left_out() -> None:
 
     assert merged.workloads == {}
     (line,) = merged.left_out
-    assert "only the node's report names its secrets db-password" in line
+    assert "only the report of the node refers to secrets db-password" in line
 
 
 def test_a_workload_whose_secrets_are_allowed_is_brought_back() -> None:

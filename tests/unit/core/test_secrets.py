@@ -74,13 +74,13 @@ def test_a_reference_is_read(text: str, expected: Reference) -> None:
     ],
 )
 def test_what_is_no_reference_is_refused_with_its_field(text: str) -> None:
-    with pytest.raises(InvalidError, match=r"^spec\.x: is no reference"):
+    with pytest.raises(InvalidError, match=r"^spec\.x: invalid reference"):
         parse(text, "spec.x")
 
 
 def test_names_are_bounded() -> None:
     assert check_name("a" * 128)
-    with pytest.raises(InvalidError, match="no name of a secret"):
+    with pytest.raises(InvalidError, match="invalid secret name"):
         check_name("a" * 129)
 
 

@@ -44,7 +44,7 @@ def test_a_silent_node_stays_not_ready_whatever_is_said_of_it() -> None:
 
 
 def test_a_node_that_speaks_is_not_dead() -> None:
-    with pytest.raises(RefusedError, match="only a node that gives no sign"):
+    with pytest.raises(RefusedError, match="only a NotReady node"):
         upkeep.confirm_dead(NODE, now=NOON)
 
 

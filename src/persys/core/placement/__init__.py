@@ -1,1 +1,1 @@
-"""Placement: which node gets a workload, and for every other node why not."""
+"""Placement: chooses the node of a workload, and gives the reason for every other node."""

@@ -1,4 +1,4 @@
-"""A node as it would be without one of its workloads, and nodes that one workload shall not get."""
+"""Hypothetical placement: a node without one of its workloads, and nodes excluded for one workload."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -6,13 +6,13 @@ from contextlib import contextmanager
 from persys.core.placement.columns import Columns
 from persys.model.ids import NodeId, WorkloadId
 
-TURNED_AWAY = "that turned it away just now"
-BEING_REMOVED = "with an old copy of it still to be removed"
+TURNED_AWAY = "that rejected it just now"
+BEING_REMOVED = "with an old copy of it that is being removed"
 
 
 @contextmanager
 def set_aside(workload_id: WorkloadId, node_id: NodeId, columns: Columns) -> Iterator[None]:
-    """As if the workload had no room there; afterwards it has it again. Nothing may await in between."""
+    """As if the workload had no reservation there; restored afterwards. Must not await in between."""
     held = columns.held(workload_id, node_id)
     columns.give_back(workload_id, node_id)
     try:
@@ -24,7 +24,7 @@ def set_aside(workload_id: WorkloadId, node_id: NodeId, columns: Columns) -> Ite
 
 @contextmanager
 def out_of_sight(reasons: Mapping[NodeId, str], columns: Columns) -> Iterator[None]:
-    """As if these nodes took nothing new, for the given reasons. Nothing may await in between."""
+    """As if these nodes were closed, for the given reasons; restored afterwards. Must not await."""
     rows = [row for node_id in reasons if (row := columns.rows.get(node_id)) and not row.closed]
     for row in rows:
         columns.close(row.node_id, reasons[row.node_id])

@@ -1,6 +1,6 @@
-"""How many more of a need would fit, node by node, and who would find no place if a node were lost.
+"""Capacity planning: how many more workloads fit, per node, and which do not fit if a node is lost.
 
-Both are asked of the one judge of placement, on a copy of the room: nothing that is held there is real.
+Both use the filters of placement on a copy of the node index, so nothing is reserved in the cluster.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,13 +20,13 @@ _ONCE_PER_NODE = frozenset({Filter.ANTI_AFFINITY, Filter.HOST_PORT, Filter.PROJE
 @dataclass(frozen=True, slots=True)
 class Room:
     node_id: NodeId
-    fits: int | None  # None: any number, for it needs nothing of which there is only so much
+    fits: int | None  # None: any number, since it needs no limited resource
     limited_by: str
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What follows if a node is lost."""
+    """The consequences of a lost node."""
 
     node_id: NodeId
     moved: int
@@ -62,7 +62,7 @@ def total_of(rooms: Iterable[Room]) -> int | None:
 
 
 def lose(node_id: NodeId, movable: Mapping[WorkloadId, Needs], room: Columns) -> Loss:
-    """Look for another place for each, the largest first. The room is afterwards as it was before."""
+    """Place each of its workloads on another node, the largest first. The index is restored afterwards."""
     lost = room.rows[node_id]
     closed_before = lost.closed
     room.close(node_id, "lost")
@@ -74,7 +74,7 @@ def lose(node_id: NodeId, movable: Mapping[WorkloadId, Needs], room: Columns) ->
         needs = movable[workload_id]
         found = choose(needs, room) if needs not in hopeless else None
         if found is None:
-            hopeless.add(needs)  # room only shrinks here
+            hopeless.add(needs)  # free capacity only shrinks here
             stranded.append(workload_id)
         else:
             stand_in = _stand_in(workload_id)
@@ -99,12 +99,12 @@ def _hold(workload_id: WorkloadId, node_id: NodeId, needs: Needs, room: Columns)
 
 
 def _stand_in(workload_id: WorkloadId) -> WorkloadId:
-    """Under its own id an old copy may still hold room there, and would be given back with it."""
+    """With its own id it would share, and then release, the reservation of an old copy there."""
     return WorkloadId(f"moved {workload_id}")
 
 
 def _with(row: Row, needs: Needs, times: int) -> Row:
-    """The node as it would be with so many of them."""
+    """The node with `times` additional workloads."""
     need, free, group = needs.resources, row.free, needs.rules.group
     pools = row.pools and row.pools.copy()
     if pools is not None:
@@ -124,7 +124,7 @@ def _with(row: Row, needs: Needs, times: int) -> Row:
 
 
 def _times(free: Resources, need: Resources) -> int | None:
-    """How often the need goes into what is free; None when it needs nothing."""
+    """How many fit into the free amounts; None when it needs nothing."""
     shares = [
         have // want
         for have, want in (
@@ -138,7 +138,7 @@ def _times(free: Resources, need: Resources) -> int | None:
 
 
 def _share(needs: Needs, row: Row) -> float:
-    """How much of the node's scarcest resource it takes."""
+    """The largest share of the node's resources that it takes."""
     need, total = needs.resources, row.allocatable
     return max(
         need.cpu_millicores / max(1, total.cpu_millicores),

@@ -1,4 +1,4 @@
-"""One attribute of all nodes as small numbers, so that a condition on it is judged once per value.
+"""One attribute of all nodes, encoded as small numbers, so that a condition is evaluated once per value.
 
 Thousands of nodes have a handful of different values of a label, sets of traits or sets of taints.
 """
@@ -21,7 +21,7 @@ class Codes(Generic[ValueT]):
         self._tables: dict[Hashable, NDArray[np.bool_]] = {}
 
     def __len__(self) -> int:
-        """How many values were ever seen."""
+        """The number of distinct values so far."""
         return len(self._code_of)
 
     def copy(self) -> "Codes[ValueT]":
@@ -42,7 +42,7 @@ class Codes(Generic[ValueT]):
         self.codes[list(values)] = codes
 
     def where(self, condition: Hashable, holds: Callable[[ValueT], bool]) -> NDArray[np.bool_]:
-        """By position, whether `holds` says yes. `condition` names it: equal names, equal answers."""
+        """By position, whether `holds` is true. `condition` is its cache key."""
         table = self._tables.get(condition)
         if table is None or len(table) < len(self._code_of):
             if len(self._tables) >= CONDITIONS_MAX:

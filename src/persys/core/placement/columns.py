@@ -1,8 +1,8 @@
-"""The free room of every node, kept up to date with each reservation.
+"""The index of all nodes with their free capacity, updated with each reservation.
 
-Nodes stand in an order by how full they are, so that the best fit is nearly always among the first few; the
-same figures also stand in columns for the search through all of them. Reservations are kept by workload and
-node, so that taking or giving back the same one twice changes nothing.
+Nodes are ordered by utilisation, so the best fit is nearly always among the first few. The same values are in
+arrays for the search through all nodes. Reservations are keyed by workload and node, so that reserving or
+releasing twice has no effect.
 """
 
 from collections.abc import Hashable, Iterator, Mapping
@@ -30,11 +30,11 @@ SIZE_AT_FIRST = 64
 class Hold:
     resources: Resources
     host_ports: frozenset[HostPort]
-    groups: frozenset[tuple[str, bool]] = frozenset()  # name, and whether members keep apart
+    groups: frozenset[tuple[str, bool]] = frozenset()  # name, and whether anti-affinity is required
     pools: Draws = ()
 
     def covering(self, other: "Hold") -> "Hold":
-        """Enough for either: what is held while it is not known which of the two is on record."""
+        """The maximum of both: reserved while it is unknown which of the two is stored."""
         draws = dict(self.pools)
         for pool, amount in other.pools:
             draws[pool] = max(draws.get(pool, 0), amount)
@@ -53,12 +53,12 @@ class Hold:
 
 
 def _unnamed(hold: Hold) -> int:
-    """The part of the disk that is drawn from no named pool."""
+    """The part of the disk that is not from a named pool."""
     return hold.resources.disk_gb - sum(amount for _, amount in hold.pools)
 
 
 def hold_of(assignment: Assignment) -> Hold:
-    """What an assignment reserves, as a member of the group that its rules name."""
+    """The reservation of an assignment, with the group of its rules."""
     rules = assignment.rules
     groups = frozenset({(rules.group, rules.apart)}) if rules.group else frozenset()
     return Hold(assignment.reserved, assignment.host_ports, groups, assignment.pools)
@@ -67,7 +67,7 @@ def hold_of(assignment: Assignment) -> Hold:
 class Columns:
     def __init__(self, strategy: Strategy = Strategy.SPREAD) -> None:
         self.strategy = strategy
-        self.version = 0  # rises with whatever changes
+        self.version = 0  # increases with every change
         self.rows: dict[NodeId, Row] = {}
         self.groups = Groups()
         self.order = Order()
@@ -77,12 +77,12 @@ class Columns:
         self.taints: Codes[frozenset[str]] = Codes(SIZE_AT_FIRST)
         self.tainted: set[NodeId] = set()
         self.port_holders: dict[HostPort, dict[NodeId, Row]] = {}
-        self.pooled: dict[NodeId, Row] = {}  # those with room in several pools
-        self.eligible: dict[Hashable, Eligible] = {}  # kept by `search` until a node changes
+        self.pooled: dict[NodeId, Row] = {}  # nodes with several pools
+        self.eligible: dict[Hashable, Eligible] = {}  # cache of `search`, until a node changes
         self.refused: tuple[int, dict[Hashable, object]] = (
             0,
             {},
-        )  # kept by `select`, for a version
+        )  # cache of `select`, for one version
         self._labels: dict[str, Codes[str | None]] = {}
         self._by_position: list[Row | None] = []
         self._holds: dict[NodeId, dict[WorkloadId, Hold]] = {}
@@ -100,7 +100,7 @@ class Columns:
         accounts: Accounts | None = None,
         silent: frozenset[str] = frozenset(),
     ) -> None:
-        """Add a node or replace what is known of it. Its reservations stay."""
+        """Add or update a node. Its reservations stay."""
         row = self.rows.get(node_id)
         if row is None:
             row = Row(node_id, self._take_position(), allocatable, traits, closed, allocatable)
@@ -137,7 +137,7 @@ class Columns:
         self.version += 1
 
     def close(self, node_id: NodeId, why: str) -> None:
-        """Give this node nothing new (`why` not empty), or let it take work again."""
+        """Close the node for new workloads (`why` not empty), or open it again."""
         row = self.rows[node_id]
         self.order.discard(row)
         row.closed = why
@@ -155,19 +155,19 @@ class Columns:
         apart: bool = False,
         pools: Draws = (),
     ) -> None:
-        """Reserve, replacing what this workload had reserved on this node."""
+        """Reserve, replacing the reservation of this workload on this node."""
         groups = frozenset({(group, apart)}) if group else frozenset()
         self.put_hold(workload_id, node_id, Hold(resources, host_ports, groups, pools))
 
     def put_hold(self, workload_id: WorkloadId, node_id: NodeId, hold: Hold) -> None:
-        """Reserve, replacing what this workload had reserved on this node."""
+        """Reserve, replacing the reservation of this workload on this node."""
         holds = self._holds.setdefault(node_id, {})
         old = holds.get(workload_id)
         holds[workload_id] = hold
         self._exchange(node_id, old, hold)
 
     def reserve(self, assignment: Assignment) -> None:
-        """Hold what an assignment says, as one of the group that its rules name."""
+        """Reserve what an assignment needs, with the group of its rules."""
         self.put_hold(assignment.workload_id, assignment.node_id, hold_of(assignment))
 
     def give_back(self, workload_id: WorkloadId, node_id: NodeId) -> None:
@@ -198,19 +198,19 @@ class Columns:
         return row
 
     def labelled(self, key: str) -> Codes[str | None]:
-        """The values of one label. Kept up to date from the first time that it is asked for."""
+        """The values of one label. Updated from the first call on."""
         codes = self._labels.pop(key, None)
-        # Values that no node has any more are only forgotten by starting anew.
+        # Values that no node has any more are dropped only by a rebuild.
         if codes is None or len(codes) > 2 * len(self.rows) + LABELS_MAX:
             if len(self._labels) >= LABELS_MAX:
-                del self._labels[next(iter(self._labels))]  # the one not asked for the longest
+                del self._labels[next(iter(self._labels))]  # the least recently used
             codes = Codes(len(self.figures.open))
             codes.put_all({row.position: row.labels.get(key) for row in self.rows.values()})
         self._labels[key] = codes
         return codes
 
     def copy(self) -> "Columns":
-        """The same room to try things out in: what is held in the one is not held in the other."""
+        """An independent copy for planning."""
         twin = Columns(self.strategy)
         twin.rows = {node_id: row.copy() for node_id, row in self.rows.items()}
         twin.groups = self.groups.copy(twin.rows)

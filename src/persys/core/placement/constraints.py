@@ -1,10 +1,10 @@
-"""Conditions on a node's labels and facts: read from text, judged, and written as text again.
+"""Conditions on a node's labels and facts: parse, evaluate and format them.
 
     zone = eu           zone != eu          zone in (eu, us)      zone notin (eu, us)     gpu exists
     node.memory_mb > 8000                   node.cpu_millicores < 4000
     rack ~ r[0-9]+      node.agent_version version >=1.2,<2
 
-`!=` and `notin` hold where the label is missing; nothing else does. `~` is about the whole value.
+If the label is missing, only `!=` and `notin` hold. `~` matches the whole value.
 """
 
 import re
@@ -30,13 +30,15 @@ _COMPARE = {">=": ge, "<=": le, ">": gt, "<": lt, "=": eq, "!=": ne}
 
 
 def parse(text: str, field: str) -> Constraint:
-    """The constraint, or InvalidError that says what is wrong with it."""
+    """Raises InvalidError that says what is wrong."""
     if len(text) > TEXT_LENGTH_MAX:
-        raise InvalidError(field, f"has {len(text)} characters; at most {TEXT_LENGTH_MAX} count")
+        raise InvalidError(field, f"has {len(text)} characters: expected at most {TEXT_LENGTH_MAX}")
     found = _CONSTRAINT.fullmatch(text.strip())
     if found is None:
         raise InvalidError(
-            field, f"{text!r} is no constraint; expected one such as 'zone = eu' or 'gpu exists'"
+            field,
+            f"invalid constraint {text!r}: expected KEY OPERATOR VALUE, for example 'zone = eu' or "
+            "'gpu exists'",
         )
     key, rest = found["key"], found["rest"].strip()
     operator = _operator(found["symbol"] or found["word"])
@@ -48,7 +50,7 @@ def holds(constraint: Constraint, labels: Mapping[str, str]) -> bool:
 
 
 def holds_for(constraint: Constraint, value: str | None) -> bool:
-    """Whether it holds where the label has this value; None: where there is no such label."""
+    """Whether it holds for this value of the label; None: the label is missing."""
     if value is None:
         return constraint.operator in (Operator.DIFFERS, Operator.NOT_IN)
     wanted = constraint.values
@@ -71,7 +73,7 @@ def holds_for(constraint: Constraint, value: str | None) -> bool:
 
 
 def written(constraint: Constraint) -> str:
-    """As a user would write it; `parse` reads it back as the same."""
+    """The text of a constraint; `parse` reads it back as the same."""
     head = f"{constraint.key} {constraint.operator}"
     match constraint.operator:
         case Operator.EXISTS:
@@ -91,16 +93,18 @@ def _operator(word: str) -> Operator:
 def _values(operator: Operator, rest: str, field: str) -> tuple[str, ...]:
     if operator is Operator.EXISTS:
         if rest:
-            raise InvalidError(field, f"'exists' takes no value, but has {rest!r}")
+            raise InvalidError(field, f"invalid value {rest!r}: 'exists' takes no value")
         return ()
     if not rest:
-        raise InvalidError(field, f"{operator.value!r} lacks a value")
+        raise InvalidError(field, f"missing value: {operator.value!r} needs one")
     match operator:
         case Operator.IN | Operator.NOT_IN:
             return _listed(operator, rest, field)
         case Operator.ABOVE | Operator.BELOW:
             if not _NUMBER.fullmatch(rest):
-                raise InvalidError(field, f"{operator.value!r} needs a number, but has {rest!r}")
+                raise InvalidError(
+                    field, f"invalid value {rest!r}: expected a number after {operator.value!r}"
+                )
         case Operator.MATCHES:
             check_pattern(rest, field)
         case Operator.VERSION:
@@ -117,10 +121,11 @@ def _listed(operator: Operator, rest: str, field: str) -> tuple[str, ...]:
         or any(set("()") & set(v) for v in values)
     ):
         raise InvalidError(
-            field, f"{operator.value!r} needs values such as (a, b), but has {rest!r}"
+            field,
+            f"invalid value {rest!r}: expected a list after {operator.value!r}, such as (a, b)",
         )
     if len(values) > VALUES_MAX:
-        raise InvalidError(field, f"has {len(values)} values; at most {VALUES_MAX} are allowed")
+        raise InvalidError(field, f"has {len(values)} values: expected at most {VALUES_MAX}")
     return values
 
 
@@ -130,7 +135,8 @@ def _comparisons(rest: str, field: str) -> tuple[str, ...]:
         found = _COMPARISON.fullmatch(part.strip())
         if found is None:
             raise InvalidError(
-                field, f"'version' needs comparisons such as >=1.2,<2, but has {part.strip()!r}"
+                field,
+                f"invalid version {part.strip()!r}: expected comparisons such as >=1.2,<2",
             )
         sign = "=" if found[1] in (None, "==") else found[1]
         values.append(sign + found[2].removeprefix("v"))

@@ -1,4 +1,4 @@
-"""Which nodes could take a workload if they were empty and open: what they are, not what they hold."""
+"""Which nodes could run a workload if they were empty and open."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class Eligible:
-    """By position: for all at once, and the same for one at a time."""
+    """By position: as an array for all nodes, and as bytes for single lookups."""
 
     mask: NDArray[np.bool_]
     each: bytes

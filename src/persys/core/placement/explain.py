@@ -1,8 +1,8 @@
-"""Every node's answer to one need: the best or nearest ones in detail, all of them counted by reason.
+"""Explains placement: the best or nearest nodes in detail, and the number of nodes per rejection reason.
 
-Ten thousand nodes are too many to judge one by one for every curious look. So the columns find out which
-nodes fit, which filter refuses the others first and which come nearest; only those that are told about, and
-one of each kind that is counted, are judged by `reject` itself.
+Ten thousand nodes are too many to check one by one for each request. So arrays show which nodes fit, which
+filter rejects the others first and which are nearest. Only the nodes shown in detail, and one of each counted
+kind, are checked with `reject`.
 """
 
 from bisect import bisect_left
@@ -29,9 +29,9 @@ from persys.model.rules import Strategy
 
 Mask = NDArray[np.bool_]
 Reason = tuple[Filter, str]
-# Half as wide as usual: what is allocated in small pieces costs no look at fresh memory.
+# float32 halves the memory: small allocations are reused and need no fresh pages.
 Costs = NDArray[np.float32]
-Cost = Callable[[], Costs] | float  # of each node, or of all alike that are refused
+Cost = Callable[[], Costs] | float  # per node, or the same for all rejected nodes
 
 CHANGES_MAX = 10
 
@@ -48,7 +48,7 @@ class Verdict:
 @dataclass(frozen=True, slots=True)
 class Explanation:
     verdicts: tuple[Verdict, ...]  # those that fit, the best first; then the nearest misses
-    counts: dict[Reason, int]  # of all nodes that are refused
+    counts: dict[Reason, int]  # of all rejected nodes
     node_count: int
 
     @property
@@ -56,14 +56,14 @@ class Explanation:
         return self.node_count - sum(self.counts.values())
 
     def changes(self) -> tuple[str, ...]:
-        """What would place it, the least first; the same change on the same terms is said once."""
+        """Changes that would place it, the smallest first, without duplicates."""
         by_cost = sorted(self.verdicts, key=lambda found: (found.cost, found.node_id))
         return tuple(dict.fromkeys(v.change for v in by_cost if v.change))[:CHANGES_MAX]
 
     def refusals(self) -> str:
         """'2 nodes cordoned; 1 node short of cpu'."""
         if not self.node_count:
-            return "there is no node"
+            return "the cluster has no nodes"
         return "; ".join(
             f"{count} node{'s' if count > 1 else ''} {detail}"
             for (_, detail), count in sorted(
@@ -73,7 +73,7 @@ class Explanation:
 
 
 def explain(needs: Needs, columns: Columns, *, limit: int) -> Explanation:
-    """`limit`: how many nodes are told about in detail."""
+    """`limit`: how many nodes are shown in detail."""
     if not columns.rows:
         return Explanation((), {}, 0)
     sieve = _Sieve(needs, columns)
@@ -92,14 +92,14 @@ def explain(needs: Needs, columns: Columns, *, limit: int) -> Explanation:
 
 
 class _Sieve:
-    """All nodes at once, through one filter after the other in the order in which they judge."""
+    """Runs all filters over all nodes, in the order of `reject`."""
 
     def __init__(self, needs: Needs, columns: Columns) -> None:
         self.needs = needs
         self.columns = columns
         self.counts: Counter[Reason] = Counter()
         self.fits: Mask = columns.figures.open.copy()
-        self._obstacles: list[tuple[Mask, Cost]] = []  # who, and what it costs
+        self._obstacles: list[tuple[Mask, Cost]] = []  # rejected nodes, and the cost of a change
         self._some_closed = np.count_nonzero(self.fits) < len(columns.rows)
         self._refuse_closed()
         self._refuse_unfit()
@@ -120,7 +120,7 @@ class _Sieve:
         return (self.columns.at(int(position)) for position in found)
 
     def _distances(self) -> Costs:
-        """Roughly how much would have to change; without end where there is no node."""
+        """The approximate cost of the changes; infinite where there is no node."""
         distance = np.where(self.columns.figures.open, np.float32(0), np.float32(np.inf))
         if self._some_closed:
             for row in self.columns.rows.values():
@@ -191,7 +191,7 @@ class _Sieve:
         *,
         alike: NDArray[np.int32] | None = None,
     ) -> None:
-        """`alike`: numbers that are equal where the reason is; None: it is the same for all."""
+        """`alike`: numbers that are equal for equal reasons; None: one reason for all."""
         self._obstacles.append((refused, cost))
         judged = np.flatnonzero(refused & self.fits)
         self.fits &= ~refused
@@ -206,7 +206,7 @@ class _Sieve:
                 self._count(judged[np.argmax(kinds == kind)], count)
 
     def _count(self, one: np.intp, count: int | np.intp) -> None:
-        """`count` nodes are refused for the same reason as this one."""
+        """`count` nodes are rejected for the same reason as this one."""
         rejection = reject(self.columns.at(int(one)), self.needs)
         assert rejection is not None
         self.counts[rejection.filter, rejection.detail] += int(count)
@@ -226,7 +226,7 @@ def _freeing(wanted: int, free: NDArray[np.int64]) -> Costs:
 
 
 def _best(sieve: _Sieve, company: Company, limit: int) -> list[Row]:
-    """Those that fit, in the order in which placement would take them."""
+    """The nodes that fit, in the order of placement."""
     needs, columns = sieve.needs, sieve.columns
     fitting = np.flatnonzero(sieve.fits)
     in_order = not needs.rules.group and strategy_of(needs, columns) is Strategy.SPREAD
@@ -234,7 +234,7 @@ def _best(sieve: _Sieve, company: Company, limit: int) -> list[Row]:
         full = columns.figures.full[fitting]
         fitting = fitting[full <= np.partition(full, limit - 1)[limit - 1]]
         if len(fitting) > 4 * limit:
-            # Many are equally full, as on a new cluster: the list has them side by side and in order.
+            # Many have equal utilisation, as in a new cluster: they are adjacent in the ordered list.
             begin = bisect_left(columns.order.ranks, (full.min(),))
             ranks = islice(columns.order.ranks, begin, None)
             in_turn = (columns.rows[node_id] for _, _, node_id in ranks)

@@ -1,4 +1,4 @@
-"""What each node has left, as columns of numbers by position: for the search through all of them."""
+"""The free capacity of each node in arrays by position, for the search through all nodes."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,7 @@ class Figures:
         self.open[position] = False
 
     def enough_for(self, needed: Resources) -> NDArray[np.bool_]:
-        """By position, whether the node is open and has that much left."""
+        """By position, whether the node is open and has that much free."""
         enough: NDArray[np.bool_] = (
             self.open
             & (self.cpu >= needed.cpu_millicores)
@@ -50,5 +50,5 @@ class Figures:
         self.disk = np.resize(self.disk, size)
         self.full = np.resize(self.full, size)
         self.count = np.resize(self.count, size)
-        # Resizing repeats old figures into the new room; only what is open is ever looked at.
+        # np.resize repeats old values in the new positions; only open positions are ever read.
         self.open = np.concatenate([self.open, np.zeros(size - len(self.open), dtype=np.bool_)])

@@ -1,7 +1,7 @@
-"""Why one node is refused for one workload: the first filter that says no, and by how much.
+"""Why one node is rejected for one workload: the first filter that fails, and the missing amount.
 
-`unfit` is about what the node is, `crowded` about what it holds. A detail is the same for all nodes that are
-refused alike, so that they can be counted together.
+`unfit` checks what the node is, `crowded` what it runs. The detail is the same for all nodes that are
+rejected for the same reason, so that they can be counted together.
 """
 
 from dataclasses import dataclass
@@ -32,25 +32,25 @@ class Filter(StrEnum):
     DISK = "disk"
 
 
-_TRAITS = (Filter.TYPE, Filter.DRIVER, Filter.POOL, Filter.FEATURE)  # the most telling first
+_TRAITS = (Filter.TYPE, Filter.DRIVER, Filter.POOL, Filter.FEATURE)  # the most specific first
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
     filter: Filter
     detail: str
-    missing: int = 0  # how much is lacking, for cpu, memory and disk
-    pool: str = ""  # in which, where a node has several
-    needed: int = 0  # of that one
+    missing: int = 0  # the missing amount of cpu, memory or disk
+    pool: str = ""  # the pool, where a node has several
+    needed: int = 0  # in that pool
 
 
 def reject(row: Row, needs: Needs) -> Rejection | None:
-    """The first reason why this node cannot take it; None when it can."""
+    """The first reason why this node cannot run it; None when it can."""
     return unfit(row, needs) or crowded(row, needs)
 
 
 def reject_resident(row: Row, needs: Needs) -> Rejection | None:
-    """Why it may not go on where it is. A cordon and a taint keep new work away; they drive none out."""
+    """Why it cannot stay on its node. Cordons and taints do not evict, so they are not checked."""
     return _lacking(row, needs) or _unmet(row, needs) or crowded(row, needs)
 
 
@@ -88,7 +88,7 @@ def exclusive(taken: HostPort) -> Filter:
 
 
 def repels(taints: frozenset[str], rules: Rules) -> str:
-    """The first taint that is not tolerated; empty when all are. `key` tolerates every value of it."""
+    """The first taint that is not tolerated; empty if none. `key` tolerates every value of it."""
     tolerated = rules.tolerations
     if TOLERATES_ALL in tolerated:
         return ""
@@ -97,7 +97,7 @@ def repels(taints: frozenset[str], rules: Rules) -> str:
 
 
 def described(trait: str) -> str:
-    """A trait as people say it: `driver:nfs` is 'storage driver nfs'."""
+    """A trait in words: `driver:nfs` is 'storage driver nfs'."""
     kind, _, name = trait.partition(":")
     return {
         "type": f"a runtime for {name}",

@@ -1,4 +1,4 @@
-"""Who of a group is where, counted by node and by the labels over which the group is spread."""
+"""Members of placement groups, counted per node and per label over which the group is spread."""
 
 from collections.abc import Mapping
 from typing import TypeVar
@@ -13,15 +13,13 @@ KeyT = TypeVar("KeyT")
 
 LARGE = 64  # nodes
 
-Tally = dict[
-    str | None, int
-]  # value of a label (None: without it): how many of the group are there
+Tally = dict[str | None, int]  # value of a label (None: missing): number of group members there
 
 
 class Groups:
     def __init__(self) -> None:
         self._rows: dict[str, dict[NodeId, Row]] = {}
-        # A label is counted from the first time that it is asked for until the group is gone.
+        # A label is counted from the first request until the group is gone.
         self._tallies: dict[str, dict[str, Tally]] = {}
         self._apart: dict[str, int] = {}
         self._columns: dict[str, NDArray[np.int64]] = {}
@@ -41,15 +39,15 @@ class Groups:
         return twin
 
     def rows_of(self, group: str) -> Mapping[NodeId, Row]:
-        """The nodes that hold at least one of the group."""
+        """The nodes with at least one member of the group."""
         return self._rows.get(group, {})
 
     def has_apart(self, group: str) -> bool:
-        """Whether one of the group will have no other on its node."""
+        """Whether a member of the group requires anti-affinity."""
         return group in self._apart
 
     def by_position(self, group: str, size: int) -> NDArray[np.int64]:
-        """How many of the group each node holds. Kept up to date for groups that are on many nodes."""
+        """The number of group members per node. Cached and updated for groups on many nodes."""
         column = self._columns.get(group)
         if column is None or len(column) < size:
             rows = self.rows_of(group).values()

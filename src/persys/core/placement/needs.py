@@ -1,10 +1,10 @@
-"""What a workload needs of a node: amounts, host ports, traits, and its rules.
+"""The requirements of a workload: amounts, host ports, traits and rules.
 
-The name of a Compose project is taken like a host port: one workload of a node can have it.
+The name of a Compose project is exclusive like a host port: only one workload of a node can have it.
 
-A trait is a word such as `type:container` or `driver:nfs`; a node either has it or not. Types, storage
-drivers, storage pools and extra features are all traits, so placement has one filter for them and names the
-one that lacks. Labels are what rules are about; a node's facts stand beside them under `node.`.
+A trait is a word such as `type:container` or `driver:nfs` that a node has or does not have. Types, storage
+drivers, storage pools and features are traits, so one filter checks them all and names the missing one. Rules
+refer to labels; the facts of a node are labels with the prefix `node.`.
 """
 
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class Needs:
     traits: frozenset[str] = frozenset()
     host_ports: frozenset[HostPort] = frozenset()
     rules: Rules = NO_RULES
-    pools: Draws = ()  # of the disk, what is in named pools
+    pools: Draws = ()  # the part of the disk in named pools
 
 
 def needs_of(workload: Workload) -> Needs:
@@ -87,7 +87,7 @@ def traits_of(capabilities: Capabilities) -> frozenset[str]:
 
 
 def facts_of(node: Node) -> dict[str, str]:
-    """The node's labels, and what is known of it under keys that begin with `node.`; facts win."""
+    """The node's labels, and its facts under keys that begin with `node.`; facts win."""
     has = node.capabilities
     return {
         **node.labels,
@@ -101,12 +101,12 @@ def facts_of(node: Node) -> dict[str, str]:
 
 
 def holds_data(workload: Workload) -> bool:
-    """Whether a second copy elsewhere would lack, or harm, data that lives on the first one's node."""
+    """Whether the workload has data on its node that a second copy would miss or damage."""
     return has_data(workload.spec)
 
 
 def has_data(spec: Spec) -> bool:
-    """As holds_data, for what a spec asks to run."""
+    """The same for a spec."""
     match spec:
         case VMSpec():
             return True
@@ -117,7 +117,7 @@ def has_data(spec: Spec) -> bool:
 
 
 def _disks_by_pool(spec: VMSpec) -> dict[str, int]:
-    """One that has a path is in no pool; its size counts with the rest."""
+    """A disk with a path is not in a pool; its size counts with the rest."""
     pools: dict[str, int] = {}
     for disk in spec.disks:
         if disk.size_gb and not disk.path:
@@ -138,7 +138,7 @@ def _stack_features(spec: ComposeSpec) -> set[str]:
         features.add(f"feature:{feature.PRIVILEGED}")
     if spec.project_name:
         features.add(f"feature:{feature.COMPOSE_PROJECT}")
-    # A plain agent would drop these without a word.
+    # A plain agent would ignore these silently.
     if spec.git_path or spec.git_credential or spec.image_credential or spec.delete_volumes:
         features.add(f"feature:{feature.COMPOSE}")
     return features
@@ -148,7 +148,7 @@ def _machine_features(spec: VMSpec) -> set[str]:
     features = set()
     if spec.os_image and not is_address(spec.os_image):
         features.add(f"{feature.IMAGE}{spec.os_image}")
-    # A plain agent would drop these without a word.
+    # A plain agent would ignore these silently.
     if (
         is_address(spec.os_image)
         or spec.restart != RestartPolicy()
@@ -161,7 +161,7 @@ def _machine_features(spec: VMSpec) -> set[str]:
 
 
 def _feature_trait(name: str) -> str:
-    """The images that a node has are traits of their own kind."""
+    """The images of a node are traits of their own kind."""
     return name if name.startswith(feature.IMAGE) else f"feature:{name}"
 
 
@@ -169,7 +169,7 @@ def _container_features(spec: ContainerSpec) -> set[str]:
     features = set()
     if spec.privileged:
         features.add(f"feature:{feature.PRIVILEGED}")
-    # A plain agent would drop these without a word, so only those that say they know them are asked.
+    # A plain agent would ignore these silently, so only agents with the feature are eligible.
     if (
         spec.pids_max
         or spec.stop_grace_seconds

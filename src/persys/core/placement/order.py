@@ -1,4 +1,4 @@
-"""The open nodes in order of rank. The best fit is nearly always among the first few."""
+"""The open nodes ordered by rank. The best fit is nearly always among the first few."""
 
 from bisect import bisect_left, insort
 
@@ -19,6 +19,6 @@ class Order:
             insort(self.ranks, row.rank)
 
     def discard(self, row: Row) -> None:
-        """Call it before anything about the row changes."""
+        """Call it before the row changes."""
         if not row.closed:
             del self.ranks[bisect_left(self.ranks, row.rank)]

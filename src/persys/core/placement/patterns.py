@@ -1,7 +1,7 @@
-"""Patterns that users give and that are judged on every node: only those whose cost has a low bound.
+"""Checks patterns of users, which are matched against every node: only patterns with a bounded cost.
 
-Python's patterns can take exponential time. So there are few repeats, none of a group, nothing that looks
-around or refers back, and a value longer than labels usually are matches none.
+Python's regular expressions can take exponential time. So only a few repeats are allowed, no repeated groups,
+no lookaround and no backreferences, and values longer than usual labels never match.
 """
 
 import re
@@ -12,7 +12,7 @@ from persys.errors import InvalidError
 
 PATTERN_LENGTH_MAX = 128
 MATCHED_LENGTH_MAX = 64
-# A pattern is tried at most 2^18 ways: each repeat has 2^6 lengths, each choice has two sides.
+# A pattern is tried in at most 2^18 ways: each repeat has 2^6 lengths, each alternative has two.
 _COST_MAX, _COST_OF_REPEAT = 18, 6
 # Escaped, a class, the opening of a group, a repeat, or any one character.
 _PIECE = re.compile(
@@ -21,11 +21,11 @@ _PIECE = re.compile(
 
 
 def check_pattern(pattern: str, field: str) -> None:
-    """InvalidError if it is no pattern, or one that could keep a scheduler busy."""
+    """Raises InvalidError for an invalid pattern, or one that could take too long."""
     if len(pattern) > PATTERN_LENGTH_MAX:
         raise InvalidError(
             field,
-            f"the pattern has {len(pattern)} characters; at most {PATTERN_LENGTH_MAX} are allowed",
+            f"the pattern has {len(pattern)} characters: expected at most {PATTERN_LENGTH_MAX}",
         )
     try:
         with catch_warnings():
@@ -33,12 +33,14 @@ def check_pattern(pattern: str, field: str) -> None:
             simplefilter("error")
             compiled(pattern)
     except (re.error, OverflowError, FutureWarning, DeprecationWarning) as err:
-        raise InvalidError(field, f"{pattern!r} is no pattern: {err}") from err
+        raise InvalidError(
+            field, f"invalid pattern {pattern!r}: expected a regular expression: {err}"
+        ) from err
     if (cost := _cost(pattern)) is None or cost > _COST_MAX:
         raise InvalidError(
             field,
-            f"{pattern!r} could take too long: use at most three of * + {{}}, few of ? and |, "
-            "repeat no group, and neither look around nor refer back",
+            f"invalid pattern {pattern!r}: it could take too long; use at most three of * + {{}}, few of ? "
+            "and |, no repeated groups, no lookaround and no backreferences",
         )
 
 
@@ -48,7 +50,7 @@ def compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _cost(pattern: str) -> int | None:
-    """The power of two that bounds the ways to match; None where there is no such bound."""
+    """The power of two that bounds the ways to match; None if there is no such bound."""
     cost, before = 0, ""
     for piece in _PIECE.findall(pattern):
         refers_back = piece[0] == "\\" and piece[1:].isdigit()

@@ -1,7 +1,7 @@
-"""The room of a node that has it in several pools. Nearly all have one room, and nothing of this is kept.
+"""Disk capacity of a node with several storage pools. Most nodes have one and do not use this module.
 
-Pools on one file system are one account. What a workload needs and names no pool for is drawn from the first
-account; its disks that name none, from the one that the node keeps such disks in.
+Pools on one file system are one account. Disk space without a pool is taken from the first account; VM disks
+without a pool, from the account that the node uses for disks.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ class Accounts:
     disks: str
 
     def drawn(self, disk_gb: int, pools: Draws) -> dict[str, int]:
-        """GB by account, of so many in all. A pool that the node has not is no business of this."""
+        """GB by account. A pool that the node does not have is rejected elsewhere."""
         drawn: dict[str, int] = {}
         rest = disk_gb
         for pool, size_gb in pools:
@@ -34,7 +34,7 @@ class Accounts:
 
 
 def accounts_of(has: Capabilities) -> Accounts | None:
-    """None: all that the node has is one room."""
+    """None: the node has a single account."""
     of = {pool.name: pool.shares_with or pool.name for pool in has.pools}
     total_gb = {pool.name: pool.total_gb for pool in has.pools if not pool.shares_with}
     if len(total_gb) < 2:
@@ -52,7 +52,7 @@ class Shortage:
 
 
 class PoolRoom:
-    """What is free in the accounts of one node."""
+    """The free space in the accounts of one node."""
 
     __slots__ = ("accounts", "free_gb")
 
@@ -76,7 +76,7 @@ class PoolRoom:
         return None
 
     def times(self, disk_gb: int, pools: Draws) -> int | None:
-        """How often it goes into what is free; None when it needs nothing."""
+        """How many fit into the free space; None when it needs nothing."""
         drawn = self.accounts.drawn(disk_gb, pools)
         shares = [
             self.free_gb.get(account, 0) // size_gb

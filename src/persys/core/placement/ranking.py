@@ -1,7 +1,7 @@
-"""The nodes that could take needs of one kind, in the order in which it would take them, domain by domain.
+"""The eligible nodes for one kind of requirements, per domain and in placement order.
 
-What a node holds and what it is may change a hundred times between two walks, so it is only noted that they
-did, and looked at before the next walk.
+A node may change many times between two searches, so changes are only marked, and applied before the next
+search.
 """
 
 from collections.abc import Collection, Mapping
@@ -14,14 +14,14 @@ from persys.core.placement.row import Row
 from persys.core.placement.runs import Entry, Runs
 from persys.model.ids import NodeId
 
-MOVED_MANY = 64  # nodes of a part; beyond these it may cost less to sort it anew
+MOVED_MANY = 64  # changed nodes of a part; beyond that a new sort may cost less
 
 Rows = Mapping[NodeId, Row]
-Domain = tuple[str | None, ...]  # the values of labels (None: without it)
+Domain = tuple[str | None, ...]  # the values of labels (None: missing)
 
 
 class Arrangement(NamedTuple):
-    """The fullest first or last, apart by labels, and those with the fewest of a group ("": none) first."""
+    """Order by utilisation, per domain; nodes with the fewest members of a group ("": none) first."""
 
     packs: bool
     over: tuple[str, ...] = ()
@@ -32,15 +32,15 @@ class Ranking:
     def __init__(
         self, needs: Needs, by: Arrangement, rows: Rows, order: Order, *, could: bytes
     ) -> None:
-        """`could`: by position, whether the node could take it if it were empty and open."""
-        self.altered: set[NodeId] = set()  # are something else since the last look
-        self.part_of: dict[NodeId, Runs] = {}  # each notes which of its nodes hold something else
+        """`could`: by position, whether the node could run it if it were empty and open."""
+        self.altered: set[NodeId] = set()  # nodes whose attributes changed
+        self.part_of: dict[NodeId, Runs] = {}  # each marks its nodes whose reservations changed
         self._needs, self._by = needs, by
         self._rows = rows
         self._entries: dict[NodeId, Entry] = {}
         self._parts: dict[Domain, Runs] = {}
         found: dict[Domain, list[Row]] = {}
-        # All that are open; in order already, or nearly so.
+        # All open nodes; already ordered, or nearly so.
         taken = [row for *_, node_id in order.ranks if could[(row := rows[node_id]).position]]
         for row, domain in zip(taken, map(self._domain, taken), strict=True):
             if domain not in found:
@@ -54,14 +54,14 @@ class Ranking:
             self.part_of.update(dict.fromkeys(nodes, part))
 
     def domains(self) -> Collection[Domain]:
-        """Those in which there is a node, and perhaps some in which there was one."""
+        """Domains with a node; may include some that have become empty."""
         for node_id in self.altered:
             self._alter(node_id)
         self.altered.clear()
         return self._parts.keys()
 
     def part(self, domain: Domain) -> Runs:
-        """One of `domains`, as it is now."""
+        """The current order of one of `domains`."""
         part = self._parts[domain]
         if part.moved:
             self._refresh(part)
@@ -99,7 +99,7 @@ class Ranking:
 
     def _domain(self, row: Row) -> Domain:
         over, labels = self._by.over, row.labels
-        if len(over) == 1:  # as nearly always
+        if len(over) == 1:  # the usual case
             return (labels.get(over[0]),)
         return tuple(labels.get(key) for key in over)
 

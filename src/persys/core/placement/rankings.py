@@ -1,7 +1,7 @@
-"""The rankings that are worth their keep.
+"""Cache of rankings.
 
-Each costs a little with every reservation, and to look at all nodes for it costs as much as dozens of
-searches. So one is only made for those who asked for it again and again.
+Each ranking adds a small cost to every reservation, and building it costs as much as dozens of searches. So
+one is built only for requirements that are requested repeatedly.
 """
 
 from persys.core.placement.needs import Needs
@@ -12,9 +12,9 @@ from persys.model.rules import Constraint
 
 KEPT_MAX = 32
 COUNTED_MAX = 1024
-WORTH_KEEPING = 8  # times that it was asked for
+WORTH_KEEPING = 8  # requests
 
-# Equal for needs that the same nodes could meet, in the same order.
+# Equal for requirements with the same eligible nodes in the same order.
 _Kind = tuple[frozenset[str], tuple[Constraint, ...], tuple[str, ...], Arrangement]
 
 
@@ -26,14 +26,14 @@ class Rankings:
         self._asked: dict[_Kind, int] = {}
 
     def move(self, node_id: NodeId) -> None:
-        """The node holds something else."""
+        """The reservations of the node changed."""
         for ranking in self._kept.values():
             part = ranking.part_of.get(node_id)
             if part is not None:
                 part.moved.add(node_id)
 
     def alter(self, node_id: NodeId) -> None:
-        """The node is something else."""
+        """The attributes of the node changed."""
         for ranking in self._kept.values():
             ranking.altered.add(node_id)
 
@@ -43,11 +43,11 @@ class Rankings:
         kind = _kind(needs, by)
         found = self._kept.pop(kind, None)
         if found is not None:
-            self._kept[kind] = found  # the one not asked for the longest stands first
+            self._kept[kind] = found  # the least recently used is first
         return found
 
     def earned(self, needs: Needs, by: Arrangement, could: bytes) -> Ranking | None:
-        """As `kept`, but one that is not kept is made, of those that could, when that is worth it."""
+        """Like `kept`, but builds a missing ranking when it has been requested often enough."""
         found = self.kept(needs, by)
         if found is None and self._is_worth_it(kind := _kind(needs, by)):
             found = self._kept[kind] = Ranking(needs, by, self._rows, self._order, could=could)
@@ -59,7 +59,7 @@ class Rankings:
     def _is_worth_it(self, kind: _Kind) -> bool:
         by = kind[-1]
         if by.over and not by.group and len(self._kept) < KEPT_MAX:
-            return True  # few labels are spread over, and by many groups
+            return True  # few labels are used for spreading, and by many groups
         asked = self._asked.pop(kind, 0) + 1
         if asked < WORTH_KEEPING:
             self._asked[kind] = asked

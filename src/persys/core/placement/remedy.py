@@ -1,7 +1,7 @@
-"""The least that would have to change for one node to take a need.
+"""The smallest change that would let one node run a workload.
 
-Each obstacle is taken away in thought and the one judge asked again, until it says yes: so a change that is
-told does place the workload. What no change on the node can give is asked of another node.
+Each obstacle is removed from a copy of the node, and the filters run again until they pass. So a suggested
+change does place the workload. If no change of the node helps, the suggestion is another node.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from persys.core.placement.row import Row
 from persys.model.ids import WorkloadId
 from persys.model.resources import Resources
 
-# How much is asked of whoever would have to do it. Only the order counts.
+# The effort of each change for an operator. Only the order matters.
 COSTS = {
     Filter.TAINT: 0.5,
     Filter.CONSTRAINT: 0.7,
@@ -27,10 +27,10 @@ COSTS = {
     Filter.ANTI_AFFINITY: 1.2,
     **dict.fromkeys((Filter.TYPE, Filter.DRIVER, Filter.POOL, Filter.FEATURE), 8.0),
 }
-FREEING = 1.0  # and the share of the need that must become free
+FREEING = 1.0  # plus the missing share of the requirement
 ANOTHER_NODE = COSTS[Filter.TYPE]
 _OPENING = {"cordoned": 0.3, "draining": 0.8}
-_OPENING_OTHERWISE = 2.0  # a node that gives no sign
+_OPENING_OTHERWISE = 2.0  # a node that is not ready
 
 UNITS = {Filter.CPU: "m", Filter.MEMORY: " MB", Filter.DISK: " GB"}
 _AMOUNTS = {
@@ -48,7 +48,7 @@ class Remedy:
 
 
 class _Step(NamedTuple):
-    """One obstacle taken away: what it took, and what is needed from then on."""
+    """One removed obstacle: the change, its cost, and the remaining requirements."""
 
     needs: Needs
     cost: float
@@ -58,7 +58,7 @@ class _Step(NamedTuple):
 
 def remedy(row: Row, needs: Needs, columns: Columns) -> Remedy:
     first = rejection = reject(row, needs)
-    row = row.copy()  # in thought
+    row = row.copy()  # hypothetical
     deeds: list[str] = []
     wanted: list[str] = []
     cost = 0.0
@@ -81,7 +81,7 @@ def opening_cost(row: Row) -> float:
 def _without(
     rejection: Rejection, row: Row, needs: Needs, holders: Mapping[WorkloadId, Hold]
 ) -> _Step:
-    """Takes the obstacle out of the row, or out of the needs that it returns."""
+    """Remove the obstacle from the row, or from the requirements that it returns."""
     match rejection.filter:
         case Filter.CPU | Filter.MEMORY | Filter.DISK as kind:
             if rejection.pool:
@@ -110,7 +110,7 @@ def _open(row: Row, needs: Needs) -> _Step:
     deed = {
         "cordoned": f"uncordon {row.node_id}",
         "draining": f"end the drain of {row.node_id} with uncordon",
-        "not ready": f"bring {row.node_id} back",
+        "not ready": f"repair {row.node_id}",
     }.get(row.closed, f"open {row.node_id}, which is {row.closed}")
     cost = opening_cost(row)
     row.closed = ""
@@ -140,7 +140,7 @@ def _free_port(row: Row, needs: Needs, holders: Mapping[WorkloadId, Hold]) -> _S
     port = min(needs.host_ports & row.ports.keys())
     who = sorted(found for found, hold in holders.items() if port in hold.host_ports)
     del row.ports[port]
-    deed = f"free {port} on {row.node_id}, which workload {' and '.join(who)} has"
+    deed = f"free {port} on {row.node_id}, used by workload {' and '.join(who)}"
     return _Step(needs, COSTS[exclusive(port)], deed)
 
 

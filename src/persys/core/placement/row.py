@@ -1,4 +1,4 @@
-"""One node as placement sees it: what it is, what it holds, and where it stands."""
+"""One node in the index: its attributes, its reservations and its rank."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,18 +8,18 @@ from persys.model.assignment import HostPort
 from persys.model.ids import NodeId
 from persys.model.resources import Resources
 
-Rank = tuple[float, int, NodeId]  # how full, how many workloads, id: lower is better
+Rank = tuple[float, int, NodeId]  # utilisation, number of workloads, id: lower is better
 
 
 @dataclass(slots=True)
 class Row:
-    """One node as placement sees it."""
+    """One node in the index."""
 
     node_id: NodeId
     position: int
     allocatable: Resources
     traits: frozenset[str]
-    closed: str  # why it takes nothing now; "" when it does
+    closed: str  # why it accepts no workloads; "": it is open
     free: Resources
     labels: Mapping[str, str] = field(default_factory=dict)  # with the node's facts
     taints: frozenset[str] = frozenset()

@@ -1,7 +1,8 @@
-"""Nodes in the order in which they would be taken, in short runs that know the most any of theirs has left.
+"""Nodes in placement order, in short chunks that each know an upper bound of the free capacity of their
+nodes.
 
-A run in which no node can have enough is passed at one look. The most is only ever too high: it rises with
-whoever comes, and is found out anew when a run was looked through in vain.
+A chunk without enough capacity is skipped with one comparison. The bound is raised on insert and recomputed
+lazily after a failed scan, so it is never too low.
 """
 
 import sys
@@ -14,16 +15,16 @@ from persys.model.ids import NodeId
 from persys.model.resources import Resources
 
 RUN_MAX = 64
-LOOKS_MAX = 512  # nodes that are looked at before a search of all costs less
-JUDGED_MAX = 32  # of these, nodes that have enough left and yet do not do
+LOOKS_MAX = 512  # scanned nodes beyond which a search of all nodes costs less
+JUDGED_MAX = 32  # of these, nodes with enough capacity that are rejected
 
-# How many of the group are on the node, how good its fill, how many workloads, id: lower is better.
+# Number of group members on the node, utilisation score, number of workloads, id: lower is better.
 Entry = tuple[int, float, int, NodeId]
 Judge = Callable[[Row], bool]
 
 
 class TooFarError(Exception):
-    """A search of all nodes costs less than to look any further."""
+    """A search of all nodes costs less than scanning further."""
 
 
 class _Run:
@@ -32,7 +33,7 @@ class _Run:
     def __init__(self, entries: list[Entry]) -> None:
         self.entries = entries
         self.cpu = self.memory = self.disk = sys.maxsize
-        self.loose = True  # the most may be less
+        self.loose = True  # the bound may be too high
 
     def raise_to(self, free: Resources) -> None:
         if free.cpu_millicores > self.cpu:
@@ -51,15 +52,15 @@ class _Run:
 
 class Runs:
     def __init__(self, entries: list[Entry], rows: Mapping[NodeId, Row]) -> None:
-        self.moved: set[NodeId] = set()  # whose entries are no longer right
+        self.moved: set[NodeId] = set()  # nodes with outdated entries
         self._rows = rows
         self.fill(entries)
 
     def fill(self, entries: list[Entry]) -> None:
-        """`entries` are in order, and at least one."""
+        """`entries` are ordered and not empty."""
         half = RUN_MAX // 2
         self._runs = [_Run(entries[at : at + half]) for at in range(0, len(entries), half)]
-        # No entry of a run is lower than this; the first run takes what is lower than all.
+        # The lowest entry of each run; entries below all of them go into the first run.
         self._bounds = [run.entries[0] for run in self._runs]
 
     def __len__(self) -> int:
@@ -85,7 +86,7 @@ class Runs:
             del self._runs[at], self._bounds[at]
 
     def first(self, needed: Resources, judge: Judge) -> Entry | None:
-        """The first that has that much left and finds favour; TooFarError where it would take long."""
+        """The first node with enough capacity that `judge` accepts; TooFarError if it takes too long."""
         cpu, memory, disk = needed.cpu_millicores, needed.memory_mb, needed.disk_gb
         rows = self._rows
         looks = judged = 0

@@ -1,7 +1,8 @@
-"""A node's place in the order: its parts, the first that differs decides, lower is better.
+"""The score of a node: several parts, of which the first difference decides; lower is better.
 
-Away from the rest of the group first, label by label and then node by node; among those the emptiest, or
-the fullest where work shall be packed; then the fewest workloads and the lower id, so that no tie is left.
+First the distance to other members of the group, by label and then by node; then the utilisation, lowest
+first for spread or highest first for binpack; then the number of workloads and the id, so that no tie is
+left.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,7 +26,7 @@ class Part:
 
 
 class Company:
-    """How many of the group are near a node: in its domain of each label to spread over, and on it."""
+    """The number of group members near a node: in its domain of each spread label, and on the node."""
 
     __slots__ = ("_group", "tallies")
 
@@ -41,15 +42,15 @@ class Company:
         if not self.tallies:
             return (here,)
         labels = row.labels
-        if len(self.tallies) == 1:  # as nearly always
+        if len(self.tallies) == 1:  # the usual case
             key, tally = self.tallies[0]
             return tally.get(labels.get(key), 0), here
         return (*[tally.get(labels.get(key), 0) for key, tally in self.tallies], here)
 
     def rarest(self, domains: Iterable[Domain]) -> Iterator[tuple[tuple[int, ...], list[Domain]]]:
-        """The domains by how many of the group are there, the fewest first, and how many that are.
+        """The domains grouped by their number of group members, fewest first.
 
-        A domain is of the labels to spread over, or of the first of them.
+        A domain has the values of all spread labels, or of the first one.
         """
         alike: dict[tuple[int, ...], list[Domain]] = {}
         if len(self.tallies) == 1:
@@ -67,7 +68,7 @@ class Company:
 
 
 def score(row: Row, needs: Needs, columns: Columns, company: Company) -> Score:
-    """The parts as one value to compare; the id is the last."""
+    """The parts as one comparable value; the id is last."""
     return company.of(row), fill(row, needs, columns), row.count, row.node_id
 
 
@@ -81,7 +82,7 @@ def strategy_of(needs: Needs, columns: Columns) -> Strategy:
 
 
 def score_parts(row: Row, needs: Needs, columns: Columns, company: Company) -> list[Part]:
-    """The same parts, named, for people. The id that breaks the last tie is not among them."""
+    """The same parts with names, for users, without the id that breaks ties."""
     rules = needs.rules
     near = company.of(row)
     parts = []
@@ -94,7 +95,7 @@ def score_parts(row: Row, needs: Needs, columns: Columns, company: Company) -> l
     if rules.group:
         parts.append(Part("group on node", near[-1], f"{near[-1]} of group {rules.group} here"))
     packs = strategy_of(needs, columns) is Strategy.BINPACK
-    name = "room left" if packs else "fullness"
+    name = "free capacity" if packs else "utilisation"
     parts.append(Part(name, fill(row, needs, columns), f"{row.rank[0]:.0%} reserved"))
     parts.append(Part("workloads", row.count, f"workloads: {row.count}"))
     return parts

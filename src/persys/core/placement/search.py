@@ -1,4 +1,4 @@
-"""The search through all nodes, in columns: the same filters and the same parts of the score."""
+"""Search through all nodes with arrays: the same filters and the same score as for single nodes."""
 
 from bisect import bisect_left
 from functools import partial
@@ -38,7 +38,7 @@ def search(needs: Needs, columns: Columns) -> Row | None:
 
 
 def fitting(needs: Needs, columns: Columns) -> NDArray[np.bool_]:
-    """By position, whether `reject` has nothing against the node."""
+    """By position, whether `reject` accepts the node."""
     group = needs.rules.group
     fits = columns.figures.enough_for(needs.resources)
     fits &= eligible(needs, columns).mask
@@ -59,7 +59,7 @@ def fitting(needs: Needs, columns: Columns) -> NDArray[np.bool_]:
 
 
 def eligible(needs: Needs, columns: Columns) -> Eligible:
-    """By position, whether `unfit` has nothing against the node if it is open. Kept until a node changes."""
+    """By position, whether `unfit` accepts the node if it is open. Cached until a node changes."""
     rules = needs.rules
     key = (needs.traits, rules.constraints, rules.tolerations)
     found = columns.eligible.get(key)
@@ -87,13 +87,13 @@ def _with_least_company(left: Positions, needs: Needs, columns: Columns) -> Posi
 
 
 def _lowest_id(left: Positions, columns: Columns) -> Row:
-    """Of nodes that are equally full and have equally many."""
+    """The lowest id among nodes with equal utilisation and equal number of workloads."""
     rows = map(columns.at, left.tolist())
     if left.size <= FEW:
         return min(rows, key=attrgetter("node_id"))
     among = np.zeros(len(columns.figures.open), dtype=np.bool_)
     among[left] = True
-    ranks = columns.order.ranks  # have them side by side
+    ranks = columns.order.ranks  # they are adjacent here
     begin = bisect_left(ranks, next(rows).rank[:2])
     in_turn = (columns.rows[node_id] for _, _, node_id in islice(ranks, begin, None))
     return next(row for row in in_turn if among[row.position])

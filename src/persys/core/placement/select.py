@@ -1,7 +1,7 @@
-"""Choose a node: of those that no filter refuses, the one with the lowest score.
+"""Chooses a node: of those that no filter rejects, the one with the lowest score.
 
-Three ways lead to the same answer. Few nodes are looked at one by one. Of many, the first in order nearly
-always do, and where they do not, all are searched in columns.
+Three ways give the same result. A few nodes are checked one by one. Of many, one of the first in order nearly
+always fits; otherwise all nodes are searched with arrays.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ from persys.model.ids import NodeId
 from persys.model.rules import Operator, Strategy
 
 SCANNED_MOST = 16
-REFUSALS_KEPT = 8  # each has a word on every node
+REFUSALS_KEPT = 8  # each has an entry for every node
 _UNIT = {Filter.CPU: "m", Filter.MEMORY: " MB", Filter.DISK: " GB"}
 
 
@@ -33,7 +33,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class Unplaceable:
-    """No node fits; for every one of them the reason."""
+    """No node fits, with the reason for each node."""
 
     rejections: Mapping[NodeId, Rejection]
     needs: Needs
@@ -44,9 +44,9 @@ class Unplaceable:
 
     @cached_property
     def _explanation(self) -> str:
-        """Worked out once: very many workloads may need the same and share this."""
+        """Computed once: many workloads with equal requirements may share it."""
         if not self.rejections:
-            return "there is no node"
+            return "the cluster has no nodes"
         counts: Counter[str] = Counter()
         nearest: dict[str, tuple[int, NodeId]] = {}
         for node_id, rejection in self.rejections.items():
@@ -87,7 +87,7 @@ def place(needs: Needs, columns: Columns) -> Placed | Unplaceable:
 
 
 def _nowhere(needs: Needs, columns: Columns) -> Unplaceable:
-    """Said once for all who need the same, as long as nothing changes."""
+    """Cached for equal requirements until a node changes."""
     version, told = columns.refused
     if version != columns.version or len(told) >= REFUSALS_KEPT:
         columns.refused = (columns.version, told := {})
@@ -104,7 +104,7 @@ def _nowhere(needs: Needs, columns: Columns) -> Unplaceable:
 
 
 def choose(needs: Needs, columns: Columns) -> Row | None:
-    """The node that `place` chooses, without a word about the others."""
+    """The node that `place` chooses, without the reasons for the others."""
     pinned = _pinned(needs, columns)
     if pinned is not None or len(columns.rows) <= SCANNED_MOST:
         rows = columns.rows.values() if pinned is None else pinned
@@ -118,7 +118,7 @@ def choose(needs: Needs, columns: Columns) -> Row | None:
 
 
 def _pinned(needs: Needs, columns: Columns) -> list[Row] | None:
-    """The only nodes that can do when a constraint names them; None: any may."""
+    """The nodes that a constraint on node.id names; None: no such constraint."""
     for constraint in needs.rules.constraints:
         if constraint.key == "node.id" and constraint.operator in (Operator.EQUALS, Operator.IN):
             named = {NodeId(value) for value in constraint.values}
@@ -130,10 +130,10 @@ def _placed(row: Row, needs: Needs, columns: Columns) -> Placed:
     if len(columns.rows) == 1:
         among = "the only node"
     elif strategy_of(needs, columns) is Strategy.BINPACK:
-        among = f"fullest that fits of {len(columns.rows)} nodes"
+        among = f"highest utilisation that fits of {len(columns.rows)} nodes"
     else:
-        among = f"emptiest of {len(columns.rows)} nodes"
+        among = f"lowest utilisation of {len(columns.rows)} nodes"
     why = f"{among}: {row.rank[0]:.0%} reserved, workloads: {row.count}"
     if needs.rules.group:
-        why = f"where the fewest of group {needs.rules.group} are, the {why}"
+        why = f"fewest members of group {needs.rules.group}, then {why}"
     return Placed(row.node_id, why)

@@ -1,7 +1,7 @@
-"""The first few nodes in order, or those of the domains where the group is rarest: mostly that is enough.
+"""Ordered search: checks the first few nodes in order, or those of the domains with the fewest group members.
 
-The first in order that fits and has no more company than is possible is the best. Whoever would have to go
-on for long gives up with TooFarError, and knows nothing.
+The first node in order that fits, with the smallest possible number of group members near it, is the best. A
+search that would take too long raises TooFarError, without a result.
 """
 
 from collections.abc import Callable, Collection
@@ -19,17 +19,17 @@ from persys.core.placement.score import Company, strategy_of
 from persys.core.placement.search import eligible
 from persys.model.rules import Strategy
 
-Level = tuple[int, ...]  # how many of the group are near, label by label and then on the node
+Level = tuple[int, ...]  # number of group members nearby, per label and then on the node
 Near = Callable[[Row], Level]
 
-STEPS_MAX = 16  # nodes that are judged
-LOOKS_MAX = 128  # nodes that are passed, most because they could not take it if they were empty
+STEPS_MAX = 16  # eligible nodes that are checked
+LOOKS_MAX = 128  # nodes in total, including ineligible ones
 DOMAINS_WALKED_MAX = 16
 DOMAINS_COUNTED_MAX = 256
 
 
 def walk(needs: Needs, columns: Columns) -> Row | None:
-    """The best node; None: there is none. TooFarError: a walk cannot tell."""
+    """The best node; None: no node fits. TooFarError: not found within the limits."""
     rules, packs = needs.rules, strategy_of(needs, columns) is Strategy.BINPACK
     if not rules.group:
         return _first(needs, columns, Arrangement(packs))
@@ -67,9 +67,9 @@ def _first_in_order(
     near_to: Near = lambda _: (),
     least: Level = (),
 ) -> Row:
-    """The first that fits and has the least company that any node can have: there is none better."""
+    """The first node that fits and has the smallest possible number of group members near it."""
     if strategy_of(needs, columns) is Strategy.BINPACK:
-        raise TooFarError  # the fullest have no room
+        raise TooFarError  # the nodes with the highest utilisation have no capacity
     rows, could = columns.rows, eligible(needs, columns).each
     steps = 0
     for _, _, node_id in islice(columns.order.ranks, LOOKS_MAX):
@@ -84,7 +84,7 @@ def _first_in_order(
 
 
 def _in_company(needs: Needs, columns: Columns, ranking: Ranking, company: Company) -> Row | None:
-    """From an order that knows the group: the first of a domain is the best there."""
+    """With a ranking for the group: the first node of a domain is the best there."""
 
     def fits(row: Row) -> bool:
         return crowded(row, needs) is None
@@ -98,7 +98,7 @@ def _in_company(needs: Needs, columns: Columns, ranking: Ranking, company: Compa
 def _with_least_company(
     needs: Needs, columns: Columns, company: Company, *, packs: bool
 ) -> Row | None:
-    """From orders that know nothing of the group: where few have company, the first have none."""
+    """With rankings without the group: if few nodes have members, the first nodes have none."""
     if not company.tallies:
         return _first_in_order(needs, columns, company.of, (0,))
     key, tally = company.tallies[0]
@@ -111,7 +111,7 @@ def _with_least_company(
     for label, counts in reversed(company.tallies[1:]):
         beyond = (_least(counts, columns.labelled(label)), *beyond)
     if alike > 1:
-        # The emptiest nodes of all are likely to be in one of several domains.
+        # The nodes with the lowest utilisation are likely to be in one of several domains.
         try:
             return _first_in_order(needs, columns, company.of, (lowest, *beyond))
         except TooFarError:
@@ -125,7 +125,7 @@ def _with_least_company(
 
 
 def _first_alone(part: Runs, needs: Needs, company: Company, least: Level) -> Entry | None:
-    """The first with the least company; TooFarError where there are only others."""
+    """The first node with the fewest group members nearby; TooFarError if only other nodes fit."""
     others = False
 
     def alone(row: Row) -> bool:
@@ -147,7 +147,7 @@ def _rarest_first(
     columns: Columns,
     company: Company,
 ) -> Row | None:
-    """The best of the domains with the fewest of the group, as far as any of their nodes fits."""
+    """The best node of the domains with the fewest group members that have a fitting node."""
     domains = ranking.domains()
     if len(domains) > DOMAINS_COUNTED_MAX:
         raise TooFarError
@@ -161,7 +161,7 @@ def _rarest_first(
 
 
 def _lowest(tally: Tally, domains: Collection[Domain]) -> tuple[int, int]:
-    """How many of the group are in the domains that have the fewest, and how many, at least, these are."""
+    """The lowest number of group members in a domain, and at least how many domains have it."""
     without = len(domains) - len(tally)
     if without > DOMAINS_WALKED_MAX:
         return 0, without
@@ -171,5 +171,5 @@ def _lowest(tally: Tally, domains: Collection[Domain]) -> tuple[int, int]:
 
 
 def _least(tally: Tally, values: Codes[str | None]) -> int:
-    """No domain has fewer of the group."""
+    """A lower bound for the number of group members in a domain."""
     return min(tally.values()) if tally and len(tally) >= len(values) else 0
