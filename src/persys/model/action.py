@@ -21,7 +21,7 @@ class ActionState(StrEnum):
     FAILED = "failed"
 
 
-class Action(Struct, frozen=True, gc=False):  # it holds no cycle, and there are very many
+class Action(Struct, frozen=True, gc=False):  # no reference cycles, and there are very many
     id: ActionId
     workload_id: WorkloadId
     kind: ActionKind

@@ -1,4 +1,4 @@
-"""The recorded result of placement: which node holds a workload, and what is reserved there for it."""
+"""The stored result of placement: the node of a workload, and its reservation there."""
 
 from datetime import datetime
 
@@ -11,7 +11,7 @@ from persys.model.rules import Rules
 
 
 class HostPort(Struct, frozen=True, order=True):
-    """What only one workload of a node can have: a port of the host, or the name of a Compose project."""
+    """An exclusive resource of a node: a host port, or the name of a Compose project."""
 
     port: int
     protocol: str = "tcp"
@@ -35,27 +35,25 @@ class Assignment(Struct, frozen=True):
     reserved: Resources = Resources()
     host_ports: frozenset[HostPort] = frozenset()
     why: str = ""
-    rules: Rules = Rules()  # as they were when the node was chosen
-    pools: Draws = ()  # of what is reserved, the part in named pools
+    rules: Rules = Rules()  # at the time of placement
+    pools: Draws = ()  # the part of the reservation in named pools
 
 
 class Tombstone(Struct, frozen=True):
-    """A copy that must go although the workload is gone or lives elsewhere.
+    """A stale copy that must be removed: the workload was deleted or moved.
 
-    It keeps its reservation until its node says that the copy is gone.
+    Its reservation stays until the node confirms the removal.
     """
 
     assignment: Assignment
     deleted_at: datetime
-    keeps_data: bool = False  # it lives elsewhere: nobody asked to delete what it wrote here
-    stops_at: datetime | None = None  # by then its own agent has stopped it without the scheduler
+    keeps_data: bool = False  # the workload was moved, not deleted: its data stays here
+    stops_at: datetime | None = None  # by then its agent has stopped it because of `stop_after`
 
 
 class EpochCounter(Struct, frozen=True):
-    """The one counter of the cluster: no epoch above it has been used."""
+    """The epoch counter of the cluster: no epoch above it has been used."""
 
     reserved_until: int
-    proof_key: str = ""  # hexadecimal; proves which epochs were given to which node
-    proofs_lost: bool = (
-        False  # nodes may have copies whose proofs were made with a key that is gone
-    )
+    proof_key: str = ""  # hexadecimal; the key for proofs of assignment
+    proofs_lost: bool = False  # nodes may have copies whose proofs were made with a lost key

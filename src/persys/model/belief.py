@@ -1,4 +1,4 @@
-"""What the scheduler believes of a workload and shows. Only `core.reconcile` chooses it."""
+"""The status of a workload, as the scheduler stores and shows it. Only `core.reconcile` sets it."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -25,15 +25,15 @@ class Belief(Struct, frozen=True):
     code: str = ""
     message: str = ""
     failure: Failure | None = None
-    revision: Revision = Revision("")  # what its node last reported
+    revision: Revision = Revision("")  # last reported by its node
     epoch: int = 0
     metadata: dict[str, str] = {}
 
 
 class Retry(Struct, frozen=True):
-    """The plan to try the same revision again."""
+    """The plan to retry the same revision."""
 
     workload_id: WorkloadId
     revision: Revision
     attempts: int
-    next_at: datetime | None  # None: given up until a new revision or a word from the user
+    next_at: datetime | None  # None: given up until a new revision or a retry request

@@ -1,4 +1,4 @@
-"""A difference between what is recorded and what a node says, noted until it is gone."""
+"""A difference between the records and what a node reports, stored until it is resolved."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -22,8 +22,8 @@ class Drift(Struct, frozen=True):
     type: DriftType
     detected_at: datetime
     detail: str = ""
-    revision: Revision = Revision("")  # as the node says
+    revision: Revision = Revision("")  # as the node reports it
     epoch: int = 0
     actual: Actual = Actual.UNKNOWN
-    # Of an orphan: it counts when its workload is placed. Records of older versions do not say; those count.
+    # For an orphan: whether placement considers it. Older records lack the field and count.
     counts: bool = True

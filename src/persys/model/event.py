@@ -1,7 +1,7 @@
-"""A line in the audit history. Past tense, never read by core.
+"""An entry of the audit history. Past tense, never read by core.
 
-The kinds are a closed table: what is written is one of them. What is read may be older or newer than this
-version, so a kind that is not in the table still loads, as itself; `list(EventKind)` never shows it.
+Only kinds of this table are written. A stored event may be from an older or newer version, so a kind that is
+not in the table still loads unchanged; `list(EventKind)` does not contain it.
 """
 
 from datetime import datetime
@@ -72,9 +72,9 @@ class EventKind(StrEnum):
     def _missing_(cls, value: object) -> "EventKind | None":
         if not isinstance(value, str):
             return None
-        stranger = str.__new__(cls, value)
-        stranger._name_ = stranger._value_ = value
-        return stranger
+        unknown = str.__new__(cls, value)
+        unknown._name_ = unknown._value_ = value
+        return unknown
 
 
 class Event(Struct, frozen=True):
@@ -85,13 +85,13 @@ class Event(Struct, frozen=True):
     node_id: str = ""
     revision: str = ""
     epoch: int = 0
-    identity: str = ""  # of the caller whose request caused it: role/name, perhaps "via gateway/g1"
+    identity: str = ""  # of the caller whose request caused it: role/name, maybe "via gateway/g1"
     source: str = ""  # network address of that caller
-    task_id: str = ""  # of the action on the node that has ended with it
+    task_id: str = ""  # of the action on the node that caused it
 
 
 class Numbered(NamedTuple):
-    """An event and its place among all events of the cluster."""
+    """An event with its sequence number in the cluster."""
 
     sequence: int
     event: Event

@@ -1,4 +1,4 @@
-"""Why a workload could not be made so: a closed set, with whether trying again can help."""
+"""Why a workload could not reach its desired state: a closed set, and whether a retry can help."""
 
 from enum import StrEnum
 
@@ -17,7 +17,7 @@ class FailureReason(StrEnum):
 
     @property
     def retryable(self) -> bool:
-        """A wrong spec or a missing image stays wrong until somebody changes something."""
+        """An invalid spec or a missing image needs a change by a user."""
         return self not in _PERMANENT
 
 
@@ -25,9 +25,9 @@ _PERMANENT = frozenset({FailureReason.INVALID_SPEC, FailureReason.IMAGE_NOT_FOUN
 
 
 class Failure(Struct, frozen=True):
-    """A workload could not be made so."""
+    """A workload could not reach its desired state."""
 
     reason: FailureReason
     message: str
     retryable: bool = True
-    code: str = ""  # a finer word than the reason, e.g. CrashLoop
+    code: str = ""  # more specific than the reason, for example CrashLoop

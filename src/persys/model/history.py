@@ -1,4 +1,4 @@
-"""What nodes did for a workload: tasks that ended, and those under way when an operation timed out."""
+"""The action history of a workload: ended actions, and those in progress when an operation timed out."""
 
 from datetime import datetime
 
@@ -11,7 +11,7 @@ ACTIONS_MAX = 20
 
 
 class Sighting(Struct, frozen=True):
-    """An action of an agent, as it was when the scheduler asked."""
+    """An action of an agent, as it was when the scheduler fetched it."""
 
     node_id: NodeId
     fetched_at: datetime

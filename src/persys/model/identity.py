@@ -1,4 +1,4 @@
-"""Who speaks: a role and a name, as a certificate or a token says."""
+"""Identities and callers: a role and a name, from a certificate or a token."""
 
 from datetime import datetime
 
@@ -28,11 +28,11 @@ class Caller(Struct, frozen=True):
     identity: Identity
     deeds: frozenset[Deed]
     expires_at: datetime
-    serial: str  # of the certificate that was shown
-    token_id: str = ""  # of the token that was shown beside it
-    via: str = ""  # the gateway that passed the call on
+    serial: str  # of the presented certificate
+    token_id: str = ""  # of the presented token
+    via: str = ""  # the gateway that forwarded the call
     source: str = ""  # network address of the caller itself
-    shared: bool = False  # others have a certificate with the same name: it proves no node
+    shared: bool = False  # several agents share this certificate: it does not prove a node
 
     @property
     def label(self) -> str:

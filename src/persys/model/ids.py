@@ -1,4 +1,4 @@
-"""Names of things, and which names are allowed.
+"""Identifiers, and which values are allowed.
 
 A workload id becomes a key in the store, a container name, a Compose project, a libvirt domain and a
 DNS label. Only the DNS label of RFC 1123 is valid in all of them, so that is what an id must be.
@@ -26,17 +26,19 @@ _NODE_ID = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._]{0,252}")
 
 def workload_id(text: str, *, field: str = "workload_id") -> WorkloadId:
     if not text:
-        raise InvalidError(field, f"missing; use {WORKLOAD_ID_RULE}")
+        raise InvalidError(field, f"is missing: expected {WORKLOAD_ID_RULE}")
     if not _WORKLOAD_ID.fullmatch(text):
-        raise InvalidError(field, f"{_shown(text)} is not allowed; use {WORKLOAD_ID_RULE}")
+        raise InvalidError(
+            field, f"invalid workload id {_shown(text)}: expected {WORKLOAD_ID_RULE}"
+        )
     return WorkloadId(text)
 
 
 def node_id(text: str, *, field: str = "node_id") -> NodeId:
     if not text:
-        raise InvalidError(field, f"missing; use {NODE_ID_RULE}")
+        raise InvalidError(field, f"is missing: expected {NODE_ID_RULE}")
     if not _NODE_ID.fullmatch(text):
-        raise InvalidError(field, f"{_shown(text)} is not allowed; use {NODE_ID_RULE}")
+        raise InvalidError(field, f"invalid node id {_shown(text)}: expected {NODE_ID_RULE}")
     return NodeId(text)
 
 

@@ -1,4 +1,4 @@
-"""An image that virtual machines start from, as the node that has it knows it."""
+"""A VM image on a node."""
 
 from datetime import datetime
 
@@ -6,11 +6,11 @@ from msgspec import Struct
 
 
 class Image(Struct, frozen=True):
-    """`name` is one of the node's store, or the address that the image was fetched from."""
+    """`name` is a name in the image store of the node, or the URL of the image."""
 
     name: str
     sha256: str  # of the whole file
     format: str  # qcow2, raw
     size_bytes: int
-    virtual_size_bytes: int  # what a disk made from it has at least
+    virtual_size_bytes: int  # the minimum size of a disk created from it
     added_at: datetime

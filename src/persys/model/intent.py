@@ -1,4 +1,4 @@
-"""A workload as its node keeps it for the scheduler, so that what a store loses is not lost."""
+"""A workload as stored by its agent, to rebuild a lost store."""
 
 from msgspec import Struct
 
@@ -9,4 +9,4 @@ from persys.model.workload import Workload
 class KeptIntent(Struct, frozen=True):
     node_id: NodeId
     workload: Workload
-    epoch: int  # of the order that brought it
+    epoch: int  # of its order

@@ -1,8 +1,8 @@
-"""Who leads the control plane, and where it is called."""
+"""The leader of the control plane and its address."""
 
 from msgspec import Struct
 
 
 class Leader(Struct, frozen=True):
     name: str
-    endpoint: str = ""  # host:port, for those who pass calls on to it
+    endpoint: str = ""  # host:port, for replicas that forward calls to it

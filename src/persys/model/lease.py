@@ -1,4 +1,4 @@
-"""A node's right to be believed alive, as granted when it registered. Renewals live in memory."""
+"""The lease of a node, granted when it registers. Renewals are in memory only."""
 
 from datetime import datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""How far the control plane trusts its store. Only in normal mode is anything written."""
+"""The mode of the control plane, from the state of its store. Only normal mode allows writes."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -8,8 +8,8 @@ from msgspec import Struct
 
 class Mode(StrEnum):
     NORMAL = "normal"
-    DEGRADED = "degraded"  # the store gives no answer, or takes no writes
-    RECOVERY = "recovery"  # the store answers and what it held is gone
+    DEGRADED = "degraded"  # the store does not respond, or accepts no writes
+    RECOVERY = "recovery"  # the store responds, but its records are gone
 
 
 class ModeState(Struct, frozen=True):
@@ -19,7 +19,7 @@ class ModeState(Struct, frozen=True):
 
 
 class ClusterMarker(Struct, frozen=True):
-    """Written once when a cluster begins. A store without it is new, or has lost everything."""
+    """Written once when a cluster is created. A store without it is new, or has lost its records."""
 
     uid: str
     created_at: datetime

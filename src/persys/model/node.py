@@ -1,4 +1,4 @@
-"""A machine with an agent, as it registered and as the scheduler judges it."""
+"""A node: a machine with an agent, with its capabilities and its status."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -20,8 +20,8 @@ class StoragePool(Struct, frozen=True):
     name: str
     type: str = "local"
     total_gb: int = 0
-    shares_with: str = ""  # another pool, which has the room of both; total_gb is 0 then
-    for_disks: bool = False  # disks of machines that name no pool are here
+    shares_with: str = ""  # another pool, which counts the capacity of both; total_gb is 0 then
+    for_disks: bool = False  # the default pool for disks of VMs
 
 
 class Capabilities(Struct, frozen=True):
@@ -64,12 +64,10 @@ class Node(Struct, frozen=True):
     drain: Drain | None = None
     confirmed_dead: bool = False
     taints: frozenset[str] = frozenset()  # key or key=value
-    removing_since: datetime | None = None  # it is being removed with all that is on record for it
-    instance_id: str = ""  # of the agent process that may act as the node; "": it knows none
-    instance_before: str = ""  # what that process had when it registered
-    session_id: str = ""  # names that process
-    bound_host: str = (
-        ""  # the only host from which an agent with a shared certificate may be the node
-    )
-    has_own_certificate: bool = False  # its agent proved with its certificate to be the node
-    known_by_host: bool = False  # that certificate is of another make: it names the host only
+    removing_since: datetime | None = None  # it is being removed with all of its records
+    instance_id: str = ""  # of the agent process that may act as the node; "": it has none
+    instance_before: str = ""  # of that process when it registered
+    session_id: str = ""  # identifies that process
+    bound_host: str = ""  # the only host from which a shared certificate may act as the node
+    has_own_certificate: bool = False  # the certificate of its agent names the node
+    known_by_host: bool = False  # that certificate is not from persys-ca: it names only the host

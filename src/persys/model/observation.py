@@ -1,4 +1,4 @@
-"""What one agent said about one workload at one time."""
+"""What one agent reported about one workload at one time."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -16,19 +16,19 @@ class Actual(StrEnum):
     STOPPED = "stopped"
     FAILED = "failed"
     UNKNOWN = "unknown"
-    ABSENT = "absent"  # positively not there; never sent when the agent could not look
+    ABSENT = "absent"  # confirmed absent; never sent when the runtime could not be read
 
 
-class Observation(Struct, frozen=True, gc=False):  # it holds no cycle, and there are very many
+class Observation(Struct, frozen=True, gc=False):  # no reference cycles, and there are very many
     workload_id: WorkloadId
     node_id: NodeId
     actual: Actual
     seen_at: datetime
-    revision: Revision = Revision("")  # "": the agent did not say
-    epoch: int = 0  # 0: the agent knows no epochs
+    revision: Revision = Revision("")  # "": not reported
+    epoch: int = 0  # 0: the agent does not use epochs
     failure: Failure | None = None
     message: str = ""
     metadata: dict[str, str] = {}
-    known_epoch: int = 0  # it refused an order because of this epoch; 0: it did not
-    proof: bytes = b""  # that the scheduler gave it this epoch; b"": the agent has none
-    action: Action | None = None  # the last one for it, once it has ended
+    known_epoch: int = 0  # the agent refused an order because of this epoch; 0: it did not
+    proof: bytes = b""  # of the assignment with this epoch; b"": the agent has none
+    action: Action | None = None  # the last action for it, once it has ended

@@ -1,4 +1,4 @@
-"""What an agent was told to make so: one revision of one workload, by one assignment."""
+"""An order to an agent: one revision of one workload for one assignment."""
 
 from msgspec import Struct
 
@@ -11,10 +11,10 @@ class Order(Struct, frozen=True):
     workload_id: WorkloadId
     type: WorkloadType
     revision: Revision
-    epoch: int  # 0: the scheduler knows no epochs
+    epoch: int  # 0: the scheduler does not use epochs
     desired: Desired
     spec: Spec
     stop_after_seconds: int = 0  # without the scheduler; 0: never
     keeps_data: bool = False  # of a delete: its volumes stay
-    secret_env: tuple[str, ...] = ()  # variables whose values no text shows
-    proof: bytes = b""  # kept for the scheduler, which proves with it that it gave this epoch
+    secret_env: tuple[str, ...] = ()  # variables whose values are never shown
+    proof: bytes = b""  # of the assignment; the agent stores and reports it

@@ -1,6 +1,6 @@
-"""What is drawn from named storage pools."""
+"""Disk space taken from named storage pools."""
 
-# Pool and GB, by name. What a workload needs beyond that is of the node's first pool.
+# Pool name and GB. Any further disk space is taken from the node's first pool.
 Draws = tuple[tuple[str, int], ...]
 
-DISKS = ""  # in the place of a name: the pool that a node keeps disks in
+DISKS = ""  # in place of a name: the node's default pool for disks

@@ -1,4 +1,4 @@
-"""A node that was removed, and when: whoever was let in as that node until then is not let in any more."""
+"""A removed node and the time of its removal. Certificates from before that time are not accepted."""
 
 from datetime import datetime
 

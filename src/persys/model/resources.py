@@ -1,4 +1,4 @@
-"""Amounts of what a node has and a workload needs."""
+"""Amounts of resources that a node has or a workload needs."""
 
 from msgspec import Struct
 

@@ -1,8 +1,8 @@
-"""Roles and permissions. Without other imports, so that persysctl can use them at start-up."""
+"""Roles and permissions. The module has no imports of its own, for the start-up time of persysctl."""
 
 from enum import StrEnum
 
-NAMES = "persys.internal"  # under it are the names by which the parts of a cluster know each other
+NAMES = "persys.internal"  # the domain of the names by which cluster components identify each other
 
 
 class Role(StrEnum):
@@ -12,22 +12,22 @@ class Role(StrEnum):
     ADMIN = "admin"
     OPERATOR = "operator"
     VIEWER = "viewer"
-    CA = "ca"  # the authority's own certificate, as a server
+    CA = "ca"  # the server certificate of persys-ca
 
 
 class Deed(StrEnum):
     """A permission. Every RPC of either service needs exactly one."""
 
-    READ = "read"  # look at what there is
-    LOGS = "logs"  # read what workloads write
+    READ = "read"  # list and show
+    LOGS = "logs"  # read the logs of workloads
     WORKLOADS = "workloads"  # apply, delete, retry
     EXEC = "exec"  # run commands inside workloads
     NODES = "nodes"  # cordon, drain, taint, remove; adopt and delete orphans
     DATA = "data"  # images and volumes
-    TOKENS = "tokens"  # who may join, with which certificate; tokens of people
-    SECRETS = "secrets"  # put and delete them; they cannot be read back
-    RECOVERY = "recovery"  # snapshots, which hold everything, and the ways out of recovery
+    TOKENS = "tokens"  # join tokens, certificates and API tokens
+    SECRETS = "secrets"  # put and delete; secrets cannot be read back
+    RECOVERY = "recovery"  # snapshots, which contain everything, and the end of recovery mode
     SUGGEST = "suggest"  # automation
-    REPORT = "report"  # be a node: register, heartbeat, stream
-    ORDER = "order"  # tell an agent what to run
-    ANYONE = "anyone"  # with a valid certificate: who am I, is it well
+    REPORT = "report"  # act as a node: register, heartbeat, stream
+    ORDER = "order"  # send orders to agents
+    ANYONE = "anyone"  # any valid certificate: whoami, health

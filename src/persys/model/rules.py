@@ -1,4 +1,4 @@
-"""Where a workload wants to run, beyond what it needs. Rules choose a node; they change nothing that runs."""
+"""Placement rules of a workload. They affect only the choice of a node, not the running workload."""
 
 from enum import StrEnum
 
@@ -23,7 +23,7 @@ class Operator(StrEnum):
 class Constraint(Struct, frozen=True, omit_defaults=True):
     """A condition on one label of a node, or on one of its facts, whose keys begin with `node.`.
 
-    `values` has one element, but for `in` and `notin` (one or more), `exists` (none) and `version` (one or
+    `values` has one element, except for `in` and `notin` (one or more), `exists` (none) and `version` (one or
     more comparisons such as `>=5.10`, all of which must hold).
     """
 
@@ -41,9 +41,9 @@ class Rules(Struct, frozen=True, omit_defaults=True):
     constraints: tuple[Constraint, ...] = ()
     tolerations: tuple[str, ...] = ()  # key, key=value, or * for all taints
     group: str = ""
-    apart: bool = False  # never two of the group on one node; otherwise it is only preferred
+    apart: bool = False  # required anti-affinity; otherwise it is only preferred
     spread_over: tuple[str, ...] = ()  # labels, the most important first
-    strategy: Strategy | None = None  # None: the cluster's
+    strategy: Strategy | None = None  # None: the default of the cluster
     priority: int = PRIORITY_DEFAULT
 
 

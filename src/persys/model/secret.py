@@ -1,4 +1,4 @@
-"""A secret as it is stored, never in the clear, and how specs refer to one."""
+"""A secret as stored, always encrypted, and references to secrets in specs."""
 
 from datetime import datetime
 
@@ -34,21 +34,21 @@ Reference = StoredReference | VaultReference
 class SecretVersion(Struct, frozen=True):
     number: int
     sealed: bytes
-    key_id: str  # of the key that opens it
+    key_id: str  # of the key that decrypts it
     created_at: datetime
-    by: str = ""  # who put it; empty where nobody is asked
+    by: str = ""  # the identity that stored it; empty without authentication
 
 
 class Secret(Struct, frozen=True):
     name: str
-    versions: tuple[SecretVersion, ...]  # the oldest first, never none
+    versions: tuple[SecretVersion, ...]  # the oldest first, never empty
 
     @property
     def newest(self) -> SecretVersion:
         return self.versions[-1]
 
     def version(self, number: int) -> SecretVersion | None:
-        """0: the newest. None: there is none such, or none any more."""
+        """0: the newest. None: not found, or no longer stored."""
         if not number:
             return self.newest
         return next((one for one in self.versions if one.number == number), None)

@@ -1,6 +1,6 @@
-"""What a workload is made of: one of three specs, each tagged with its type when stored.
+"""Workload specs: container, Compose stack or VM, each tagged with its type when stored.
 
-Defaults are the values that mean 'not said', so that equal intentions encode to equal bytes.
+Defaults mean 'not set', so that equal intents encode to equal bytes.
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from persys.model.resources import Resources
 
-LOCAL_DRIVER = "local"  # of volumes on the node's own file system
+LOCAL_DRIVER = "local"  # for volumes on the node's own file system
 
 
 class WorkloadType(StrEnum):
@@ -43,7 +43,7 @@ class ManagedVolume(Struct, frozen=True):
 
 
 def local_gb(volumes: Iterable[ManagedVolume]) -> int:
-    """What they take on their node; volumes of the other drivers are elsewhere."""
+    """Disk space on the node; volumes of other drivers use none."""
     return sum(volume.size_gb for volume in volumes if volume.driver == LOCAL_DRIVER)
 
 
@@ -55,7 +55,7 @@ class RestartPolicy(Struct, frozen=True):
 
     @property
     def runs_to_completion(self) -> bool:
-        """Exit code 0 is the end of the work, not a failure."""
+        """Whether exit code 0 means completed, not failed."""
         return self.name in ("no", "on-failure")
 
 
@@ -66,8 +66,8 @@ class PullPolicy(StrEnum):
 
 
 class HealthType(StrEnum):
-    NONE = "none"  # not even what the image brings
-    IMAGE = "image"  # what the image brings, if anything
+    NONE = "none"  # not even the check of the image
+    IMAGE = "image"  # the check of the image, if any
     HTTP = "http"
     TCP = "tcp"
     EXEC = "exec"
@@ -86,12 +86,12 @@ class HealthCheck(Struct, frozen=True, omit_defaults=True):
 
 
 class FileMount(Struct, frozen=True, omit_defaults=True):
-    """A small file that the container finds at its path. Its content may be one reference to a secret."""
+    """A small file in a container. Its content may be one reference to a secret."""
 
     path: str
     content: bytes = b""
-    mode: int = 0  # 0: not said
-    secret: bool = False  # the content is the value of a secret: only in orders to agents
+    mode: int = 0  # 0: not set
+    secret: bool = False  # the content is the value of a secret; only in orders to agents
 
 
 class ContainerSpec(Struct, frozen=True, tag="container"):
@@ -109,7 +109,7 @@ class ContainerSpec(Struct, frozen=True, tag="container"):
     stop_grace_seconds: int = 0  # 0: the node's default
     init: bool = False
     labels: dict[str, str] = {}
-    image_credential: str = ""  # a name that the node knows
+    image_credential: str = ""  # a name in the configuration of the node
     health: HealthCheck = HealthCheck()
     files: tuple[FileMount, ...] = ()
     # Limits as the agent enforces them. The scheduler derives them from the workload's resources.
@@ -121,7 +121,7 @@ class ContainerSpec(Struct, frozen=True, tag="container"):
 
 
 class StackNeeds(Struct, frozen=True, omit_defaults=True):
-    """What the services of a Compose file ask of a node, as far as its text tells."""
+    """The requirements of the services of a Compose file, as far as its text shows them."""
 
     ports: tuple[Port, ...] = ()  # only those with a host port
     cpu_millicores: int = 0
@@ -132,10 +132,10 @@ class StackNeeds(Struct, frozen=True, omit_defaults=True):
 
 
 class ComposeSpec(Struct, frozen=True, tag="compose"):
-    """`source_type` is inline (`yaml` holds the plain text) or git.
+    """`source_type` is inline (`yaml` is the plain text) or git.
 
-    `needs` is read from the text, never said beside it, and so no part of the revision. What a repository
-    holds is not known before a node fetches it.
+    `needs` is derived from the text, so it is not part of the revision. The content of a repository is
+    unknown until a node clones it.
     """
 
     source_type: str = "inline"
@@ -145,16 +145,16 @@ class ComposeSpec(Struct, frozen=True, tag="compose"):
     env: dict[str, str] = {}
     project_name: str = ""  # "": derived from the workload id
     git_path: str = ""  # of the Compose file in the repository
-    git_credential: str = ""  # names that the node knows
+    git_credential: str = ""  # names in the configuration of the node
     image_credential: str = ""
     delete_volumes: bool = False  # with the workload; otherwise they stay
     needs: StackNeeds = StackNeeds()
     reserved: Resources = Resources()  # by the scheduler, from the workload's resources
-    project_derived: bool = False  # the scheduler made project_name; only in orders to agents
+    project_derived: bool = False  # the scheduler derived project_name; only in orders to agents
 
 
 class Disk(Struct, frozen=True):
-    """A disk as either contract says it: by pool and size, or by path."""
+    """A disk, by pool and size or by path."""
 
     pool_name: str = ""
     size_gb: int = 0
@@ -182,7 +182,7 @@ class CloudInit(Struct, frozen=True):
 
 
 class Login(Struct, frozen=True, omit_defaults=True):
-    """Who may log in to a machine; a plain password never comes this far."""
+    """A login of a VM. A plain password is hashed before it gets here."""
 
     user: str = ""  # "": the image's own default user
     ssh_keys: tuple[str, ...] = ()
@@ -195,7 +195,7 @@ class VMSpec(Struct, frozen=True, tag="vm"):
     disks: tuple[Disk, ...] = ()
     networks: tuple[Network, ...] = ()
     cloud_init: CloudInit = CloudInit()
-    cloud_init_base64: str = ""  # user data as agents also take it, in one opaque string
+    cloud_init_base64: str = ""  # user data in one string, which agents also accept
     os_image: str = ""
     managed_volumes: tuple[ManagedVolume, ...] = ()
     name: str = ""  # "": derived from the workload id
@@ -206,7 +206,7 @@ class VMSpec(Struct, frozen=True, tag="vm"):
 
 
 def is_address(os_image: str) -> bool:
-    """Whether an image is fetched from somewhere, and not taken from a node's store by its name."""
+    """Whether an image is a URL, not a name in the image store of a node."""
     return "://" in os_image
 
 

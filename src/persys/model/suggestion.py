@@ -1,4 +1,4 @@
-"""What an automation policy suggests for a workload, and what became of it. Kept, so that it happens once."""
+"""A suggestion of an automation policy and its decision. Stored, so that it is applied only once."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -16,8 +16,8 @@ class SuggestedAction(StrEnum):
 class Suggestion(Struct, frozen=True):
     id: str
     target_workload: str = ""
-    action: SuggestedAction | None = None  # None: none that is known
-    desired_state: str = ""  # as it was said
+    action: SuggestedAction | None = None  # None: missing or unknown
+    desired_state: str = ""  # as submitted
     desired_replicas: int = 0
     replica_delta: int = 0
     policy_id: str = ""
@@ -25,10 +25,10 @@ class Suggestion(Struct, frozen=True):
     reason: str = ""
 
     def asks_the_same_as(self, other: "Suggestion") -> bool:
-        """Whether both ask for the same deed. Who suggests it and why may be told in other words."""
-        return self._deed() == other._deed()
+        """Whether both request the same change. Policy and reason may differ."""
+        return self._request() == other._request()
 
-    def _deed(self) -> tuple[str, SuggestedAction | None, str, int, int]:
+    def _request(self) -> tuple[str, SuggestedAction | None, str, int, int]:
         return (
             self.target_workload,
             self.action,
@@ -48,7 +48,7 @@ class Ruling(Struct, frozen=True):
     accepted: bool
     decided_at: datetime
     reason: str = ""
-    applied_action: str = ""  # what was done; empty when it was rejected
+    applied_action: str = ""  # empty when it was rejected
     submitted_by: str = ""
     decided_by: str = ""  # who approved or rejected it
     pending_until: datetime | None = None

@@ -1,4 +1,4 @@
-"""A token of a person: beside a certificate it says who asks and for how much. Kept without its secret."""
+"""An API token of a user: identifies a caller and limits its permissions. Stored without its secret."""
 
 from datetime import datetime
 
@@ -11,7 +11,7 @@ class Token(Struct, frozen=True):
     id: str
     name: str
     role: Role
-    deeds: frozenset[Deed]  # only these of what the role allows; none: all of it
+    deeds: frozenset[Deed]  # the subset of the role's permissions; empty: all of them
     secret_hash: str
     created_at: datetime
     created_by: str

@@ -1,4 +1,4 @@
-"""What nodes and workloads use. Lives in memory only."""
+"""Resource usage of nodes and workloads. Held in memory only."""
 
 from datetime import datetime
 

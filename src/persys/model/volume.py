@@ -1,4 +1,4 @@
-"""A managed volume as the node that has it knows it, also after its workload is gone."""
+"""A managed volume on a node, also after its workload is deleted."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -8,27 +8,27 @@ from msgspec import Struct
 from persys.model.ids import WorkloadId
 
 GIB = 1 << 30
-DISK = "disk"  # the driver of what a pool of libvirt holds
+DISK = "disk"  # the driver for disks in a libvirt pool
 
 
 class VolumeState(StrEnum):
-    ATTACHED = "attached"  # its workload has it
-    RETAINED = "retained"  # its workload is gone
+    ATTACHED = "attached"  # its workload uses it
+    RETAINED = "retained"  # its workload is deleted
 
 
 class Volume(Struct, frozen=True):
-    """Named by its workload and its own name; a later workload of that id finds it again."""
+    """Identified by its workload and its name; a later workload with that id uses it again."""
 
     workload_id: WorkloadId
     name: str
     driver: str
     created_at: datetime
-    size_gb: int = 0  # 0: as much as its pool has
+    size_gb: int = 0  # 0: no limit within its pool
     fs_type: str = ""  # "": a directory
     retain: bool = False
-    as_disk: bool = False  # a machine has it as a disk, so it is not mounted here
-    shared: bool = False  # with other workloads that name it alike
-    attached: bool = False  # mounted, mapped, or counted among those that need a mount
+    as_disk: bool = False  # attached to a VM as a disk, so it is not mounted here
+    shared: bool = False  # with other workloads that use the same name
+    attached: bool = False  # mounted, mapped, or registered for a mount
 
 
 class VolumeSeen(Struct, frozen=True):
@@ -43,5 +43,5 @@ class VolumeSeen(Struct, frozen=True):
     path: str
     fs_type: str = ""
     size_bytes: int = 0
-    used_bytes: int = 0  # 0: not known
+    used_bytes: int = 0  # 0: unknown
     created_at: datetime | None = None

@@ -1,4 +1,4 @@
-"""A workload: what a user asks to run. Only users change it."""
+"""A workload: the intent of a user. Only users change it."""
 
 from datetime import datetime
 from enum import StrEnum

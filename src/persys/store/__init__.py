@@ -1,1 +1,1 @@
-"""The store: what was acknowledged survives here. One port, three adapters, one contract suite."""
+"""The store: durable records with compare-and-set. One port, three adapters, one contract suite."""

@@ -1,7 +1,7 @@
 """The store for clusters: etcd v3.
 
-Units are packed into transactions within etcd's limits. When one fails, its failure branch has asked for the
-versions of all its guards: the units that conflict are dropped and the rest is sent again.
+Units are packed into transactions within etcd's limits. The failure branch of a transaction reads the
+versions of all guards: units with a conflict are dropped and the rest is sent again.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class EtcdStore:
 
     @classmethod
     async def open(cls, options: EtcdOptions) -> Self:
-        """Raises SettingsError for options etcd refuses. An etcd that is away is found out by the calls."""
+        """Raises SettingsError for options that etcd refuses. An unreachable etcd fails the later calls."""
         store = cls(options)
         try:
             await store._connection.sign_in()
@@ -92,7 +92,7 @@ class EtcdStore:
     async def watch(self, prefix: str, *, after: int) -> AsyncIterator[tuple[Change, ...]]:
         self._check_open()
         request = self._names.watch_request(prefix, after=after)
-        # A watch whose token is no longer good is refused in words only, so it starts with a new one.
+        # etcd reports an expired token of a watch only in a message, so the watch starts with a new one.
         self._connection.forget_token()
         stream, answer = await self._connection.begin(lambda stubs: stubs.watch.Watch, request)
         try:
@@ -117,7 +117,7 @@ class EtcdStore:
     async def grant_lease(self, ttl_seconds: int) -> LeaseId:
         self._check_open()
         request = pb.LeaseGrantRequest(ttl=ttl_seconds)
-        # Sent twice, the first lease is never used and ends by itself.
+        # Sent twice, the first lease is never used and expires.
         answer = await self._connection.call(
             lambda stubs: stubs.lease.LeaseGrant, request, repeatable=True
         )
@@ -140,12 +140,12 @@ class EtcdStore:
                 repeatable=True,
             )
         except EtcdAnswerError as err:
-            if err.code is not grpc.StatusCode.NOT_FOUND:  # already ended is what was wanted
+            if err.code is not grpc.StatusCode.NOT_FOUND:  # it has already ended
                 raise
 
     async def compact(self, revision: int) -> None:
         self._check_open()
-        # etcd drops a deletion that happened in the very revision it compacts at: stay one below.
+        # etcd drops a deletion in the revision at which it compacts: use the revision before.
         if revision <= 1:
             return
         try:
@@ -155,7 +155,7 @@ class EtcdStore:
                 repeatable=True,
             )
         except EtcdAnswerError as err:
-            # Compacted further already, or a revision that does not exist yet: nothing to forget.
+            # Already compacted further, or a revision that does not exist yet.
             if err.code is not grpc.StatusCode.OUT_OF_RANGE:
                 raise
 
@@ -214,7 +214,7 @@ class EtcdStore:
             for positions in packs:
                 group.create_task(commit_one(positions))
         if failures:
-            # Being fenced is final; the other failures are only the way there.
+            # FencedError is final, so it takes precedence over other failures.
             raise next((err for err in failures if isinstance(err, FencedError)), failures[0])
         return outcomes
 
@@ -237,7 +237,7 @@ class EtcdStore:
             if fence is not None and found.get(fence[0], 0) != fence[1]:
                 raise FencedError(f"{fence[0]} is no longer at version {fence[1]}")
             conflicts = self._find_conflicts(units, positions, found)
-            assert conflicts, "etcd says a guard failed, and all of them hold"
+            assert conflicts, "etcd reports a failed guard, but all guards hold"
             outcomes.update(conflicts)
             positions = [position for position in positions if position not in conflicts]
 
@@ -283,7 +283,7 @@ async def _authenticate(stubs: _Stubs, options: EtcdOptions) -> str:
 
 
 class _Namespace:
-    """The port's nouns as etcd's messages and back. `prefix` stands before every key in etcd."""
+    """Converts between the types of the port and etcd messages. `prefix` precedes every key in etcd."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix.encode()
@@ -295,9 +295,9 @@ class _Namespace:
         return key[len(self._prefix) :].decode()
 
     def span(self, prefix: str) -> tuple[bytes, bytes]:
-        """The first key with the prefix, and the first beyond."""
+        """The first key with the prefix, and the first key after them."""
         first = self.encode(prefix)
-        # No byte of UTF-8 is 0xFF, so raising the last one stays a byte. Zeros mean all keys.
+        # UTF-8 never contains 0xFF, so the last byte can be incremented. Zeros mean all keys.
         return (first, first[:-1] + bytes([first[-1] + 1])) if first else (b"\0", b"\0")
 
     def record(self, pair: pb.KeyValue) -> Record:
@@ -316,7 +316,7 @@ class _Namespace:
         )
 
     def transaction(self, units: Sequence[Unit], fence: tuple[str, int] | None) -> pb.TxnRequest:
-        """Write everything if all guards hold, else tell the versions of all guarded keys."""
+        """Write everything if all guards hold, otherwise read the versions of all guarded keys."""
         # Units may rely on the same key, even on different versions of it.
         guards = {guard for unit in units for guard in unit.guards.items()}
         if fence is not None:
@@ -339,7 +339,7 @@ class _Namespace:
         )
 
     def versions(self, answer: pb.TxnResponse) -> dict[str, int]:
-        """Of the keys that exist, from the failure branch."""
+        """Versions of the existing keys, from the failure branch."""
         return {
             self.decode(pair.key): pair.mod_revision
             for response in answer.responses

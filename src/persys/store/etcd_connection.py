@@ -1,7 +1,7 @@
-"""Calls to one of several etcd members: which member, who we are, how long, and what its errors mean.
+"""Calls to one of several etcd members: member selection, authentication, deadlines and error mapping.
 
-A call goes to a member whose connection stands; one that fails is left for the next. A write that got no
-answer is never sent again: it may have happened, and a second try would conflict with itself.
+A call goes to a connected member; after a failure the next member is used. A write without a response is
+never sent again: it may have happened, and a second attempt would conflict with itself.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ Metadata = tuple[tuple[str, str], ...]
 _TOKEN_REFUSED = frozenset(
     {
         grpc.StatusCode.UNAUTHENTICATED,
-        # What etcd says when users changed since the token was made, or when it wants one.
+        # The response of etcd if users changed after the token was issued, or if it requires one.
         grpc.StatusCode.INVALID_ARGUMENT,
     }
 )
 _MEANINGS = {
     grpc.StatusCode.UNAVAILABLE: "etcd cannot be reached",
-    grpc.StatusCode.DEADLINE_EXCEEDED: "etcd gave no answer in time",
+    grpc.StatusCode.DEADLINE_EXCEEDED: "etcd did not respond in time",
     grpc.StatusCode.RESOURCE_EXHAUSTED: "etcd is out of space",
     grpc.StatusCode.UNAUTHENTICATED: "etcd refused the user or the certificate",
     grpc.StatusCode.PERMISSION_DENIED: "etcd does not permit this user to do this",
@@ -50,11 +50,11 @@ class EtcdOptions:
 
 
 class EtcdAnswerError(StoreUnavailableError):
-    """etcd, or the way to it, answered with an error. Never means that something is absent."""
+    """etcd, or the connection to it, returned an error. Never means that a record is absent."""
 
     def __init__(self, err: grpc.aio.AioRpcError) -> None:
         self.code = err.code()
-        meaning = _MEANINGS.get(self.code, f"etcd answered {self.code.name}")
+        meaning = _MEANINGS.get(self.code, f"etcd returned {self.code.name}")
         super().__init__(f"{meaning}: {err.details()}")
 
 
@@ -66,19 +66,21 @@ class EtcdConnection(Generic[Stubs]):
         stubs: Callable[[grpc.aio.Channel], Stubs],
         authenticate: Callable[[Stubs, EtcdOptions], Awaitable[str]],
     ) -> None:
-        """`authenticate` asks for a token; it is only used with a user."""
+        """`authenticate` requests a token; it is only used with a user."""
         self._options = options
         self._authenticate = authenticate
         self._members = [Member(one, _tls(options), stubs) for one in options.endpoints]
         if not self._members:
-            raise SettingsError("ETCD_ENDPOINTS: at least one host:port is needed")
+            raise SettingsError(
+                "ETCD_ENDPOINTS is empty: expected HOST:PORT, for example etcd1:2379"
+            )
         self._current = 0
         self._token: str | None = None
         self._signing_in = asyncio.Lock()
         self._closed = False
 
     async def sign_in(self) -> None:
-        """Raises SettingsError when etcd refuses the user; no answer is no reason to give up."""
+        """Raises SettingsError when etcd refuses the user. An unreachable etcd is not an error here."""
         if not self._options.user:
             return
         try:
@@ -91,13 +93,13 @@ class EtcdConnection(Generic[Stubs]):
             return
 
     def forget_token(self) -> None:
-        """The next call asks for a new one."""
+        """The next call requests a new one."""
         self._token = None
 
     async def call(
         self, method: Callable[[Stubs], Any], request: object, *, repeatable: bool
     ) -> Any:
-        """One request, one answer."""
+        """One request, one response."""
 
         async def send(stubs: Stubs, metadata: Metadata) -> Any:
             deadline_seconds = self._options.deadline_seconds
@@ -106,10 +108,10 @@ class EtcdConnection(Generic[Stubs]):
         return await self._send(send, repeatable=repeatable)
 
     async def begin(self, method: Callable[[Stubs], Any], request: object) -> tuple[Any, Any]:
-        """Open a stream with one request; the stream and its first answer. The caller cancels it."""
+        """Open a stream with one request; the stream and its first response. The caller cancels it."""
 
         async def send(stubs: Stubs, metadata: Metadata) -> tuple[Any, Any]:
-            # A member cut off from its cluster would keep a stream open and say nothing.
+            # A member without a leader would keep the stream open and send nothing.
             stream = method(stubs)(metadata=(*metadata, ("hasleader", "true")))
             try:
                 await stream.write(request)
@@ -121,13 +123,13 @@ class EtcdConnection(Generic[Stubs]):
         return await self._send(send, repeatable=True)
 
     async def next_answer(self, stream: Any) -> Any:
-        """Waits as long as it takes: the channel's keepalive notices a lost connection."""
+        """Waits without a deadline: the keepalive of the channel detects a lost connection."""
         try:
             answer = await stream.read()
         except grpc.aio.AioRpcError as err:
             raise EtcdAnswerError(err) from err
         except asyncio.CancelledError:
-            # A channel that closes cancels its streams, which looks as if this task were cancelled.
+            # A closed channel cancels its streams, which raises the same error as a cancelled task.
             task = asyncio.current_task()
             if self._closed and task is not None and not task.cancelling():
                 raise StoreUnavailableError("the store is closed") from None
@@ -150,10 +152,10 @@ class EtcdConnection(Generic[Stubs]):
         except TimeoutError as err:
             self._leave(self._members[self._current])
             raise StoreUnavailableError(
-                f"etcd gave no answer within {self._options.deadline_seconds:g} s"
+                f"etcd did not respond within {self._options.deadline_seconds:g} s"
             ) from err
         except asyncio.CancelledError:
-            # Whoever asked had less patience than we: the next to ask shall not meet the same silence.
+            # The caller gave up before our deadline: the next call uses another member.
             self._leave(self._members[self._current])
             raise
 
@@ -193,7 +195,7 @@ class EtcdConnection(Generic[Stubs]):
         raise StoreUnavailableError(f"etcd cannot be reached at {names}")
 
     def _leave(self, member: Member[Stubs]) -> None:
-        """Others may have left it already; then the current member is not to blame."""
+        """Use the next member, unless another call has already switched."""
         if self._members[self._current] is member:
             self._current = (self._current + 1) % len(self._members)
 
@@ -210,14 +212,16 @@ class EtcdConnection(Generic[Stubs]):
             return await self._authenticate(member.stubs, self._options)
         except grpc.aio.AioRpcError as err:
             if err.code() is grpc.StatusCode.FAILED_PRECONDITION:
-                return ""  # this etcd does not ask who we are
+                return ""  # authentication is disabled in this etcd
             raise EtcdAnswerError(err) from err
 
 
 def _tls(options: EtcdOptions) -> grpc.ChannelCredentials | None:
     files = (options.ca, options.key, options.cert)
     if (options.cert is None) != (options.key is None):
-        raise SettingsError("etcd TLS: a certificate and its key are needed together")
+        raise SettingsError(
+            "invalid etcd TLS settings: expected both ETCD_CERT and ETCD_KEY, or neither"
+        )
     wanted = any(files) or any(one.startswith("https://") for one in options.endpoints)
     if not wanted:
         return None

@@ -1,4 +1,4 @@
-"""One etcd member: its channel, and whatever stubs its user puts on it."""
+"""One etcd member: its channel and its stubs."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,15 +11,15 @@ from persys.errors import SettingsError
 Stubs = TypeVar("Stubs")
 
 _OPTIONS = (
-    # A page of large records or a watch that catches up may be long; etcd bounds what it is sent.
+    # A page of large records or the backlog of a watch may be large; etcd limits its requests itself.
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
-    # etcd refuses clients that ask more often than every 5 s.
+    # etcd disconnects clients that ping more often than every 5 s.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
-    # A member of its own per store: one store's lost connection is not another's.
+    # Separate connections per store: one store's lost connection does not affect another.
     ("grpc.use_local_subchannel_pool", 1),
 )
 
@@ -33,7 +33,10 @@ class Member(Generic[Stubs]):
     ) -> None:
         target = endpoint.removeprefix("http://").removeprefix("https://").rstrip("/")
         if not target.rpartition(":")[2].isdigit():
-            raise SettingsError(f"ETCD_ENDPOINTS: {endpoint!r} is not host:port")
+            raise SettingsError(
+                f"ETCD_ENDPOINTS: invalid endpoint {endpoint!r}: expected HOST:PORT, for example "
+                "etcd1:2379"
+            )
         if tls is None:
             self.channel = grpc.aio.insecure_channel(target, options=_OPTIONS)
         else:
@@ -41,7 +44,7 @@ class Member(Generic[Stubs]):
         self.stubs = stubs(self.channel)
 
     async def connect(self, *, patience_seconds: float) -> bool:
-        """Whether the connection stands. A refused one is known at once, a silent one after patience."""
+        """Whether the member is connected. A refused connection fails at once, others time out."""
         state = self.channel.get_state(try_to_connect=True)
         if state is grpc.ChannelConnectivity.READY:
             return True

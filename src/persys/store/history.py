@@ -1,7 +1,7 @@
-"""The recent changes of a store that this process alone writes, and the watchers that read them.
+"""The recent changes of a store with a single writer process, for its watchers.
 
-A ring bounded by count and bytes: a watcher that falls further behind, or asks for a time before this
-process opened the store, is told so with CompactedError and reads everything again.
+A ring buffer bounded by count and bytes. A watcher that falls further behind, or starts before this process
+opened the store, gets CompactedError and reads everything again.
 """
 
 import asyncio
@@ -11,18 +11,18 @@ from collections.abc import AsyncIterator
 from persys.errors import CompactedError, StoreUnavailableError
 from persys.store.port import Change
 
-_CHANGE_BYTES = 200  # what a change weighs beside its key and value
+_CHANGE_BYTES = 200  # overhead of a change besides its key and value
 
 
 class History:
     def __init__(
         self, *, revision: int, count_max: int = 10_000, bytes_max: int = 64 * 1024 * 1024
     ) -> None:
-        """`revision` is the last one before history begins."""
+        """`revision` is the last one before the history."""
         self._newest = revision
         self._count_max = count_max
         self._bytes_max = bytes_max
-        # One entry per revision, without gaps, so that a revision's place is a subtraction.
+        # One entry per revision, without gaps, so that the index of a revision is a subtraction.
         self._entries: deque[tuple[Change, ...]] = deque()
         self._bytes = 0
         self._news = asyncio.Event()
@@ -39,7 +39,7 @@ class History:
         self._wake()
 
     def forget_before(self, revision: int) -> None:
-        # A revision that does not exist yet is no reason to forget those that do.
+        # Ignore a revision that does not exist yet.
         if revision <= self._newest:
             while self._entries and self._oldest < revision:
                 self._forget_oldest()

@@ -1,4 +1,4 @@
-"""Which units of a commit hold, and what they change: one rule for all stores that keep their own records."""
+"""Checks the guards of a commit and computes its changes, for the stores that hold their own records."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from persys.store.port import Change, Committed, Conflict, Outcome, Unit
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """`changes` is what the transaction writes; with none, no transaction happens."""
+    """`changes` is what the transaction writes; without changes there is no transaction."""
 
     outcomes: list[Outcome]
     accepted: list[Unit]
@@ -17,7 +17,7 @@ class Judgement:
 
 
 def keys_relied_on(units: Sequence[Unit], fence: tuple[str, int] | None) -> set[str]:
-    """The keys whose versions `judge` must be told."""
+    """The keys whose versions `judge` needs."""
     keys = {key for unit in units for key in unit.guards}
     keys.update(key for unit in units for key in unit.deletes)
     if fence is not None:
@@ -32,7 +32,7 @@ def judge(
     *,
     revision: int,
 ) -> Judgement:
-    """`found` holds the versions of the keys that exist; `revision` is the store's before this commit."""
+    """`found` has the versions of the existing keys; `revision` is that of the store before this commit."""
     if units and fence is not None and found.get(fence[0], 0) != fence[1]:
         raise FencedError(f"{fence[0]} is no longer at version {fence[1]}")
     conflicts = [find_conflict(unit, found) for unit in units]

@@ -1,4 +1,4 @@
-"""Where each record lives. Every key of the project is made here.
+"""The key of each record. All keys are built here.
 
 Event keys sort by time: their timestamp has a fixed width and is always UTC.
 """
@@ -24,7 +24,7 @@ REMOVED = "/removed/"
 EPOCHS = "/epochs/cluster"
 CLUSTER = "/cluster"
 LEADER = "/leader"
-# Where CoreDNS looks.
+# The prefix that CoreDNS reads.
 NAMES = "/skydns/"
 
 _LEASE = "/lease"
@@ -40,7 +40,7 @@ def node_lease_key(node_id: NodeId) -> str:
 
 
 def is_node_lease(key: str) -> bool:
-    """Leases live among the nodes: a read of NODES returns both."""
+    """Leases are below the keys of nodes: a read of NODES returns both."""
     return key.startswith(NODES) and key[len(NODES) :].endswith(_LEASE)
 
 
@@ -85,7 +85,7 @@ def tombstone_key(node_id: NodeId, workload_id: WorkloadId) -> str:
 
 
 def event_key(at: datetime, sequence: int) -> str:
-    """`sequence` tells apart events of one instant, and orders them."""
+    """`sequence` makes the key unique and orders events with equal timestamps."""
     utc = at.astimezone(UTC)  # strftime does not pad the year on every platform
     return f"{EVENTS}{utc.year:04}{utc:%m%dT%H%M%S.%f}Z-{sequence:012d}"
 
@@ -108,12 +108,12 @@ def drift_key(node_id: NodeId, workload_id: WorkloadId, drift_type: str) -> str:
 
 
 def name_key(name: str) -> str:
-    """The labels of a name in DNS, the last one first."""
+    """The key of a DNS name: its labels in reverse order."""
     return NAMES + "/".join(reversed(name.split(".")))
 
 
 def is_name(key: str) -> bool:
-    """Names in DNS may live in the etcd of the store, and are none of its records."""
+    """DNS names may be in the etcd of the store; they are not records of the cluster."""
     return key.startswith(NAMES)
 
 

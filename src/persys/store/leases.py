@@ -1,6 +1,6 @@
-"""How long each lease still has, by a clock that is passed in.
+"""Expiry of leases on an injected clock, for the stores that implement leases themselves.
 
-Shared by the stores that keep their own time; what a lease holds is theirs to remove.
+The store removes the records of an ended lease.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class Leases:
         return lease in self._ends_at and self._ends_at[lease] > self._monotonic()
 
     def end(self, lease: LeaseId) -> None:
-        """Its time is over now; it stays among the ended until it is forgotten."""
+        """End the lease now; `ended` returns it until `forget`."""
         if lease in self._ends_at:
             self._ends_at[lease] = self._monotonic()
 

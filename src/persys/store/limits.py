@@ -1,7 +1,7 @@
-"""What a commit may hold, checked before anything is written and alike by every adapter.
+"""Limits of a commit, checked by every adapter before anything is written.
 
-The limits are etcd's (128 operations in each list of a transaction, requests of 1.5 MiB), so that what one
-store accepts the others accept too.
+The limits are those of etcd (128 operations in each list of a transaction, requests of 1.5 MiB), so that all
+stores accept the same commits.
 """
 
 from collections.abc import Sequence
@@ -10,11 +10,11 @@ from persys.errors import InvalidError
 from persys.store.port import VALUE_BYTES_MAX, Unit
 
 OPERATIONS_MAX = 128
-# One compare of every transaction is kept for the fence.
+# One compare of every transaction is reserved for the fence.
 GUARDS_MAX = OPERATIONS_MAX - 1
-# Leaves a sixth of etcd's 1.5 MiB for a key namespace and for what its own log adds.
+# Leaves a sixth of etcd's 1.5 MiB for a key namespace and the overhead of its log.
 TRANSACTION_BYTES_MAX = 1280 * 1024
-# Field tags, lengths and the version or lease beside a key.
+# Field tags, lengths and the version or lease of a key.
 _OPERATION_BYTES = 32
 
 
@@ -44,7 +44,9 @@ def _size(unit: Unit) -> int:
     total = 0
     for key, value in unit.puts.items():
         if len(value) > VALUE_BYTES_MAX:
-            raise InvalidError(key, f"a value of {len(value)} bytes is over {VALUE_BYTES_MAX}")
+            raise InvalidError(
+                key, f"a value of {len(value)} bytes exceeds the limit of {VALUE_BYTES_MAX}"
+            )
         total += key_bytes(key) + len(value) + _OPERATION_BYTES
     for key in unit.deletes:
         total += key_bytes(key) + _OPERATION_BYTES
@@ -54,18 +56,19 @@ def _size(unit: Unit) -> int:
     if writes > OPERATIONS_MAX or len(unit.guards) > GUARDS_MAX:
         raise InvalidError(
             _any_key(unit),
-            f"a unit of {writes} writes and {len(unit.guards)} guards is over "
+            f"a unit of {writes} writes and {len(unit.guards)} guards exceeds the limits of "
             f"{OPERATIONS_MAX} and {GUARDS_MAX}",
         )
     if total > TRANSACTION_BYTES_MAX:
         raise InvalidError(
-            _any_key(unit), f"a unit of {total} bytes is over {TRANSACTION_BYTES_MAX}"
+            _any_key(unit),
+            f"a unit of {total} bytes exceeds the limit of {TRANSACTION_BYTES_MAX}",
         )
     return total
 
 
 def guard_bytes(key: str) -> int:
-    """A guard's key is sent twice: to compare it, and to ask for it when the comparison fails."""
+    """The key of a guard is sent twice: for the comparison, and for the read when it fails."""
     return 2 * (key_bytes(key) + _OPERATION_BYTES)
 
 

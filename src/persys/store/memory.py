@@ -1,7 +1,7 @@
-"""A store that forgets everything when the process ends: for tests and simulations.
+"""A store in memory, for tests and simulations.
 
-No thread and no clock of its own. Leases end when the clock passed in says so, at the next call or at a
-timer of the running loop, whichever is first, so that it works on virtual time too.
+It has neither a thread nor a clock of its own. Leases end by the injected clock, at the next call or at a
+timer of the running loop, whichever is first, so that it also works with virtual time.
 """
 
 import asyncio
@@ -89,7 +89,7 @@ class MemoryStore:
         self._history.close()
 
     def _settle(self) -> None:
-        """Every call begins here: no caller sees a record whose lease has ended."""
+        """Remove the records of ended leases. Called first by every method."""
         if self._closed:
             raise StoreUnavailableError("the store is closed")
         for lease in self._leases.ended():
@@ -113,12 +113,12 @@ class MemoryStore:
         self._history.append(changes)
 
     def _arm(self) -> None:
-        """One timer, for the lease that ends first. Kept leases only make it fire early."""
+        """One timer, for the lease that ends first. A renewal only makes it fire early."""
         if self._timer is not None:
             self._timer.cancel()
         delay = self._leases.next_end_in()
         if delay is not None:
-            # The store's own timer, whoever asked for the lease.
+            # An empty context: the timer belongs to the store, not to the caller.
             self._timer = asyncio.get_running_loop().call_later(
                 delay, self._on_timer, context=Context()
             )

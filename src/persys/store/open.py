@@ -1,6 +1,6 @@
-"""Opening the store that PERSYS_STORE names.
+"""Opens the store of PERSYS_STORE.
 
-A scheduler that is moved to an empty etcd while a SQLite file still holds its cluster does not start.
+A scheduler does not start on an empty etcd while a SQLite file holds a cluster.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ log = structlog.get_logger()
 
 ETCD = "etcd"
 _STATE = Path("/var/lib/persys")
-# Where a scheduler keeps its SQLite file by default, by itself and under systemd.
+# The default paths of the SQLite file, without and with systemd.
 SQLITE_FILES = (_STATE / "scheduler.db", _STATE / "scheduler" / "scheduler.db")
 _SECRETS_KEY = "secrets.key"
 _EMPTY_RETRY_SECONDS = 2.0
@@ -33,7 +33,7 @@ async def open_store(url: str, *, etcd: EtcdOptions, monotonic: Callable[[], flo
     if path and (path != url or url.startswith("/")):
         return await SqliteStore.open(Path(path), monotonic=monotonic)
     raise SettingsError(
-        f"PERSYS_STORE={url!r}: expected sqlite:/path/of/a/file, /path/of/a/file or etcd"
+        f"invalid PERSYS_STORE {url!r}: expected sqlite:/path/to/file, /path/to/file or etcd"
     )
 
 
@@ -43,9 +43,9 @@ async def refuse_second_cluster(
     files: Sequence[Path] = SQLITE_FILES,
     retry_seconds: float = _EMPTY_RETRY_SECONDS,
 ) -> None:
-    """Before a scheduler begins on etcd: raises SettingsError if that is empty and a file holds a cluster.
+    """Raises SettingsError if etcd is empty and a SQLite file holds a cluster.
 
-    Waits for etcd to answer if there is such a file, because an etcd that does not answer may be empty.
+    If there is such a file, waits for etcd to respond, because an unreachable etcd may be empty.
     """
     for file in files:
         if not await asyncio.to_thread(holds_key, file, keys.CLUSTER):
@@ -54,7 +54,7 @@ async def refuse_second_cluster(
             raise SettingsError(
                 f"etcd is empty, and {file} holds a cluster. To migrate it, start a scheduler with "
                 f"PERSYS_STORE=sqlite:{file}, run `persysctl snapshot save FILE`, stop it, rename "
-                f"{file}, start on etcd and run `persysctl snapshot restore FILE`. To begin a new "
+                f"{file}, start on etcd and run `persysctl snapshot restore FILE`. To create a new "
                 f"cluster, rename {file}"
             )
 
@@ -72,7 +72,7 @@ async def _is_empty(store: Store, file: Path, retry_seconds: float) -> bool:
 
 
 def file_bytes(url: str) -> Callable[[], int] | None:
-    """Says how large the store's file is, with the log beside it. None: the store is not a file."""
+    """Returns a function for the size of the store's file and its WAL. None: the store is not a file."""
     if url == ETCD:
         return None
     path = Path(url.removeprefix("sqlite:"))
@@ -80,7 +80,7 @@ def file_bytes(url: str) -> Callable[[], int] | None:
 
 
 def secrets_key_path(url: str, said: str) -> Path:
-    """Where the key of secrets is, unless somebody said so: beside the store, if that is a file."""
+    """The path of the secrets key: as configured, or next to the store if that is a file."""
     if said:
         return Path(said)
     if url == ETCD:

@@ -1,4 +1,4 @@
-"""Which units share a transaction: as many as etcd's limits allow, in order, and none is ever split."""
+"""Packs units into transactions: as many as etcd's limits allow, in order, never splitting a unit."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,7 +7,7 @@ from persys.store.port import Unit
 
 
 def pack(units: Sequence[Unit], sizes: Sequence[int]) -> Iterator[list[int]]:
-    """Positions of the units of each transaction. `sizes` are their bytes, each within the limits."""
+    """Positions of the units per transaction. `sizes` are their bytes, each within the limits."""
     together: list[int] = []
     guards = writes = total = 0
     for position, (unit, size) in enumerate(zip(units, sizes, strict=True)):

@@ -1,10 +1,10 @@
 """The Store port: its contract, in prose and types. Every adapter passes `tests/contracts`.
 
-Keys are text, values bytes. The store has one revision, a number that rises by one with each transaction;
-a record's version is the revision that last wrote it, and 0 means there is no record.
+Keys are text, values are bytes. The store has one revision, a number that increases by one with each
+transaction. The version of a record is the revision that last wrote it; 0 means that there is no record.
 
-An answer from the store is the truth; no answer is StoreUnavailableError and says nothing about
-what is stored. A commit that got no answer may or may not have happened.
+A response of the store is authoritative. No response is StoreUnavailableError and says nothing about what is
+stored: a commit without a response may or may not have happened.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -26,7 +26,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything under a prefix as it was at one revision, in key order."""
+    """All records under a prefix at one revision, in key order."""
 
     revision: int
     records: tuple[Record, ...]
@@ -34,11 +34,11 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Writes that happen together or not at all, and the versions they rely on.
+    """An atomic set of writes, and the versions that it relies on.
 
     `guards` maps a key to the version it must still have (0: must not exist).
-    `puts` maps a key to its new value; `deletes` names keys to remove (absent ones are no error).
-    With `lease`, the puts vanish when that lease ends.
+    `puts` maps a key to its new value; `deletes` names keys to remove (absent keys are not an error).
+    With `lease`, the puts are removed when that lease ends.
     """
 
     guards: Mapping[str, int] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """A guard did not hold: nothing of the unit was written. `key` is one of those that moved."""
+    """A guard failed: nothing of the unit was written. `key` is one of the changed keys."""
 
     key: str
     expected: int
@@ -75,45 +75,45 @@ class Change:
 
 class Store(Protocol):
     async def get(self, key: str) -> Record | None:
-        """The record, or None if there positively is none."""
+        """The record, or None if it certainly does not exist."""
 
     async def read(self, prefix: str) -> Snapshot:
-        """All records whose key begins with `prefix`, at one revision, however many they are."""
+        """All records whose key begins with `prefix`, at one revision, whatever their number."""
 
     async def commit(
         self, units: Sequence[Unit], *, fence: tuple[str, int] | None = None
     ) -> list[Outcome]:
         """Commit many units in as few transactions as possible; one outcome per unit, in order.
 
-        Each unit is atomic. A unit whose guards fail does not harm its neighbours. Units in one call must
-        not touch each other's keys. `fence` is a key and its version, checked in every transaction; when
-        it moved, FencedError is raised and no further unit is written.
+        Each unit is atomic. A unit whose guards fail does not affect the others. Units in one call must
+        not touch each other's keys. `fence` is a key and its version, checked in every transaction; if
+        it changed, FencedError is raised and no further unit is written.
         Raises InvalidError naming the key for a value over VALUE_BYTES_MAX or a unit too large for one
         transaction, before anything is written. NotFoundError: a unit's lease has ended; it is not written,
-        its neighbours may be. StoreUnavailableError: any unit may or may not be written.
+        the others may be. StoreUnavailableError: any unit may or may not be written.
         """
 
     def watch(self, prefix: str, *, after: int) -> AsyncIterator[tuple[Change, ...]]:
         """Changes under `prefix` after revision `after`, in order, one tuple per revision, without gaps.
 
-        Raises CompactedError when history that far back is gone, StoreUnavailableError when the
-        connection is lost: the caller resumes from the last version it saw.
+        Raises CompactedError when that part of the history is gone, StoreUnavailableError when the
+        connection is lost: the caller resumes from the last version it received.
         """
 
     async def grant_lease(self, ttl_seconds: int) -> LeaseId:
-        """A lease that ends by itself unless kept alive."""
+        """A lease that expires unless it is kept alive."""
 
     async def keep_lease(self, lease: LeaseId) -> bool:
-        """Start the lease's time again. False: it has already ended."""
+        """Renew the lease. False: it has already ended."""
 
     async def revoke_lease(self, lease: LeaseId) -> None:
-        """End the lease now, and with it the records put under it."""
+        """End the lease now and remove its records."""
 
     async def compact(self, revision: int) -> None:
-        """Forget history before `revision`. Records are untouched."""
+        """Drop the history before `revision`. Records are not affected."""
 
     async def close(self) -> None:
-        """Release everything. Commits under way are finished first."""
+        """Release everything. Commits in progress are finished first."""
 
     @property
     def transactions(self) -> int:

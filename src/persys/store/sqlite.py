@@ -1,8 +1,8 @@
-"""The embedded store: one SQLite file, written by this process alone.
+"""The embedded store: one SQLite file, used by this process only.
 
-SQLite runs on one thread of its own; a commit is one transaction with one fsync. History is kept in memory
-only, because nobody else can have written: a watch that reaches back before this opening is CompactedError.
-A full or failing disk is StoreUnavailableError: nothing is half done, and writes work when the disk does.
+SQLite runs on a dedicated thread; a commit is one transaction with one fsync. The watch history is in memory,
+because no other process writes: a watch from before the opening gets CompactedError. A full or failing disk
+is StoreUnavailableError: the transaction is rolled back, and writes work again when the disk does.
 """
 
 import asyncio
@@ -28,13 +28,13 @@ from persys.store.port import Change, LeaseId, Outcome, Record, Snapshot, Unit
 
 T = TypeVar("T")
 
-# How soon the records of an ended lease are tried again when the disk did not let them go.
+# The delay before the records of an ended lease are removed again after a disk error.
 _REMOVAL_RETRY_SECONDS = 1.0
-# After each call into SQLite its thread must win Python's lock back. At the default of 5 ms a busy event
-# loop, which lets go for a moment more often than that, starves it: commits were seen to take 17 s.
+# After each call into SQLite its thread must reacquire the GIL. At the default of 5 ms a busy event loop,
+# which releases it for moments more often than that, starves the thread: commits took up to 17 s.
 _SWITCH_SECONDS = 0.0001
 _ROWS_PER_INSERT_MAX = 1000
-# No byte of UTF-8 is 0xFF, so this bound is just above all keys with the prefix.
+# UTF-8 never contains 0xFF, so this bound is just above all keys with the prefix.
 _READ = (
     "SELECT key, value, version FROM records"
     " WHERE key >= ?1 AND key < ?1 || CAST(x'ff' AS TEXT) ORDER BY key"
@@ -51,17 +51,17 @@ INSERT INTO counter SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM counter);
 """
 _REASONS = {
     sqlite3.SQLITE_FULL: "disk is full",
-    sqlite3.SQLITE_IOERR: "the disk fails to read or write",
+    sqlite3.SQLITE_IOERR: "disk input/output error",
     sqlite3.SQLITE_READONLY: "the file cannot be written",
     sqlite3.SQLITE_PERM: "the file cannot be accessed",
     sqlite3.SQLITE_CANTOPEN: "the file cannot be opened",
     sqlite3.SQLITE_CORRUPT: "the file is damaged",
-    sqlite3.SQLITE_NOTADB: "the file is no SQLite database",
+    sqlite3.SQLITE_NOTADB: "the file is not a SQLite database",
     sqlite3.SQLITE_BUSY: "already in use by another process",
     sqlite3.SQLITE_LOCKED: "already in use by another process",
     sqlite3.SQLITE_NOMEM: "out of memory",
 }
-# At opening these will not heal by waiting: a person must change something.
+# When the store is opened, waiting does not resolve these: an operator must act.
 _WRONG_FILE = frozenset(
     {
         sqlite3.SQLITE_READONLY,
@@ -76,7 +76,7 @@ _WRONG_FILE = frozenset(
 
 
 def holds_key(path: Path, key: str) -> bool:
-    """Whether the file is a store that holds the key; it is not changed. SettingsError: it cannot be read."""
+    """Whether the file is a store with the key. Read only. SettingsError: the file cannot be read."""
     if not path.exists():
         return False
     try:
@@ -97,9 +97,9 @@ class _Written:
 
 
 class _Database:
-    """The file: statements and transactions. Everything here runs on the store's own thread.
+    """The file: statements and transactions. All methods run on the thread of the store.
 
-    A commit is made of few large statements, never of one per record: see _SWITCH_SECONDS.
+    A commit uses a few large statements, never one per record: see _SWITCH_SECONDS.
     """
 
     def __init__(self, path: Path) -> None:
@@ -146,7 +146,7 @@ class _Database:
         return LeaseId(row.lastrowid)
 
     def remove_lease(self, lease: LeaseId) -> _Written:
-        """Remove the lease and its records, which is one revision if there are any."""
+        """Remove the lease and its records, in one revision if there are any."""
         with self._translated():
             keys = self._connection.execute(
                 "SELECT key FROM records WHERE lease = ? ORDER BY key", (lease,)
@@ -206,11 +206,11 @@ class _Database:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        # SQLite would go on writing into a file that nobody will ever find again.
+        # SQLite would keep writing to the unlinked file.
         if _identity(self._path) != self._identity:
             raise StoreUnavailableError(
                 f"store {self._path}: the file was moved, removed or replaced; put it back, "
-                "or restart the scheduler with the one that is to count"
+                "or restart the scheduler to use the new one"
             )
         try:
             yield
@@ -231,7 +231,7 @@ class SqliteStore:
 
     @classmethod
     async def open(cls, path: Path, *, monotonic: Callable[[], float]) -> Self:
-        """Raises SettingsError when the file cannot be used, also because another process uses it."""
+        """Raises SettingsError when the file cannot be used, for example if another process uses it."""
         sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_SECONDS))
         thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sqlite")
         loop = asyncio.get_running_loop()
@@ -243,7 +243,7 @@ class SqliteStore:
             raise
         leases = Leases(monotonic)
         for lease, ttl_seconds in kept:
-            # Nobody could keep a lease while we were away: each begins again with its full time.
+            # No lease could be renewed while the store was closed: each starts with its full time.
             leases.start(lease, ttl_seconds)
         store = cls(database, thread, leases)
         store._arm()
@@ -308,7 +308,7 @@ class SqliteStore:
         return await asyncio.shield(self._hand(job))
 
     async def _write(self, job: Callable[[], _Written]) -> _Written:
-        """Whoever stops waiting for a commit under way does not stop it, nor the news of it."""
+        """A cancelled caller stops neither the commit nor its publication to watchers."""
         return await asyncio.shield(self._hand_write(job))
 
     def _hand_write(self, job: Callable[[], _Written]) -> asyncio.Future[_Written]:
@@ -330,7 +330,7 @@ class SqliteStore:
             raise StoreUnavailableError("the store is closed")
 
     def _arm(self, at_least: float = 0.0) -> None:
-        """One timer, for the lease that ends first. Kept leases only make it fire early."""
+        """One timer, for the lease that ends first. A renewal only makes it fire early."""
         if self._timer is not None:
             self._timer.cancel()
         delay = self._leases.next_end_in()
@@ -370,11 +370,11 @@ def _insert(rows: int) -> str:
 
 
 def _open_database(path: Path) -> sqlite3.Connection:
-    """The file, made if absent, and locked against every other process."""
+    """Open the file, create it if absent, and lock it against other processes."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Specs may hold secrets: only the owner reads the file. A file that is there is not even opened:
-        # closing it again would take away the locks this process may hold on it.
+        # Specs may contain secrets: only the owner may read the file. An existing file is not opened here:
+        # closing it would release the locks that this process may hold on it.
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
     except FileExistsError:
         pass
@@ -391,7 +391,7 @@ def _open_database(path: Path) -> sqlite3.Connection:
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
     try:
-        # Exclusive before WAL: then no shared-memory file is made and nobody else can open the store.
+        # Exclusive before WAL: no shared-memory file is created and no other process can open the store.
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
@@ -401,7 +401,7 @@ def _connect(path: Path) -> sqlite3.Connection:
         (schema,) = connection.execute("PRAGMA user_version").fetchone()
         if schema > _SCHEMA:
             raise SettingsError(
-                f"store {path}: written by a newer version (schema {schema}, this one knows {_SCHEMA})"
+                f"store {path}: written by a newer version (schema {schema}): expected at most {_SCHEMA}"
             )
         if schema < _SCHEMA:
             connection.executescript(
@@ -414,7 +414,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Which file has this name now."""
+    """Device and inode of the file with this name."""
     try:
         found = path.stat()
     except OSError:
@@ -423,7 +423,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _primary_code(err: sqlite3.Error) -> int:
-    # Extended codes keep the primary one in the low byte. Errors of the module itself have none.
+    # Extended codes have the primary code in the low byte. Errors of the module itself have none.
     return getattr(err, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
 
 

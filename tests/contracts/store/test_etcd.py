@@ -337,7 +337,7 @@ async def test_with_the_wrong_certificates_etcd_is_unavailable(
         (EtcdOptions(endpoints=("nowhere",)), "ETCD_ENDPOINTS"),
         (EtcdOptions(endpoints=()), "ETCD_ENDPOINTS"),
         (EtcdOptions(ca=Path("/absent.pem")), "/absent.pem"),
-        (EtcdOptions(cert=Path("/absent.pem")), "key"),
+        (EtcdOptions(cert=Path("/absent.pem")), "ETCD_KEY"),
     ],
     ids=["no port", "no endpoint", "no file", "no key"],
 )

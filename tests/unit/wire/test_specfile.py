@@ -290,10 +290,10 @@ def test_a_wrong_type_names_the_field_and_what_is_expected(
 @pytest.mark.parametrize(
     ("text", "field", "problem"),
     [
-        ("id: Web\ncontainer: {image: x}", "id", "not allowed"),
+        ("id: Web\ncontainer: {image: x}", "id", "invalid workload id"),
         ("container: {image: x}", "id", "missing"),
         ("spec: {container: {image: x}}", "workload_id", "missing"),
-        ("workload_id: a_b\nspec: {vm: {}}", "workload_id", "not allowed"),
+        ("workload_id: a_b\nspec: {vm: {}}", "workload_id", "invalid workload id"),
         ("id: web", "spec", "expected one of container, compose and vm"),
         ("id: web\ntype: pod\ncontainer: {}", "type", "pod"),
         ("id: web\ncontainer: {}", "container.image", ""),
