@@ -125,6 +125,25 @@ Handler = Callable[[Ask], Awaitable[web.StreamResponse]]
 Served = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
+class _Endpoint(Struct, frozen=True, eq=False):
+    """A handler and how it is served; see `Door.behind`."""
+
+    handler: Handler
+    open_to_all: bool
+    contract: bool
+    changes: str
+    unary: bool
+
+
+class _Exchange(Struct, eq=False):
+    """What is known about a request so far."""
+
+    request: web.Request
+    id: str
+    who: Who = ANYONE
+    is_known: bool = False  # the identity is verified: from here on the request is audited
+
+
 class Door:
     def __init__(
         self,
@@ -167,45 +186,59 @@ class Door:
         `changes` is the RPC name of a request that is audited. A `unary` one is finished, with its audit
         entry, even if the client disconnects or the gateway stops.
         """
-        answered = partial(self._answered, handler, contract=contract, changes=changes)
+        endpoint = _Endpoint(handler, open_to_all, contract, changes, unary)
+        return partial(self._observe, endpoint)
 
-        async def serve(request: web.Request) -> web.StreamResponse:
-            began = self._clock.monotonic()
-            request_id = _request_id(request)
-            who = ANYONE
-            is_known = False
-            try:
-                if not open_to_all:
-                    self._refuse_other_sites(request)
-                    who = self._identities.of(request)
-                    self._limit_rate(who, request)
-                ask = self._ask(request, who, request_id)
-                if changes or request.body_exists:
-                    await self._prove(ask)
-                is_known = True
-                if changes and unary:
-                    who.need(changes)
-                    await read_body(request)
-                    response = await self._owned.finish("request", changes, partial(answered, ask))
-                else:
-                    response = await answered(ask)
-            except (PersysError, grpc.aio.AioRpcError) as err:
-                response = _problem(err).response(request_id, contract=contract)
-                if is_known:
-                    await self._note(self._ask(request, who, request_id), changes, response.status)
-            if not response.prepared:
-                response.headers[REQUEST_ID] = request_id
-                if response.status >= _CLIENT_ERROR and not request.content.is_eof():
-                    response.force_close()  # the rest of the body is not read
-            if response.status == _UNKNOWN and who.passed:
-                self._count_stranger(request)
-            seconds = self._clock.monotonic() - began
-            self._metrics.served(request.method, response.status, seconds)
-            if request.method not in _SAFE or response.status >= _SERVER_ERROR:
-                _tell(request, response, who, request_id, seconds)
+    async def _observe(self, endpoint: _Endpoint, request: web.Request) -> web.StreamResponse:
+        """Give the request an id; count and log the response."""
+        began = self._clock.monotonic()
+        exchange = _Exchange(request, _request_id(request))
+        response = await self._respond(endpoint, exchange)
+        if not response.prepared:
+            response.headers[REQUEST_ID] = exchange.id
+            if response.status >= _CLIENT_ERROR and not request.content.is_eof():
+                response.force_close()  # the rest of the body is not read
+        if response.status == _UNKNOWN and exchange.who.passed:
+            self._count_stranger(request)
+        seconds = self._clock.monotonic() - began
+        self._metrics.served(request.method, response.status, seconds)
+        if request.method not in _SAFE or response.status >= _SERVER_ERROR:
+            _tell(exchange, response, seconds)
+        return response
+
+    async def _respond(self, endpoint: _Endpoint, exchange: _Exchange) -> web.StreamResponse:
+        """Convert every refusal to a problem. It is audited if the caller is known."""
+        try:
+            ask = await self._admit(endpoint, exchange)
+            return await self._serve(endpoint, ask)
+        except (PersysError, grpc.aio.AioRpcError) as err:
+            response = _problem(err).response(exchange.id, contract=endpoint.contract)
+            if exchange.is_known:
+                await self._note(self._ask(exchange), endpoint.changes, response.status)
             return response
 
-        return serve
+    async def _admit(self, endpoint: _Endpoint, exchange: _Exchange) -> Ask:
+        """Authenticate the caller and check its rate limit. Raises PersysError, AioRpcError."""
+        request = exchange.request
+        if not endpoint.open_to_all:
+            self._refuse_other_sites(request)
+            exchange.who = self._identities.of(request)
+            self._limit_rate(exchange.who, request)
+        ask = self._ask(exchange)
+        if endpoint.changes or request.body_exists:
+            await self._prove(ask)
+        exchange.is_known = True
+        return ask
+
+    async def _serve(self, endpoint: _Endpoint, ask: Ask) -> web.StreamResponse:
+        """Run the handler; a change as work of the gateway, which is finished in any case."""
+        if not (endpoint.changes and endpoint.unary):
+            return await self._answered(endpoint, ask)
+        ask.who.need(endpoint.changes)
+        await read_body(ask.request)
+        return await self._owned.finish(
+            "request", endpoint.changes, partial(self._answered, endpoint, ask)
+        )
 
     def _limit_rate(self, who: Who, request: web.Request) -> None:
         """Raises ProblemError (429)."""
@@ -218,18 +251,16 @@ class Door:
         if ask.who.is_unproven:
             await self.proofs.deeds_of(ask.who, ask.cluster, ask.metadata)
 
-    async def _answered(
-        self, handler: Handler, ask: Ask, *, contract: bool, changes: str
-    ) -> web.StreamResponse:
+    async def _answered(self, endpoint: _Endpoint, ask: Ask) -> web.StreamResponse:
         """Run the handler, convert its error to a problem, and write the audit entry."""
         try:
-            response = await self._handled(handler, ask)
+            response = await self._handled(endpoint.handler, ask)
         except (PersysError, grpc.aio.AioRpcError) as err:
-            response = _problem(err).response(ask.id, contract=contract)
+            response = _problem(err).response(ask.id, contract=endpoint.contract)
         except (ConnectionError, asyncio.CancelledError):
-            await self._note(ask, changes, _LEFT)  # the change may have been made
+            await self._note(ask, endpoint.changes, _LEFT)  # the change may have been made
             raise
-        await self._note(ask, changes, response.status)
+        await self._note(ask, endpoint.changes, response.status)
         return response
 
     async def _handled(self, handler: Handler, ask: Ask) -> web.StreamResponse:
@@ -264,9 +295,10 @@ class Door:
             self._metrics.refused_cross_site()
             raise ProblemError(403, "cross-site requests are not allowed")
 
-    def _ask(self, request: web.Request, who: Who, request_id: str) -> Ask:
+    def _ask(self, exchange: _Exchange) -> Ask:
+        who = exchange.who
         check = self._identities.of if who is not ANYONE else _admitted
-        return Ask(request, who, request_id, self._clusters, self._default_cluster, check)
+        return Ask(exchange.request, who, exchange.id, self._clusters, self._default_cluster, check)
 
     def _count_stranger(self, request: web.Request) -> None:
         with suppress(ProblemError):  # the next request is refused
@@ -308,18 +340,16 @@ def _admitted(_request: web.Request) -> None:
     """The check of unauthenticated requests: open routes, or -insecure."""
 
 
-def _tell(
-    request: web.Request, response: web.StreamResponse, who: Who, request_id: str, seconds: float
-) -> None:
+def _tell(exchange: _Exchange, response: web.StreamResponse, seconds: float) -> None:
     """The log line of a request. Successful reads are not logged: there are too many."""
     say = log.warning if response.status >= _SERVER_ERROR else log.info
     say(
         "request.served",
-        method=request.method,
-        path=request.path,
+        method=exchange.request.method,
+        path=exchange.request.path,
         status=response.status,
-        who=who.name,
-        request_id=request_id,
+        who=exchange.who.name,
+        request_id=exchange.id,
         seconds=round(seconds, 4),
     )
 
