@@ -147,7 +147,7 @@ def test_up_runs_a_real_workload_and_works_again_when_run_twice(machine: Machine
     assert "hello" in through.stdout, through.stderr
     plain = machine.persysctl("node", "list", "--insecure")
     assert plain.returncode == 4
-    assert "speaks TLS" in plain.stderr
+    assert "requires TLS" in plain.stderr
     agent = machine.persysctl("agent", "health", "--agent", f"127.0.0.1:{machine.agent_port}")
     assert agent.returncode == 0, agent.stderr
 

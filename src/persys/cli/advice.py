@@ -1,6 +1,6 @@
-"""The command that helps next with a workload that is not as it should be, by the kind of its failure.
+"""The next command to run for a workload that is not in its desired state, by the kind of its failure.
 
-`--wait` prints it beside the reason, and `doctor` shows it as the cure.
+`--wait` prints it after the reason, and `doctor` as the fix.
 """
 
 from persys.wire.gen.control.v1.control_pb2 import WorkloadView
@@ -14,7 +14,7 @@ _HEALTH = "container.health"
 
 
 def health_of(workload: WorkloadView) -> str:
-    """starting, healthy or unhealthy; empty for a workload that nothing checks or that does not run."""
+    """starting, healthy or unhealthy; empty for a workload without a health check or that is not running."""
     if workload.status.lower() != "running":
         return ""
     if workload.reason.code == UNHEALTHY:
@@ -23,7 +23,7 @@ def health_of(workload: WorkloadView) -> str:
 
 
 def has_drifted(workload: WorkloadView) -> bool:
-    """It runs, and not as it was created. Its node repairs that if it can."""
+    """Whether it runs with settings that differ from its spec. Its node repairs that if it can."""
     return workload.status.lower() == "running" and workload.reason.code == DRIFTED
 
 
@@ -34,7 +34,7 @@ def status_text(workload: WorkloadView) -> str:
 
 
 def next_step(workload: WorkloadView) -> str:
-    """One sentence that names the command to run next; empty for a workload that needs none."""
+    """One sentence that names the next command; empty for a workload that needs none."""
     name, node = workload.workload_id, workload.assigned_node_id
     kind = _kind(workload)
     if not kind:
@@ -46,7 +46,7 @@ def next_step(workload: WorkloadView) -> str:
 
 
 def _kind(workload: WorkloadView) -> str:
-    """Which advice: by its health, then by the code, then by the reason of its failure."""
+    """The key of the advice: by health, then by reason code, then by failure reason."""
     code, failure = workload.reason.code, workload.failure_reason
     health = health_of(workload)
     if health in ("unhealthy", "starting"):
@@ -58,55 +58,53 @@ def _kind(workload: WorkloadView) -> str:
     if code in _ADVICE:
         return code
     if failure == "RUNTIME_ERROR" and "container.exit_code" not in workload.metadata:
-        return "never ran"  # so there is no output to look at
+        return "never ran"  # there is no output to show
     if failure in _ADVICE:
         return failure
     return "node" if workload.status.lower() in ("unknown", "failed") else "history"
 
 
-_OUTPUT = "see its output with `persysctl logs {name}`"
-_LACKS = "see what each node lacks with `persysctl explain {name}`"
-_NODE = "see its node with `persysctl node get {node}`"
-_WHOLE = "see the whole message with `persysctl workload get {name}`"
+_OUTPUT = "check its output with `persysctl logs {name}`"
+_LACKS = "show why each node rejects it with `persysctl explain {name}`"
+_NODE = "check its node with `persysctl node get {node}`"
+_WHOLE = "show the full message with `persysctl workload get {name}`"
 _AGAIN = "then run `persysctl workload retry {name}`"
-_PULL = (
-    f"check the image name, and that the node reaches its registry and has the credential; {_AGAIN}"
-)
+_PULL = f"check the image name, and that the node reaches the registry and has credentials for it; {_AGAIN}"
 _ADVICE = {
     "unhealthy": f"{_OUTPUT}, and its health check in the spec",
     "starting": f"{_OUTPUT}; its health check has not passed yet",
     "never ran": _WHOLE,
     "node": _NODE,
-    "history": "see its history with `persysctl events --workload {name}`",
+    "history": "show its events with `persysctl events --workload {name}`",
     # By code.
-    DRIFTED: "see what differs with `persysctl workload get {name}`; "
-    "`persysctl workload redeploy {name}` makes it again",
+    DRIFTED: "show what differs with `persysctl workload get {name}`; "
+    "recreate it with `persysctl workload redeploy {name}`",
     UNPLACEABLE: _LACKS,
     CRASH_LOOP: _OUTPUT,
     "Restarting": _OUTPUT,
     "Exited": _OUTPUT,
-    "BootFailed": "see its console with `persysctl logs {name}`",
+    "BootFailed": "check its console output with `persysctl logs {name}`",
     "OOMKilled": f"raise its memory limit in the spec; {_OUTPUT}",
-    "Quarantined": "the log of the agent on {node} says why it ended; "
-    "`persysctl workload retry {name}` tries it again",
-    "InternalError": "see the error with `persysctl doctor`, and report it with the log",
-    "TimedOut": "see what its node was doing with `persysctl workload get {name}`",
-    "OrderLost": "the agent on {node} accepted the order and lost it: see its log; "
-    "`persysctl workload retry {name}` sends the order again",
+    "Quarantined": "the log of the agent on {node} has the error; "
+    "retry with `persysctl workload retry {name}`",
+    "InternalError": "show the error with `persysctl doctor`, and report it with the log",
+    "TimedOut": "show the tasks of its node with `persysctl workload get {name}`",
+    "OrderLost": "the agent on {node} accepted the request and lost it: check its log; "
+    "retry with `persysctl workload retry {name}`",
     "PortTaken": f"free the host port, or change it in the spec; {_AGAIN}",
-    "SecretUnresolved": "see which secrets there are with `persysctl secret list`, "
-    f"put what is missing; {_AGAIN}",
+    "SecretUnresolved": "list the secrets with `persysctl secret list`, "
+    f"add the missing one with `persysctl secret put NAME`; {_AGAIN}",
     "NodeUnreachable": _NODE,
     "NodeNotReady": _NODE,
     "NodeLost": _NODE,
-    # By the reason of the failure.
+    # By failure reason.
     "INSUFFICIENT_RESOURCES": _LACKS,
     "IMAGE_PULL_FAILED": _PULL,
     "IMAGE_NOT_FOUND": _PULL,
-    "INVALID_SPEC": "correct the spec, which `persysctl workload get {name} -o yaml` shows, "
+    "INVALID_SPEC": "correct the spec, shown by `persysctl workload get {name} -o yaml`, "
     "and apply it again",
     "RUNTIME_ERROR": _OUTPUT,
-    "VM_BOOT_FAILED": "see its console with `persysctl logs {name}`",
+    "VM_BOOT_FAILED": "check its console output with `persysctl logs {name}`",
     "NETWORK_ERROR": _WHOLE,
-    "STORAGE_ERROR": "see its volumes with `persysctl volume list --workload {name}`",
+    "STORAGE_ERROR": "list its volumes with `persysctl volume list --workload {name}`",
 }

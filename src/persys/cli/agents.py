@@ -1,4 +1,4 @@
-"""One agent, asked directly: for when the scheduler's view is in doubt."""
+"""`persysctl agent`: query one agent directly, to verify the scheduler's view."""
 
 from argparse import Namespace
 from datetime import datetime
@@ -46,7 +46,7 @@ _GARBAGE: tuple[Column[pb.GarbageItem], ...] = (
 
 
 def health(options: Namespace) -> Exit:
-    """Exit code 1 for an agent that answers and says it is not well."""
+    """Exit code 1 for an agent that reports that it is not healthy."""
     with agent(options) as client:
         found = client.check_health()
         show(
@@ -90,7 +90,7 @@ def list_workloads(options: Namespace) -> Exit:
 
 
 def collect_garbage(options: Namespace) -> Exit:
-    """Exit code 1 if something could not be removed."""
+    """Exit code 1 if an item could not be removed."""
     with agent(options) as client:
         found = client.collect_garbage(dry_run=options.dry_run)
         show(

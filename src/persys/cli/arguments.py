@@ -1,4 +1,4 @@
-"""The arguments of persysctl's commands as data. What several commands take is said here once."""
+"""The arguments of persysctl's commands as data; each is defined once and shared by its commands."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ class Argument(NamedTuple):
 
     @property
     def repeats(self) -> bool:
-        """Each use adds a value. Any other option with a value is refused when it is given twice."""
+        """Each use adds a value. Other options with a value are rejected when given twice."""
         return self.how.get("action") == "append"
 
 
@@ -28,9 +28,9 @@ _DURATION = re.compile(r"(\d+(\.\d+)?(ms|s|m|h|d))+|\d+(\.\d+)?")
 
 
 def join_wait(words: Sequence[str]) -> list[str]:
-    """The words with `--wait 30s` as `--wait=30s`, and a --wait without a duration as `--wait=`.
+    """Rewrite `--wait 30s` to `--wait=30s`, and a --wait without a duration to `--wait=`.
 
-    argparse would take any next word, which may be a workload, for the value of --wait.
+    argparse would read any next word, which may be a workload id, as the value of --wait.
     """
     joined: list[str] = []
     for word in words:
@@ -48,7 +48,7 @@ GLOBAL = (
         ("--scheduler",),
         {
             "metavar": "HOST:PORT",
-            "help": "or several, or the name of an SRV record "
+            "help": "address of the scheduler, several separated by commas, or the name of an SRV record "
             "[PERSYS_GRPC_ENDPOINT, then grpc_endpoint of ~/.persys/config.yaml] "
             "(default: 127.0.0.1:8085)",
         },
@@ -57,7 +57,7 @@ GLOBAL = (
         ("--api",),
         {
             "metavar": "URL",
-            "help": "a gateway instead of a scheduler [PERSYS_API_ENDPOINT, then api_endpoint, with "
+            "help": "use a gateway instead of a scheduler [PERSYS_API_ENDPOINT, then api_endpoint, with "
             "PERSYS_TRANSPORT or transport: http] (default: https://localhost:8551)",
         },
     ),
@@ -65,14 +65,14 @@ GLOBAL = (
         ("--cluster",),
         {
             "metavar": "NAME",
-            "help": "which one behind the gateway [PERSYS_CLUSTER, then cluster]",
+            "help": "cluster behind the gateway [PERSYS_CLUSTER, then cluster]",
         },
     ),
     Argument(
         ("--context",),
         {
             "metavar": "NAME",
-            "help": "of ~/.persys/config.yaml [PERSYS_CONTEXT, then current_context]",
+            "help": "context in ~/.persys/config.yaml [PERSYS_CONTEXT, then current_context]",
         },
         "context",
     ),
@@ -80,7 +80,7 @@ GLOBAL = (
         ("--timeout",),
         {
             "metavar": "DURATION",
-            "help": "for each request, and with --wait for all of the waiting (default: 10s, 5m)",
+            "help": "timeout of each request, and of the whole wait with --wait (default: 10s, 5m)",
         },
     ),
     Argument(
@@ -88,26 +88,31 @@ GLOBAL = (
         {
             "action": "store_true",
             "default": None,
-            "help": "no TLS, for a scheduler with -insecure [PERSYS_INSECURE, then grpc_insecure]",
+            "help": "connect without TLS, to a scheduler that runs with -insecure "
+            "[PERSYS_INSECURE, then grpc_insecure]",
         },
     ),
     Argument(
         ("--ca",),
-        {"metavar": "FILE", "help": "roots that are believed [PERSYS_TLS_CA, then ca_cert_path]"},
+        {"metavar": "FILE", "help": "trusted CA certificates [PERSYS_TLS_CA, then ca_cert_path]"},
         "file",
     ),
     Argument(
         ("--cert",),
-        {"metavar": "FILE", "help": "your certificate [PERSYS_TLS_CERT, then cert_path]"},
+        {"metavar": "FILE", "help": "client certificate [PERSYS_TLS_CERT, then cert_path]"},
         "file",
     ),
     Argument(
-        ("--key",), {"metavar": "FILE", "help": "its key [PERSYS_TLS_KEY, then key_path]"}, "file"
+        ("--key",),
+        {"metavar": "FILE", "help": "client key [PERSYS_TLS_KEY, then key_path]"},
+        "file",
     ),
-    Argument(("-o", "--output"), {"choices": FORMS, "help": "form of the output (default: table)"}),
+    Argument(("-o", "--output"), {"choices": FORMS, "help": "output format (default: table)"}),
 )
 
-WATCH = Argument(("--watch",), {"action": "store_true", "help": "show again on every change"})
+WATCH = Argument(
+    ("--watch",), {"action": "store_true", "help": "update the output on every change"}
+)
 WAIT = Argument(
     ("--wait",),
     {
@@ -119,44 +124,57 @@ WAIT = Argument(
 )
 DEADLINE = Argument(
     ("--deadline",),
-    {"metavar": "DURATION", "help": "when it counts as overdue if the node is not empty"},
+    {"metavar": "DURATION", "help": "report the drain as overdue if the node is not empty by then"},
 )
 NODE = Argument(("id",), {"metavar": "NODE", "help": "id of the node"}, "node")
 TAINT = (
     NODE,
     Argument(
-        ("taints",), {"metavar": "KEY[=VALUE]", "nargs": "+", "help": "such as gpu or team=ml"}
+        ("taints",),
+        {
+            "metavar": "KEY[=VALUE]",
+            "nargs": "+",
+            "help": "taint to add, for example gpu or team=ml",
+        },
     ),
 )
 TAINT_KEY = Argument(
-    ("taint_key",), {"metavar": "KEY", "nargs": "?", "default": "", "help": "none: all of them"}
+    ("taint_key",),
+    {
+        "metavar": "KEY",
+        "nargs": "?",
+        "default": "",
+        "help": "key of the taint (default: all taints)",
+    },
 )
 WORKLOAD = Argument(("id",), {"metavar": "WORKLOAD", "help": "id of the workload"}, "workload")
 WORKLOADS = Argument(
     ("ids",), {"metavar": "WORKLOAD", "nargs": "+", "help": "ids of workloads"}, "workload"
 )
 TAKE_CONSOLE = Argument(
-    ("--force",), {"action": "store_true", "help": "take it from whoever has it"}
+    ("--force",), {"action": "store_true", "help": "disconnect the current session"}
 )
-IMAGE = Argument(("name",), {"metavar": "NAME", "help": "such as debian-12"})
+IMAGE = Argument(("name",), {"metavar": "NAME", "help": "name of the image, for example debian-12"})
 IMAGE_SOURCE = Argument(
     ("source",),
     {
         "metavar": "FILE|URL",
-        "help": "a file here, or an http, https or file: address that the nodes read themselves",
+        "help": "a local file, or an http, https or file: URL that the nodes fetch",
     },
     "file",
 )
 SHA256 = Argument(
     ("--sha256",),
-    {"metavar": "HEX", "default": "", "help": "refuse a file with another checksum"},
+    {"metavar": "HEX", "default": "", "help": "expected checksum of the file"},
 )
 ON_NODES = Argument(
     ("--node",),
-    {"metavar": "NODE", "action": "append", "default": [], "help": "only there; may be repeated"},
+    {"metavar": "NODE", "action": "append", "default": [], "help": "only on this node; repeatable"},
     "node",
 )
-VOLUME = Argument(("volume",), {"metavar": "WORKLOAD/NAME", "help": "as in volume list"})
+VOLUME = Argument(
+    ("volume",), {"metavar": "WORKLOAD/NAME", "help": "the volume, as listed by `volume list`"}
+)
 STATUS = Argument(("--status",), {"metavar": "STATUS", "help": "only those with this status"})
 ON_NODE = Argument(
     ("--node",), {"metavar": "NODE", "default": "", "help": "only those on this node"}, "node"
@@ -167,7 +185,7 @@ FILES = Argument(
         "metavar": "FILE",
         "action": "append",
         "required": True,
-        "help": "spec or Compose file, directory of such files, or - for standard input; repeatable",
+        "help": "spec or Compose file, a directory of them, or - for standard input; repeatable",
     },
     "file",
 )
@@ -177,7 +195,11 @@ STACK_ID = Argument(
 )
 SUGGESTION = Argument(
     ("-f", "--file"),
-    {"metavar": "FILE", "required": True, "help": "YAML or JSON; - for standard input"},
+    {
+        "metavar": "FILE",
+        "required": True,
+        "help": "suggestion in YAML or JSON, or - for standard input",
+    },
     "file",
 )
 SNAPSHOT = Argument(("file",), {"metavar": "FILE", "help": "the snapshot file"}, "file")
@@ -207,13 +229,16 @@ ALLOW_SECRETS = Argument(
 SUGGESTION_ID = Argument(("id",), {"metavar": "ID", "help": "id of the suggestion"})
 DECISION = Argument(
     ("--decision",),
-    {"choices": ("accepted", "rejected", "pending"), "default": "", "help": "only these"},
+    {
+        "choices": ("accepted", "rejected", "pending"),
+        "default": "",
+        "help": "only those with this decision",
+    },
 )
-SHELL = Argument(
-    ("shell",), {"choices": ("bash", "zsh", "fish"), "help": "the shell to complete in"}
-)
+SHELL = Argument(("shell",), {"choices": ("bash", "zsh", "fish"), "help": "the shell"})
 LIMIT = Argument(
-    ("--limit",), {"metavar": "COUNT", "type": int, "default": 0, "help": "only the newest"}
+    ("--limit",),
+    {"metavar": "COUNT", "type": int, "default": 0, "help": "show at most this many, the newest"},
 )
 OF_WORKLOAD = Argument(
     ("--workload",),
@@ -221,7 +246,7 @@ OF_WORKLOAD = Argument(
     "workload",
 )
 WATCH_EVENTS = Argument(
-    ("--watch",), {"action": "store_true", "help": "go on with what happens, until interrupted"}
+    ("--watch",), {"action": "store_true", "help": "stream new events until interrupted"}
 )
 OF_NODE = Argument(
     ("--node",), {"metavar": "NODE", "default": "", "help": "only those of this node"}, "node"
@@ -232,18 +257,22 @@ KIND = Argument(
         "metavar": "KIND",
         "action": "append",
         "default": [],
-        "help": "only this kind, such as WorkloadFailed; may be given several times",
+        "help": "only this kind, for example WorkloadFailed; repeatable",
     },
     "kind",
 )
 SINCE = Argument(
-    ("--since",), {"metavar": "DURATION", "help": "only the last so long, such as 10m"}
+    ("--since",), {"metavar": "DURATION", "help": "only newer than this, for example 10m"}
 )
 AFTER = Argument(
     ("--after",),
-    {"metavar": "SEQUENCE", "type": int, "help": "only those after this one (see -o wide)"},
+    {
+        "metavar": "SEQUENCE",
+        "type": int,
+        "help": "only those after this sequence number (see -o wide)",
+    },
 )
-WHERE = Argument(("node",), {"metavar": "NODE", "help": "id of the node that has it"}, "node")
+WHERE = Argument(("node",), {"metavar": "NODE", "help": "id of the node that runs it"}, "node")
 DRIFT_TYPE = Argument(
     ("--type",),
     {
@@ -253,44 +282,45 @@ DRIFT_TYPE = Argument(
 )
 
 SERVICE = Argument(
-    ("--service",), {"metavar": "SERVICE", "default": "", "help": "of a Compose stack"}
+    ("--service",), {"metavar": "SERVICE", "default": "", "help": "service of a Compose stack"}
 )
-FOLLOW = Argument(
-    ("-f", "--follow"), {"action": "store_true", "help": "go on with what is written from now on"}
-)
+FOLLOW = Argument(("-f", "--follow"), {"action": "store_true", "help": "stream new output"})
 TAIL = Argument(
-    ("--tail",), {"metavar": "LINES", "type": int, "default": 0, "help": "only the last so many"}
+    ("--tail",), {"metavar": "LINES", "type": int, "default": 0, "help": "only the last lines"}
 )
 PREVIOUS = Argument(
-    ("--previous",), {"action": "store_true", "help": "of the run before the present one"}
+    ("--previous",), {"action": "store_true", "help": "show the output of the previous run"}
 )
 TIMESTAMPS = Argument(
-    ("--timestamps",), {"action": "store_true", "help": "each line with when it was written"}
+    ("--timestamps",), {"action": "store_true", "help": "prefix each line with its time"}
 )
 RAW = Argument(
     ("--raw",),
     {
         "action": "store_true",
-        "help": "write control characters of the workload to the terminal as they are",
+        "help": "write control characters to the terminal unescaped",
     },
 )
-STDIN = Argument(("-i", "--stdin"), {"action": "store_true", "help": "pass standard input on"})
-TTY = Argument(("-t", "--tty"), {"action": "store_true", "help": "give the command a terminal"})
+STDIN = Argument(
+    ("-i", "--stdin"), {"action": "store_true", "help": "pass standard input to the command"}
+)
+TTY = Argument(("-t", "--tty"), {"action": "store_true", "help": "allocate a terminal"})
 COMMAND = Argument(
-    ("command",), {"metavar": "-- COMMAND", "nargs": "*", "help": "what to run, and its arguments"}
+    ("command",),
+    {"metavar": "-- COMMAND", "nargs": "*", "help": "command to run, with its arguments"},
 )
 SORT = Argument(
     ("--sort",),
-    {"choices": ("cpu", "memory", "name"), "default": "cpu", "help": "what comes first"},
+    {"choices": ("cpu", "memory", "name"), "default": "cpu", "help": "sort key"},
 )
 ONCE = Argument(
-    ("--once",), {"action": "store_true", "help": "show once, as when there is no terminal"}
+    ("--once",), {"action": "store_true", "help": "print once and exit, as without a terminal"}
 )
 AUTHORITY = Argument(
     ("--authority",),
     {
         "metavar": "HOST:PORT",
-        "help": "where persys-ca is [PERSYS_CA_ADDR, then ca_endpoint] (default: 127.0.0.1:8888)",
+        "help": "address of persys-ca [PERSYS_CA_ADDR, then ca_endpoint] (default: 127.0.0.1:8888)",
     },
 )
 ROLE = Argument(
@@ -298,11 +328,12 @@ ROLE = Argument(
     {
         "required": True,
         "choices": ("admin", "operator", "viewer", "agent", "scheduler", "gateway"),
-        "help": "what its holder may do",
+        "help": "role of the holder",
     },
 )
 NAME = Argument(
-    ("--name", "--node"), {"metavar": "NAME", "required": True, "help": "of an agent: its node"}
+    ("--name", "--node"),
+    {"metavar": "NAME", "required": True, "help": "name of the holder; for an agent, its node"},
 )
 HOST = Argument(
     ("--host",),
@@ -310,61 +341,84 @@ HOST = Argument(
         "metavar": "HOST",
         "action": "append",
         "default": [],
-        "help": "name or address that the certificate may have; repeatable",
+        "help": "DNS name or IP address for the certificate; repeatable",
     },
 )
-TTL = Argument(("--ttl",), {"metavar": "DURATION", "help": "how long it is good"})
+TTL = Argument(("--ttl",), {"metavar": "DURATION", "help": "period of validity"})
 OUT = Argument(
-    ("--out",), {"metavar": "DIRECTORY", "default": ".", "help": "where key and certificate go"}
+    ("--out",),
+    {"metavar": "DIRECTORY", "default": ".", "help": "directory for the key and the certificate"},
 )
 ALLOW = Argument(
     ("--allow",),
     {
-        "metavar": "DEED,...",
+        "metavar": "PERMISSION,...",
         "action": "append",
         "default": [],
-        "help": "of a person: only these of what the role allows, such as read,logs; repeatable",
+        "help": "for a user token: limit the role to these permissions, for example read,logs; repeatable",
     },
 )
 TOKEN_KIND = Argument(("--kind",), {"choices": ("person", "join"), "help": "only this kind"})
-TOKEN_ID = Argument(("token_id",), {"metavar": "ID", "help": "as in token list"})
-JOIN_TOKEN = Argument(("token",), {"metavar": "TOKEN", "help": "as `token create` shows it"})
-WHICH = Argument(
-    ("which",), {"metavar": "SERIAL", "help": "or ROLE/NAME for all certificates of an identity"}
+TOKEN_ID = Argument(
+    ("token_id",), {"metavar": "ID", "help": "id of the token, as listed by `token list`"}
 )
-REASON = Argument(("--reason",), {"metavar": "TEXT", "default": "", "help": "for the audit"})
+JOIN_TOKEN = Argument(
+    ("token",), {"metavar": "TOKEN", "help": "join token, as printed by `token create`"}
+)
+WHICH = Argument(
+    ("which",),
+    {
+        "metavar": "SERIAL",
+        "help": "serial number, or ROLE/NAME for all certificates of an identity",
+    },
+)
+REASON = Argument(
+    ("--reason",), {"metavar": "TEXT", "default": "", "help": "reason for the audit log"}
+)
 CONTEXT = Argument(("name",), {"metavar": "CONTEXT", "help": "name of the context"}, "context")
 SOME_CONTEXT = Argument(
     ("name",),
-    {"metavar": "CONTEXT", "nargs": "?", "default": "", "help": "none: the one in use"},
+    {
+        "metavar": "CONTEXT",
+        "nargs": "?",
+        "default": "",
+        "help": "name of the context (default: the current one)",
+    },
     "context",
 )
-USE = Argument(("--use",), {"action": "store_true", "help": "use it from now on"})
+USE = Argument(("--use",), {"action": "store_true", "help": "make it the current context"})
 TOKEN_FILE = Argument(
     ("--token-file",),
-    {"metavar": "FILE", "help": "with a token that is shown instead of a certificate"},
+    {"metavar": "FILE", "help": "file with a token to use instead of a certificate"},
     "file",
 )
 SECRET = Argument(("secret",), {"metavar": "NAME", "help": "name of the secret"})
 FROM_FILE = Argument(
-    ("--from-file",), {"metavar": "FILE", "help": "whose content is the value, as it is"}, "file"
+    ("--from-file",), {"metavar": "FILE", "help": "file whose content is the value"}, "file"
 )
 FROM_ENV = Argument(
-    ("--from-env",), {"metavar": "VARIABLE", "help": "whose value it is; else standard input"}
+    ("--from-env",),
+    {
+        "metavar": "VARIABLE",
+        "help": "environment variable with the value (default: standard input)",
+    },
 )
-RECORD_KEY = Argument(("record",), {"metavar": "KEY", "help": "as in record list"})
+RECORD_KEY = Argument(
+    ("record",), {"metavar": "KEY", "help": "key of the record, as listed by `record list`"}
+)
 EXPORT = Argument(
     ("--export",), {"metavar": "FILE", "help": "write the stored bytes to a new file"}, "file"
 )
 RECORD_VERSION = Argument(
     ("--record-version",),
-    {"metavar": "N", "type": int, "help": "delete only this version, as record get shows it"},
+    {"metavar": "N", "type": int, "help": "delete only this version, as printed by `record get`"},
 )
 CONFIRM = Argument(
-    ("--confirm",), {"action": "store_true", "help": "needed: the record is lost unless exported"}
+    ("--confirm",),
+    {"action": "store_true", "help": "required: the record is lost unless it was exported"},
 )
 KEPT_IN = Argument(
     ("--state-dir",),
-    {"metavar": "DIRECTORY", "help": "where state is kept, if not below /var/lib/persys"},
+    {"metavar": "DIRECTORY", "help": "state directory (default: below /var/lib/persys)"},
     "file",
 )

@@ -1,9 +1,9 @@
-"""A process that outlives the command that started it: a session of its own, a log, a pid file.
+"""A background process with its own session, log file and pid file.
 
-A kept process runs below a keeper, which starts it again when it exits uncleanly; the pid is the keeper's.
+A kept process runs under a keeper, which restarts it when it exits with an error; the pid is the keeper's.
 
-The pid file also holds how the process was started. A pid alone proves nothing after a reboot, so a process
-counts as ours only while its command line is still the recorded one.
+The pid file also records the command line and the environment. A pid may be reused after a reboot, so a
+process counts as ours only while its command line equals the recorded one.
 """
 
 import json
@@ -37,23 +37,23 @@ class _Started:
 class Background:
     name: str
     command: tuple[str, ...]
-    environ: Mapping[str, str]  # set for this process beside what is inherited
+    environ: Mapping[str, str]  # added to the inherited environment
     state_dir: Path
-    kept: bool = False  # a keeper starts it again when it exits uncleanly
+    kept: bool = False  # a keeper restarts it when it exits with an error
 
     @property
     def log_path(self) -> Path:
         return self.state_dir / f"{self.name}.log"
 
     def running(self) -> int | None:
-        """The pid of the process, whatever settings it was started with; None if it does not run."""
+        """The pid of the process, with any settings; None if it is not running."""
         started = self._started()
         if started is None:
             return None
         return started.pid if command_line(started.pid) == started.command else None
 
     def status(self) -> Status:
-        """What runs below the keeper, and how often it was started again."""
+        """The status of the process under the keeper, with its number of restarts."""
         return read_status(self._status_path)
 
     def has_same_settings(self) -> bool:
@@ -80,18 +80,18 @@ class Background:
             self._write(process.pid)
         except OSError as err:
             raise SetUpError(f"cannot start {self.name}: {err}") from err
-        # For an instant after its start the kernel shows no command line, which would look like an end.
+        # For an instant after the start the kernel shows no command line, as for an ended process.
         poll(
             lambda: command_line(process.pid) or process.poll(),
             within=_EXEC_DEADLINE,
             every=timedelta(milliseconds=5),
         )
-        # It is left to run on purpose, and the parent that reaps it will be another one.
+        # The process outlives this command; init reaps it.
         process.returncode = 0
         return process.pid
 
     def stop(self, *, grace: timedelta) -> bool:
-        """SIGTERM, and SIGKILL after the grace. False: it did not run."""
+        """Send SIGTERM, then SIGKILL after the grace period. False if it was not running."""
         pid = self.running()
         if pid is None:
             self._pid_path.unlink(missing_ok=True)
@@ -99,17 +99,17 @@ class Background:
         try:
             _end(pid, grace)
         except PermissionError as err:
-            raise SetUpError(f"cannot stop {self.name} (pid {pid}): run as its user") from err
+            raise SetUpError(f"cannot stop {self.name} (pid {pid}): run as its owner") from err
         self._pid_path.unlink(missing_ok=True)
         return True
 
     def check_runs(self, *, restarts_before: int = 0) -> None:
-        """Raises SetUpError with the end of the log if it does not, or had to be started again."""
+        """Raises SetUpError with the end of the log if it is not running or was restarted."""
         if self.running() is None:
-            raise self.trouble("ended")
+            raise self.trouble("exited")
         status = self.status()
         if self.kept and status.restarts > restarts_before:
-            raise self.trouble(status.last_exit or "ended")
+            raise self.trouble(status.last_exit or "exited")
 
     def trouble(self, problem: str) -> SetUpError:
         lines = self.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -144,7 +144,7 @@ class Background:
 
 
 def command_line(pid: int) -> list[str]:
-    """Empty for a process that is gone or only waits to be reaped."""
+    """Empty for a process that has ended, including a zombie."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
     except (FileNotFoundError, ProcessLookupError):
@@ -170,4 +170,4 @@ def _end(pid: int, grace: timedelta) -> None:
         return
     finally:
         os.close(handle)
-    raise SetUpError(f"process {pid} did not end even after SIGKILL")
+    raise SetUpError(f"process {pid} is still running after SIGKILL")

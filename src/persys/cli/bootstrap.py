@@ -1,7 +1,7 @@
-"""The certificates of one machine: of all its parts and of its user, from an authority of its own.
+"""The certificates of `persys up`: for its processes and its user, from a local CA.
 
-The authority's keys are on this machine, so it is asked without its port and nobody need be known before.
-What is good is left alone: all but the user renew theirs themselves.
+The CA's keys are on this machine, so certificates are issued in this process, without a request to its port.
+Valid certificates are kept; the processes renew theirs themselves.
 """
 
 import os
@@ -23,7 +23,7 @@ from persys.infra.identity import read_claims
 from persys.infra.node_name import own_node_id
 from persys.model.identity import Identity, Role
 
-# Nobody renews it but `persys up`, and somebody who comes back after the holidays shall not be locked out.
+# Only `persys up` renews it, so it must outlast a long break between two runs.
 USER_LIFE = timedelta(days=365)
 _LOCAL = ("127.0.0.1", "localhost")
 
@@ -53,11 +53,11 @@ class Bootstrap:
 
     @property
     def trust(self) -> Trust:
-        """As the user of this machine."""
+        """The TLS settings of the local admin."""
         return Trust(self.files(Role.ADMIN))
 
     def ensure(self) -> list[str]:
-        """All of them; returns who was given a new one. Raises SettingsError when the authority cannot."""
+        """Issue missing and expiring certificates; returns their identities. Raises SettingsError."""
         host = socket.gethostname()
         node = own_node_id(os.environ.get("PERSYS_NODE_ID", ""), self._kept_node_id())
         wanted = (
@@ -73,7 +73,7 @@ class Bootstrap:
         ]
 
     def _kept_node_id(self) -> str:
-        """The node that the agent's certificate is of, also one that has expired; "" without one."""
+        """The node id in the agent's certificate, valid or expired; "" without one."""
         try:
             claims = read_claims(self.files(Role.AGENT).certificate.read_bytes())
         except (OSError, ValueError, SettingsError):
@@ -85,11 +85,11 @@ class Bootstrap:
         try:
             pair = read_key_pair(files, now)
             if (self.ca_dir / ROOTS).read_bytes() not in pair.roots:
-                return False  # the authority was made anew
+                return False  # the CA was recreated
         except (SettingsError, OSError):
             return False
         if is_revoked(pair.claims.serial, {**os.environ, **self.ca_environ}):
-            return False  # such as that of a node that was removed
+            return False  # for example that of a removed node
         left = freshness(pair.claims.not_before, pair.claims.not_after, now)
         renews_itself = identity.role is not Role.ADMIN
         fresh = (Freshness.FRESH, Freshness.DUE) if renews_itself else (Freshness.FRESH,)

@@ -1,7 +1,7 @@
-"""How many more of a workload would fit, and whether the cluster could bear the loss of any one node.
+"""`persysctl capacity`: how many more copies of a workload fit, and whether the loss of a node is tolerated.
 
-Ends with 0 only if at least one more fits and no loss leaves anything without a place, so that a script can
-alarm on 1.
+The exit code is 0 only if at least one more fits and no loss leaves a workload unplaceable, so that a script
+can alert on 1.
 """
 
 from argparse import Namespace
@@ -23,10 +23,12 @@ def show(options: Namespace) -> Exit:
     specs = read_specs(options.file, stack_id=options.id)
     if len(specs) > 1:
         named = ", ".join(options.file)
-        raise UsageError(f"expected one workload to ask capacity for; {named} has {len(specs)}")
+        raise UsageError(f"expected a file with one workload; {named} has {len(specs)}")
     request = specs[0].request
     if not request.HasField("spec"):
-        raise UsageError(f"{specs[0].file}: {request.workload_id} has no spec, so no known needs")
+        raise UsageError(
+            f"{specs[0].file}: {request.workload_id} has no spec; capacity needs its resources"
+        )
     with scheduler(options) as client:
         answer = client.get_capacity(request.spec)
 
@@ -40,7 +42,7 @@ def show(options: Namespace) -> Exit:
 
 
 def _names(answer: GetCapacityResponse) -> str:
-    """The nodes that have room."""
+    """The nodes with enough capacity."""
     return "\n".join(node.node_id for node in answer.nodes if node.fits or node.unlimited)
 
 
@@ -56,7 +58,7 @@ def _describe(answer: GetCapacityResponse, workload_id: str) -> str:
         counts = Counter(node.limited_by for node in hidden)
         room = sum(node.fits for node in hidden)
         reasons = "; ".join(f"{many} {reason}" for reason, many in counts.most_common())
-        parts.append(f"and {len(hidden)} more nodes with room for {room}: {reasons}")
+        parts.append(f"and {len(hidden)} more nodes with capacity for {room}: {reasons}")
     parts.append(_survival(answer))
     return "\n\n".join(parts)
 
@@ -72,12 +74,13 @@ def _survival(answer: GetCapacityResponse) -> str:
         table += f"\nand {len(losses) - _ROWS_MAX} more nodes with such workloads"
     fatal = [loss.node_id for loss in answer.losses if loss.stranded]
     if len(answer.losses) == 1:
-        return f"Survives the loss of no node: {answer.losses[0].node_id} is the only one{table}"
+        only = answer.losses[0].node_id
+        return f"Does not tolerate the loss of a node: {only} is the only one{table}"
     if not answer.losses:
-        return "Survives the loss of no node: there is none"
+        return "Does not tolerate the loss of a node: there are no nodes"
     if answer.survives_any_loss:
-        return f"Survives the loss of any one node{table}"
-    return f"Does not survive the loss of {_listed(fatal)}{table}"
+        return f"Tolerates the loss of any one node{table}"
+    return f"Does not tolerate the loss of {_listed(fatal)}{table}"
 
 
 def _table(losses: Sequence[LossView]) -> str:
@@ -85,7 +88,7 @@ def _table(losses: Sequence[LossView]) -> str:
         [loss.node_id, str(loss.moved), _listed(loss.stranded), _listed(loss.bound)]
         for loss in losses
     ]
-    return aligned([["LOST", "MOVED", "WITHOUT A PLACE", "BOUND TO THEIR DATA"], *rows])
+    return aligned([["LOST NODE", "MOVED", "UNPLACEABLE", "BOUND TO THEIR DATA"], *rows])
 
 
 def _listed(names: Sequence[str]) -> str:

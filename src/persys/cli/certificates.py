@@ -1,4 +1,4 @@
-"""Certificates: give them, look at them, take them back."""
+"""`persysctl certificate`: issue, list and revoke certificates."""
 
 from argparse import Namespace
 from datetime import datetime
@@ -22,7 +22,7 @@ _LIMIT = 100
 
 
 def create(options: Namespace) -> Exit:
-    """The key is made here and never leaves."""
+    """Create a key and request a certificate. The key never leaves this machine."""
     ttl = duration(options.ttl, "--ttl").total_seconds() if options.ttl else None
     identity = Identity(Role(options.role), options.name)
     key = new_key()
@@ -51,10 +51,10 @@ def show(options: Namespace) -> Exit:
             options,
             columns={
                 "SERIAL": lambda view: view.serial,
-                "OF": lambda view: f"{view.role}/{view.name}",
+                "IDENTITY": lambda view: f"{view.role}/{view.name}",
                 "STATE": lambda view: _state(view, now),
                 "EXPIRES": lambda view: f"{view.expires_at:%Y-%m-%d %H:%M}",
-                "HOW": lambda view: view.how,
+                "METHOD": lambda view: view.how,
                 "HOSTS": lambda view: ",".join(view.hosts),
             },
             name=lambda view: view.serial,
@@ -82,14 +82,14 @@ def audit(options: Namespace) -> Exit:
             lines,
             options,
             columns={
-                "AT": lambda line: f"{line.at:%Y-%m-%d %H:%M:%S}",
-                "DEED": lambda line: line.deed,
-                "WHAT": lambda line: line.what,
-                "WHO": lambda line: line.who,
+                "TIME": lambda line: f"{line.at:%Y-%m-%d %H:%M:%S}",
+                "ACTION": lambda line: line.deed,
+                "TARGET": lambda line: line.what,
+                "IDENTITY": lambda line: line.who,
                 "DETAIL": lambda line: line.detail,
             },
             name=lambda line: str(line.number),
-            nothing="nothing yet",
+            nothing="no audit entries",
         )
     )
     return Exit.OK
@@ -111,7 +111,7 @@ def _write(options: Namespace, identity: Identity, key: bytes, given: Issued) ->
     except OSError as err:
         raise SettingsError(f"{err.filename or folder}: {err.strerror}") from err
     until = f"{read_claims(given.chain_pem).not_after:%Y-%m-%d %H:%M:%S} UTC"
-    print(f"{identity} until {until}: {certificate}, {private}, {roots}")
+    print(f"{identity}, valid until {until}: {certificate}, {private}, {roots}")
     return Exit.OK
 
 

@@ -1,6 +1,7 @@
-"""Commands that change workloads: apply, delete, start, stop, retry, redeploy.
+"""`persysctl workload apply`, `delete`, `start`, `stop`, `retry` and `redeploy`.
 
-Each asks for all of its workloads, then waits for all if told to. The exit code is the worst of them.
+Each sends the requests for all of its workloads, then waits for all of them with --wait. The exit code is the
+highest of them.
 """
 
 import sys
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
     from persys.client import SchedulerClient
 
 Ask = Callable[["SchedulerClient", str], str]
-"""Asks for the change of one workload and returns its revision, if that is known."""
+"""Sends the request for one workload and returns the new revision, or "" if it is not known."""
 
 Told = Callable[["SchedulerClient", str, WorkloadView | None, str], str]
-"""What to say of a change: takes the id, the workload before it and the revision after it."""
+"""The word to print for a change: takes the id, the workload before it and the revision after it."""
 
 
 def apply(options: Namespace) -> int:
@@ -69,7 +70,7 @@ def retry(options: Namespace) -> int:
         return ""
 
     goals = dict.fromkeys(options.ids, Goal.RUNNING)
-    return _change(options, goals, ask, _always("being tried again"))
+    return _change(options, goals, ask, _always("being retried"))
 
 
 def redeploy(options: Namespace) -> int:
@@ -77,7 +78,7 @@ def redeploy(options: Namespace) -> int:
         return client.redeploy(workload_id)
 
     goals = dict.fromkeys(options.ids, Goal.RUNNING)
-    return _change(options, goals, ask, _always("being deployed again"))
+    return _change(options, goals, ask, _always("being redeployed"))
 
 
 def _set_desired(options: Namespace, goal: Goal, word: str) -> int:
@@ -88,7 +89,7 @@ def _set_desired(options: Namespace, goal: Goal, word: str) -> int:
 
 
 def _change(options: Namespace, goals: Mapping[str, Goal | None], ask: Ask, told: Told) -> int:
-    """A goal of None is the state that the workload is already meant to be in."""
+    """Request the change for each workload. A goal of None keeps the desired state of the workload."""
     outcomes: dict[str, Outcome] = {}
     wanted: dict[str, Wanted] = {}
     quiet = options.output not in (None, "table", "wide")
@@ -101,7 +102,7 @@ def _change(options: Namespace, goals: Mapping[str, Goal | None], ask: Ask, told
             except RefusedError as err:
                 outcomes[workload_id] = _refused(err)
             except UnavailableError:
-                _report(outcomes, options.output)  # what was asked for so far has been taken
+                _report(outcomes, options.output)  # the requests so far were accepted
                 raise
             else:
                 outcomes[workload_id] = Outcome(Exit.OK, word)
@@ -127,13 +128,13 @@ def _applied(
         return "updated"
     after = _look(client, workload_id)
     if after is None or not revision:
-        return "applied"  # the scheduler does not say which revision it is now
+        return "applied"  # the scheduler does not report the new revision
     same = (before.desired_state, before.spec) == (after.desired_state, after.spec)
     return "unchanged" if same else "updated"
 
 
 def _goal_before(before: WorkloadView | None) -> Goal:
-    """Where a workload is meant to be after a request that does not say."""
+    """The goal of a request without a desired state."""
     stopped = before is not None and before.desired_state == Goal.STOPPED.value
     return Goal.STOPPED if stopped else Goal.RUNNING
 
@@ -142,12 +143,12 @@ def _look(client: "SchedulerClient", workload_id: str) -> WorkloadView | None:
     try:
         return client.get_workload(workload_id)
     except RefusedError:
-        return None  # what is wrong with the id, the request itself will be told
+        return None  # an invalid id is reported by the request itself
 
 
 def _wanted(goal: Goal, revision: str, before: WorkloadView | None) -> Wanted:
     if before is not None and revision == before.revision_id and goal.value == before.desired_state:
-        # Nothing changed, so how it looked before still holds.
+        # The request changes nothing, so the state before it counts.
         return Wanted(goal, revision, was_steady=is_steady(before))
     return Wanted(goal, revision, before)
 

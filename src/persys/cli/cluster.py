@@ -1,4 +1,4 @@
-"""The whole cluster, counted."""
+"""`persysctl cluster summary`."""
 
 from argparse import Namespace
 from datetime import datetime
@@ -16,7 +16,7 @@ def summary(options: Namespace) -> Exit:
         def fetch() -> GetClusterSummaryResponse:
             found = client.get_summary()
             if options.watch:
-                found.ClearField("generated_at")  # changes every time and says nothing
+                found.ClearField("generated_at")  # it would count as a change at every poll
             return found
 
         return show(

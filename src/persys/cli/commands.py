@@ -1,7 +1,7 @@
-"""Every command of persysctl as data: the parser and the completion of shells are both made from it.
+"""The command table of persysctl. The parser, shell completion and the manual are generated from it.
 
-Nothing here imports what a command needs. A command names its function, which is imported when it is called:
-start-up time is felt at every keystroke of a completion.
+A command names its function as a string, and the module is imported when the command runs: shell completion
+starts persysctl at every keystroke, so the table must load fast.
 """
 
 from typing import NamedTuple
@@ -107,64 +107,71 @@ GROUPS = (
         "node",
         "show and manage nodes, the machines with an agent",
         (
-            Command("list", "all nodes", "nodes:list_nodes", (STATUS, WATCH)),
-            Command("get", "one node", "nodes:get_node", (NODE, WATCH)),
-            Command("cordon", "give a node no new work", "upkeep:cordon", (NODE,)),
-            Command("uncordon", "let a node take work again", "upkeep:uncordon", (NODE,)),
-            Command("taint", "keep new work away but for what tolerates it", "upkeep:taint", TAINT),
-            Command("untaint", "take one taint away, or all", "upkeep:untaint", (NODE, TAINT_KEY)),
-            Command("drain", "move all work off a node", "upkeep:drain", (NODE, DEADLINE, WAIT)),
+            Command("list", "list nodes", "nodes:list_nodes", (STATUS, WATCH)),
+            Command("get", "show one node", "nodes:get_node", (NODE, WATCH)),
+            Command("cordon", "mark a node as unschedulable", "upkeep:cordon", (NODE,)),
+            Command("uncordon", "mark a node as schedulable", "upkeep:uncordon", (NODE,)),
+            Command(
+                "taint",
+                "add taints; only workloads that tolerate them are placed there",
+                "upkeep:taint",
+                TAINT,
+            ),
+            Command("untaint", "remove one taint, or all", "upkeep:untaint", (NODE, TAINT_KEY)),
+            Command(
+                "drain", "move all workloads off a node", "upkeep:drain", (NODE, DEADLINE, WAIT)
+            ),
             Command(
                 "confirm-dead",
-                "vouch that a silent node runs nothing, so that its data holders may move",
+                "declare an unreachable node dead; its stateful workloads may be rescheduled",
                 "upkeep:confirm_dead",
                 (NODE,),
             ),
-            Command("remove", "forget a node that has nothing", "upkeep:remove", (NODE,)),
+            Command("remove", "remove an empty node from the cluster", "upkeep:remove", (NODE,)),
         ),
     ),
     Group(
         "workload",
-        "run, look at and remove workloads",
+        "run, show and remove workloads",
         (
             _APPLY,
-            Command("list", "all workloads", "workloads:list_workloads", (STATUS, ON_NODE, WATCH)),
+            Command("list", "list workloads", "workloads:list_workloads", (STATUS, ON_NODE, WATCH)),
             Command(
                 "get",
-                "one workload, and why it is as it is",
+                "show one workload, with the reason for its status",
                 "workloads:get_workload",
                 (WORKLOAD, WATCH),
             ),
             Command("delete", "remove workloads", "changes:delete", (WORKLOADS, WAIT)),
-            Command("retry", "try failed workloads again now", "changes:retry", (WORKLOADS, WAIT)),
+            Command("retry", "retry failed workloads now", "changes:retry", (WORKLOADS, WAIT)),
             Command(
                 "redeploy",
                 "redeploy with the current commit or image tag",
                 "changes:redeploy",
                 (WORKLOADS, WAIT),
             ),
-            Command("start", "run stopped workloads", "changes:start", (WORKLOADS, WAIT)),
-            Command("stop", "stop workloads and keep them", "changes:stop", (WORKLOADS, WAIT)),
-        ),
-    ),
-    Group(
-        "cluster",
-        "look at the whole",
-        (
-            Command("summary", "nodes and workloads, counted", "cluster:summary", (WATCH,)),
-            Command("list", "the clusters behind a gateway", "gateway:list_clusters"),
+            Command("start", "start stopped workloads", "changes:start", (WORKLOADS, WAIT)),
             Command(
-                "whoami", "as whom the scheduler sees you, and what you may", "identity:whoami"
+                "stop", "stop workloads without deleting them", "changes:stop", (WORKLOADS, WAIT)
             ),
         ),
     ),
     Group(
+        "cluster",
+        "cluster-wide views",
+        (
+            Command("summary", "count nodes and workloads by status", "cluster:summary", (WATCH,)),
+            Command("list", "list the clusters behind a gateway", "gateway:list_clusters"),
+            Command("whoami", "show your identity, role and permissions", "identity:whoami"),
+        ),
+    ),
+    Group(
         "drift",
-        "look at where nodes differ from what is recorded",
+        "show where nodes differ from the recorded state",
         (
             Command(
                 "list",
-                "all differences that were found and are not over",
+                "list open differences",
                 "drifts:list_drifts",
                 (ON_NODE, OF_WORKLOAD, DRIFT_TYPE, WATCH),
             ),
@@ -172,24 +179,24 @@ GROUPS = (
     ),
     Group(
         "orphans",
-        "copies on nodes that nobody asked for; nothing happens to them by itself",
+        "containers, stacks and VMs on nodes with no matching workload; never removed automatically",
         (
-            Command("list", "all orphans", "drifts:list_orphans", (ON_NODE, WATCH)),
+            Command("list", "list orphans", "drifts:list_orphans", (ON_NODE, WATCH)),
             Command(
                 "get",
-                "one orphan, with the spec and the secrets that its node reports",
+                "show one orphan, with the spec and the secrets that its node reports",
                 "drifts:get_orphan",
                 (WHERE, WORKLOAD),
             ),
             Command(
                 "adopt",
-                "make an orphan a workload again, without restarting it",
+                "adopt an orphan as a workload, without restarting it",
                 "drifts:adopt",
                 (WHERE, WORKLOAD, ALLOW_SECRETS),
             ),
             Command(
                 "delete",
-                "remove an orphan from its node, with its data unless that is retained",
+                "delete an orphan from its node, with its data unless the data is retained",
                 "drifts:delete",
                 (WHERE, WORKLOAD),
             ),
@@ -197,18 +204,20 @@ GROUPS = (
     ),
     Group(
         "image",
-        "images that machines start from; each node has its own",
+        "VM images; each node stores its own",
         (
             Command(
                 "add",
-                "bring an image to every ready node that runs machines",
+                "add an image to every ready node that runs VMs",
                 "images:add",
                 (IMAGE, IMAGE_SOURCE, SHA256, ON_NODES),
             ),
-            Command("list", "all images, with their nodes", "images:list_images", (ON_NODE, WATCH)),
+            Command(
+                "list", "list images, with their nodes", "images:list_images", (ON_NODE, WATCH)
+            ),
             Command(
                 "remove",
-                "remove an image that no workload needs",
+                "remove an image that no workload uses",
                 "images:remove",
                 (IMAGE, ON_NODES),
             ),
@@ -216,18 +225,18 @@ GROUPS = (
     ),
     Group(
         "volume",
-        "data of workloads: managed volumes, and disks of machines",
+        "data of workloads: managed volumes and VM disks",
         (
             Command(
                 "list",
-                "all volumes, also those that outlived their workload",
+                "list volumes, including those whose workload was deleted",
                 "volumes:list_volumes",
                 (ON_NODE, OF_WORKLOAD, WATCH),
             ),
-            Command("get", "one volume", "volumes:get", (VOLUME, ON_NODE)),
+            Command("get", "show one volume", "volumes:get", (VOLUME, ON_NODE)),
             Command(
                 "delete",
-                "delete a volume that no workload has, with all that is in it",
+                "delete a volume that no workload uses, with its data",
                 "volumes:delete",
                 (VOLUME, ON_NODE),
             ),
@@ -235,15 +244,18 @@ GROUPS = (
     ),
     Group(
         "snapshot",
-        "keep the whole state as a file, and go back to it",
+        "save the cluster state to a file, and restore it",
         (
-            Command("save", "write all that is on record to a file", "snapshot:save", (SNAPSHOT,)),
+            Command("save", "write all records to a file", "snapshot:save", (SNAPSHOT,)),
             Command(
-                "inspect", "check a file and show what is in it", "snapshot:inspect", (SNAPSHOT,)
+                "inspect",
+                "verify a snapshot file and show its contents",
+                "snapshot:inspect",
+                (SNAPSHOT,),
             ),
             Command(
                 "restore",
-                "in recovery mode or into an empty cluster: go back to a file",
+                "restore a snapshot; needs recovery mode or an empty cluster",
                 "snapshot:restore",
                 (SNAPSHOT,),
             ),
@@ -251,7 +263,7 @@ GROUPS = (
     ),
     Group(
         "suggestion",
-        "submit, list and approve suggestions of automation policies",
+        "submit, list and approve suggestions from automation policies",
         (
             Command(
                 "submit",
@@ -261,7 +273,7 @@ GROUPS = (
             ),
             Command(
                 "list",
-                "all suggestions that are kept, newest first",
+                "list stored suggestions, newest first",
                 "suggestions:list_suggestions",
                 (DECISION, LIMIT, WATCH),
             ),
@@ -278,18 +290,18 @@ GROUPS = (
     ),
     Group(
         "recovery",
-        "look at the mode, and end a recovery",
+        "show the mode, and end recovery mode",
         (
-            Command("status", "the mode, why, and what to do next", "recovery:status"),
+            Command("status", "show the mode, its reason and the next step", "recovery:status"),
             Command(
                 "rebuild-from-agents",
-                "bring back what the scheduler remembers and what agents keep",
+                "restore records from scheduler memory and from the agents",
                 "recovery:rebuild",
                 (PREVIEW, ALLOW_SECRETS),
             ),
             Command(
                 "accept-empty",
-                "go on with what the store has; what agents have become orphans",
+                "leave recovery mode with the records in the store; other workloads on agents become orphans",
                 "recovery:accept_empty",
             ),
         ),
@@ -298,16 +310,16 @@ GROUPS = (
         "record",
         "stored records that cannot be read: damaged, or written by a newer version",
         (
-            Command("list", "all such records", "stored_records:list_records", (WATCH,)),
+            Command("list", "list unreadable records", "stored_records:list_records", (WATCH,)),
             Command(
                 "get",
-                "one such record with its bytes, or export them to a file",
+                "show one unreadable record with its bytes, or export them to a file",
                 "stored_records:get",
                 (RECORD_KEY, EXPORT),
             ),
             Command(
                 "delete",
-                "delete such a record from the store while the scheduler runs",
+                "delete an unreadable record from the store while the scheduler runs",
                 "stored_records:delete",
                 (RECORD_KEY, CONFIRM, RECORD_VERSION),
             ),
@@ -315,56 +327,63 @@ GROUPS = (
     ),
     Group(
         "token",
-        "let people in, and nodes, schedulers and gateways join",
+        "tokens for users, and for nodes, schedulers and gateways that join",
         (
             Command(
                 "create",
-                "one for a person, or one that is good for one join",
+                "create a user token, or a join token that is valid once",
                 "tokens:create",
                 (ROLE, NAME, ALLOW, TTL, HOST, AUTHORITY),
             ),
             Command(
                 "list",
-                "all tokens, the newest first",
+                "list tokens, newest first",
                 "tokens:show",
                 (TOKEN_KIND, LIMIT, AUTHORITY),
             ),
-            Command("revoke", "take back that of a person", "tokens:revoke", (TOKEN_ID,)),
+            Command("revoke", "revoke a user token", "tokens:revoke", (TOKEN_ID,)),
         ),
     ),
     Group(
         "secret",
-        "values that specs name as secret://NAME, and that nobody reads back",
+        "values that specs reference as secret://NAME; they cannot be read back",
         (
             Command(
                 "put",
-                "a new version, from a file, a variable or standard input",
+                "create or update a secret from a file, a variable or standard input",
                 "secrets:put",
                 (SECRET, FROM_FILE, FROM_ENV),
             ),
-            Command("list", "all secrets, and who uses them", "secrets:list_secrets", (WATCH,)),
-            Command("delete", "one that no workload names", "secrets:delete", (SECRET,)),
+            Command(
+                "list",
+                "list secrets, and the workloads that use them",
+                "secrets:list_secrets",
+                (WATCH,),
+            ),
+            Command(
+                "delete", "delete a secret that no workload references", "secrets:delete", (SECRET,)
+            ),
         ),
     ),
     Group(
         "certificate",
-        "give certificates, look at them, take them back",
+        "issue, list and revoke certificates",
         (
             Command(
                 "create",
-                "a key and a certificate, as files",
+                "create a key and a certificate as files",
                 "certificates:create",
                 (ROLE, NAME, TTL, HOST, OUT, AUTHORITY),
             ),
             Command(
                 "join",
-                "a key and a certificate for a token",
+                "exchange a join token for a key and a certificate",
                 "certificates:use_token",
                 (JOIN_TOKEN, HOST, OUT),
             ),
             Command(
                 "list",
-                "all that were given, the newest first",
+                "list issued certificates, newest first",
                 "certificates:show",
                 (LIMIT, AUTHORITY),
             ),
@@ -376,7 +395,7 @@ GROUPS = (
             ),
             Command(
                 "audit",
-                "who gave what to whom, and what was refused",
+                "show the audit log of the CA: issued, renewed, revoked and refused",
                 "certificates:audit",
                 (LIMIT, AUTHORITY),
             ),
@@ -384,35 +403,37 @@ GROUPS = (
     ),
     Group(
         "context",
-        "several clusters under names, in ~/.persys/config.yaml",
+        "named clusters in ~/.persys/config.yaml",
         (
-            Command("list", "all contexts; a star is at the one in use", "contexts:list_contexts"),
-            Command("use", "talk to this one from now on", "contexts:use", (CONTEXT,)),
-            Command("show", "what a context says", "contexts:show", (SOME_CONTEXT,)),
+            Command("list", "list contexts; * marks the current one", "contexts:list_contexts"),
+            Command("use", "set the current context", "contexts:use", (CONTEXT,)),
+            Command("show", "show a context", "contexts:show", (SOME_CONTEXT,)),
             Command(
                 "add",
-                "keep --api or --scheduler, --cluster, --ca, --cert and --key under a name",
+                "save --api or --scheduler, --cluster, --ca, --cert and --key under a name",
                 "contexts:add",
                 (CONTEXT, TOKEN_FILE, AUTHORITY, AGENT, USE),
             ),
-            Command("remove", "forget a context", "contexts:remove", (CONTEXT,)),
+            Command("remove", "remove a context", "contexts:remove", (CONTEXT,)),
         ),
     ),
     Group(
         "agent",
-        "look at one agent directly, without the scheduler",
+        "query one agent directly, without the scheduler",
         (
-            Command("health", "the agent and its runtimes", "agents:health", (AGENT,)),
+            Command(
+                "health", "show the health of the agent and its runtimes", "agents:health", (AGENT,)
+            ),
             Command(
                 "actions",
-                "what the agent did, newest first",
+                "list the actions of the agent, newest first",
                 "agents:actions",
                 (AGENT, OF_WORKLOAD, LIMIT),
             ),
-            Command("list", "the workloads the agent has", "agents:list_workloads", (AGENT,)),
+            Command("list", "list the workloads on the agent", "agents:list_workloads", (AGENT,)),
             Command(
                 "gc",
-                "remove what nothing on the node refers to any more",
+                "remove garbage: artifacts that no workload on the node uses",
                 "agents:collect_garbage",
                 (AGENT, DRY_RUN),
             ),
@@ -421,28 +442,38 @@ GROUPS = (
 )
 
 SINGLES = (
-    _APPLY,  # what is typed most often has a short way
-    Command("explain", "why a workload runs where it does or waits", "explain:show", (WORKLOAD,)),
+    _APPLY,  # a shortcut for `workload apply`, the most frequent command
     Command(
-        "plan", "what applying a file would change; writes nothing", "plan:show", (FILES, STACK_ID)
+        "explain",
+        "explain why a workload runs on its node, or is pending",
+        "explain:show",
+        (WORKLOAD,),
+    ),
+    Command(
+        "plan",
+        "show what applying a file would change; writes nothing",
+        "plan:show",
+        (FILES, STACK_ID),
     ),
     Command(
         "capacity",
-        "how many more would fit, and whether the loss of any node could be borne",
+        "show how many more copies fit, and whether the cluster tolerates the loss of any one node",
         "capacity:show",
         (FILES, STACK_ID),
     ),
     Command(
         "events",
-        "what happened, oldest first; with --watch also what happens from now on",
+        "list events, oldest first; with --watch, stream new ones",
         "events:show",
         (WATCH_EVENTS, OF_WORKLOAD, OF_NODE, KIND, SINCE, LIMIT, AFTER),
     ),
-    Command("gitops", "workloads that follow a repository and branch", "gitops:show"),
-    Command("audit", "who changed what through a gateway", "gateway:audit", (LIMIT,)),
+    Command("gitops", "list workloads that follow a Git branch", "gitops:show"),
+    Command(
+        "audit", "show the audit log of a gateway: who changed what", "gateway:audit", (LIMIT,)
+    ),
     Command(
         "logs",
-        "what a workload writes",
+        "show the output of a workload",
         "logs:show",
         (WORKLOAD, FOLLOW, SINCE, TAIL, PREVIOUS, SERVICE, TIMESTAMPS, RAW),
     ),
@@ -453,19 +484,24 @@ SINGLES = (
         (WORKLOAD, COMMAND, STDIN, TTY, SERVICE),
     ),
     Command(
-        "console", "the serial console of a machine", "inside:console", (WORKLOAD, TAKE_CONSOLE)
+        "console",
+        "attach to the serial console of a VM",
+        "inside:console",
+        (WORKLOAD, TAKE_CONSOLE),
     ),
-    Command("top", "what nodes and workloads use now", "top:show", (SORT, ONCE, ON_NODE)),
-    Command("stats", "what one workload uses", "top:stats", (WORKLOAD, WATCH)),
+    Command(
+        "top", "show the resource usage of nodes and workloads", "top:show", (SORT, ONCE, ON_NODE)
+    ),
+    Command("stats", "show the resource usage of one workload", "top:stats", (WORKLOAD, WATCH)),
     Command(
         "doctor",
         "check for common problems and name the fix",
         "doctor.examine:run",
         (AGENT, KEPT_IN),
     ),
-    Command("completion", "print the completion script of a shell", "completion:script", (SHELL,)),
+    Command("completion", "print the completion script for a shell", "completion:script", (SHELL,)),
     Command("version", "print the version", "version:show"),
 )
 
-# Not shown: shells call it while the user types.
+# Hidden: completion scripts call it while the user types.
 COMPLETE = Command("__complete", "", "completion:complete")

@@ -1,6 +1,6 @@
-"""Completion in shells. The scripts are thin: each asks the hidden `__complete` command at every tab.
+"""Shell completion. The scripts are thin: each calls the hidden `__complete` command at every tab.
 
-What is typed so far goes in, one candidate per line comes out: the word, a tab, what it means.
+The input is the words typed so far; the output is one candidate per line: the word, a tab, its description.
 """
 
 from argparse import Namespace
@@ -13,10 +13,10 @@ from persys.cli.context_file import read_contexts
 from persys.cli.exits import Exit
 from persys.errors import PersysError
 
-# Longer than a healthy cluster needs, shorter than a user at the tab key waits.
+# Longer than a healthy cluster needs, shorter than a user waits after the tab key.
 _TIMEOUT = "1s"
 
-# Words that decide who is asked.
+# Options that select the server.
 _WHOM = ("--scheduler", "--api", "--cluster", "--context", "--ca", "--cert", "--key")
 
 _BASH = """\
@@ -54,7 +54,7 @@ def script(options: Namespace) -> Exit:
 
 
 def complete(words: Sequence[str]) -> Exit:
-    """`words` are those after the program's name, up to and with the one under the cursor."""
+    """`words` are those after the program name, including the one under the cursor."""
     for word, meaning in candidates(words[1:] if words[:1] == ["--"] else words):
         print(f"{word}\t{meaning}")
     return Exit.OK
@@ -69,7 +69,7 @@ def candidates(words: Sequence[str]) -> list[tuple[str, str]]:
         options = [*(command.arguments if command else ()), *GLOBAL]
         found = [(name, str(option.how["help"])) for option in options for name in option.names]
         found = [(name, text) for name, text in found if name.startswith("-")]
-        found.append(("--help", "show what there is"))
+        found.append(("--help", "show the help"))
     elif command is None:
         found = level
     else:
@@ -80,7 +80,7 @@ def candidates(words: Sequence[str]) -> list[tuple[str, str]]:
 def _walk(
     before: Iterable[str],
 ) -> tuple[Command | None, list[tuple[str, str]], list[str], Argument | None]:
-    """Where the words lead: the command or what may come next, its operands, an option without value."""
+    """Parse the words: the command or the possible next words, its operands, an option without its value."""
     commands: dict[str, Command] = {command.name: command for command in SINGLES}
     groups = {group.name: group for group in GROUPS}
     level = [(item.name, item.help) for item in (*GROUPS, *SINGLES)]
@@ -152,7 +152,7 @@ def _paths(current: str) -> list[tuple[str, str]]:
 
 
 def _ids(kind: str, before: Sequence[str]) -> list[tuple[str, str]]:
-    """Asked of the cluster. A cluster that gives no answer completes nothing and says nothing."""
+    """Ids from the cluster. A cluster that does not answer yields no candidates and no error."""
     from persys.cli.peers import scheduler
 
     options = Namespace(timeout=_TIMEOUT, wait=None)

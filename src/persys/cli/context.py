@@ -1,19 +1,21 @@
-"""The context by which persysctl finds what `persys up` has started, and the certificate that lets it in."""
+"""Writes the context with which persysctl connects to the processes of `persys up`."""
 
 from persys.cli.context_file import ContextFile, context_path, read_contexts, write_contexts
 from persys.cli.exits import SetUpError
 from persys.client.call import Trust
 from persys.errors import SettingsError
 
-_OURS = "# Written by `persys up`, which writes it anew as long as this line is here.\n"
+_OURS = "# Written by `persys up`, which rewrites it as long as this line is here.\n"
+# The first line in files of older versions.
+_OURS_BEFORE = "# Written by `persys up`, which writes it anew as long as this line is here.\n"
 
 
 def write_context(
     *, scheduler: str, authority: str, gateway: str, agent: str, trust: Trust
 ) -> bool:
-    """False: there is a file that somebody else has written, which is left as it is.
+    """False if the file was not written by `persys up`; it is then left unchanged.
 
-    Contexts that were added to ours stay.
+    Other contexts in the file are kept.
     """
     ours = {
         "transport": "grpc",
@@ -28,7 +30,7 @@ def write_context(
     try:
         found = ContextFile({}, _OURS)
         if (path := context_path()).exists():
-            if not path.read_text(encoding="utf-8").startswith(_OURS):
+            if not path.read_text(encoding="utf-8").startswith((_OURS, _OURS_BEFORE)):
                 return False
             found = read_contexts()
         write_contexts(ContextFile({**found.content, **ours}, found.comments))

@@ -1,7 +1,7 @@
-"""~/.persys/config.yaml: the contexts of a user, each the flat keys by which one cluster is reached.
+"""~/.persys/config.yaml: the contexts of a user, each with the settings of one cluster.
 
-Keys at the top are the context `default`, so the file of an older command line is one too. What is not
-known here is kept as it is when the file is written; so are the comments at its head, but no others.
+Keys at the top level are the context `default`, so the file of an older CLI is valid too. Unknown keys and
+the comments at the head of the file survive a write; other comments do not.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ class ContextFile(NamedTuple):
 
     @property
     def named(self) -> Mapping[str, Mapping[str, object]]:
-        """Every context by its name. `default` is there when it says anything, or when nothing else does."""
+        """Every context by its name. `default` is included if it has keys, or if it is the only one."""
         own = {key: value for key, value in self.content.items() if key not in _OURS}
         contexts = _mapping(self.content.get(CONTEXTS_KEY) or {}, CONTEXTS_KEY)
         found = {
@@ -39,7 +39,9 @@ class ContextFile(NamedTuple):
         if name not in self.named:
             if name == DEFAULT:
                 return {}
-            raise NotFoundError("context", f"{name}; there are {', '.join(sorted(self.named))}")
+            raise NotFoundError(
+                "context", f"{name}; expected one of {', '.join(sorted(self.named))}"
+            )
         return self.named[name]
 
     def using(self, name: str) -> "ContextFile":
@@ -47,7 +49,7 @@ class ContextFile(NamedTuple):
         return self._replace(content={**self.content, CURRENT_KEY: name})
 
     def with_context(self, name: str, keys: Mapping[str, object]) -> "ContextFile":
-        """Its other keys, if it is there already, stay."""
+        """Add a context, or set these keys of an existing one."""
         _check_name(name)
         contexts = _mapping(self.content.get(CONTEXTS_KEY) or {}, CONTEXTS_KEY)
         if name == DEFAULT and DEFAULT not in contexts:
@@ -60,7 +62,7 @@ class ContextFile(NamedTuple):
         self.keys_of(name)
         if name == self.current:
             raise InvalidError(
-                "context", f"{name} is in use; `persysctl context use` another first"
+                "context", f"{name} is the current one; first `persysctl context use` another"
             )
         contexts = _mapping(self.content.get(CONTEXTS_KEY) or {}, CONTEXTS_KEY)
         if name == DEFAULT and DEFAULT not in contexts:
@@ -77,7 +79,7 @@ def context_path() -> Path:
 
 
 def read_contexts() -> ContextFile:
-    """Empty when there is no file. Raises SettingsError for one that cannot be used."""
+    """Empty when there is no file. Raises SettingsError for an invalid one."""
     path = context_path()
     try:
         text = path.read_text(encoding="utf-8")
@@ -92,12 +94,12 @@ def read_contexts() -> ContextFile:
     except YamlError as err:
         raise SettingsError(f"{path}: {err}") from err
     found = ContextFile(content, _comments(text))
-    _ = found.named  # what is not a mapping is said now
+    _ = found.named  # raises for a context that is not a mapping
     return found
 
 
 def write_contexts(file: ContextFile) -> None:
-    """Whole or not at all, for its owner alone. Raises SettingsError."""
+    """Replace the file atomically, readable only by its owner. Raises SettingsError."""
     from persys.core.bounded_yaml import dump
     from persys.infra.files import write_whole
 
@@ -105,13 +107,13 @@ def write_contexts(file: ContextFile) -> None:
     text = file.comments + dump(_plain(file.content))
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_whole(path.resolve(), text.encode())  # a link stays one
+        write_whole(path.resolve(), text.encode())  # a symbolic link is kept
     except OSError as err:
         raise SettingsError(f"{path}: {err.strerror}") from err
 
 
 def wide_open() -> str:
-    """What to say when others than its owner can read or write the file; else nothing."""
+    """A warning if users other than the owner can read or write the file, else ""."""
     path = context_path()
     try:
         mode = path.stat().st_mode
@@ -119,9 +121,7 @@ def wide_open() -> str:
         return ""
     if not mode & _OF_OTHERS:
         return ""
-    return (
-        f"{path} can be read by others (mode {mode & 0o777:o}); `chmod 600 {path}` keeps it yours"
-    )
+    return f"{path} is accessible to other users (mode {mode & 0o777:o}); fix it with `chmod 600 {path}`"
 
 
 def _mapping(value: object, what: str) -> dict[str, object]:
@@ -147,4 +147,6 @@ def _comments(text: str) -> str:
 
 def _check_name(name: str) -> None:
     if not name or not all(each.isalnum() or each in "-_." for each in name):
-        raise InvalidError("context", f"{name!r}: letters, digits, '-', '_' and '.' make a name")
+        raise InvalidError(
+            "context", f"invalid name {name!r}: expected letters, digits, '-', '_' and '.'"
+        )

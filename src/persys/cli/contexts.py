@@ -1,4 +1,4 @@
-"""Contexts: several clusters under names, one of them in use."""
+"""`persysctl context`: named clusters, one of them current."""
 
 import sys
 from argparse import Namespace
@@ -9,7 +9,7 @@ from persys.cli.context_file import DEFAULT, ContextFile, read_contexts, write_c
 from persys.cli.exits import Exit, UsageError
 from persys.cli.output import aligned, described, dump
 
-# How the options of the command line are called in a context.
+# The key in a context for each option of the command line.
 _KEYS = {
     "api": "api_endpoint",
     "scheduler": "grpc_endpoint",
@@ -48,7 +48,7 @@ def list_contexts(options: Namespace) -> Exit:
 
 def use(options: Namespace) -> Exit:
     write_contexts(read_contexts().using(options.name))
-    print(f"{options.name} is in use")
+    print(f"{options.name} is the current context")
     return Exit.OK
 
 
@@ -68,11 +68,11 @@ def show(options: Namespace) -> Exit:
 
 
 def add(options: Namespace) -> Exit:
-    """What the options of this command line say, under a name. What it says already stays."""
+    """Save the options of this command line under a name. Other keys of an existing context stay."""
     keys = _said(options)
     if not keys:
         raise UsageError(
-            "say how it is reached: --api URL for a gateway, --scheduler HOST:PORT for a scheduler"
+            "a context needs an address: --api URL for a gateway, --scheduler HOST:PORT for a scheduler"
         )
     file = read_contexts()
     known = options.name in file.named
@@ -80,16 +80,16 @@ def add(options: Namespace) -> Exit:
     if options.use or file == ContextFile({}):
         changed = changed.using(options.name)
     write_contexts(changed)
-    print(f"{options.name} is {'changed' if known else 'there'}", end="")
-    print(" and in use" if changed.current == options.name else "")
-    if changed.current != options.name:
+    current = " and is the current context" if changed.current == options.name else ""
+    print(f"{options.name} was {'changed' if known else 'added'}{current}")
+    if not current:
         print(f"use it with `persysctl context use {options.name}`", file=sys.stderr)
     return Exit.OK
 
 
 def remove(options: Namespace) -> Exit:
     write_contexts(read_contexts().without(options.name))
-    print(f"{options.name} is forgotten; no certificate and no key was removed")
+    print(f"{options.name} was removed; its certificate and key files were kept")
     return Exit.OK
 
 
@@ -99,7 +99,7 @@ def _said(options: Namespace) -> dict[str, object]:
         if value := getattr(options, option, None):
             keys[key] = str(Path(value).expanduser().absolute()) if option in _PATHS else value
     if options.api and options.scheduler:
-        raise UsageError("--api names a gateway and --scheduler a scheduler: say one of them")
+        raise UsageError("--api and --scheduler cannot be combined: name a gateway or a scheduler")
     if options.api or options.scheduler:
         keys["transport"] = "http" if options.api else "grpc"
     return keys
@@ -114,7 +114,7 @@ def _where(keys: Mapping[str, object]) -> tuple[str, str, str]:
 
 
 def _shown(keys: Mapping[str, object]) -> dict[str, object]:
-    """Whoever looks over a shoulder learns no secret."""
+    """The keys to print, with secrets hidden."""
     return {
         key: "(hidden)" if any(key.endswith(word) for word in _SECRET) else value
         for key, value in keys.items()
@@ -122,5 +122,5 @@ def _shown(keys: Mapping[str, object]) -> dict[str, object]:
 
 
 def names(file: ContextFile) -> list[tuple[str, str]]:
-    """For the completion: each with where it leads."""
+    """For completion: each context with its endpoint."""
     return [(name, _where(keys)[1]) for name, keys in file.named.items() if keys or name != DEFAULT]

@@ -1,4 +1,4 @@
-"""Which certificate a user shows: a flag, a variable, ~/.persys/config.yaml."""
+"""The client certificate, in this order: flag, variable, ~/.persys/config.yaml."""
 
 from argparse import Namespace
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _NAMES = (
 def certificate_files(
     options: Namespace, environ: Mapping[str, str], file: Mapping[str, object]
 ) -> "CertificateFiles | None":
-    """None when nothing names one. Raises SettingsError when only a part is named."""
+    """None when none is set. Raises SettingsError when only some of the three files are set."""
     found = {
         option: str(getattr(options, option, None) or environ.get(variable) or file.get(key) or "")
         for option, variable, key in _NAMES
@@ -31,7 +31,8 @@ def certificate_files(
     for option, variable, key in _NAMES:
         if not found[option]:
             raise SettingsError(
-                f"a certificate needs --{option} too ({variable}, or {key} in ~/.persys/config.yaml)"
+                f"missing --{option} for the client certificate ({variable}, or {key} in "
+                "~/.persys/config.yaml)"
             )
     from persys.infra.files import CertificateFiles
 

@@ -1,7 +1,7 @@
-"""The demo: an image made without any registry, and one workload that runs it.
+"""The demo workload of `persys up`, and its image, which is built without a registry.
 
-The image is Debian's static busybox with a link per applet. Its label holds a digest of what it was made
-from, so that a newer version of this program makes it anew.
+The image is Debian's static busybox with a link per applet. Its label holds a digest of its contents, so that
+a newer version of persys rebuilds it.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ _PAGE = """\
 <h1>It runs.</h1>
 <p>This page comes from a container that the Persys scheduler placed and its agent started.</p>
 """
-# A program that needs a loader names it near its beginning; in an empty image it could not start.
+# A dynamically linked program names its loader near the start of the file; an empty image cannot run it.
 _LOADER = b"/ld-linux"
 _HEAD_BYTES = 4096
 
@@ -43,7 +43,7 @@ def ensure_image(progress: Progress) -> None:
         "image", "inspect", "--format", f'{{{{index .Config.Labels "{_LABEL}"}}}}', IMAGE
     )
     if found.returncode == 0 and found.stdout.decode().strip() == digest:
-        progress.done(f"image {IMAGE} is there")
+        progress.done(f"image {IMAGE} exists")
         return
     progress.doing(f"building image {IMAGE}")
     changes = [
@@ -56,7 +56,7 @@ def ensure_image(progress: Progress) -> None:
 
 
 def demo_request(*, host_port: int | None) -> ApplyWorkloadRequest:
-    """The workload of hello.yaml, at another port of the host if one is given."""
+    """The workload of hello.yaml, with another host port if one is given."""
     (document,) = read_spec_file((files("persys.cli") / "hello.yaml").read_text(encoding="utf-8"))
     if host_port is not None:
         document.request.spec.container.ports[0].host_port = host_port
@@ -69,7 +69,7 @@ def _static_busybox(progress: Progress) -> Path:
         install_packages(["busybox-static"], progress)
         found = find_command("busybox")
     if found is None:
-        raise SetUpError("busybox-static is installed, but there is no busybox command")
+        raise SetUpError("busybox-static is installed, but the busybox command was not found")
     return Path(found)
 
 

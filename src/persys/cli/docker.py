@@ -1,7 +1,7 @@
-"""A Docker that answers: the one that runs, or one this starts.
+"""Finds or starts Docker for `persys up`.
 
-Used for set-up only. With systemd the daemon is its business; without it, dockerd runs in the background with
-its log and pid file in the state directory, and nothing here ever stops it.
+With systemd the daemon is started as a service; without it, dockerd runs in the background with its log and
+pid file in the state directory. Docker is never stopped here.
 """
 
 import os
@@ -17,7 +17,7 @@ from persys.cli.progress import Progress
 
 _ANSWER_DEADLINE = timedelta(seconds=60)
 _CALL_SECONDS = 120
-# Of Docker's own repository, of Ubuntu and of Debian.
+# From Docker's own repository, Ubuntu and Debian.
 _COMPOSE_PACKAGES = ("docker-compose-plugin", "docker-compose-v2", "docker-compose")
 _PID_FILES = (Path("/var/run/docker.pid"), Path("/var/run/docker/containerd/containerd.pid"))
 
@@ -38,7 +38,7 @@ def docker_version() -> str | None:
 
 
 def compose_command() -> list[str] | None:
-    """The Compose that answers: the plugin of docker, or the program of its own. None: neither."""
+    """The Compose command that works: the docker plugin or the standalone program. None: neither."""
     for command in (["docker", "compose"], ["docker-compose"]):
         program = find_command(command[0])
         if program is not None and _succeeds([program, *command[1:], "version"]):
@@ -47,14 +47,14 @@ def compose_command() -> list[str] | None:
 
 
 def ensure_compose(progress: Progress) -> None:
-    """Stacks need Compose. A machine where it cannot be installed runs everything else."""
+    """Install Compose, which stacks need. Everything else works without it."""
     command = compose_command()
     if command is None:
         package = next(
             (name for name in _COMPOSE_PACKAGES if _succeeds(["apt-cache", "show", name])), None
         )
         if package is None or os.geteuid() != 0:
-            progress.done("no Compose here, so stacks do not run; install docker-compose for them")
+            progress.done("Compose not found: install docker-compose to run Compose stacks")
             return
         install_packages([package], progress)
         command = compose_command()
@@ -74,7 +74,7 @@ def _succeeds(command: list[str]) -> bool:
 def run_docker(*arguments: str, stdin: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
     command = find_command("docker")
     if command is None:
-        raise SetUpError("there is no docker command on this machine")
+        raise SetUpError("docker command not found: install Docker Engine")
     try:
         return subprocess.run(
             [command, *arguments],
@@ -84,21 +84,21 @@ def run_docker(*arguments: str, stdin: bytes | None = None) -> subprocess.Comple
             check=False,
         )
     except subprocess.TimeoutExpired as err:
-        raise SetUpError(f"docker {arguments[0]} did not end in {_CALL_SECONDS} s") from err
+        raise SetUpError(f"docker {arguments[0]} timed out after {_CALL_SECONDS} s") from err
 
 
 def _start(state_dir: Path, progress: Progress) -> str:
     if os.environ.get("DOCKER_HOST"):
-        raise SetUpError(f"no Docker answers at DOCKER_HOST={os.environ['DOCKER_HOST']}")
+        raise SetUpError(f"no answer from Docker at DOCKER_HOST={os.environ['DOCKER_HOST']}")
     ensure_commands(
         {"docker": "docker.io", "dockerd": "docker.io", "iptables": "iptables"}, progress
     )
-    # Its package may have started it.
+    # The installation of the package may have started it.
     version = docker_version()
     if version is not None:
         return version
     if os.geteuid() != 0:
-        raise SetUpError("no Docker answers, and an ordinary user cannot start one; run as root")
+        raise SetUpError("Docker is not running; run as root to start it")
     progress.doing("starting Docker")
     if Path("/run/systemd/system").is_dir():
         return _start_with_systemd()
@@ -133,12 +133,12 @@ def _start_in_background(state_dir: Path) -> str:
 
     version = poll(version_while_it_runs, within=_ANSWER_DEADLINE)
     if version is None:
-        raise daemon.trouble(f"gave no answer in {_ANSWER_DEADLINE.seconds} s")
+        raise daemon.trouble(f"did not answer within {_ANSWER_DEADLINE.seconds} s")
     return version
 
 
 def _remove_stale_pid_files() -> None:
-    """After a crash and a reboot such a file may name an innocent process, and dockerd would not start."""
+    """Remove pid files that name another process after a crash and a reboot: dockerd would not start."""
     for path in _PID_FILES:
         try:
             pid = int(path.read_text(encoding="ascii"))

@@ -1,4 +1,4 @@
-"""Where nodes differ from what is recorded, and what to make of copies nobody asked for."""
+"""`persysctl drift` and `persysctl orphans`: differences between nodes and records."""
 
 from argparse import Namespace
 from collections.abc import Iterable
@@ -71,21 +71,21 @@ def get_orphan(options: Namespace) -> Exit:
 
 
 def names(parts: Iterable[str]) -> list[str]:
-    """Names from an option that takes several, separated by commas, and may be repeated."""
+    """Names from an option that takes several, separated by commas, and is repeatable."""
     return [name.strip() for part in parts for name in part.split(",") if name.strip()]
 
 
 def adopt(options: Namespace) -> Exit:
     with scheduler(options) as client:
         client.adopt_orphan(options.node, options.id, allow_secrets=names(options.allow_secrets))
-    print(f"{options.id} is a workload again, bound to {options.node}")
+    print(f"{options.id} is adopted as a workload on node {options.node}")
     return Exit.OK
 
 
 def delete(options: Namespace) -> Exit:
     with scheduler(options) as client:
         client.delete_orphan(options.node, options.id)
-    print(f"{options.id} is being removed from {options.node}")
+    print(f"{options.id} is being deleted from node {options.node}")
     return Exit.OK
 
 
@@ -100,7 +100,7 @@ def _described_orphan(view: OrphanView, now: datetime, wide: bool) -> str:
         )
     )
     if not view.HasField("spec"):
-        return f"{facts}\nThe node does not keep its spec."
+        return f"{facts}\nThe node does not report its spec."
     return f"{facts}\nSpec, as the node reports it:\n{dump(plain(view.spec), 'yaml')}"
 
 

@@ -1,4 +1,4 @@
-"""What happened in the cluster: listed, or followed across restarts of the scheduler."""
+"""`persysctl events`: list events, or stream them across restarts of the scheduler."""
 
 import gc
 import json
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from persys.client import SchedulerClient
 
 _AGAIN_SECONDS = 0.5
-_WIDTHS = (20, 20, 24, 16)  # of a line in a watch, where nobody knows what comes next
+_WIDTHS = (20, 20, 24, 16)  # of the columns of a watch, where later rows are not known yet
 
 _COLUMNS: tuple[Column[EventView], ...] = (
     Column("TIME", lambda event, now: _time(event)),
@@ -43,12 +43,12 @@ _COLUMNS: tuple[Column[EventView], ...] = (
 def show(options: Namespace) -> Exit:
     if options.watch and options.after is not None and (options.since or options.limit):
         raise UsageError(
-            "--watch begins after a sequence, or with --since or --limit; not with both"
+            "--watch cannot combine --after with --since or --limit: they set where it starts"
         )
     since = _since(options)
     with scheduler(options) as client:
         if options.watch:
-            with suppress(KeyboardInterrupt):  # the usual way to end it
+            with suppress(KeyboardInterrupt):  # the user ends the stream
                 _watch(client, options, since)
             return Exit.OK
         found = client.list_events(
@@ -70,7 +70,7 @@ def _watch(client: "SchedulerClient", options: Namespace, since: datetime | None
     gc.enable()
     after = options.after
     if after is None:
-        # Where it begins is known before the first event, so that a restart before it loses nothing.
+        # Fix the start before the first event, so that a restart of the scheduler loses no event.
         asked = since is not None or options.limit
         found = client.list_events(
             since=since, limit=options.limit if asked else 1, **_filters(options)
@@ -83,7 +83,7 @@ def _watch(client: "SchedulerClient", options: Namespace, since: datetime | None
 
 
 def _followed(client: "SchedulerClient", options: Namespace, after: int) -> Iterator[EventView]:
-    """Each event once, however often the connection breaks."""
+    """Yield each event once, across reconnects."""
     silent = False
     while True:
         try:
@@ -94,7 +94,7 @@ def _followed(client: "SchedulerClient", options: Namespace, after: int) -> Iter
                     yield event
         except UnavailableError as err:
             if not silent:
-                print(f"no answer, still trying: {err}", file=sys.stderr, flush=True)
+                print(f"no answer, retrying: {err}", file=sys.stderr, flush=True)
             silent = True
             sleep(_AGAIN_SECONDS)
 

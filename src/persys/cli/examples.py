@@ -1,6 +1,6 @@
-"""What to type, for each command: shown below its help, in docs/commands.md and in the manual.
+"""Examples of each command: shown in its help, in docs/commands.md and in the manual.
 
-Each line is taken by the parser as it stands; a test says so.
+A test parses each line.
 """
 
 from collections.abc import Mapping

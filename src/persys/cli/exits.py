@@ -1,4 +1,4 @@
-"""How a command ended, as a number that scripts can rely on."""
+"""Exit codes of persysctl and persys, which scripts rely on."""
 
 from enum import IntEnum
 
@@ -8,18 +8,18 @@ from persys.errors import InvalidError, PersysError, SettingsError, UnavailableE
 class Exit(IntEnum):
     OK = 0
     FAILED = 1  # the workload failed, or the request was refused
-    USAGE = 2  # the command line or the spec is wrong
-    TIMED_OUT = 3  # what was waited for did not happen in time
-    UNREACHABLE = 4  # no answer, so nothing is known
+    USAGE = 2  # the command line or the spec is invalid
+    TIMED_OUT = 3  # timed out while waiting
+    UNREACHABLE = 4  # no answer from the server; the result is unknown
     INTERRUPTED = 130
 
 
 class SetUpError(PersysError):
-    """This machine could not be made ready; the text says what was tried and what to do."""
+    """Setup of this machine failed; the text says what was tried and what to do."""
 
 
 class UsageError(PersysError):
-    """The command line asks for something that does not exist."""
+    """The command line names something that does not exist."""
 
 
 def exit_of(err: PersysError) -> Exit:

@@ -1,4 +1,4 @@
-"""Why a workload runs where it does, or what keeps each node from taking it."""
+"""`persysctl explain`: why a workload runs on its node, or why each node rejects it."""
 
 from argparse import Namespace
 from collections import Counter
@@ -27,14 +27,14 @@ def _describe(answer: ExplainWorkloadResponse, _now: datetime, wide: bool) -> st
     shown = list(answer.nodes[:_ROWS_MAX])
     parts = [f"{answer.workload_id} {answer.summary}"]
     if shown:
-        rows = [["NODE", "VERDICT", "WHY", "WHAT WOULD HELP"]]
+        rows = [["NODE", "VERDICT", "WHY", "REQUIRED CHANGE"]]
         rows += [_row(node, answer) for node in shown]
         parts.append(aligned(rows if wide else [row[:3] for row in rows]))
     if rest := _rest(answer, shown):
         parts.append(rest)
     if answer.changes:
         lines = "\n".join(f"  {change}" for change in answer.changes[:_CHANGES_MAX])
-        parts.append(f"What would place it, the least first:\n{lines}")
+        parts.append(f"Changes that would place it, smallest first:\n{lines}")
     if answer.copies:
         lines = "\n".join(f"  {copy}" for copy in answer.copies)
         parts.append(f"Copies on nodes where it is not assigned:\n{lines}")
@@ -50,7 +50,7 @@ def _row(node: NodeVerdict, answer: ExplainWorkloadResponse) -> list[str]:
 
 
 def _refusal(node: NodeVerdict) -> str:
-    # Millicores are written 500m, all else with a space.
+    # Millicores are written 500m, other units with a space.
     unit = node.unit if node.unit == "m" else f" {node.unit}"
     lacks = f" by {node.missing}{unit}" if node.missing else ""
     return f"{node.detail}{lacks}"
@@ -61,7 +61,7 @@ def _score(node: NodeVerdict) -> str:
 
 
 def _rest(answer: ExplainWorkloadResponse, shown: list[NodeVerdict]) -> str:
-    """Those that the table leaves out, counted by reason."""
+    """The nodes that the table omits, counted by reason."""
     told = Counter((node.filter, node.detail) for node in shown if not node.fits)
     fitting = answer.fit_count - sum(node.fits for node in shown)
     left = [

@@ -1,6 +1,6 @@
-"""Which scheduler to talk to, when several are named or DNS is to say: the first that can be reached.
+"""Chooses the scheduler when several are given or DNS lists them: the first that is reachable.
 
-The others stay behind it: when its connection breaks, gRPC goes on to the next, in the middle of a watch too.
+The others are fallbacks: when the connection breaks, gRPC connects to the next one, also during a watch.
 """
 
 import os
@@ -15,9 +15,9 @@ TRIAL_SECONDS = 2.0
 
 
 def find_scheduler(named: str, *, timeout: timedelta) -> str:
-    """A target for gRPC. `named` is a host:port, the name of a service, or several with commas between."""
+    """A gRPC target. `named` is a host:port, the name of an SRV record, or several separated by commas."""
     if "," not in named and not is_service(named):
-        return named  # the common case tries nothing
+        return named  # the common case needs no connection attempt
     addresses: list[str] = []
     trouble: list[UnavailableError] = []
     for one in named.split(","):
@@ -34,7 +34,7 @@ def find_scheduler(named: str, *, timeout: timedelta) -> str:
 def _behind(named: str, timeout: timedelta) -> Sequence[str]:
     if not is_service(named):
         return (named,)
-    from persys.infra.srv import find_service  # takes longer than most commands
+    from persys.infra.srv import find_service  # slow to import
 
     server = os.environ.get("PERSYS_DNS_SERVER", "")
     return find_service(named, server=server, deadline_seconds=timeout.total_seconds())
@@ -50,7 +50,7 @@ def _is_reachable(address: str) -> bool:
 
 
 def _one_after_the_other(addresses: Sequence[str]) -> str:
-    """All of them, as gRPC wants to be told. Only those of the first one's family: it takes no mixture."""
+    """All addresses as one gRPC target, which allows only one address family: that of the first."""
     import socket
 
     found: list[tuple[int, str]] = []

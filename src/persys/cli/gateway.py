@@ -1,4 +1,4 @@
-"""What only a gateway knows: the clusters behind it, and who changed what through it."""
+"""`persysctl cluster list` and `persysctl audit`, which only a gateway can answer."""
 
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
@@ -17,10 +17,10 @@ _CLUSTERS: Mapping[str, Callable[[Row], str]] = {
     "SCHEDULERS": lambda row: f"{row['healthy_schedulers']}/{row['total_schedulers']} healthy",
     "LEADER": lambda row: _leader(row),
 }
-_DEEDS: Mapping[str, Callable[[Row], str]] = {
-    "AT": lambda row: str(row["at"])[:19].replace("T", " "),
-    "WHO": lambda row: str(row["who"]),
-    "DEED": lambda row: str(row["deed"]),
+_AUDIT: Mapping[str, Callable[[Row], str]] = {
+    "TIME": lambda row: str(row["at"])[:19].replace("T", " "),
+    "IDENTITY": lambda row: str(row["who"]),
+    "ACTION": lambda row: str(row["deed"]),
     "TARGET": lambda row: str(row.get("target", "")),
     "CLUSTER": lambda row: str(row.get("cluster", "")),
     "RESULT": lambda row: str(row["status"]),
@@ -37,7 +37,7 @@ def list_clusters(options: Namespace) -> Exit:
 def audit(options: Namespace) -> Exit:
     with scheduler(options) as client:
         found = client.get_audit(limit=options.limit)
-    print(shown(found["deeds"], options, _DEEDS, name="number", nothing="nothing yet"))
+    print(shown(found["deeds"], options, _AUDIT, name="number", nothing="no audit entries"))
     return Exit.OK
 
 

@@ -1,7 +1,7 @@
-"""As whom a user comes to a gateway: with a certificate, with a token, or with both.
+"""Credentials for a gateway: a client certificate, a token, or both.
 
-A token alone is enough; then the roots say whom to believe, and without roots those of this machine do.
-Plain text is spoken only to an address that begins with http://.
+With a token alone, the server is verified with --ca, or with the CA certificates of this machine. Plain text
+is used only for a URL that starts with http://.
 """
 
 from argparse import Namespace
@@ -20,7 +20,7 @@ _CERTIFICATE = (
 
 
 def gateway_of(options: Namespace, environ: Mapping[str, str], settings: Settings) -> Gateway:
-    """Raises SettingsError for who has nothing to show."""
+    """Raises SettingsError without credentials."""
     plain = settings.gateway.startswith("http://")
     gateway = Gateway(settings.gateway, token=settings.token, cluster=settings.cluster)
     if plain:
@@ -30,8 +30,8 @@ def gateway_of(options: Namespace, environ: Mapping[str, str], settings: Setting
     trust = trust_of(options, environ, settings.file)
     if trust is None:
         raise SettingsError(
-            f"--insecure shows nothing to {settings.gateway}; for a gateway that was started with "
-            "-insecure say http:// in its address"
+            f"--insecure has no effect on {settings.gateway}; for a gateway that runs with -insecure "
+            "use a URL that starts with http://"
         )
     return gateway._replace(trust=trust)
 

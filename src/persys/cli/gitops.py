@@ -1,6 +1,6 @@
-"""Workloads that follow a repository and branch: asked of a gateway, or put together from their specs.
+"""`persysctl gitops`: workloads that follow a Git branch, from a gateway or computed from their specs.
 
-Only a gateway takes webhooks, so only it knows of the last push.
+Only a gateway receives webhooks, so only a gateway knows the last push.
 """
 
 import sys
@@ -40,7 +40,7 @@ def show(options: Namespace) -> Exit:
             options,
             _COLUMNS,
             name="workload_id",
-            nothing="no workload follows a repository",
+            nothing="no workload follows a Git branch",
         )
     )
     return Exit.OK
@@ -60,7 +60,7 @@ def _computed(client: "SchedulerClient") -> Iterator[dict[str, Any]]:
         try:
             view = client.get_workload(listed.workload_id)
         except NotFoundError:
-            continue  # gone meanwhile
+            continue  # deleted since it was listed
         if compose := view.spec.compose.git_repo:
             yield {
                 "workload_id": view.workload_id,

@@ -1,7 +1,7 @@
-"""Why somebody who listens does not talk to us: asked only after a call found nobody.
+"""Diagnoses a failed TLS connection. Used only after a call has failed.
 
-gRPC says no more than that there was no connection, so the handshake is done once more by hand, and what
-fails is told by the kind of the failure.
+gRPC reports only that there was no connection, so this repeats the handshake and explains the failure by the
+kind of the error.
 """
 
 import socket
@@ -17,7 +17,7 @@ _BEGINNING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\
 
 
 def explain(target: str, role: Role, trust: Trust | None) -> str:
-    """Empty when it has nothing to do with TLS. Raises SettingsError when our own files are at fault."""
+    """The cause, or "" if it is not TLS. Raises SettingsError if the client's own files are invalid."""
     if trust is not None:
         _check_own(trust)
     host, _, port = target.rpartition("/")[2].removeprefix("ipv4:").split(",")[0].rpartition(":")
@@ -26,19 +26,19 @@ def explain(target: str, role: Role, trust: Trust | None) -> str:
             connection.settimeout(SECONDS)
             return _shake(connection, host, role, trust)
     except (OSError, ValueError):
-        return ""  # nobody is there, which is what was said
+        return ""  # no connection, as the call has already reported
 
 
 def _check_own(trust: Trust) -> None:
-    from persys.infra.certificates import read_key_pair  # takes longer than most commands
+    from persys.infra.certificates import read_key_pair  # slow to import
     from persys.infra.clock import SystemClock
 
     now = SystemClock().now()
     claims = read_key_pair(trust.files, now).claims
     if now < claims.not_before:
         raise SettingsError(
-            f"{trust.files.certificate}: is valid only from {claims.not_before:%Y-%m-%d %H:%M:%S} UTC; "
-            "is the clock of this machine right?"
+            f"{trust.files.certificate}: not valid before {claims.not_before:%Y-%m-%d %H:%M:%S} UTC; "
+            "check the clock of this machine"
         )
 
 
@@ -57,12 +57,12 @@ def _shake(connection: socket.socket, host: str, role: Role, trust: Trust | None
                 return ""
     except ssl.SSLCertVerificationError as err:
         return (
-            f"what answers there has no certificate for {role} from {trust.files.roots} "
-            f"({err.verify_message}); is it another cluster's, or has its authority been replaced?"
+            f"the server has no {role} certificate that is signed by {trust.files.roots} "
+            f"({err.verify_message}); wrong cluster, or was the CA recreated?"
         )
     except ssl.SSLError as err:
         if err.reason == "WRONG_VERSION_NUMBER":
-            return "it does not speak TLS: it was started with -insecure; say --insecure too"
+            return "the server does not use TLS: it runs with -insecure; connect with --insecure"
         return _refused(trust)
     except ConnectionError:
         return _refused(trust)
@@ -71,8 +71,9 @@ def _shake(connection: socket.socket, host: str, role: Role, trust: Trust | None
 
 def _refused(trust: Trust) -> str:
     return (
-        f"it does not take {trust.files.certificate}: that is of another authority than it believes, "
-        "or was revoked; get a new one with `persysctl certificate create`, or name another with --cert"
+        f"the server rejected {trust.files.certificate}: it is signed by a CA that the server does not "
+        "trust, or was revoked; create a new one with `persysctl certificate create`, or use another "
+        "with --cert"
     )
 
 
@@ -81,7 +82,7 @@ def _try_plain(connection: socket.socket, context: ssl.SSLContext) -> str:
     context.verify_mode = ssl.CERT_NONE
     with suppress(ssl.SSLError, OSError), context.wrap_socket(connection):
         return (
-            "it speaks TLS, and was spoken to in plain text: leave out --insecure (PERSYS_INSECURE, "
-            "grpc_insecure) and show a certificate"
+            "the server requires TLS: remove --insecure (PERSYS_INSECURE, grpc_insecure) and use a "
+            "client certificate"
         )
     return ""

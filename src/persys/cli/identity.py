@@ -1,4 +1,4 @@
-"""Who the scheduler takes this command line for."""
+"""`persysctl cluster whoami`."""
 
 from argparse import Namespace
 from datetime import datetime
@@ -16,7 +16,9 @@ def whoami(options: Namespace) -> Exit:
                 client.get_identity(),
                 options,
                 describe=_describe,
-                name=lambda found: f"{found.role}/{found.name}" if found.role else "anybody",
+                name=lambda found: (
+                    f"{found.role}/{found.name}" if found.role else "unauthenticated"
+                ),
             )
         )
     return Exit.OK
@@ -24,11 +26,11 @@ def whoami(options: Namespace) -> Exit:
 
 def _describe(found: IdentityView, now: datetime, wide: bool) -> str:
     if not found.role:
-        return described((("Identity", "anybody; this scheduler asks nobody (-insecure)"),))
+        return described((("Identity", "unauthenticated (the scheduler runs with -insecure)"),))
     return described(
         (
             ("Identity", f"{found.role}/{found.name}"),
-            ("May", ", ".join(found.deeds)),
+            ("Permissions", ", ".join(found.deeds)),
             _by(found),
         )
     )

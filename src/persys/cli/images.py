@@ -1,4 +1,4 @@
-"""Images that machines start from: brought to the nodes, shown, removed."""
+"""`persysctl image`: add VM images to nodes, list and remove them."""
 
 import os
 import sys
@@ -83,7 +83,7 @@ def _rendered(found: ListImagesResponse, options: Namespace) -> str:
         options,
         columns=_COLUMNS,
         name=lambda image: image.name,
-        nothing="no images; persysctl image add brings one",
+        nothing="no images; add one with `persysctl image add`",
     )
 
 
@@ -95,7 +95,7 @@ def _follow(options: Namespace, coming: Iterable[ImageProgress]) -> Exit:
             states[progress.node_id] = _state(progress)
             if progress.done:
                 ended.append(progress)
-            if sys.stdout.isatty():  # elsewhere the end of it is enough
+            if sys.stdout.isatty():  # without a terminal only the result is printed
                 update(states)
     for progress in ended:
         if progress.problem:
@@ -108,12 +108,12 @@ def _follow(options: Namespace, coming: Iterable[ImageProgress]) -> Exit:
 
 def _state(progress: ImageProgress) -> tuple[str, str]:
     if progress.done:
-        return ("failed", progress.problem) if progress.problem else ("there", "")
+        return ("failed", progress.problem) if progress.problem else ("done", "")
     got = size(progress.received_bytes)
     if not progress.size_bytes:
         return "sending", got
     if progress.received_bytes >= progress.size_bytes:
-        return "checking", got
+        return "verifying", got
     share = progress.received_bytes / progress.size_bytes
     return "sending", f"{got} of {size(progress.size_bytes)} ({share:.0%})"
 

@@ -1,7 +1,7 @@
-"""A command inside a workload, as if it ran here: its input, its outputs, its exit code, its terminal.
+"""`persysctl exec` and `persysctl console`: run a command in a workload, or attach to the console of a VM.
 
-With a terminal ours is raw until the end, so that every key, Ctrl-C too, goes to the command. A machine has
-its console instead, which is left with Ctrl-]: a guest takes every other key for its own.
+With -t the local terminal is in raw mode until the end, so that every key, including Ctrl-C, goes to the
+command. Ctrl-] detaches from a console, because the guest receives all other keys.
 """
 
 import gc
@@ -27,7 +27,7 @@ _LEAVE = b"\x1d"  # Ctrl-]
 
 def run(options: Namespace) -> int:
     if not options.command:
-        raise UsageError("what shall run? persysctl exec WORKLOAD -- COMMAND")
+        raise UsageError("the command is missing: expected `persysctl exec WORKLOAD -- COMMAND`")
     if options.tty and options.stdin and not os.isatty(_STDIN):
         raise UsageError("-t with -i needs a terminal as standard input")
     start = ExecStart(
@@ -48,7 +48,7 @@ def _converse(options: Namespace, start: ExecStart, *, raw: bool, stdin: bool) -
         for output in client.exec(_inputs(start, resized, begun, stdin=stdin)):
             if start.console and not begun.is_set():
                 print(
-                    f"the console of {start.workload_id}; Ctrl-] leaves it\r",
+                    f"attached to the console of {start.workload_id}; detach with Ctrl-]\r",
                     file=unfiltered(sys.stderr),
                 )
             begun.set()
@@ -62,7 +62,7 @@ def _converse(options: Namespace, start: ExecStart, *, raw: bool, stdin: bool) -
 
 
 def _inputs(start: ExecStart, resized: int, begun: Event, *, stdin: bool) -> Iterator[ExecInput]:
-    """Read by a thread of gRPC's, which takes the next one when this one is on its way."""
+    """The inputs of the session. A thread of gRPC iterates over them and blocks for the next one."""
     if start.tty and (size := _size()) is not None:
         start.size.CopyFrom(size)
     yield ExecInput(start=start)
@@ -92,7 +92,7 @@ def _inputs(start: ExecStart, resized: int, begun: Event, *, stdin: bool) -> Ite
 
 @contextmanager
 def _terminal(*, raw: bool) -> Iterator[int]:
-    """Yields a pipe that can be read when the terminal has another size."""
+    """Yield a pipe that becomes readable when the terminal is resized."""
     resized, told = os.pipe()
     os.set_blocking(told, False)
     if not raw:

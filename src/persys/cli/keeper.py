@@ -1,10 +1,10 @@
-"""Keeps one process running: `python -m persys.cli.keeper STATUS_FILE COMMAND...`.
+"""Supervises one process: `python -m persys.cli.keeper STATUS_FILE COMMAND...`.
 
-`persys up` starts each of its processes below a keeper, because a process exits when it cannot commit, lead
-or serve. A process that exits uncleanly is started again, after a pause that doubles up to a limit; one that
-exits with 0 ends the keeper. SIGTERM is passed on, and ends both.
+`persys up` starts each of its processes under a keeper, because a process exits when it cannot commit, lead
+or serve. A process that exits with an error is restarted after a back-off that doubles up to a limit; exit
+code 0 ends the keeper. SIGTERM is forwarded and ends both.
 
-The status file tells `persys status` what runs and what happened; it is replaced whole.
+`persys status` reads the status file, which is replaced atomically.
 """
 
 import ctypes
@@ -23,29 +23,29 @@ from persys.infra.clock import SystemClock
 
 PAUSE_MIN = timedelta(milliseconds=500)
 PAUSE_MAX = timedelta(seconds=30)
-# A process that ran for so long has not failed at its start.
+# A process that ran this long has started successfully: the back-off is reset.
 SETTLED_AFTER = timedelta(seconds=60)
-# Shorter than the grace of `persys down`, which would kill the keeper and leave the process.
+# Shorter than the grace period of `persys down`, which would kill the keeper but not the process.
 _STOP_SECONDS = 8.0
 _PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
 class Status:
-    pid: int = 0  # 0: it does not run now
+    pid: int = 0  # 0: not running
     restarts: int = 0
     started_at: str = ""
     last_exit: str = ""
 
 
 def pause_after(failures: int) -> timedelta:
-    """The pause before the next start, after so many failures in a row."""
+    """The back-off before the next start, after this many consecutive failures."""
     factor: int = 2 ** min(failures - 1, 16)
     return min(PAUSE_MIN * factor, PAUSE_MAX)
 
 
 def exit_text(code: int) -> str:
-    """How a process ended, from its return code as `subprocess` gives it."""
+    """Describe a return code of `subprocess`."""
     if code >= 0:
         return f"exited with code {code}"
     try:
@@ -55,7 +55,7 @@ def exit_text(code: int) -> str:
 
 
 def read_status(path: Path) -> Status:
-    """The last status of a keeper. Empty if there is none, or none that this version can read."""
+    """The last status of a keeper; empty if there is none or this version cannot read it."""
     try:
         return Status(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
@@ -83,7 +83,7 @@ class Keeper:
             settled = self._clock.monotonic() - started >= SETTLED_AFTER.total_seconds()
             failures = 1 if settled else failures + 1
             pause = pause_after(failures)
-            self._say(f"{exit_text(code)}; starting it again in {pause.total_seconds():g} s")
+            self._say(f"{exit_text(code)}; restarting in {pause.total_seconds():g} s")
             if self._stopping.wait(pause.total_seconds()):
                 return 0
 
@@ -94,7 +94,7 @@ class Keeper:
             self._say(f"cannot start: {err}")
             self._write(pid=0, last_exit=str(err))
             return 1
-        if self._stopping.is_set():  # the signal came before there was a process to pass it to
+        if self._stopping.is_set():  # the signal arrived before the process existed
             self._child.terminate()
         self._write(pid=self._child.pid, started_at=self._clock.now().isoformat())
         code = self._wait(self._child)
@@ -130,7 +130,7 @@ class Keeper:
 
 
 def _end_with_parent() -> None:
-    """Runs in the new process: it gets SIGTERM if its keeper is killed, so that it keeps no port."""
+    """Runs in the child: it gets SIGTERM if its keeper is killed, so that its port becomes free."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() == 1:  # the keeper was killed before this line
         os._exit(1)

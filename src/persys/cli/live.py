@@ -1,4 +1,4 @@
-"""How waiting looks: a table that changes in place on a terminal, a line per change elsewhere."""
+"""Shows the progress of a wait: a live table on a terminal, one line per change elsewhere."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -9,12 +9,12 @@ from persys.cli.terminal import unfiltered
 from persys.core.terminal import visible
 
 Update = Callable[[Mapping[str, tuple[str, str]]], None]
-"""Takes for each workload its state and why."""
+"""Takes the state and the reason of each workload."""
 
 
 @contextmanager
 def live_view(*, quiet: bool) -> Iterator[Update]:
-    """`quiet`: standard output is for the result alone, so changes go to standard error."""
+    """`quiet`: standard output is only for the result, so changes go to standard error."""
     if sys.stdout.isatty() and not quiet:
         with _table() as update:
             yield update

@@ -1,4 +1,4 @@
-"""What a workload writes, each output to its own: standard error stays standard error."""
+"""`persysctl logs`. Standard error of the workload is written to standard error."""
 
 import gc
 import sys
@@ -16,9 +16,9 @@ from persys.wire.gen.control.v1.control_pb2 import LogChunk
 
 def show(options: Namespace) -> Exit:
     if options.follow and options.previous:
-        raise UsageError("what is over cannot be followed: --previous or --follow, not both")
+        raise UsageError("--follow cannot be combined with --previous: that run has ended")
     if options.tail < 0:
-        raise UsageError(f"--tail {options.tail}: expected 0 for all, or more")
+        raise UsageError(f"invalid --tail {options.tail}: expected a number of lines, or 0 for all")
     since = None
     if options.since is not None:
         since = SystemClock().now() - duration(options.since, name="--since")
@@ -34,7 +34,7 @@ def show(options: Namespace) -> Exit:
             timestamps=options.timestamps,
         )
         outputs = {name: _Output(name, raw=options.raw) for name in ("stdout", "stderr")}
-        with suppress(KeyboardInterrupt):  # the usual way to end it
+        with suppress(KeyboardInterrupt):  # the user ends the stream
             for chunk in chunks:
                 outputs["stderr" if chunk.stream == "stderr" else "stdout"].write(chunk)
         for output in outputs.values():
@@ -43,12 +43,12 @@ def show(options: Namespace) -> Exit:
 
 
 class _Output:
-    """Standard output or error. On a terminal control characters of the workload are made visible."""
+    """Standard output or error. On a terminal, control characters of the workload are escaped."""
 
     def __init__(self, name: str, *, raw: bool) -> None:
         self._stream: TextIO = getattr(sys, name)
         self._lines = _Lines()
-        # Services write at the same time, so each has a filter of its own.
+        # Services write concurrently, so each has its own filter.
         self._filters: dict[str, LogFilter] | None = None
         if self._stream.isatty() and not raw:
             self._filters = {}
@@ -67,7 +67,7 @@ class _Output:
 
 
 class _Lines:
-    """Lines of a stack begin with their service, also when a line comes in several pieces."""
+    """Prefixes lines of a stack with their service, also when a line arrives in several chunks."""
 
     def __init__(self) -> None:
         self._unfinished: set[tuple[str, str]] = set()

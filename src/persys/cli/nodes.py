@@ -1,4 +1,4 @@
-"""Nodes, listed and described."""
+"""`persysctl node list` and `node get`."""
 
 from argparse import Namespace
 from datetime import datetime
@@ -69,7 +69,7 @@ def _describe(node: NodeView, now: datetime, wide: bool) -> str:
             ("Disk free", _disk(node)),
             ("Workloads", str(node.workload_count)),
             ("Drain", _drain(node)),
-            *((f"Stays {block.workload_id}", block.reason) for block in node.drain.blocked),
+            *((f"Blocked {block.workload_id}", block.reason) for block in node.drain.blocked),
             ("Clock ahead", f"{node.clock_skew_ms} ms" if node.clock_skew_ms else ""),
             ("Types", ", ".join(node.supported_workload_types)),
             ("Labels", _labels(node)),
@@ -79,14 +79,14 @@ def _describe(node: NodeView, now: datetime, wide: bool) -> str:
 
 
 def _status(node: NodeView) -> str:
-    """Ready, but closed: a node that is cordoned and not drained looks like any other in the contract."""
+    """The status, with what the contract's status field cannot express: cordoned or confirmed dead."""
     if node.confirmed_dead:
         return f"{node.status} (dead)"
     return f"{node.status} (cordoned)" if node.cordoned and node.status == "Ready" else node.status
 
 
 def _drain(node: NodeView) -> str:
-    return f"{node.drain.state}, {node.drain.remaining} still there" if node.drain.state else ""
+    return f"{node.drain.state}, {node.drain.remaining} remaining" if node.drain.state else ""
 
 
 def _cpu(node: NodeView) -> str:

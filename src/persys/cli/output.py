@@ -1,7 +1,7 @@
-"""Lists and single things in the five forms of -o.
+"""Renders lists and single messages in the five formats of -o.
 
-JSON and YAML are protobuf JSON with snake_case names. Zero values are written, so that a script can rely on a
-key; a list is an array.
+JSON and YAML are protobuf JSON with snake_case names. Zero values are included, so that a script can rely on
+each key; a list is an array.
 """
 
 from argparse import Namespace
@@ -31,7 +31,7 @@ def render_list(
     name: Callable[[T], str],
     nothing: str,
 ) -> str:
-    """`nothing` is what a table says when it has no row."""
+    """`nothing` is the text for an empty table."""
     match options.output:
         case "name":
             return "\n".join(name(message) for message in messages)
@@ -89,5 +89,5 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 
 
 def described(facts: Sequence[tuple[str, str]]) -> str:
-    """One fact per line; those with an empty text are left out."""
+    """One fact per line; facts with an empty text are omitted."""
     return aligned([[f"{title}:", text] for title, text in facts if text])

@@ -1,6 +1,6 @@
-"""Debian packages for what a machine lacks.
+"""Installs Debian packages for missing commands.
 
-Only for commands that are missing: an engine the user installed another way is left alone.
+A command that was installed in another way is used as it is.
 """
 
 import os
@@ -13,7 +13,7 @@ from persys.cli.exits import SetUpError
 from persys.cli.progress import Progress
 
 _DEADLINE_SECONDS = 900
-# Daemons live in sbin, which is not on the path of ordinary users.
+# Daemons are in sbin, which is not in the PATH of ordinary users.
 _SBIN = ("/usr/sbin", "/sbin")
 
 
@@ -22,7 +22,7 @@ def find_command(name: str) -> str | None:
 
 
 def ensure_commands(packages: Mapping[str, str], progress: Progress) -> None:
-    """`packages` names for each command the package that brings it."""
+    """`packages` maps each command to the package that contains it."""
     missing = {package for name, package in packages.items() if find_command(name) is None}
     if missing:
         install_packages(sorted(missing), progress)
@@ -32,14 +32,14 @@ def install_packages(missing: Sequence[str], progress: Progress) -> None:
     wanted = " ".join(missing)
     if find_command("apt-get") is None:
         raise SetUpError(
-            f"cannot install {wanted}: there is no apt-get here; install them yourself"
+            f"cannot install {wanted}: apt-get not found; install the packages manually"
         )
     if os.geteuid() != 0:
-        raise SetUpError(f"cannot install {wanted} as an ordinary user; run as root")
+        raise SetUpError(f"cannot install {wanted}: run as root")
     progress.doing(f"installing {wanted}")
     code, output = _apt_get("install", *missing)
     if code != 0:
-        # Package lists that are missing or old are the common cause.
+        # The common cause is missing or outdated package lists.
         _apt_get("update")
         code, output = _apt_get("install", *missing)
     if code != 0:
@@ -49,7 +49,7 @@ def install_packages(missing: Sequence[str], progress: Progress) -> None:
 
 def _apt_get(verb: str, *packages: str) -> tuple[int, str]:
     options = ("--yes", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=120")
-    # A file and not a pipe: a daemon started by its package would keep a pipe open for ever.
+    # A file and not a pipe: a daemon started by the package would keep the pipe open forever.
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
         try:
             ended = subprocess.run(
@@ -62,6 +62,6 @@ def _apt_get(verb: str, *packages: str) -> tuple[int, str]:
                 check=False,
             )
         except subprocess.TimeoutExpired as err:
-            raise SetUpError(f"apt-get {verb} did not end in {_DEADLINE_SECONDS} s") from err
+            raise SetUpError(f"apt-get {verb} timed out after {_DEADLINE_SECONDS} s") from err
         output.seek(0)
         return ended.returncode, "".join(output.readlines()[-15:])

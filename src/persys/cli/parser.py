@@ -1,4 +1,4 @@
-"""The parser of persysctl, made from the table of commands.
+"""The parser of persysctl, built from the command table.
 
 An option that takes a value either collects the values of all its uses or may be given once: a second use
 never replaces the first silently.
@@ -17,14 +17,14 @@ from persys.cli.suggest import suggestion
 from persys.infra.command_line import StrictParser
 
 _START = """\
-begin with:
-  persysctl doctor                    check for problems and name the fix
-  persysctl apply -f web.yaml --wait  run something
-  persysctl workload list             see how it goes
-  persysctl explain web               why it runs where it does
-`persysctl COMMAND --help` has examples of each."""
+getting started:
+  persysctl doctor                    check for common problems and name the fix
+  persysctl apply -f web.yaml --wait  run a workload
+  persysctl workload list             list workloads and their status
+  persysctl explain web               explain why it runs on its node
+`persysctl COMMAND --help` shows examples."""
 
-# Global options are taken before and after the command; argparse would let the latter win.
+# Global options are accepted before and after the command; with one name argparse would let the latter win.
 _AFTER = "after_command_"
 
 
@@ -39,7 +39,7 @@ class _Parser(StrictParser):
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """Exits with code 2 and a usage line on what it does not understand."""
+    """Parse the command line; on an error, print the usage and exit with code 2."""
     own, verbatim = _split(argv)
     parser = new_parser()
     options = _merged(parser.parse_args(join_wait(own)), parser)
@@ -51,7 +51,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _split(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[str] | None]:
-    """The words of persysctl, and after a -- those of the command that exec runs."""
+    """Split into the words of persysctl and, after a --, those of the command that exec runs."""
     if "--" not in argv:
         return argv, None
     at = list(argv).index("--")
@@ -59,7 +59,7 @@ def _split(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[str] | None]:
 
 
 def _merged(options: argparse.Namespace, parser: argparse.ArgumentParser) -> argparse.Namespace:
-    """Global options given after the command, under their own names."""
+    """Store global options that were given after the command under their own names."""
     for argument in GLOBAL:
         name = _dest(argument)
         after = vars(options).pop(f"{_AFTER}{name}", None)
@@ -82,14 +82,14 @@ def _dest(argument: Argument) -> str:
 def new_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="persysctl",
-        description="Run and watch workloads of a Persys cluster.",
+        description="Run and manage workloads on a Persys cluster.",
         epilog=_START,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(wait=None, watch=False)
     parser.add_argument("--version", action="version", version=f"persysctl {__version__}")
     _add(parser, GLOBAL)
-    # Without `prog` argparse would lay out a usage line to find it, and import what that needs.
+    # Without `prog` argparse would format a usage line to find it, which imports more modules.
     groups = parser.add_subparsers(metavar="COMMAND", required=True, prog=parser.prog)
     for group in GROUPS:
         group_parser = groups.add_parser(group.name, help=group.help, description=group.help)
@@ -116,7 +116,7 @@ def _add_command(
     parser.set_defaults(run=command.run)
     _add(parser, command.arguments)
     for argument in GLOBAL:
-        # Suppressed, an absent one leaves no trace.
+        # With SUPPRESS an absent option sets no attribute.
         how = {
             **argument.how,
             "default": argparse.SUPPRESS,

@@ -1,4 +1,4 @@
-"""Looking again until something is so, with a deadline."""
+"""Polling with a deadline."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -16,7 +16,7 @@ def poll(
     within: timedelta,
     every: timedelta = timedelta(milliseconds=200),
 ) -> T | None:
-    """What `look` found, or None when the time is over. It looks at least once."""
+    """Call `look` until it returns a value; None when the time is over. Calls it at least once."""
     clock = SystemClock()
     end = clock.monotonic() + within.total_seconds()
     while True:

@@ -1,4 +1,4 @@
-"""Connections for one command, and what to tell a user when nobody answers."""
+"""Clients for one command, and the error message when the server does not answer."""
 
 import os
 import sys
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def scheduler(options: Namespace, *, quiet: bool = False) -> Iterator["SchedulerClient"]:
-    """Unless `quiet`, a line on standard error says when answers come from memory."""
+    """Unless `quiet`, prints a note on standard error when answers come from memory."""
     settings = _settings(options)
     told_mode = None if quiet else _Notice().tell
     if settings.transport is Transport.HTTP:
@@ -49,8 +49,8 @@ def scheduler(options: Namespace, *, quiet: bool = False) -> Iterator["Scheduler
             why = explain(client.target, Role.SCHEDULER, trust) or str(err)
             raise UnavailableError(
                 f"cannot reach the scheduler at {client.target}: {why}\n"
-                "Start one with `persys up`, or name another with --scheduler HOST:PORT or "
-                "PERSYS_GRPC_ENDPOINT; `persysctl doctor` looks closer."
+                "Start one with `persys up`, or set the address with --scheduler HOST:PORT or "
+                "PERSYS_GRPC_ENDPOINT; `persysctl doctor` checks the connection."
             ) from err
 
 
@@ -67,8 +67,8 @@ def _by_gateway(
             yield client
         except UnavailableError as err:
             raise UnavailableError(
-                f"{err}\nName another gateway with --api URL or PERSYS_API_ENDPOINT, or a scheduler "
-                "with --scheduler HOST:PORT; `persysctl doctor` looks closer."
+                f"{err}\nSet the address of a gateway with --api URL or PERSYS_API_ENDPOINT, or of a "
+                "scheduler with --scheduler HOST:PORT; `persysctl doctor` checks the connection."
             ) from err
 
 
@@ -87,13 +87,13 @@ def agent(options: Namespace) -> Iterator["AgentClient"]:
             why = explain(client.target, Role.AGENT, trust) or str(err)
             raise UnavailableError(
                 f"cannot reach the agent at {client.target}: {why}\n"
-                "Start one with `persys up`, or name another with --agent HOST:PORT."
+                "Start one with `persys up`, or set the address with --agent HOST:PORT."
             ) from err
 
 
 @contextmanager
 def authority(options: Namespace) -> Iterator["AuthorityClient"]:
-    """Raises SettingsError when there is no certificate to show."""
+    """Raises SettingsError without a client certificate."""
     from persys.cli.credentials import certificate_files
     from persys.client.authority import AuthorityClient
 
@@ -103,8 +103,8 @@ def authority(options: Namespace) -> Iterator["AuthorityClient"]:
     files = certificate_files(options, os.environ, file)
     if files is None:
         raise SettingsError(
-            "the authority answers only who shows a certificate: name yours with --ca, --cert and "
-            "--key; on the authority's machine `persys-ca certificate --role admin --name YOU` makes one"
+            "the CA requires a client certificate: set --ca, --cert and --key; create one on the host "
+            "of the CA with `persys-ca certificate --role admin --name YOU`"
         )
     addresses = [word.strip() for word in str(said or AUTHORITY).split(",")]
     client = AuthorityClient(addresses, files, timeout=settings.request_timeout)
@@ -112,7 +112,7 @@ def authority(options: Namespace) -> Iterator["AuthorityClient"]:
         yield client
     except UnavailableError as err:
         raise UnavailableError(
-            f"{err}\nName another authority with --authority HOST:PORT or PERSYS_CA_ADDR."
+            f"{err}\nSet the address of the CA with --authority HOST:PORT or PERSYS_CA_ADDR."
         ) from err
 
 
@@ -123,7 +123,7 @@ def _settings(options: Namespace) -> Settings:
 
 
 class _Notice:
-    """Said once per command, however often it asks."""
+    """Prints the mode of the scheduler once per command."""
 
     def __init__(self) -> None:
         self._said = False
@@ -132,7 +132,7 @@ class _Notice:
         if not self._said:
             self._said = True
             print(
-                f"note: the scheduler is in {mode} mode; it answers from memory, "
-                f"{data_age.total_seconds():.0f}s old (persysctl recovery status)",
+                f"note: the scheduler is in {mode} mode; this data comes from its memory and is "
+                f"{data_age.total_seconds():.0f}s old; see `persysctl recovery status`",
                 file=sys.stderr,
             )

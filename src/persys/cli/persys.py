@@ -1,4 +1,4 @@
-"""The outermost frame of `persys`, the command of one machine: up, down, clean-demo, sim."""
+"""Entry point of `persys`, which runs everything on one machine: up, down, status, clean-demo, sim."""
 
 import argparse
 import os
@@ -14,28 +14,28 @@ from persys.errors import PersysError
 from persys.infra.command_line import StrictParser
 
 _PORTS = {
-    "ca-port": (8888, "port of the authority that gives certificates"),
+    "ca-port": (8888, "port of the CA"),
     "scheduler-port": (8085, "port of the scheduler"),
     "scheduler-metrics-port": (8084, "port of the scheduler's /health and /metrics"),
     "agent-port": (50051, "port of the agent"),
     "agent-metrics-port": (8089, "port of the agent's /health and /metrics"),
     "gateway-port": (8551, "port of the gateway, which serves REST and the dashboard"),
-    "gateway-public-port": (8585, "port of the gateway that takes webhooks"),
+    "gateway-public-port": (8585, "port of the gateway for webhooks"),
 }
 _COMMANDS = (
     (
         "up",
-        "start Docker if none runs, an authority, a scheduler, an agent, a gateway and a first workload",
+        "start a CA, a scheduler, an agent, a gateway and a demo workload, and Docker if it is not running",
         ("state-dir", *_PORTS, "demo-port"),
     ),
     (
         "down",
-        "stop all that it started but Docker and workloads, which go on",
+        "stop what `persys up` started, except Docker and the workloads, which keep running",
         ("state-dir",),
     ),
     (
         "status",
-        "show the processes that `persys up` keeps running, and how often each was started again",
+        "show the processes of `persys up` and how often each was restarted",
         ("state-dir",),
     ),
     (
@@ -56,7 +56,7 @@ def main() -> int:
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except BrokenPipeError:
-        # Nobody reads any more. Without this Python would complain of it once more at its end.
+        # The reader has closed the pipe. Without this Python reports the error again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.FAILED
 
@@ -64,7 +64,7 @@ def main() -> int:
 def _command(name: str) -> Callable[[argparse.Namespace], int]:
     if name == "sim":
         return simulation.simulate
-    from persys.cli import up  # after the command line was read: it is a heavy import
+    from persys.cli import up  # after the command line is parsed: it is a slow import
 
     commands = {
         "up": up.up,
@@ -87,7 +87,7 @@ def new_parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text, description=text)
         for option in options:
             _add(command, option)
-    text = "try the scheduler and its agents against seeded misfortune, in virtual time"
+    text = "test the scheduler and its agents under seeded faults, in virtual time"
     simulation.add_arguments(commands.add_parser("sim", help=text, description=text))
     return parser
 
@@ -99,16 +99,16 @@ def _add(command: argparse.ArgumentParser, option: str) -> None:
             type=lambda word: Path(word).resolve(),
             default=STATE_DIR,
             metavar="DIR",
-            help="where stores, logs and pid files are (default: %(default)s)",
+            help="directory of stores, logs and pid files (default: %(default)s)",
         )
         return
-    default, text = _PORTS.get(option, (None, "port of the first workload"))
+    default, text = _PORTS.get(option, (None, "port of the demo workload"))
     command.add_argument(
         f"--{option}",
         type=_port,
         default=default,
         metavar="PORT",
-        help=f"{text} (default: {default or 'as in its spec, 18080'})",
+        help=f"{text} (default: {default or '18080, from its spec'})",
     )
 
 

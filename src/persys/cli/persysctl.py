@@ -1,4 +1,4 @@
-"""The outermost frame of persysctl: parse, call the one function, turn errors into exit codes."""
+"""Entry point of persysctl: parse the command line, run the command, turn errors into exit codes."""
 
 import gc
 import os
@@ -13,10 +13,10 @@ from persys.errors import PersysError
 
 
 def main() -> None:
-    # Both save a tenth of a short run: nothing here makes enough garbage to collect, and after the last
-    # line is written there is nothing to tear down. Commands that stay switch the collector on again.
+    # No garbage collection, and os._exit at the end: each saves a tenth of the run time of a short command.
+    # Commands that run for long enable the collector again.
     gc.disable()
-    # grpc always loads its asyncio half, which these commands never use and which costs a tenth again.
+    # grpc always imports grpc.aio, which persysctl never uses and which costs another tenth.
     sys.modules.setdefault("grpc.aio", ModuleType("grpc.aio"))
     if sys.stdout is not None and (sys.stdout.isatty() or sys.stderr.isatty()):
         from persys.cli.terminal import protect  # only where there is a terminal: start-up time
@@ -27,7 +27,7 @@ def main() -> None:
         sys.stdout.flush()
         sys.stderr.flush()
     except BrokenPipeError:
-        pass  # the reader, such as head, has seen enough
+        pass  # the reader, for example head, has closed the pipe
     os._exit(code)
 
 
@@ -48,7 +48,7 @@ def run(argv: Sequence[str]) -> int:
     except BrokenPipeError:
         return Exit.OK
     except SystemExit as end:
-        # argparse has said what was wrong, or has shown the help.
+        # argparse has printed the error or the help.
         return end.code if isinstance(end.code, int) else Exit.OK
 
 

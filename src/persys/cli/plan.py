@@ -1,6 +1,6 @@
-"""What applying a file would change, as a diff; ends like diff(1), so that a script can ask first.
+"""`persysctl plan`: what applying a file would change, as a diff. The exit codes follow diff(1).
 
-0: nothing would change. 1: something would. 2: something is refused, would wait, or cannot be judged.
+0: no change. 1: changes. 2: a workload is refused, would be pending, or cannot be evaluated.
 """
 
 import sys
@@ -30,7 +30,7 @@ def show(options: Namespace) -> int:
         with scheduler(options) as client:
             plans = client.plan([spec.request for spec in specs.values()])
     except RefusedError as err:
-        # 1 would mean that something changes.
+        # Exit code 1 means that there are changes.
         print(f"error: {err}", file=sys.stderr)
         return max(IMPOSSIBLE, exit_of(err))
     for plan in plans:
@@ -66,7 +66,7 @@ def _lines(plan: WorkloadPlan) -> Iterator[str]:
 def _headline(plan: WorkloadPlan) -> str:
     action = "unchanged" if plan.action == "none" else plan.action
     if plan.would_wait:
-        return f"{action}, would wait: {plan.reason}"
+        return f"{action}, would be pending: {plan.reason}"
     if not plan.node_id:
         return f"{action}: {plan.reason}" if plan.reason else action
     if plan.current_node_id == plan.node_id:
@@ -81,7 +81,7 @@ def _change(change: FieldChange, width: int) -> Iterator[str]:
     if "\n" in change.before or "\n" in change.after:
         yield f"~ {change.field}:"
         before, after = change.before.splitlines(), change.after.splitlines()
-        # The first two lines name files, of which there are none.
+        # The first two lines are the file names of the diff.
         for line in list(unified_diff(before, after, lineterm="", n=1))[2:]:
             yield f"    {line}"
     elif not change.before:
@@ -98,7 +98,7 @@ def _summary(plans: Sequence[WorkloadPlan]) -> str:
         *((counts[action], f"to {action}") for action in _ACTIONS),
         (counts["none"], "unchanged"),
         (counts["refused"], "refused"),
-        (sum(plan.would_wait for plan in plans), "would wait"),
+        (sum(plan.would_wait for plan in plans), "would be pending"),
     ]
     noun = "workload" if len(plans) == 1 else "workloads"
     told = ", ".join(f"{count} {what}" for count, what in parts if count)

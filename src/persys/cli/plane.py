@@ -1,5 +1,6 @@
-"""A control plane on one machine: an authority, a scheduler, an agent and a gateway in the background,
-watched until they work, each with a certificate of its own.
+"""The background processes of `persys up`: a CA, a scheduler, an agent and a gateway.
+
+Each has its own certificate. `start` waits until each one answers.
 """
 
 import fcntl
@@ -27,7 +28,7 @@ T = TypeVar("T")
 
 _START_DEADLINE = timedelta(seconds=30)
 _STOP_GRACE = timedelta(seconds=10)
-# Somebody works on this machine, and a trial shall not depend on what else they run.
+# The machine may be busy with other work, and a demo must be admitted all the same.
 _NEVER_TOO_BUSY = {
     f"PERSYS_ADMISSION_{resource}_PERCENT": "100" for resource in ("CPU", "MEMORY", "DISK")
 }
@@ -90,7 +91,7 @@ class Plane:
             (sys.executable, "-m", "persys.gateway"),
             {
                 "PERSYS_GATEWAY_PORT": str(ports.gateway),
-                # Nobody signs webhooks for a trial: they are for this machine alone.
+                # Webhooks are not signed here, so they are accepted only from this machine.
                 "PERSYS_GATEWAY_PUBLIC_ADDR": "127.0.0.1",
                 "PERSYS_GATEWAY_PUBLIC_PORT": str(ports.gateway_public),
                 "PERSYS_GATEWAY_AUDIT_DB": str(state_dir / "audit.db"),
@@ -102,7 +103,7 @@ class Plane:
         )
 
     def start(self, progress: Progress) -> None:
-        """Reuses what runs as it should, restarts what runs otherwise, starts what does not run."""
+        """Start the processes that do not run; restart those with other settings."""
         ports = self.ports
         for process, port in (
             (self.ca, ports.ca),
@@ -111,10 +112,10 @@ class Plane:
             (self.gateway, ports.gateway),
         ):
             if process.running() is None:
-                _check_free(process, port)  # before anything runs that would be left behind
+                _check_free(process, port)  # before any process is started
         _ensure(self.ca, ports.ca, progress)
         self._wait(self.ca, self._authority_answers, "answer")
-        progress.done(f"authority answers at {self.authority} (log {self.ca.log_path})")
+        progress.done(f"CA answers at {self.authority} (log {self.ca.log_path})")
         for identity in self.bootstrap.ensure():
             progress.done(f"certificate for {identity}")
         _ensure(self.scheduler, self.ports.scheduler, progress)
@@ -130,7 +131,7 @@ class Plane:
 
     @property
     def processes(self) -> tuple[Background, ...]:
-        """In the order in which they start."""
+        """In start order."""
         return (self.ca, self.scheduler, self.agent, self.gateway)
 
     def stop(self, progress: Progress) -> None:
@@ -139,7 +140,7 @@ class Plane:
             if process.stop(grace=_STOP_GRACE):
                 progress.done(f"{process.name} stopped")
             else:
-                progress.done(f"{process.name} did not run")
+                progress.done(f"{process.name} was not running")
 
     @property
     def authority(self) -> str:
@@ -172,7 +173,7 @@ class Plane:
         return True
 
     def _ready_node(self) -> NodeView | None:
-        # The scheduler may still believe in an agent that ran before, so this one is asked too.
+        # The scheduler may still list a previous agent as ready, so query this one too.
         try:
             address = f"127.0.0.1:{self.ports.agent}"
             with AgentClient(address, timeout=_CALL_TIMEOUT, trust=self.trust) as agent:
@@ -182,7 +183,7 @@ class Plane:
                 nodes = client.list_nodes(status="Ready")
         except UnavailableError:
             return None
-        # Of all nodes that ever joined, ours is the one that is reached at our agent's port.
+        # Of all nodes that have joined, this is the one with the port of our agent.
         port = f":{self.ports.agent}"
         return next((node for node in nodes if node.grpc_endpoint.endswith(port)), None)
 
@@ -196,29 +197,29 @@ class Plane:
         try:
             found = poll(look_while_it_runs, within=_START_DEADLINE)
         except SetUpError:
-            process.stop(grace=_STOP_GRACE)  # it would be started again for ever
+            process.stop(grace=_STOP_GRACE)  # or the keeper would restart it forever
             raise
         if found is None:
-            raise process.trouble(f"did not {what} in {_START_DEADLINE.seconds} s")
+            raise process.trouble(f"did not {what} within {_START_DEADLINE.seconds} s")
         return found
 
 
 @contextmanager
 def alone(state_dir: Path) -> Iterator[None]:
-    """Two that start or stop the same processes at once would undo each other."""
+    """Hold the lock of the state directory, so that two commands do not start and stop processes at once."""
     try:
         state_dir.mkdir(parents=True, exist_ok=True)
         lock = (state_dir / "lock").open("w")
     except OSError as err:
         raise SetUpError(
-            f"cannot use {state_dir}: {err.strerror}; run as root, or choose another with --state-dir"
+            f"cannot use {state_dir}: {err.strerror}; run as root, or use another with --state-dir"
         ) from err
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as err:
             raise SetUpError(
-                f"another `persys` is at work in {state_dir}; let it end first"
+                f"another `persys` command is running in {state_dir}; wait until it ends"
             ) from err
         yield
 
@@ -226,10 +227,10 @@ def alone(state_dir: Path) -> Iterator[None]:
 def _ensure(process: Background, port: int, progress: Progress) -> None:
     pid = process.running()
     if pid is not None and process.has_same_settings():
-        progress.done(f"{process.name} runs already (pid {pid})")
+        progress.done(f"{process.name} is already running (pid {pid})")
         return
     if pid is not None:
-        progress.doing(f"restarting {process.name} with other settings")
+        progress.doing(f"restarting {process.name} with new settings")
         process.stop(grace=_STOP_GRACE)
     _check_free(process, port)
     progress.doing(f"starting {process.name}")
@@ -240,7 +241,7 @@ def _check_free(process: Background, port: int) -> None:
     if _is_taken(port):
         raise SetUpError(
             f"port {port} is in use by another process, so the {process.name} cannot start; "
-            f"stop that process, or choose another port with --{process.name}-port"
+            f"stop that process, or use another port with --{process.name}-port"
         )
 
 

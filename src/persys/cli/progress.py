@@ -1,4 +1,4 @@
-"""What a long command is doing: a spinner on a terminal, plain lines elsewhere."""
+"""Progress of a long command: a spinner on a terminal, plain lines elsewhere."""
 
 import sys
 from collections.abc import Iterator
@@ -8,14 +8,14 @@ from typing import Protocol
 
 class Progress(Protocol):
     def doing(self, text: str) -> None:
-        """Something that may take a while has begun."""
+        """A step that may take a while has started."""
 
     def done(self, text: str) -> None:
-        """Something is now so."""
+        """A step is complete."""
 
 
 class Lines:
-    """One line per fact, for logs and pipes."""
+    """One line per step, for logs and pipes."""
 
     def doing(self, text: str) -> None:
         print(f"..  {text}", flush=True)
@@ -29,7 +29,7 @@ def showing() -> Iterator[Progress]:
     if not sys.stdout.isatty():
         yield Lines()
         return
-    from rich.console import Console  # costs start-up time, so only where it is seen
+    from rich.console import Console  # slow to import, so only on a terminal
     from rich.text import Text
 
     console = Console(highlight=False)

@@ -1,4 +1,4 @@
-"""Lists of what the authority tells, in the forms of -o."""
+"""Renders records of the CA in the formats of -o."""
 
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ def render(
     name: Callable[[T], str],
     nothing: str,
 ) -> str:
-    """`nothing` is what a table says when it has no row."""
+    """`nothing` is the text for an empty table."""
     match options.output:
         case "name":
             return "\n".join(name(record) for record in records)

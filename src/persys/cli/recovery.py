@@ -1,4 +1,4 @@
-"""The mode of the control plane, and the ways out of recovery."""
+"""`persysctl recovery`: show the mode of the control plane, and end recovery mode."""
 
 from argparse import Namespace
 from datetime import datetime
@@ -32,14 +32,14 @@ def rebuild(options: Namespace) -> Exit:
 def accept_empty(options: Namespace) -> Exit:
     with scheduler(options, quiet=True) as client:
         answer = client.accept_empty()
-    return tell(answer, "accepted as it is")
+    return tell(answer, "accepted the records in the store")
 
 
 def tell(answer: RecoveryAnswer, what: str) -> Exit:
-    """What is back and what is not; leaving something out is no failure of the command."""
+    """Print what was restored and what was not; the command succeeds in both cases."""
     print(f"{what}: {answer.nodes} nodes, {answer.workloads} workloads; the mode is normal")
     if answer.left_out:
-        print("not brought back, or to be looked at:")
+        print("not restored, or to be checked:")
         for line in answer.left_out:
             print(f"  {line}")
     return Exit.OK
@@ -54,7 +54,7 @@ def _preview(answer: RecoveryAnswer, options: Namespace) -> Exit:
         secrets = f", secrets: {', '.join(one.secrets)}" if one.secrets else ""
         print(f"  {one.workload_id} as {one.node_id} reports it: {one.spec.type}{secrets}")
     for line in answer.left_out:
-        print(f"  left out: {line}")
+        print(f"  not restored: {line}")
     return Exit.OK
 
 

@@ -1,4 +1,7 @@
-"""Secrets: put from a file, a variable or standard input, never from an argument that others can see."""
+"""`persysctl secret`. A value comes from a file, a variable or standard input, never from an argument.
+
+Arguments are visible to other users of the machine.
+"""
 
 import os
 import sys
@@ -34,7 +37,7 @@ def put(options: Namespace) -> Exit:
     print(f"secret {secret.name} has version {secret.version}")
     if secret.used_by:
         print(
-            f"{', '.join(secret.used_by)} keep what they have until `workload redeploy`",
+            f"{', '.join(secret.used_by)} use the old version until `persysctl workload redeploy`",
             file=sys.stderr,
         )
     return Exit.OK
@@ -63,9 +66,9 @@ def delete(options: Namespace) -> Exit:
 
 
 def _value(options: Namespace) -> bytes:
-    """A file as it is; of a line that was typed or piped in, not the end of the line."""
+    """The content of a file unchanged; typed or piped input without the newline at its end."""
     if options.from_file and options.from_env:
-        raise InvalidError("--from-env", "is given beside --from-file; only one of them can be")
+        raise InvalidError("--from-env", "cannot be combined with --from-file")
     if options.from_file:
         try:
             return Path(options.from_file).read_bytes()
@@ -74,7 +77,7 @@ def _value(options: Namespace) -> bytes:
     if options.from_env:
         value = os.environ.get(options.from_env)
         if value is None:
-            raise InvalidError("--from-env", f"there is no variable {options.from_env}")
+            raise InvalidError("--from-env", f"environment variable {options.from_env} is not set")
         return os.fsencode(value)
     if sys.stdin.isatty():
         return getpass(f"value of {options.secret}: ").encode()

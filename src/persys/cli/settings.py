@@ -1,8 +1,7 @@
-"""Where the peers are and how long a request may take: a flag, a variable, ~/.persys/config.yaml, a default.
+"""Addresses and timeouts of persysctl, in this order: flag, variable, ~/.persys/config.yaml, default.
 
-The file is shared with other command lines, so keys that are not known here are left alone. Whether a
-gateway or a scheduler is asked is said by whoever says it first: a flag that names one of them, a variable,
-the context.
+Other CLIs use the same file, so unknown keys are ignored. The first of flag, variable and context that names
+a gateway or a scheduler selects which of the two is used.
 """
 
 import os
@@ -36,7 +35,7 @@ class Settings(NamedTuple):
     transport: Transport
     scheduler: str
     gateway: str
-    cluster: str  # behind a gateway; empty: the one that it prefers
+    cluster: str  # behind a gateway; empty: the default cluster of the gateway
     token: str
     agent: str
     request_timeout: timedelta
@@ -49,7 +48,7 @@ def load(options: Namespace, environ: Mapping[str, str] | None = None) -> Settin
     file = read_file(options, environ)
     target = file.get("grpc_target") or "scheduler"
     if target not in ("scheduler", "agent"):
-        raise SettingsError(f"grpc_target={target!r}: expected scheduler or agent")
+        raise SettingsError(f"invalid grpc_target {target!r}: expected scheduler or agent")
     from_file = {str(target): str(file["grpc_endpoint"])} if file.get("grpc_endpoint") else {}
     scheduler = options.scheduler or environ.get("PERSYS_GRPC_ENDPOINT")
     timeout = None if options.timeout is None else duration(options.timeout, "--timeout")
@@ -80,14 +79,14 @@ def duration(text: str, name: str) -> timedelta:
     except ValueError as err:
         raise SettingsError(f"{name}={text!r}: {err}") from err
     if not span:
-        raise SettingsError(f"{name}={text!r}: must be more than nothing")
+        raise SettingsError(f"invalid {name} {text!r}: expected more than 0, for example 30s")
     return span
 
 
 def read_file(
     options: Namespace | None = None, environ: Mapping[str, str] | None = None
 ) -> Mapping[str, object]:
-    """The keys of the context that is asked for. Raises SettingsError."""
+    """The keys of the selected context. Raises SettingsError."""
     environ = os.environ if environ is None else environ
     file = read_contexts()
     named = getattr(options, "context", None) or environ.get("PERSYS_CONTEXT") or file.current
@@ -101,7 +100,9 @@ def _transport(
     options: Namespace, environ: Mapping[str, str], file: Mapping[str, object]
 ) -> Transport:
     if getattr(options, "api", None) and options.scheduler:
-        raise SettingsError("--api names a gateway and --scheduler a scheduler: say one of them")
+        raise SettingsError(
+            "--api and --scheduler cannot be combined: name a gateway or a scheduler"
+        )
     if said := environ.get("PERSYS_TRANSPORT", ""):
         _one_of(said, "PERSYS_TRANSPORT")
     return (
@@ -115,7 +116,7 @@ def _transport(
 
 
 def _named(gateway: object, scheduler: object) -> Transport | None:
-    """Whoever names only one of the two means that one."""
+    """The transport, if exactly one of the two is set."""
     if bool(gateway) is bool(scheduler):
         return None
     return Transport.HTTP if gateway else Transport.GRPC
@@ -125,7 +126,7 @@ def _one_of(said: str, name: str) -> Transport:
     try:
         return Transport(said.lower())
     except ValueError as err:
-        raise SettingsError(f"{name}={said!r}: expected grpc or http") from err
+        raise SettingsError(f"invalid {name} {said!r}: expected grpc or http") from err
 
 
 def _token(environ: Mapping[str, str], file: Mapping[str, object]) -> str:
@@ -143,7 +144,7 @@ def _token(environ: Mapping[str, str], file: Mapping[str, object]) -> str:
 def _url(text: str) -> str:
     scheme, _, rest = text.rpartition("://")
     if scheme not in ("", "http", "https") or not rest.strip("/"):
-        raise SettingsError(f"{text!r} is no address of a gateway; expected https://host:port")
+        raise SettingsError(f"invalid gateway URL {text!r}: expected https://host:port")
     return f"{scheme or 'https'}://{rest.rstrip('/')}"
 
 
@@ -153,7 +154,7 @@ def _file_timeout(file: Mapping[str, object]) -> timedelta | None:
 
 
 def _endpoints(text: str) -> str:
-    """Several, with commas between; one that begins with an underscore is a name that DNS knows."""
+    """Addresses separated by commas; a word that starts with an underscore is the name of an SRV record."""
     words = [word for part in text.split(",") if (word := part.strip())]
     return ",".join(word if is_service(word) else _endpoint(word) for word in words or [text])
 
@@ -161,5 +162,5 @@ def _endpoints(text: str) -> str:
 def _endpoint(text: str) -> str:
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdecimal():
-        raise SettingsError(f"{text!r} is no address; expected host:port")
+        raise SettingsError(f"invalid address {text!r}: expected host:port")
     return text

@@ -1,4 +1,4 @@
-"""`persys sim`: the scheduler and its agents against a world of seeded misfortune, in virtual time."""
+"""`persys sim`: runs the scheduler and its agents under seeded faults, in virtual time."""
 
 import argparse
 import os
@@ -17,40 +17,50 @@ if TYPE_CHECKING:
 
 SEEDS_DEFAULT = "1..20"
 TRACE_SHOWN = 40
-# Sets of strings have the order of their hashes: only under a fixed one a seed is the same run again.
+# Sets of strings are ordered by their hashes: only with a fixed hash seed is a run reproducible.
 HASH_SEED = "0"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seed", type=int, metavar="N", help="one seed")
+    parser.add_argument("--seed", type=int, metavar="N", help="run one seed")
     parser.add_argument(
         "--seeds", type=_span, default=_span(SEEDS_DEFAULT), metavar="A..B",
-        help=f"all from A to B (default: {SEEDS_DEFAULT})",
+        help=f"run the seeds from A to B (default: {SEEDS_DEFAULT})",
     )  # fmt: skip
-    parser.add_argument("--minutes", type=float, metavar="M", help="of trouble, in virtual time")
-    parser.add_argument("--nodes", type=_count, metavar="N", help="how many nodes")
-    parser.add_argument("--workloads", type=_count, metavar="M", help="how many workloads")
+    parser.add_argument(
+        "--minutes", type=float, metavar="M", help="duration of the fault phase, in virtual minutes"
+    )
+    parser.add_argument("--nodes", type=_count, metavar="N", help="number of nodes")
+    parser.add_argument("--workloads", type=_count, metavar="M", help="number of workloads")
     parser.add_argument(
         "--schedulers", type=_count, default=0, metavar="N",
-        help="how many schedulers on one store (default: as the seed has it)",
+        help="number of schedulers on one store (default: chosen by the seed)",
     )  # fmt: skip
     parser.add_argument(
         "--streams", type=_share, default=-1.0, metavar="SHARE",
-        help="of agents on control streams, 0 to 1 (default: as the seed has it)",
+        help="share of agents on control streams, 0 to 1 (default: chosen by the seed)",
     )  # fmt: skip
-    parser.add_argument("--trace", action="store_true", help="print all that happens")
+    parser.add_argument("--trace", action="store_true", help="print the full trace")
     parser.add_argument(
         "--first", action="store_true",
-        help="end at the first seed that breaks a promise, without shortening its plan",
+        help="stop at the first seed that violates an invariant, without shrinking its plan",
     )  # fmt: skip
-    parser.add_argument("--replay", type=Path, metavar="FILE", help="a plan that broke a promise")
+    parser.add_argument("--replay", type=Path, metavar="FILE", help="run a saved plan")
     parser.add_argument(
-        "--plan-out", type=Path, metavar="FILE", help="where to keep the plan of a failure"
+        "--plan-out", type=Path, metavar="FILE", help="where to save the plan of a failure"
     )
-    parser.add_argument("--snapshot", type=Path, metavar="FILE", help="what if, of this cluster")
-    parser.add_argument("--lose", metavar="NODE", help="what if this node dies")
-    parser.add_argument("--add", metavar="SPEC", help="what if this workload comes")
-    parser.add_argument("--count", type=_count, default=1, metavar="N", help="so many of it")
+    parser.add_argument(
+        "--snapshot", type=Path, metavar="FILE", help="start from the cluster in this snapshot"
+    )
+    parser.add_argument(
+        "--lose", metavar="NODE", help="with --snapshot: show the effect of losing this node"
+    )
+    parser.add_argument(
+        "--add", metavar="SPEC", help="with --snapshot: show the effect of adding this workload"
+    )
+    parser.add_argument(
+        "--count", type=_count, default=1, metavar="N", help="with --add: number of copies"
+    )
 
 
 def simulate(options: Namespace) -> int:
@@ -76,7 +86,7 @@ def _replay(options: Namespace) -> int:
     outcome = run(plan_from(data))
     if options.trace:
         _print_trace(outcome.lines)
-    print(f"seed {outcome.plan.seed}: {outcome.violation or 'all promises kept'}")
+    print(f"seed {outcome.plan.seed}: {outcome.violation or 'no invariant violated'}")
     print(f"fingerprint {outcome.fingerprint}")
     return Exit.FAILED if outcome.violation else Exit.OK
 
@@ -103,14 +113,14 @@ def _try_seeds(options: Namespace) -> int:
             _explain(outcome, options)
     took = max(clock.monotonic() - began, 0.001)
     print(
-        f"{len(seeds)} seeds, {failures} broke a promise; "
+        f"{len(seeds)} seeds, {failures} violated an invariant; "
         f"{virtual / 60:.0f} virtual minutes in {took:.0f} s ({virtual / took:.0f} times as fast)"
     )
     return Exit.FAILED if failures else Exit.OK
 
 
 def _shape(seed: int, options: Namespace) -> "Shape":
-    """Without a size on the command line, the size that the seed has."""
+    """The size from the command line, or the one chosen by the seed."""
     from msgspec.structs import replace
 
     from persys.sim.drawing import shape_for
@@ -135,12 +145,12 @@ def _explain(outcome: "Outcome", options: Namespace) -> None:
     short = shrink(outcome)
     path = options.plan_out or Path(f"sim-{outcome.plan.seed}.json")
     path.write_bytes(short.plan.to_json())
-    print(f"the shortest plan found has {len(short.plan.happenings)} steps:")
+    print(f"the smallest failing plan has {len(short.plan.happenings)} steps:")
     for happening in short.plan.happenings:
         print(f"  {happening}")
-    print(f"and ends so: {short.violation}")
+    print(f"its violation: {short.violation}")
     _print_trace(short.lines[-TRACE_SHOWN:])
-    print(f"again: persys sim --replay {path}")
+    print(f"replay it with: persys sim --replay {path}")
 
 
 def _print_trace(lines: "tuple[Line, ...]") -> None:
@@ -151,7 +161,9 @@ def _print_trace(lines: "tuple[Line, ...]") -> None:
 def _span(text: str) -> range:
     first, dots, last = text.partition("..")
     if not (first.isdecimal() and (last.isdecimal() or not dots)):
-        raise argparse.ArgumentTypeError(f"{text!r} is no span of seeds; expected such as 1..20")
+        raise argparse.ArgumentTypeError(
+            f"invalid range of seeds {text!r}: expected A..B, for example 1..20"
+        )
     return range(int(first), int(last or first) + 1)
 
 
@@ -161,11 +173,11 @@ def _share(text: str) -> float:
     except ValueError:
         share = -1.0
     if not 0 <= share <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no share; expected 0 to 1")
+        raise argparse.ArgumentTypeError(f"invalid share {text!r}: expected 0 to 1")
     return share
 
 
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
+        raise argparse.ArgumentTypeError(f"invalid number {text!r}: expected 1 or more")
     return int(text)

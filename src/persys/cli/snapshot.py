@@ -1,4 +1,4 @@
-"""Snapshots as files: saved whole or not at all, looked at without a scheduler, restored."""
+"""`persysctl snapshot`. A file is written completely or not at all; `inspect` needs no scheduler."""
 
 import os
 from argparse import Namespace
@@ -19,7 +19,7 @@ from persys.wire.snapshot import CHUNK_BYTES_MAX, Contents, read
 
 
 def save(options: Namespace) -> Exit:
-    """Written beside its name, checked, and only then given it. Specs may hold secrets: owner only."""
+    """Write a temporary file, verify it, then rename. Only the owner can read it: specs may hold secrets."""
     path = Path(options.file)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -62,7 +62,7 @@ def inspect(options: Namespace) -> Exit:
 
 def restore(options: Namespace) -> Exit:
     path = Path(options.file)
-    _read(path)  # a bad file is found out here, before anybody is asked
+    _read(path)  # an invalid file fails here, before any request
     with scheduler(options, quiet=True) as client:
         answer = client.restore_snapshot(_chunks(path))
     return tell(answer, f"restored {path}")
@@ -133,7 +133,7 @@ def _write(path: Path, chunks: Iterator[bytes]) -> None:
 
 
 def _sync(directory: Path) -> None:
-    """So that the new name survives a power cut too."""
+    """Sync the directory, so that the rename survives a power failure."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

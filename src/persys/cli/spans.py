@@ -1,4 +1,4 @@
-"""How long ago, in the two or three characters a table has room for."""
+"""Ages in the two or three characters of a table column."""
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -31,5 +31,5 @@ def instant(message: "Message", field: str) -> datetime | None:
 
 
 def unix_age(seconds: int, *, now: datetime) -> str:
-    # Agents in the field fill times that are not set with the zero time of their language, long before 1970.
+    # Other agents send the zero time of their language, long before 1970, for times that are not set.
     return NOT_SAID if seconds <= 0 else short(now.timestamp() - seconds)

@@ -1,6 +1,6 @@
-"""The spec files that a command names, read into requests. An error names the file and the line.
+"""Reads spec files into requests. An error names the file and the line.
 
-A name is a file, a directory (its .yaml, .yml and .json files, by name) or `-` for standard input.
+A name is a file, a directory (its .yaml, .yml and .json files, sorted by name) or `-` for standard input.
 """
 
 import sys
@@ -31,7 +31,7 @@ class Spec:
         return self.document.request
 
     def located(self, error: str) -> str:
-        """A server's error behind `FILE:LINE:` of the field that it names, if it names one."""
+        """Prefix a server's error with `FILE:LINE:` of the field that it names, if it names one."""
         from persys.wire.spec_document import split_field
 
         field, problem = split_field(error)
@@ -43,7 +43,7 @@ class Spec:
 
 
 def read_specs(names: Sequence[str], *, stack_id: str = "") -> list[Spec]:
-    """All workloads of all files, in the order in which they are named."""
+    """All workloads of all files, in the given order."""
     found: dict[str, Spec] = {}
     for path in _files(names):
         for spec in _read(path, stack_id):
@@ -53,7 +53,7 @@ def read_specs(names: Sequence[str], *, stack_id: str = "") -> list[Spec]:
                 raise UsageError(f"{spec.file}: id: {workload_id!r} is also in {first}")
             found[workload_id] = spec
     if stack_id and stack_id not in found:
-        raise UsageError("--id names the stack of a Compose file, and none of the files is one")
+        raise UsageError("--id needs a Compose file, and none of the files is one")
     return list(found.values())
 
 

@@ -1,4 +1,4 @@
-"""Stored records that the scheduler cannot read: list, inspect, export and delete them."""
+"""`persysctl record`: list, show, export and delete stored records that the scheduler cannot read."""
 
 import os
 from argparse import Namespace
@@ -30,7 +30,7 @@ def list_records(options: Namespace) -> Exit:
                 options,
                 columns=_COLUMNS,
                 name=lambda record: record.key,
-                nothing="all records can be read",
+                nothing="no unreadable records",
             ),
             watch=options.watch,
         )
@@ -51,7 +51,7 @@ def delete(options: Namespace) -> Exit:
     if not options.confirm:
         raise InvalidError(
             "--confirm",
-            f"is missing: this deletes the stored record {options.record}; keep it first with "
+            f"is required: this deletes the stored record {options.record}; export it first with "
             f"`persysctl record get {options.record} --export FILE`",
         )
     with scheduler(options) as client:
@@ -79,7 +79,7 @@ def _described(view: RecordView, now: datetime, _wide: bool) -> str:
 
 
 def _write(path: Path, value: bytes) -> None:
-    """Readable only by its owner: it may hold what a snapshot holds. An existing file is not replaced."""
+    """Readable only by its owner: a record may hold secrets. An existing file is not replaced."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE)
         with os.fdopen(descriptor, "wb") as file:

@@ -1,13 +1,12 @@
-"""What to type instead of a command that does not exist.
+"""Suggests a command in place of an unknown one.
 
-Words of Docker, kubectl and Nomad are answered with the command that does the same here; other words with the
-nearest one.
+Commands of Docker, kubectl and Nomad map to the equivalent command; other words to the closest match.
 """
 
 import difflib
 from collections.abc import Sequence
 
-# By the word that is typed, without a group before it.
+# By the word that was typed in place of a group or a command.
 _INSTEAD = {
     "ps": "workload list",
     "ls": "workload list",
@@ -33,7 +32,7 @@ _INSTEAD = {
     "up": "apply -f FILE",
     "deploy": "apply -f FILE",
     "diff": "plan -f FILE",
-    "scale": "apply -f FILE, with one workload for each copy",
+    "scale": "apply -f FILE, with one workload per replica",
     "attach": "logs WORKLOAD --follow",
     "log": "logs WORKLOAD",
     "nodes": "node list",
@@ -63,7 +62,7 @@ def suggestion(prog: str, word: str, known: Sequence[str]) -> str:
     if instead:
         command, comma, more = instead.partition(",")
         return f"{error}; did you mean `{prog} {command}`{comma}{more}?"
-    return f"{error}; `{prog} --help` lists all"
+    return f"{error}; `{prog} --help` lists all commands"
 
 
 def _instead(prog: str, word: str, known: Sequence[str]) -> str:

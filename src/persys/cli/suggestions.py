@@ -1,4 +1,4 @@
-"""Suggestions of automation policies: submitted from a file, listed, approved and rejected."""
+"""`persysctl suggestion`: submit, list, approve and reject suggestions of automation policies."""
 
 import sys
 from argparse import Namespace
@@ -76,7 +76,7 @@ def _read(name: str) -> AutomationSuggestion:
     shown = "standard input" if name == "-" else name
     try:
         text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-        # Texts only: YAML's own dates and numbers are not protobuf's.
+        # Strings only: dates and numbers of YAML differ from those of protobuf JSON.
         content = load_texts(text)
         if not isinstance(content, dict):
             raise UsageError(f"{shown}: expected a mapping of keys to values")
@@ -86,12 +86,12 @@ def _read(name: str) -> AutomationSuggestion:
     except (YamlError, UnicodeDecodeError) as err:
         raise UsageError(f"cannot read {shown}: {err}") from err
     except (ParseError, TypeError, AttributeError, ValueError) as err:
-        raise UsageError(f"{shown} is no suggestion: {err}") from err
+        raise UsageError(f"invalid suggestion in {shown}: {err}") from err
 
 
 def _describe(found: SubmitAutomationSuggestionResponse, now: datetime, wide: bool) -> str:
     return described(
-        (("Decision", found.decision), ("Reason", found.reason), ("Done", found.applied_action))
+        (("Decision", found.decision), ("Reason", found.reason), ("Action", found.applied_action))
     )
 
 

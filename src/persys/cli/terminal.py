@@ -1,8 +1,7 @@
-"""The streams of a command on a terminal: text of others is shown with its control characters visible.
+"""Escapes control characters in output to a terminal.
 
-The outermost frame of persysctl puts these in place of sys.stdout and sys.stderr, so that no command has to
-think of it. What this program itself draws, and the sessions of exec and console, use `unfiltered`. A pipe
-or a file gets every byte as it came.
+The entry point of persysctl replaces sys.stdout and sys.stderr with these streams, so that commands need not
+handle it. Live views, exec and console use `unfiltered`. A pipe or a file receives every byte unchanged.
 """
 
 import sys
@@ -12,7 +11,7 @@ from persys.core.terminal import visible
 
 
 class SafeStream:
-    """A text stream whose `write` makes control characters visible. Everything else is the stream's own."""
+    """A text stream whose `write` escapes control characters. All other calls go to the stream."""
 
     def __init__(self, stream: TextIO) -> None:
         self.unfiltered = stream
@@ -30,7 +29,7 @@ class SafeStream:
 
 
 def protect() -> None:
-    """Put safe streams in place of those that are terminals. Repeatable."""
+    """Replace stdout and stderr by safe streams where they are terminals. Repeatable."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is not None and stream.isatty() and not isinstance(stream, SafeStream):
@@ -38,6 +37,6 @@ def protect() -> None:
 
 
 def unfiltered(stream: IO[str]) -> TextIO:
-    """The stream itself, for what this program draws."""
+    """The underlying stream, for control sequences of this program."""
     found = stream.unfiltered if isinstance(stream, SafeStream) else stream
     return cast("TextIO", found)  # sys.stdout is one

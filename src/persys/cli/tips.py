@@ -1,4 +1,4 @@
-"""What to type next, with paths that work from where the user stands."""
+"""The next commands after `persys up` and `down`, with paths relative to the current directory."""
 
 import sys
 from pathlib import Path
@@ -9,7 +9,7 @@ from persys.cli.settings import SCHEDULER, STATE_DIR
 
 
 def next_steps(plane: Plane, url: str, *, has_context: bool) -> str:
-    """`has_context`: persysctl knows by itself where and with which certificate."""
+    """`has_context`: persysctl finds the address and the certificate in its context."""
     at = "" if has_context or plane.target == SCHEDULER else f" --scheduler {plane.target}"
     if not has_context:
         files = plane.trust.files
@@ -17,7 +17,7 @@ def next_steps(plane: Plane, url: str, *, has_context: bool) -> str:
     where = "" if plane.state_dir == STATE_DIR else f" --state-dir {plane.state_dir}"
     ctl = f"{program('persysctl')}{at}"
     return f"""
-Persys runs on this machine. Try next:
+Persys is running on this machine. Next steps:
   curl {url}
   {ctl} node list
   {ctl} workload list
@@ -28,26 +28,26 @@ Persys runs on this machine. Try next:
 
 
 def what_still_runs() -> str:
-    """Workloads outlive the control plane, which may surprise; so they are named."""
+    """List the workloads, which keep running without the control plane."""
     if docker_version() is None:
-        return "Docker gives no answer, so what still runs is not known."
+        return "Docker does not answer, so the running workloads are not known."
     listed = run_docker(
         *("ps", "--filter", "label=persys.managed=true"),
         *("--format", '{{.Names}}  {{.Status}}  workload {{.Label "persys.workload_id"}}'),
     )
     lines = listed.stdout.decode().splitlines()
     if not lines:
-        return "Docker was left running; no workloads run."
+        return "Docker is still running; no workloads are running."
     containers = "\n".join(f"  {line}" for line in lines)
     return (
-        "Docker was left running, and these workloads go on without the control plane:\n"
+        "Docker and these workloads keep running without the control plane:\n"
         f"{containers}\n"
-        f"`{program('persys')} up` takes those of this node over again."
+        f"`{program('persys')} up` manages those of this node again."
     )
 
 
 def program(name: str) -> str:
-    """The console script beside the running interpreter, as short as the current directory allows."""
+    """The path of a console script, relative to the current directory if it is below it."""
     path = Path(sys.executable).parent / name
     if not path.exists():
         return name

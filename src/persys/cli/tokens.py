@@ -1,7 +1,4 @@
-"""Tokens of both kinds: by which a part of the cluster joins, and which a person shows with each call.
-
-The first are the authority's, the second the scheduler's.
-"""
+"""`persysctl token`: join tokens, which the CA issues, and user tokens, which the scheduler issues."""
 
 import os
 import sys
@@ -42,7 +39,7 @@ class Row(Struct):
 
 
 def create(options: Namespace) -> Exit:
-    """The token alone on standard output, so that a script can take it; what to do with it beside."""
+    """Print only the token on standard output, for scripts; how to use it goes to standard error."""
     if options.role in _PEOPLE:
         return _create_for_person(options)
     return _create_to_join(options)
@@ -50,7 +47,7 @@ def create(options: Namespace) -> Exit:
 
 def _create_for_person(options: Namespace) -> Exit:
     if options.host:
-        raise UsageError(f"--host is for those who join; {options.role} is a person")
+        raise UsageError(f"--host needs a role that joins; {options.role} is a role of users")
     ttl = duration(options.ttl, "--ttl") if options.ttl else None
     deeds = [word for part in options.allow for word in part.split(",") if word]
     with scheduler(options) as client:
@@ -62,9 +59,9 @@ def _create_for_person(options: Namespace) -> Exit:
     token = made.token
     until = f"{_instant(token.expires_at.ToDatetime()):%Y-%m-%d %H:%M:%S} UTC"
     print(
-        f"shown this once; good until {until} for {token.role}/{token.name}, which may "
-        f"{_may(token.deeds)}: PERSYS_TOKEN=TOKEN, or token_file of a context. "
-        f"Take it back with `persysctl token revoke {token.token_id}`",
+        f"shown only once; valid until {until} for {token.role}/{token.name} with the permissions "
+        f"{_may(token.deeds)}. Set PERSYS_TOKEN, or token_file of a context. "
+        f"Revoke it with `persysctl token revoke {token.token_id}`",
         file=sys.stderr,
     )
     return Exit.OK
@@ -72,7 +69,9 @@ def _create_for_person(options: Namespace) -> Exit:
 
 def _create_to_join(options: Namespace) -> Exit:
     if options.allow:
-        raise UsageError(f"--allow is for people; what {options.role} may do is fixed")
+        raise UsageError(
+            f"--allow needs a role of users; the permissions of {options.role} are fixed"
+        )
     ttl = duration(options.ttl, "--ttl").total_seconds() if options.ttl else None
     with authority(options) as client:
         made = client.invite(TokenRequest(options.role, options.name, tuple(options.host), ttl))
@@ -86,12 +85,15 @@ def _create_to_join(options: Namespace) -> Exit:
         if options.role == "agent"
         else "persysctl certificate join TOKEN --out DIRECTORY"
     )
-    print(f"good once, until {until}, for {options.role} {options.name}: {use}", file=sys.stderr)
+    print(
+        f"valid once, until {until}, for {options.role} {options.name}: {use}",
+        file=sys.stderr,
+    )
     return Exit.OK
 
 
 def show(options: Namespace) -> Exit:
-    """Both kinds, unless one is asked for. Whoever cannot be asked is said, and is the exit code."""
+    """List both kinds, or the one of --kind. A server that does not answer sets the exit code."""
     rows: list[Row] = []
     worst = Exit.OK
     for kind, fetch in _sources(options):
@@ -110,10 +112,10 @@ def show(options: Namespace) -> Exit:
             columns={
                 "ID": lambda row: row.id,
                 "KIND": lambda row: row.kind,
-                "FOR": lambda row: f"{row.role}/{row.name}",
+                "IDENTITY": lambda row: f"{row.role}/{row.name}",
                 "STATE": lambda row: row.state,
                 "EXPIRES": lambda row: f"{row.expires_at:%Y-%m-%d %H:%M}",
-                "MAY": lambda row: _may(row.deeds) or "-",
+                "PERMISSIONS": lambda row: _may(row.deeds) or "-",
                 "BY": lambda row: row.created_by,
             },
             name=lambda row: row.id,
@@ -126,7 +128,7 @@ def show(options: Namespace) -> Exit:
 def revoke(options: Namespace) -> Exit:
     with scheduler(options) as client:
         client.revoke_token(options.token_id)
-    print(f"token {options.token_id} is good no more")
+    print(f"token {options.token_id} is revoked")
     return Exit.OK
 
 
@@ -137,7 +139,8 @@ def _sources(options: Namespace) -> Iterable[tuple[str, Callable[[Namespace], li
         yield JOIN, _to_join
     elif not options.kind:
         print(
-            "note: no authority is named (--authority): join tokens are not shown", file=sys.stderr
+            "note: join tokens are not listed: set the address of the CA with --authority",
+            file=sys.stderr,
         )
 
 
@@ -198,7 +201,7 @@ def _state(token: TokenView, now: datetime) -> str:
 
 
 def _may(deeds: Iterable[str]) -> str:
-    """But for what anyone may, which goes without saying."""
+    """The permissions, without `anyone`, which every identity has."""
     return ", ".join(deed for deed in deeds if deed != "anyone")
 
 

@@ -1,4 +1,4 @@
-"""What nodes and workloads use, as their agents measured it last."""
+"""`persysctl top` and `persysctl stats`: resource usage, as last measured by the agents."""
 
 import sys
 from argparse import Namespace
@@ -116,7 +116,7 @@ def _figures(usage: WorkloadUsageSnapshot) -> list[str]:
 def _usage_of(workload: WorkloadView) -> WorkloadUsageSnapshot:
     if not workload.HasField("usage"):
         raise NotFoundError(
-            "usage", f"nothing was measured of {workload.workload_id}, which is {workload.status}"
+            "usage", f"no measurement of {workload.workload_id}, which is {workload.status}"
         )
     return workload.usage
 
@@ -133,7 +133,7 @@ def _render_one(usage: WorkloadUsageSnapshot, options: Namespace) -> str:
 
 
 def amount(count: float) -> str:
-    """`1.5 MB`: what a person compares at a glance."""
+    """Bytes in a human-readable unit, for example `1.5 MB`."""
     unit = 0
     while count >= _THOUSAND and unit < len(_UNITS) - 1:
         count, unit = count / _THOUSAND, unit + 1

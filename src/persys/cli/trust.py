@@ -1,7 +1,7 @@
-"""Whether a user speaks TLS and with which certificate: a flag beats a variable beats ~/.persys/config.yaml.
+"""TLS settings of the client, in this order: flag, variable, ~/.persys/config.yaml.
 
-Plain text is never fallen back to: whoever wants it says so. Nobody who forgets a file sends secrets to a
-stranger.
+There is no fallback to plain text: it must be requested explicitly, so that a missing file never sends
+secrets to an unverified server.
 """
 
 from argparse import Namespace
@@ -14,22 +14,22 @@ from persys.errors import SettingsError
 _FLAGS = ("ca", "cert", "key")
 _VARIABLES = ("PERSYS_TLS_CA", "PERSYS_TLS_CERT", "PERSYS_TLS_KEY")
 _WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-_NO_CERTIFICATE = """no certificate to show. Any of these gives you one, or names it:
-  `persys up` on this machine writes ~/.persys/config.yaml, if there is none
-  `persysctl certificate create --role admin --name YOU` by whoever has one already
-  `persys-ca certificate --role admin --name YOU` on the authority's machine
+_NO_CERTIFICATE = """no client certificate. Use one of these:
+  `persys up` on this machine, which writes ~/.persys/config.yaml if it does not exist
+  `persysctl certificate create --role admin --name YOU`, run by a user with a certificate
+  `persys-ca certificate --role admin --name YOU` on the host of the CA
   --ca, --cert and --key, PERSYS_TLS_CA, _CERT and _KEY, or ca_cert_path, cert_path and key_path
-For a scheduler that was started with -insecure say --insecure, or PERSYS_INSECURE=true."""
+For a scheduler that runs with -insecure, use --insecure or PERSYS_INSECURE=true."""
 
 
 def trust_of(
     options: Namespace, environ: Mapping[str, str], file: Mapping[str, object]
 ) -> Trust | None:
-    """None: in plain text, because the user has said so."""
+    """None for plain text, which the user requested."""
     shows = any(getattr(options, flag, None) for flag in _FLAGS)
     if getattr(options, "insecure", False):
         if shows:
-            raise SettingsError("--insecure shows no certificate: leave out one or the other")
+            raise SettingsError("--insecure cannot be combined with --ca, --cert or --key")
         return None
     if not shows and _is_insecure(environ, file):
         return None
@@ -50,12 +50,12 @@ def _is_insecure(environ: Mapping[str, str], file: Mapping[str, object]) -> bool
 def _is_by_host(environ: Mapping[str, str], file: Mapping[str, object]) -> bool:
     said = str(environ.get("PERSYS_TLS_VERIFY") or file.get("tls_verify") or "identity").lower()
     if said not in ("identity", "host"):
-        raise SettingsError(f"PERSYS_TLS_VERIFY={said!r}: expected identity or host")
+        raise SettingsError(f"invalid PERSYS_TLS_VERIFY {said!r}: expected identity or host")
     return said == "host"
 
 
 def _boolean(said: object, name: str) -> bool:
     word = str(said).strip().lower()
     if word not in _WORDS:
-        raise SettingsError(f"{name}={said!r}: expected true or false")
+        raise SettingsError(f"invalid {name} {said!r}: expected true or false")
     return _WORDS[word]

@@ -1,6 +1,6 @@
-"""`persys up`, `down`, `status` and `clean-demo`: everything on one machine, and how to leave it.
+"""`persys up`, `down`, `status` and `clean-demo`: all of Persys on one machine.
 
-Each may be run again at any time: what already is as it should be is left alone.
+Each is idempotent: what already runs with the right settings is not touched.
 """
 
 import http.client
@@ -36,7 +36,7 @@ _ANSWER_DEADLINE = timedelta(seconds=30)
 
 
 def up(options: Namespace) -> Exit:
-    configure_logs(level="warn", form="")  # the authority is asked in this process
+    configure_logs(level="warn", form="")  # certificates are issued in this process
     plane = _plane(options)
     with alone(options.state_dir), showing() as progress:
         ensure_docker(options.state_dir, progress)
@@ -91,11 +91,11 @@ def clean_demo(options: Namespace) -> Exit:
             client.get_workload(workload_id)
             client.delete(workload_id)
         except NotFoundError:
-            progress.done(f"workload {workload_id} is not there")
+            progress.done(f"workload {workload_id} does not exist")
             return Exit.OK
         except UnavailableError as err:
             raise UnavailableError(
-                f"no scheduler answers at {plane.target}, and without one nothing can be removed; "
+                f"no answer from the scheduler at {plane.target}, which removes the workload; "
                 f"start it with `{program('persys')} up`"
             ) from err
         progress.doing(f"removing workload {workload_id}")
@@ -120,16 +120,16 @@ def _plane(options: Namespace) -> Plane:
 
 
 def _trust(plane: Plane) -> Trust | None:
-    """That of this machine's plane, or what else the user has."""
+    """The TLS settings of the local control plane, or those of the user."""
     if plane.trust.files.certificate.exists():
         return plane.trust
     return trust_of(Namespace(), os.environ, read_file())
 
 
 def _deploy(plane: Plane, demo_port: int | None, progress: Progress) -> str:
-    """Runs the demo and returns where it answers."""
+    """Deploy the demo workload and return its URL."""
     request = demo_request(host_port=demo_port)
-    # Said, because a demo that was stopped by hand shall run again.
+    # Explicit, so that a demo that the user stopped is started again.
     request.desired_state = Goal.RUNNING.value
     workload_id = request.workload_id
     with SchedulerClient(plane.target, trust=plane.trust) as client:
@@ -145,7 +145,10 @@ def _deploy(plane: Plane, demo_port: int | None, progress: Progress) -> str:
     url = f"http://127.0.0.1:{host_port}/"
     progress.doing(f"waiting for an answer at {url}")
     if poll(lambda: _answers(host_port), within=_ANSWER_DEADLINE) is None:
-        raise SetUpError(f"workload {workload_id} runs, but nothing answers at {url}")
+        raise SetUpError(
+            f"workload {workload_id} is running, but there is no answer at {url}; "
+            f"check its output with `{program('persysctl')} logs {workload_id}`"
+        )
     progress.done(f"workload {workload_id} answers at {url}")
     return url
 
@@ -160,7 +163,7 @@ def _wait(client: SchedulerClient, workload_id: str, wanted: Wanted, progress: P
 
 
 def _telling(progress: Progress) -> Update:
-    """Tells each change once."""
+    """Report each change once."""
     told: dict[str, tuple[str, str]] = {}
 
     def update(states: Mapping[str, tuple[str, str]]) -> None:

@@ -1,4 +1,4 @@
-"""What operators do to nodes: close them, empty them, give them up."""
+"""`persysctl node cordon`, `uncordon`, `taint`, `untaint`, `drain`, `confirm-dead` and `remove`."""
 
 import gc
 import sys
@@ -19,26 +19,27 @@ if TYPE_CHECKING:
     from persys.client import SchedulerClient
 
 _INTERVAL_SECONDS = 0.5
-# How long only workloads that cannot leave may be there: room that is being freed is there within seconds.
+# How long a drain may show only blocked workloads before it counts as stuck: capacity that is being freed
+# elsewhere is available within seconds.
 _STUCK_SECONDS = 3.0
 
 
 def cordon(options: Namespace) -> Exit:
     with scheduler(options) as client:
         client.cordon(options.id)
-    print(f"node {options.id} takes no new work; what it has goes on")
+    print(f"node {options.id} is cordoned; its workloads keep running")
     return Exit.OK
 
 
 def uncordon(options: Namespace) -> Exit:
     with scheduler(options) as client:
         client.uncordon(options.id)
-    print(f"node {options.id} takes work again")
+    print(f"node {options.id} is schedulable again")
     return Exit.OK
 
 
 def taint(options: Namespace) -> Exit:
-    """Add these; a key that the node has already gets the new value."""
+    """Add taints; a key that the node already has gets the new value."""
     with scheduler(options) as client:
         has = {_key(old): old for old in client.get_node(options.id).taints}
         node = client.taint(options.id, (has | {_key(new): new for new in options.taints}).values())
@@ -70,7 +71,7 @@ def drain(options: Namespace) -> Exit:
 def confirm_dead(options: Namespace) -> Exit:
     with scheduler(options) as client:
         client.confirm_dead(options.id)
-    print(f"node {options.id} is confirmed dead; all its workloads move")
+    print(f"node {options.id} is confirmed dead; all its workloads are rescheduled")
     return Exit.OK
 
 
@@ -88,14 +89,14 @@ def _key(taint: str) -> str:
 def _show_taints(node: NodeView) -> Exit:
     if node.taints:
         taints = ", ".join(node.taints)
-        print(f"node {node.node_id} takes only new work that tolerates {taints}; what it has stays")
+        print(f"node {node.node_id} is tainted: {taints}; its present workloads keep running")
     else:
         print(f"node {node.node_id} has no taints")
     return Exit.OK
 
 
 def _until_empty(client: "SchedulerClient", node_id: str, within: timedelta) -> Exit:
-    """A line whenever something has moved; the last one says whether the node is empty."""
+    """Wait until the node is empty; prints a line on each change of its drain status."""
     gc.enable()
     clock = SystemClock()
     moving_at = clock.monotonic()
@@ -117,7 +118,7 @@ def _until_empty(client: "SchedulerClient", node_id: str, within: timedelta) -> 
         if away or _moves(node):
             moving_at = clock.monotonic()
         elif clock.monotonic() - moving_at >= _STUCK_SECONDS:
-            return _stuck(node, Exit.FAILED, "all that is left stays until you act")
+            return _stuck(node, Exit.FAILED, "the remaining workloads cannot be moved")
         if clock.monotonic() >= ends_at and away:
             return _ended(Exit.UNREACHABLE, f"node {node_id}: {away}", "`persysctl doctor`")
         if clock.monotonic() >= ends_at:
@@ -126,7 +127,7 @@ def _until_empty(client: "SchedulerClient", node_id: str, within: timedelta) -> 
 
 
 def _moves(node: NodeView) -> bool:
-    """Whether something may still leave. Removals on a node that gives no sign wait for its return."""
+    """Whether a workload may still leave the node. A NotReady node removes copies only after it returns."""
     blocked = node.drain.blocked
     waiting = node.drain.remaining - len(blocked) if node.status != "NotReady" else 0
     return waiting > 0 or not all(block.stays for block in blocked)
@@ -137,9 +138,9 @@ def _after_drain(node: NodeView) -> Exit:
         case "drained":
             return Exit.OK
         case "overdue":
-            return _stuck(node, Exit.FAILED, "not empty when its deadline was over")
+            return _stuck(node, Exit.FAILED, "not empty at its deadline")
         case _:
-            why = f"the drain of node {node.node_id} was ended: it takes work again"
+            why = f"the drain of node {node.node_id} was cancelled: it is schedulable again"
             return _ended(Exit.FAILED, why, f"`persysctl node drain {node.node_id}`")
 
 
@@ -148,13 +149,13 @@ def _stuck(node: NodeView, code: Exit, why: str) -> Exit:
     for block in node.drain.blocked:
         print(f"  {block.workload_id}: {block.reason}", file=sys.stderr)
     if not node.drain.blocked:
-        print(f"next: see what is left with `persysctl node get {node.node_id}`", file=sys.stderr)
+        print(f"next: show what remains with `persysctl node get {node.node_id}`", file=sys.stderr)
         return code
     name = node.drain.blocked[0].workload_id
     print(
-        f"next: see where it could go with `persysctl explain {name}`, "
+        f"next: show which nodes can run it with `persysctl explain {name}`, "
         f"or delete it with `persysctl workload delete {name}`; "
-        f"`persysctl orphans list --node {node.node_id}` shows copies that are no workload",
+        f"`persysctl orphans list --node {node.node_id}` lists orphans",
         file=sys.stderr,
     )
     return code
@@ -167,5 +168,5 @@ def _ended(code: Exit, why: str, command: str) -> Exit:
 
 def _progress(node: NodeView) -> str:
     if node.drain.state == "drained":
-        return f"node {node.node_id} is drained: it is empty"
-    return f"node {node.node_id} is {node.drain.state}: {node.drain.remaining} still there"
+        return f"node {node.node_id} is drained"
+    return f"node {node.node_id} is {node.drain.state}: {node.drain.remaining} remaining"

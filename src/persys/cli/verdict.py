@@ -1,8 +1,8 @@
-"""Whether a workload has come to where it was asked to be, judged from one look at it.
+"""Decides from one status whether a workload has reached the requested state.
 
-A workload that should run counts as running when its health check passes. One without a health check has to
-stay up for a moment, because a program that exits at once is Running for an instant too. A request that a
-later one replaced cannot be reached any more.
+A workload counts as running when its health check passes. One without a health check has to stay up for a
+moment, because a program that exits at once is Running for an instant too. A request that a later one
+superseded has failed.
 """
 
 from datetime import timedelta
@@ -14,13 +14,13 @@ from persys.wire.gen.control.v1.control_pb2 import WorkloadView
 
 # How long a workload without a health check has to run without a restart.
 STEADY = timedelta(seconds=2)
-# How long a workload may be without a place: room that is being freed is there within seconds.
+# How long a workload may be unplaceable: capacity that is being freed is available within seconds.
 UNPLACED_MAX = timedelta(seconds=3)
 # How long a workload may differ from how it was created: its node repairs that within seconds, if it can.
 DRIFTED_MAX = timedelta(seconds=15)
-# How long a workload may differ from the request: a scheduler that follows the leader may be asked.
+# How long a workload may differ from the request: a standby that lags behind the leader may answer.
 SUPERSEDED_MAX = timedelta(seconds=3)
-# How long its node may give no sign: an agent or a machine that restarts is back by then.
+# How long its node may be unreachable: an agent or a host that restarts is back by then.
 OUT_OF_REACH_MAX = timedelta(seconds=30)
 _OUT_OF_REACH = frozenset({"NodeUnreachable", "NodeNotReady", "NodeLost"})
 
@@ -41,16 +41,16 @@ class Verdict(Enum):
 
 
 class Wanted(NamedTuple):
-    """What was asked for, and how the workload looked before: the same look again is no news yet."""
+    """The requested state, and the workload before the request, to recognise a stale status."""
 
     goal: Goal
-    revision: str = ""  # "": the scheduler did not say
+    revision: str = ""  # "": not known
     before: WorkloadView | None = None
     was_steady: bool = False  # the request changed nothing, and it ran without a restart already
 
 
 class Signature(NamedTuple):
-    """What stays the same for as long as a workload keeps its state without a restart."""
+    """Fields that change when a workload changes its state or restarts."""
 
     status: str
     code: str
@@ -60,7 +60,7 @@ class Signature(NamedTuple):
 
 
 def signature(workload: WorkloadView) -> Signature:
-    """However a node is described that gives no sign, it is the same silence."""
+    """All statuses of a workload on an unreachable node have the same signature."""
     silent = _is_out_of_reach(workload)
     return Signature(
         "" if silent else workload.status.lower(),
@@ -72,7 +72,7 @@ def signature(workload: WorkloadView) -> Signature:
 
 
 def is_steady(workload: WorkloadView) -> bool:
-    """It runs, has never restarted, and no health check has found anything."""
+    """Whether it runs, has never restarted and is not unhealthy."""
     restarts = workload.metadata.get("container.restart_count", "0")
     return workload.status.lower() == "running" and restarts == "0" and not workload.reason.code
 
@@ -85,9 +85,9 @@ def judge(
     same_for: timedelta = STEADY,
     steady_after: timedelta = STEADY,
 ) -> Verdict:
-    """`patient` while the scheduler may not yet have looked at what it was asked for.
+    """`patient` while the scheduler may not have processed the request yet.
 
-    `same_for` is how long the workload has been seen with one signature.
+    `same_for` is how long the workload has had the same signature.
     """
     if workload is None or workload.status.lower() == "deleted":
         if wanted.goal is Goal.GONE:
@@ -109,7 +109,7 @@ def judge(
 
 
 def superseded(workload: WorkloadView, wanted: Wanted) -> str:
-    """How the workload is meant to be other than it was asked to; empty if it is not."""
+    """How the desired state differs from the request because of a later one; empty if it does not."""
     desired = workload.desired_state.lower()
     if wanted.goal is Goal.GONE:
         again = desired in _LASTING and workload.status.lower() != "deleting"
@@ -127,7 +127,7 @@ def _is_out_of_reach(workload: WorkloadView) -> bool:
 
 def _judge_run(workload: WorkloadView, *, steady: bool) -> Verdict:
     if (workload.status.lower(), workload.reason.code) == ("stopped", "Completed"):
-        return Verdict.REACHED  # it ran and ended well, as its restart policy allows
+        return Verdict.REACHED  # it exited with 0, and its restart policy allows that
     if workload.status.lower() != "running":
         return Verdict.OPEN
     match health_of(workload):
@@ -143,14 +143,14 @@ def _judge_run(workload: WorkloadView, *, steady: bool) -> Verdict:
 
 
 def _has_failed(workload: WorkloadView) -> bool:
-    """A node that had no room after all is no failure of the workload while it is tried again soon."""
+    """Whether it failed. A node without capacity does not count while a retry is due soon."""
     if workload.status.lower() != "failed":
         return False
     return workload.failure_reason != "INSUFFICIENT_RESOURCES" or not _is_retried_soon(workload)
 
 
 def _is_retried_soon(workload: WorkloadView) -> bool:
-    """Attempts after the limit are slow. A scheduler that does not tell its limit makes none of them."""
+    """Retries after the limit are slow. A scheduler that reports no limit makes none of them."""
     at_limit = 0 < workload.retry_max_attempts <= workload.retry_attempts
     return workload.HasField("retry_next_at") and not at_limit
 

@@ -1,4 +1,4 @@
-"""What is installed."""
+"""`persysctl version`."""
 
 from argparse import Namespace
 

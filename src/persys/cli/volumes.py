@@ -1,4 +1,4 @@
-"""Data of workloads, wherever it is: managed volumes and disks of machines."""
+"""`persysctl volume`: managed volumes and VM disks, on all nodes."""
 
 import sys
 from argparse import Namespace
@@ -21,7 +21,7 @@ _STEP = 1024
 
 
 def size(count: int) -> str:
-    """Bytes as people read them."""
+    """Bytes in a human-readable unit."""
     amount, unit = float(count), 0
     while amount >= _STEP and unit < len(_UNITS) - 1:
         amount, unit = amount / _STEP, unit + 1
@@ -74,15 +74,15 @@ def delete(options: Namespace) -> Exit:
     with scheduler(options) as client:
         node_id = options.node or (_node_of(client, options) if client.is_gateway else "")
         client.delete_volume(workload_id, name, node_id=node_id)
-    print(f"volume {options.volume} is deleted, with all that was in it")
+    print(f"volume {options.volume} is deleted, with its data")
     return Exit.OK
 
 
 def _node_of(client: "SchedulerClient", options: Namespace) -> str:
-    """A path of a gateway names the node; a scheduler finds it by itself."""
+    """The node of the volume: a gateway needs it in the URL, a scheduler finds it itself."""
     nodes = sorted({volume.node_id for volume in _named(client, options)})
     if len(nodes) > 1:
-        raise InvalidError("--node", f"is needed: {options.volume} is on {', '.join(nodes)}")
+        raise InvalidError("--node", f"is required: {options.volume} is on {', '.join(nodes)}")
     return nodes[0]
 
 
@@ -98,7 +98,10 @@ def _named(client: "SchedulerClient", options: Namespace) -> list[VolumeView]:
 def _parts(volume: str) -> tuple[str, str]:
     workload_id, slash, name = volume.partition("/")
     if not slash or not workload_id or not name:
-        raise InvalidError("VOLUME", f"is {volume!r}; expected WORKLOAD/NAME, as in volume list")
+        raise InvalidError(
+            "VOLUME",
+            f"invalid volume {volume!r}: expected WORKLOAD/NAME, as listed by `volume list`",
+        )
     return workload_id, name
 
 

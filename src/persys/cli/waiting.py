@@ -1,7 +1,7 @@
-"""Waiting for workloads to reach the state they were asked for.
+"""`--wait`: polls workloads until they reach the requested state.
 
-A workload that has failed, that no node can take or that was changed by another request ends its wait at
-once: the caller gets the reason and the next command, and the scheduler goes on trying.
+The wait ends early for a workload that has failed, that no node can run or that a later request changed: the
+user gets the reason and the next command, and the scheduler keeps retrying.
 """
 
 import gc
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from persys.client import SchedulerClient
 
 _INTERVAL_SECONDS = 0.25
-# How long a look that is the same as before the request may be one from before the request.
+# How long a status that equals the one before the request may be stale.
 _PATIENCE_SECONDS = 2.0
-SCHEDULER_AWAY = "check the way to the scheduler with `persysctl doctor`"
+SCHEDULER_AWAY = "check the connection to the scheduler with `persysctl doctor`"
 
 
 class Outcome(NamedTuple):
-    """How it ended for one workload. `hint` names the next command."""
+    """The result for one workload. `hint` names the next command."""
 
     exit: Exit
     word: str
@@ -49,24 +49,24 @@ class Outcome(NamedTuple):
 
 
 class _Watched:
-    """One workload that is waited for, and since when it has looked the same."""
+    """One workload of a wait, with the time since which its signature has not changed."""
 
     def __init__(self, workload_id: str, wanted: Wanted, *, within: timedelta) -> None:
         self._id = workload_id
         self._wanted = wanted
-        # A wait of one second shall be able to end well too.
+        # A wait of one second must be able to succeed too.
         self._steady_after = min(STEADY, within / 2)
         self._signature: Signature | None = None
         self._since = timedelta()
 
     def look(self, client: "SchedulerClient", passed: timedelta) -> Outcome:
-        """One look. An outcome of TIMED_OUT is what it would be if the time were over now."""
+        """Poll once. TIMED_OUT means not finished yet; it becomes final when the time is over."""
         try:
             workload = client.get_workload(self._id)
         except NotFoundError:
             workload = None
         except UnavailableError as err:
-            # The scheduler may be restarting, so this is no reason to give up before the time is over.
+            # The scheduler may be restarting: retry until the time is over.
             why = f"no answer from the scheduler: {err}"
             return Outcome(Exit.TIMED_OUT, "Unknown", why, SCHEDULER_AWAY)
         seen = None if workload is None else signature(workload)
@@ -91,10 +91,10 @@ class _Watched:
         return Outcome(code, status_text(workload), why, hint, workload)
 
     def _problem(self, workload: WorkloadView) -> tuple[str, str]:
-        """Why it is not where it was asked to be, and the next command."""
+        """Why it has not reached the requested state, and the next command."""
         if changed := superseded(workload, self._wanted):
             if workload.desired_state.lower() == Goal.STOPPED.value.lower():
-                return changed, f"run it with `persysctl workload start {self._id}`"
+                return changed, f"start it with `persysctl workload start {self._id}`"
             return changed, who_changed(self._id)
         return _why(workload), next_step(workload) or who_changed(self._id)
 
@@ -131,7 +131,7 @@ def wait_for(
 
 
 def who_changed(workload_id: str) -> str:
-    return f"see what happened, and who did it, with `persysctl events --workload {workload_id} -o wide`"
+    return f"show its events with `persysctl events --workload {workload_id} -o wide`"
 
 
 def _at_the_end(outcome: Outcome, within: timedelta) -> Outcome:
@@ -141,12 +141,12 @@ def _at_the_end(outcome: Outcome, within: timedelta) -> Outcome:
         return outcome._replace(exit=Exit.FAILED)
     if outcome.hint == SCHEDULER_AWAY:
         return outcome._replace(exit=Exit.UNREACHABLE)
-    why = f"not there after {format_duration(within)}" + (outcome.why and f"; {outcome.why}")
+    why = f"timed out after {format_duration(within)}" + (outcome.why and f"; {outcome.why}")
     return outcome._replace(why=why)
 
 
 def _why(workload: WorkloadView) -> str:
-    # Without the time of the next attempt: counted down, it would be a change at every look.
+    # Without the time of the next attempt: its countdown would change at every poll.
     failing = workload.retry_attempts and workload.status.lower() not in ("running", "stopped")
     again = f"{attempts_text(workload)} failed" if failing else ""
     parts = (reason_text(workload), again, reached_at(workload))

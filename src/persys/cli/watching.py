@@ -1,4 +1,4 @@
-"""Show once, or show again on every change until interrupted."""
+"""Print once, or with --watch again on every change until interrupted."""
 
 import gc
 import sys
@@ -22,7 +22,7 @@ def show(fetch: Callable[[], T], render: Callable[[T], str], *, watch: bool) -> 
     if not watch:
         _print(render(found))
         return Exit.OK
-    with suppress(KeyboardInterrupt):  # the usual way to end it
+    with suppress(KeyboardInterrupt):  # the user ends the watch
         _watch(found, fetch, render)
     return Exit.OK
 
@@ -34,7 +34,7 @@ def _watch(found: T, fetch: Callable[[], T], render: Callable[[T], str]) -> None
     silent = False
     while True:
         text = render(found)
-        # On a terminal ages may move; elsewhere only news is worth a line.
+        # A terminal is updated when an age changes too; elsewhere only a new answer is printed.
         current: object = text if terminal else found
         if current != shown:
             if terminal:
@@ -46,7 +46,7 @@ def _watch(found: T, fetch: Callable[[], T], render: Callable[[T], str]) -> None
             found = fetch()
         except UnavailableError as err:
             if not silent:
-                print(f"no answer, still trying: {err}", file=sys.stderr)
+                print(f"no answer, retrying: {err}", file=sys.stderr)
             silent = True
         else:
             silent = False

@@ -1,4 +1,4 @@
-"""`persys sim --snapshot`: what would happen to a cluster, told before it does."""
+"""`persys sim --snapshot`: predicts the effect of losing a node or adding a workload."""
 
 from argparse import Namespace
 from collections import Counter
@@ -49,7 +49,8 @@ def _tell_loss(node_id: str, fates: Sequence[Fate]) -> None:
     left = [fate for fate in fates if fate.before == node_id and fate.after in ("", node_id)]
     others = [fate for fate in fates if fate.before != node_id]
     print(
-        f"if {node_id} dies: {len(moved)} move, {len(left)} stay or wait, {len(others)} others change"
+        f"loss of {node_id}: {len(moved)} workloads move, {len(left)} stay or are pending, "
+        f"{len(others)} others change"
     )
     _table(fates)
 
@@ -59,17 +60,17 @@ def _tell_arrival(count: int, fates: Sequence[Fate], refused: Sequence[str]) -> 
     placed = Counter(fate.after for fate in new if fate.after)
     waiting = Counter(fate.why for fate in new if not fate.after)
     print(
-        f"of {count}: {placed.total()} get a node, {waiting.total()} wait, {len(refused)} refused"
+        f"{count} added: {placed.total()} placed, {waiting.total()} pending, {len(refused)} refused"
     )
     for node_id, number in sorted(placed.items()):
         print(f"  {number} on {node_id}")
     for why, number in waiting.most_common():
-        print(f"  {number} wait: {why}")
+        print(f"  {number} pending: {why}")
     for why in refused[:ROWS_MAX]:
         print(f"  refused: {why}")
     moved = [fate for fate in fates if fate.before]
     if moved:
-        print("others change:")
+        print("other workloads that change:")
         _table(moved)
 
 
@@ -77,6 +78,6 @@ def _table(fates: Sequence[Fate]) -> None:
     if not fates:
         return
     rows = [[fate.workload_id, fate.before or "-", fate.after or "-", fate.why] for fate in fates]
-    print(aligned([["WORKLOAD", "FROM", "TO", "WHY"], *rows[:ROWS_MAX]]))
+    print(aligned([["WORKLOAD", "FROM", "TO", "REASON"], *rows[:ROWS_MAX]]))
     if len(rows) > ROWS_MAX:
         print(f"and {len(rows) - ROWS_MAX} more")

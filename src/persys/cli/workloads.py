@@ -1,4 +1,4 @@
-"""Workloads, listed and described: above all, why one is as it is."""
+"""`persysctl workload list` and `workload get`, with the reason for the status of a workload."""
 
 from argparse import Namespace
 from datetime import datetime
@@ -54,7 +54,7 @@ def get_workload(options: Namespace) -> Exit:
 
 
 def reached_at(workload: WorkloadView) -> str:
-    """Addresses of a machine, ports of anything else; empty for what does not run."""
+    """IP addresses of a VM, ports of a container or stack; empty unless it is running."""
     if workload.status.lower() != "running":
         return ""
     found = workload.metadata
@@ -62,7 +62,7 @@ def reached_at(workload: WorkloadView) -> str:
 
 
 def reason_text(workload: WorkloadView) -> str:
-    """Why the workload is as it is, as far as the scheduler says."""
+    """The reason for the status, as reported by the scheduler."""
     parts = (workload.reason.code or workload.failure_reason, workload.reason.message)
     return ": ".join(part for part in parts if part)
 
@@ -73,16 +73,16 @@ def attempts_text(workload: WorkloadView) -> str:
 
 
 def _retry_text(workload: WorkloadView, now: datetime) -> str:
-    """Attempts that failed, for a workload that has not come up since."""
+    """Failed attempts and the time of the next one; empty once the workload runs or is stopped."""
     if not workload.retry_attempts or workload.status.lower() in ("running", "stopped"):
         return ""
     next_at = instant(workload, "retry_next_at")
     if next_at is None:
-        when = "no more by itself"
+        when = "no automatic retry"
     elif next_at > now:
         when = f"next in {short((next_at - now).total_seconds())}"
     else:
-        when = "next one under way"
+        when = "next one in progress"
     return f"{attempts_text(workload)} failed, {when}"
 
 
@@ -115,12 +115,12 @@ def _describe(workload: WorkloadView, now: datetime, wide: bool) -> str:
 
 def _order_text(workload: WorkloadView) -> str:
     if workload.dispatch_failed:
-        return "not answered by the node, sent again"
+        return "no answer from the node, retrying"
     return "accepted by the node" if workload.admitted_on_node else ""
 
 
 def _history(workload: WorkloadView, now: datetime) -> str:
-    """What its nodes did for it: tasks that have ended, and those under way at a time-out."""
+    """Tasks of its nodes: those that have ended, and those that were running at a timeout."""
     titles = ["TASK", "NODE", "ACTION", "STATUS", "CREATED", "STARTED", "ENDED", "SEEN", "ERROR"]
     times = ("created_at", "started_at", "ended_at", "fetched_at")
     rows = [

@@ -374,4 +374,4 @@ def test_stats_of_one_workload_are_figures_for_scripts_too(cluster: Cluster, ctl
     assert "2.0 KB" in shown.out
     assert (figures["cpu_percent"], figures["net_rx_bytes"]) == (12.5, "7")
     assert nothing.code == 1
-    assert "nothing was measured of new" in nothing.err
+    assert "no measurement of new" in nothing.err

@@ -123,7 +123,7 @@ def test_a_spoilt_pid_file_is_named(tmp_path: Path) -> None:
 def test_only_one_command_works_on_a_state_directory(tmp_path: Path) -> None:
     with (
         alone(tmp_path),
-        pytest.raises(SetUpError, match="another `persys` is at work"),
+        pytest.raises(SetUpError, match="another `persys` command is running"),
         alone(tmp_path),
     ):
         pass

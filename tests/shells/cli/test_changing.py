@@ -157,7 +157,7 @@ def test_waiting_ends_when_the_time_is_over(
     ended = ctl("workload", "apply", "-f", "-", *patience, stdin=WEB)
 
     assert ended.code == 3
-    assert "not there after 300ms; no node has room" in ended.err
+    assert "timed out after 300ms; no node has room" in ended.err
 
 
 def test_a_failure_ends_the_wait_although_it_will_be_tried_again(

@@ -129,7 +129,7 @@ def test_files_and_standard_input_go_together(cluster: Cluster, ctl: Run, tmp_pa
         (("-f", "{0}", "-f", "{0}"), "'web' is also in"),
         (("-f", "-", "-f", "-"), "only once"),
         (("-f", "{1}"), "has no .yaml, .yml, .json files"),
-        (("-f", "{0}", "--id", "other"), "--id names the stack of a Compose file"),
+        (("-f", "{0}", "--id", "other"), "--id needs a Compose file"),
     ],
 )
 def test_files_that_do_not_go_together_send_nothing(

@@ -73,7 +73,7 @@ def test_keys_of_other_command_lines_are_left_alone(
     ("content", "named"),
     [
         ("grpc_insecure: perhaps", "grpc_insecure"),
-        ("grpc_insecure: false", "no certificate to show"),
+        ("grpc_insecure: false", "no client certificate"),
         ("tls_verify: never\nca_cert_path: a\ncert_path: b\nkey_path: c", "identity or host"),
         ("cert_path: b", "--ca"),
         ("grpc_target: gateway", "grpc_target"),

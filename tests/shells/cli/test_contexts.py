@@ -47,7 +47,7 @@ def test_a_flat_file_is_the_context_default_and_stays_readable(
         "transport": "http",
     }
     assert run("context", "list", "-o", "name").out.split() == ["default", "far"]
-    assert run("node", "list").code == 0, "default is still the one in use"
+    assert run("node", "list").code == 0, "default is still the current context"
 
 
 def test_another_context_is_used_from_now_on_or_just_once(
@@ -83,19 +83,19 @@ def test_the_one_in_use_is_not_removed_and_others_are(run: Run, config: Path) ->
     removed = run("context", "remove", "b")
 
     assert (refused.code, removed.code) == (2, 0)
-    assert "in use" in refused.err
+    assert "is the current one" in refused.err
     assert run("context", "list", "-o", "name").out.split() == ["a"]
 
 
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        (("use", "nowhere"), "not found: nowhere; there are a"),
+        (("use", "nowhere"), "not found: nowhere; expected one of a"),
         (("show", "nowhere"), "not found: nowhere"),
         (("remove", "nowhere"), "not found: nowhere"),
         (("add", "b"), "--api URL"),
-        (("add", "b", "--api", "https://g:1", "--scheduler", "s:1"), "one of them"),
-        (("add", "a b", "--api", "https://g:1"), "make a name"),
+        (("add", "b", "--api", "https://g:1", "--scheduler", "s:1"), "cannot be combined"),
+        (("add", "a b", "--api", "https://g:1"), "invalid name"),
     ],
 )
 def test_what_cannot_be_is_said(words: tuple[str, ...], named: str, run: Run, config: Path) -> None:
@@ -119,7 +119,7 @@ def test_secrets_are_not_shown(run: Run, config: Path) -> None:
 def test_a_file_that_others_can_read_is_warned_of(cluster: Cluster, run: Run, config: Path) -> None:
     config.write_text(f"grpc_endpoint: {cluster.address}\n")
     config.chmod(0o644)
-    assert "can be read by others" in run("node", "list").err
+    assert "is accessible to other users" in run("node", "list").err
 
     config.chmod(0o600)
     assert run("node", "list").err == ""

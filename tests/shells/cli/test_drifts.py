@@ -49,7 +49,7 @@ def test_orphans_that_are_not_recorded_are_counted(cluster: Cluster, ctl: Run) -
 
 @pytest.mark.usefixtures("drifts")
 @pytest.mark.parametrize(
-    ("verb", "said"), [("adopt", "is a workload again"), ("delete", "is being removed")]
+    ("verb", "said"), [("adopt", "is adopted as a workload"), ("delete", "is being deleted")]
 )
 def test_an_orphan_is_adopted_or_deleted_and_another_is_refused(
     verb: str, said: str, ctl: Run

@@ -148,8 +148,8 @@ def away(cluster: Cluster) -> None:
     [
         (blocked, 3, "db: its data is here"),
         (moves_slowly, 3, "not empty after 100ms"),
-        (late, 1, "deadline was over"),
-        (ended_by_another, 1, "it takes work again"),
+        (late, 1, "not empty at its deadline"),
+        (ended_by_another, 1, "it is schedulable again"),
         (removed, 1, "was removed"),
         (away, 4, "no answer from the scheduler"),
     ],

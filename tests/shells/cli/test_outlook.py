@@ -54,14 +54,14 @@ def test_explain_lists_nodes_with_what_they_lack_and_what_would_help(
     assert ended.code == 0
     assert ended.out.splitlines()[0] == "web waits: 2 nodes refuse it"
     assert "n1     refused   short of cpu by 500m" in ended.out
-    assert "the least first:\n  free 500m cpu on n1\n  uncordon n2\n" in ended.out
+    assert "smallest first:\n  free 500m cpu on n1\n  uncordon n2\n" in ended.out
 
 
 def test_explain_tells_wide_what_would_help_on_each_node(cluster: Cluster, ctl: Run) -> None:
     cluster.explanation = a_waiting(1)
     cluster.explanation.nodes[0].change = "free 500m cpu on n1"
 
-    assert "WHAT WOULD HELP" not in ctl("explain", "web").out
+    assert "REQUIRED CHANGE" not in ctl("explain", "web").out
     assert "by 500m   free 500m cpu on n1" in ctl("explain", "web", "-o", "wide").out
 
 
@@ -220,9 +220,9 @@ def test_capacity_tells_room_and_losses_and_ends_with_0_when_all_is_well(
         "NODE   FIT   LIMITED BY",
         "n1     3     short of memory",
         "",
-        "Survives the loss of any one node",
-        "LOST   MOVED   WITHOUT A PLACE   BOUND TO THEIR DATA",
-        "n1     0       -                 db",
+        "Tolerates the loss of any one node",
+        "LOST NODE   MOVED   UNPLACEABLE   BOUND TO THEIR DATA",
+        "n1          0       -             db",
     ]
 
 
@@ -238,7 +238,7 @@ def test_capacity_ends_with_1_when_a_loss_could_not_be_borne(
     ended = ctl("capacity", "-f", file)
 
     assert ended.code == 1
-    assert "Does not survive the loss of n1\n" in ended.out
+    assert "Does not tolerate the loss of n1\n" in ended.out
     assert "w0, w1, w2, w3, w4 and 2 more" in ended.out
 
 
@@ -260,7 +260,7 @@ def test_capacity_of_a_single_node_says_that_it_is_the_only_one(
     out = ctl("capacity", "-f", file).out
 
     assert "any number more of web fit" in out
-    assert "Survives the loss of no node: n1 is the only one" in out
+    assert "Does not tolerate the loss of a node: n1 is the only one" in out
 
 
 def test_capacity_is_asked_of_one_workload_that_says_what_it_needs(

@@ -28,7 +28,7 @@ def test_cleaning_up_without_a_control_plane_says_what_to_do(unused_address: str
     ended = persys("clean-demo", "--scheduler-port", port, "--state-dir", "/nowhere")
 
     assert ended.returncode == 4
-    assert f"no scheduler answers at {unused_address}" in ended.stderr
+    assert f"no answer from the scheduler at {unused_address}" in ended.stderr
     assert "persys up" in ended.stderr
 
 
@@ -36,9 +36,9 @@ def test_going_down_when_nothing_is_up_changes_nothing(tmp_path: Path) -> None:
     ended = persys("down", "--state-dir", str(tmp_path))
 
     assert ended.returncode == 0
-    assert "agent did not run" in ended.stdout
-    assert "scheduler did not run" in ended.stdout
-    assert "ca did not run" in ended.stdout
+    assert "agent was not running" in ended.stdout
+    assert "scheduler was not running" in ended.stdout
+    assert "ca was not running" in ended.stdout
 
 
 def test_a_port_that_another_process_holds_is_named(tmp_path: Path, unused_address: str) -> None:

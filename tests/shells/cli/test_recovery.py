@@ -59,8 +59,8 @@ def test_answers_from_memory_are_noted_on_standard_error(cluster: Cluster, ctl: 
 
     assert "n1" in ended.out
     assert ended.err == (
-        "note: the scheduler is in degraded mode; it answers from memory, 12s old "
-        "(persysctl recovery status)\n"
+        "note: the scheduler is in degraded mode; this data comes from its memory and is 12s old; "
+        "see `persysctl recovery status`\n"
     )
 
 

@@ -79,7 +79,7 @@ async def test_secrets_are_listed_with_who_uses_them_and_deleted_when_nobody_doe
 
     assert listed.out.splitlines()[1].split()[:3] == ["db", "1", "web"]
     assert shown["used_by"] == ["web"]
-    assert "web keep what they have until `workload redeploy`" in again.err
+    assert "web use the old version until `persysctl workload redeploy`" in again.err
     assert refused.code != 0
     assert "named by web" in refused.err
     assert deleted.out == "secret db is deleted, with all its versions\n"
@@ -90,8 +90,8 @@ async def test_secrets_are_listed_with_who_uses_them_and_deleted_when_nobody_doe
     ("words", "problem"),
     [
         (("--from-file", "/nonexistent"), "--from-file: /nonexistent: No such file"),
-        (("--from-env", "NOTHING"), "--from-env: there is no variable NOTHING"),
-        (("--from-env", "HOME", "--from-file", "x"), "only one of them"),
+        (("--from-env", "NOTHING"), "--from-env: environment variable NOTHING is not set"),
+        (("--from-env", "HOME", "--from-file", "x"), "cannot be combined"),
         (("the-value",), "unrecognized arguments"),
     ],
 )

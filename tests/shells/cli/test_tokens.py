@@ -72,7 +72,7 @@ async def test_a_token_is_made_shown_and_used_and_taken_back(ctl: Ctl) -> None:
     assert made.code == 0, made.err
     secret = made.out.strip()
     assert secret.startswith("psk_")
-    assert "shown this once" in made.err
+    assert "shown only once" in made.err
     assert "which may logs, read: " in made.err
     token_id = secret.split("_")[1]
 
@@ -83,7 +83,7 @@ async def test_a_token_is_made_shown_and_used_and_taken_back(ctl: Ctl) -> None:
     assert refused.code == 1
     assert "operator/ann may not call DeleteWorkload" in refused.err
 
-    assert (await ctl("token", "revoke", token_id)).out == f"token {token_id} is good no more\n"
+    assert (await ctl("token", "revoke", token_id)).out == f"token {token_id} is revoked\n"
     over = await ctl("node", "list", PERSYS_TOKEN=secret)
     assert (over.code, "has been revoked" in over.err) == (1, True)
     again = await ctl("token", "revoke", token_id)
@@ -97,7 +97,7 @@ async def test_a_list_shows_both_kinds_plainly(ctl: Ctl) -> None:
     table = await ctl("token", "list")
     assert table.code == 0, table.err
     rows = [line.split() for line in table.out.splitlines()]
-    assert rows[0] == ["ID", "KIND", "FOR", "STATE", "EXPIRES", "MAY", "BY"]
+    assert rows[0] == ["ID", "KIND", "IDENTITY", "STATE", "EXPIRES", "PERMISSIONS", "BY"]
     assert {tuple(row[1:4]) for row in rows[1:]} == {
         ("person", "viewer/bob", "valid"),
         ("join", "agent/n1", "unused"),
@@ -117,7 +117,7 @@ async def test_what_cannot_be_asked_is_said_and_the_rest_is_shown(
     assert "error: tokens of kind join: " in away.err
     unnamed = await ctl("token", "list", PERSYS_CA_ADDR="")
     assert (unnamed.code, "viewer/bob" in unnamed.out) == (0, True)
-    assert "note: no authority is named" in unnamed.err
+    assert "note: join tokens are not listed" in unnamed.err
 
 
 async def test_a_token_comes_from_the_context_too(ctl: Ctl, home: Path, tmp_path: Path) -> None:
@@ -134,8 +134,8 @@ async def test_a_token_comes_from_the_context_too(ctl: Ctl, home: Path, tmp_path
 
 async def test_what_a_token_cannot_have_is_an_error_of_usage(ctl: Ctl) -> None:
     joins = await ctl("token", "create", "--role", "agent", "--node", "n1", "--allow", "read")
-    assert (joins.code, "--allow is for people" in joins.err) == (2, True)
+    assert (joins.code, "--allow needs a role of users" in joins.err) == (2, True)
     person = await ctl("token", "create", "--role", "viewer", "--name", "x", "--host", "h")
-    assert (person.code, "--host is for those who join" in person.err) == (2, True)
+    assert (person.code, "--host needs a role that joins" in person.err) == (2, True)
     more = await ctl("token", "create", "--role", "viewer", "--name", "x", "--allow", "exec")
     assert (more.code, "role viewer does not allow 'exec'" in more.err) == (1, True)

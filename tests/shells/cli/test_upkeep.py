@@ -28,7 +28,7 @@ def test_a_taint_is_added_to_those_that_a_node_has(cluster: Cluster, ctl: Run) -
 
     assert ended.code == 0
     assert ended.out == (
-        "node n1 takes only new work that tolerates gpu=new, spare, team=ml; what it has stays\n"
+        "node n1 is tainted: gpu=new, spare, team=ml; its present workloads keep running\n"
     )
     assert "Taints" in ctl("node", "get", "n1").out
 
@@ -36,7 +36,7 @@ def test_a_taint_is_added_to_those_that_a_node_has(cluster: Cluster, ctl: Run) -
 def test_one_taint_is_taken_away_or_all(cluster: Cluster, ctl: Run) -> None:
     cluster.add_node("n1", taints=["gpu=old", "spare", "team=ml"])
 
-    assert "tolerates spare, team=ml;" in ctl("node", "untaint", "n1", "gpu").out
+    assert "is tainted: spare, team=ml;" in ctl("node", "untaint", "n1", "gpu").out
     assert ctl("node", "untaint", "n1", "gpu").err == "node n1 has no taint gpu\n"
     assert ctl("node", "untaint", "n1").out == "node n1 has no taints\n"
 
@@ -61,7 +61,7 @@ def test_a_drain_that_is_not_waited_for_says_how_it_stands(cluster: Cluster, ctl
 
     ended = ctl("node", "drain", "n1", "--deadline", "5m")
 
-    assert (ended.code, ended.out) == (0, "node n1 is draining: 3 still there\n")
+    assert (ended.code, ended.out) == (0, "node n1 is draining: 3 remaining\n")
     assert cluster.drain_deadline == 300
 
 

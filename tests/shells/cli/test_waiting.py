@@ -101,7 +101,7 @@ def test_the_next_command_is_in_the_json_too(cluster: Cluster, ctl: Run) -> None
     ended = ctl("apply", "-f", "-", "--wait", "-o", "json", stdin=WEB)
 
     (told,) = json.loads(ended.out)
-    assert told["next"] == "see its output with `persysctl logs web`"
+    assert told["next"] == "check its output with `persysctl logs web`"
 
 
 @pytest.mark.parametrize("words", [("--wait", "300ms"), ("--wait=300ms",)])
@@ -111,7 +111,7 @@ def test_wait_takes_a_duration_with_and_without_an_equals_sign(
     ended = ctl("apply", "-f", "-", *words, stdin=WEB)
 
     assert ended.code == 3
-    assert "not there after 300ms" in ended.err
+    assert "timed out after 300ms" in ended.err
 
 
 def test_a_workload_after_wait_is_not_taken_for_a_duration(cluster: Cluster, ctl: Run) -> None:

@@ -1,1 +1,1 @@
-"""What usually goes wrong with a new installation, looked for one thing at a time, each with its cure."""
+"""`persysctl doctor`: checks for common problems of an installation, each with its fix."""

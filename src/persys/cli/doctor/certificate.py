@@ -1,4 +1,4 @@
-"""The certificate that is shown: there, whole, valid now and for a while, and of somebody who may ask."""
+"""Checks the client certificate: it exists, is complete, is valid and has the role of a user."""
 
 import os
 from argparse import Namespace
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 CHECK = "certificate"
 SOON = timedelta(hours=2)
 NEW_ONE = (
-    "`persysctl certificate create --role admin --name YOU` by whoever has a good one, or "
-    "`persys-ca certificate --role admin --name YOU` on the authority's machine"
+    "`persysctl certificate create --role admin --name YOU`, run by a user with a valid one, or "
+    "`persys-ca certificate --role admin --name YOU` on the host of the CA"
 )
 _PEOPLE = frozenset({Role.ADMIN, Role.OPERATOR, Role.VIEWER})
 _OF_OTHERS = 0o077
@@ -30,7 +30,7 @@ def look(options: Namespace, settings: Settings, now: datetime) -> Iterator[Find
     if settings.transport is Transport.HTTP and (
         settings.gateway.startswith("http://") or settings.token
     ):
-        yield ok(CHECK, "none is needed: a token is shown, or nobody is asked")
+        yield ok(CHECK, "not required: a token is used, or the gateway runs with -insecure")
         return
     try:
         trust = trust_of(options, os.environ, settings.file)
@@ -40,11 +40,11 @@ def look(options: Namespace, settings: Settings, now: datetime) -> Iterator[Find
     if trust is None:
         yield warn(
             CHECK,
-            "none is shown, and all is sent in plain text (--insecure)",
-            "leave out --insecure, PERSYS_INSECURE and grpc_insecure, unless this is an experiment",
+            "none is used, and all data is sent in plain text (--insecure)",
+            "remove --insecure, PERSYS_INSECURE and grpc_insecure, unless this is a test",
         )
         return
-    from persys.infra.certificates import read_key_pair  # takes longer than the other checks
+    from persys.infra.certificates import read_key_pair  # slow to import
 
     try:
         pair = read_key_pair(trust.files, now)
@@ -57,28 +57,28 @@ def look(options: Namespace, settings: Settings, now: datetime) -> Iterator[Find
 
 
 def judge(claims: "Claims", named: str, now: datetime) -> Iterator[Finding]:
-    who = str(claims.identity) if claims.identity is not None else "nobody that is known here"
+    who = str(claims.identity) if claims.identity is not None else "an unknown identity"
     until = f"{claims.not_after:%Y-%m-%d %H:%M} UTC"
     if now < claims.not_before:
         yield fail(
             CHECK,
-            f"{named} is valid only from {claims.not_before:%Y-%m-%d %H:%M:%S} UTC",
+            f"{named} is not valid before {claims.not_before:%Y-%m-%d %H:%M:%S} UTC",
             "set the clock of this machine (timedatectl set-ntp true)",
         )
     elif claims.not_after - now < min(SOON, (claims.not_after - claims.not_before) / 4):
-        yield warn(CHECK, f"{named} of {who} ends soon, at {until}", NEW_ONE)
+        yield warn(CHECK, f"{named} of {who} expires soon, at {until}", NEW_ONE)
     elif claims.identity is None or claims.identity.role not in _PEOPLE:
         yield fail(
             CHECK,
-            f"{named} is of {who}, which may not ask as a person does",
-            f"name one of an admin, operator or viewer with --cert and --key: {NEW_ONE}",
+            f"{named} belongs to {who}, which is not a user",
+            f"use one of an admin, operator or viewer with --cert and --key: {NEW_ONE}",
         )
     else:
-        yield ok(CHECK, f"{who}, until {until}")
+        yield ok(CHECK, f"{who}, valid until {until}")
 
 
 def _issuer(chain: bytes, roots: bytes, named: str) -> Iterator[Finding]:
-    """Who signed it is among the roots, or stands in the chain below one of them."""
+    """Warn unless the chain ends at one of the CA certificates."""
     from cryptography.x509 import load_pem_x509_certificates
 
     links = load_pem_x509_certificates(chain)
@@ -86,12 +86,14 @@ def _issuer(chain: bytes, roots: bytes, named: str) -> Iterator[Finding]:
     if links[-1].issuer not in known and links[-1].subject not in known:
         yield warn(
             CHECK,
-            f"it is of another authority than {named}",
-            "name the roots of the same cluster with --ca, or get a certificate of this one",
+            f"it is not signed by a CA in {named}",
+            "use the CA certificates of the same cluster with --ca, or a certificate of this cluster",
         )
 
 
 def _key_file(path: Path) -> Iterator[Finding]:
     mode = path.stat().st_mode & 0o777
     if mode & _OF_OTHERS:
-        yield warn(CHECK, f"{path} can be read by others (mode {mode:o})", f"chmod 600 {path}")
+        yield warn(
+            CHECK, f"{path} is accessible to other users (mode {mode:o})", f"chmod 600 {path}"
+        )

@@ -1,4 +1,4 @@
-"""The cluster as it answers: its clock, its mode, its nodes, its versions, and what waits."""
+"""Checks the cluster: clocks, mode, nodes, versions, workloads, errors and unreadable records."""
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -21,14 +21,12 @@ if TYPE_CHECKING:
     )
 
 SKEW_WARN = timedelta(seconds=2)
-SKEW_FAIL = timedelta(
-    seconds=30
-)  # a certificate of a minute ago, a lease: both are judged by clocks
+SKEW_FAIL = timedelta(seconds=30)  # leases and new certificates depend on clocks
 NAMED_MAX = 5
 _READY = "ready"
 _POLICY_VIOLATION = "policy_violation"
 _WAITING = frozenset({"pending", "unknown"})
-_CLOCK = "keep clocks together with NTP (timedatectl set-ntp true; chronyc tracking)"
+_CLOCK = "synchronise the clocks with NTP (timedatectl set-ntp true; chronyc tracking)"
 
 
 def look(client: "SchedulerClient") -> Iterator[Finding]:
@@ -47,14 +45,14 @@ def look(client: "SchedulerClient") -> Iterator[Finding]:
     try:
         diagnostics = client.get_diagnostics()
     except RefusedError:
-        return  # a scheduler of an older version, or the caller may not see it
+        return  # an older scheduler, or the user lacks the permission
     yield from errors_of(diagnostics)
     yield from records_of(diagnostics.quarantined)
     yield from violations_of(diagnostics.policy_violations)
 
 
 def clock_of(told: datetime, before: datetime, after: datetime) -> Finding:
-    """How far the scheduler's clock is from here; what the way takes counts for nothing."""
+    """Compare the scheduler's clock with that of this machine, tolerating the duration of the request."""
     skew = max(told - after, before - told, timedelta())
     way = "ahead of" if told > after else "behind"
     text = f"the scheduler's clock is {skew.total_seconds():.1f} s {way} this machine's"
@@ -62,37 +60,33 @@ def clock_of(told: datetime, before: datetime, after: datetime) -> Finding:
         return fail("clock", text, _CLOCK)
     if skew >= SKEW_WARN:
         return warn("clock", text, _CLOCK)
-    return ok("clock", "as the scheduler's")
+    return ok("clock", "in sync with the scheduler")
 
 
 def mode_of(mode: "ModeView") -> Finding:
     if mode.mode == "normal":
         return ok("mode", f"normal, store {mode.store}")
-    steps = "; ".join(mode.next_steps) or "`persysctl recovery status` says more"
-    return fail("mode", f"{mode.mode}: {mode.reason or 'no reason is given'}", steps)
+    steps = "; ".join(mode.next_steps) or "`persysctl recovery status` shows details"
+    return fail("mode", f"{mode.mode}: {mode.reason or 'no reason given'}", steps)
 
 
 def nodes_of(nodes: Sequence["NodeView"]) -> Iterator[Finding]:
     if not nodes:
         yield fail(
             "nodes",
-            "there are none, so nothing can run",
-            "`persysctl token create --role agent --name NODE`, then `persys-agent join` there",
+            "the cluster has no nodes, so no workload can run",
+            "`persysctl token create --role agent --name NODE`, then `persys-agent join` on that host",
         )
         return
     silent = [node for node in nodes if node.status.lower() != _READY]
     for node in silent[:NAMED_MAX]:
-        reason = node.status_reason or "no reason is given"
-        cure = (
-            f"on that machine: systemctl status persys-agent; `persysctl node get {node.node_id}`"
-        )
+        reason = node.status_reason or "no reason given"
+        cure = f"on that host: systemctl status persys-agent; `persysctl node get {node.node_id}`"
         yield warn("nodes", f"{node.node_id} is {node.status}: {reason}", cure)
     for node in [node for node in nodes if node not in silent][:NAMED_MAX]:
         for problem in node.problems:
-            cure = (
-                f"on that machine: journalctl -u persys-agent; `persysctl node get {node.node_id}`"
-            )
-            yield warn("nodes", f"{node.node_id} {problem}; it gets no new work", cure)
+            cure = f"on that host: journalctl -u persys-agent; `persysctl node get {node.node_id}`"
+            yield warn("nodes", f"{node.node_id} {problem}; it gets no new workloads", cure)
     for node in nodes:
         if abs(node.clock_skew_ms) >= SKEW_WARN.total_seconds() * 1000:
             text = (
@@ -100,26 +94,26 @@ def nodes_of(nodes: Sequence["NodeView"]) -> Iterator[Finding]:
             )
             yield warn("clock", text, _CLOCK)
     if len(silent) == len(nodes):
-        yield fail("nodes", "none is ready, so nothing can run", "see the lines above")
+        yield fail("nodes", "no node is ready, so no workload can run", "see the lines above")
     else:
         yield ok("nodes", f"{len(nodes) - len(silent)} of {len(nodes)} ready")
 
 
 def versions_of(nodes: Sequence["NodeView"], scheduler: str) -> Iterator[Finding]:
-    """An empty one is of another make, or older than the question."""
+    """Compare versions. Agents and schedulers of other vendors or of an old version report none."""
     found = {f"agent {node.node_id}": node.agent_version for node in nodes}
     found["scheduler"] = scheduler
     others = sorted(f"{who} {v}" for who, v in found.items() if v not in ("", __version__))
     if others:
         named = ", ".join(others[:NAMED_MAX]) + (" and more" if len(others) > NAMED_MAX else "")
-        cure = "neighbouring versions work together; bring all to one when there is time"
+        cure = "adjacent versions are compatible; upgrade all to the same version"
         yield warn("versions", f"persysctl is {__version__}, but {named}", cure)
     else:
-        yield ok("versions", f"{__version__} everywhere that says")
+        yield ok("versions", f"all reported versions are {__version__}")
 
 
 def workloads_of(workloads: Sequence["WorkloadView"]) -> Iterator[Finding]:
-    """A workload that failed, is unhealthy or has drifted is a problem; one that waits may come up."""
+    """A failed, unhealthy or drifted workload is an error; a pending or unknown one is a warning."""
     from persys.cli.advice import has_drifted, health_of
 
     failed = [
@@ -130,13 +124,13 @@ def workloads_of(workloads: Sequence["WorkloadView"]) -> Iterator[Finding]:
     waiting = [each for each in workloads if each.status.lower() in _WAITING]
     yield from _violations_of(workloads)
     yield from _named(failed, fail, "failed, are unhealthy or have drifted")
-    yield from _named(waiting, warn, "wait")
+    yield from _named(waiting, warn, "are pending or unknown")
     if not failed and not waiting:
-        yield ok("workloads", f"all {len(workloads)} are as they should be")
+        yield ok("workloads", f"all {len(workloads)} are in their desired state")
 
 
 def _violations_of(workloads: Sequence["WorkloadView"]) -> Iterator[Finding]:
-    """Workloads that run from before the policy of their node refused them."""
+    """Running workloads that the present policy of their node would refuse."""
     found = [each for each in workloads if each.metadata.get(_POLICY_VIOLATION)]
     cure = "change its spec, or the policy of the node: PERSYS_BIND_ROOTS, PERSYS_ALLOW_PRIVILEGED"
     for each in found[:NAMED_MAX]:
@@ -155,17 +149,17 @@ def _named(
 
     for each in workloads[:NAMED_MAX]:
         parts = (each.reason.code or each.failure_reason, each.reason.message)
-        reason = ": ".join(part for part in parts if part) or "no reason is given"
+        reason = ": ".join(part for part in parts if part) or "no reason given"
         text = f"{each.workload_id} is {status_text(each)}: {reason}"
         yield level("workloads", text, next_step(each))
     more = len(workloads) - NAMED_MAX
     if more > 0:
-        cure = "`persysctl workload list` names them"
+        cure = "list them with `persysctl workload list`"
         yield level("workloads", f"{more} more {what}", cure)
 
 
 def errors_of(diagnostics: "DiagnosticsView") -> Iterator[Finding]:
-    """Exceptions that a process contained: it goes on, and the work for that key did not."""
+    """Unexpected exceptions of a process, which keeps running; the work for that key failed."""
     found = [("the scheduler", error) for error in diagnostics.internal_errors]
     found += [
         (f"the agent of {node.node_id}", error)
@@ -178,7 +172,7 @@ def errors_of(diagnostics: "DiagnosticsView") -> Iterator[Finding]:
         lines = error.text.strip().splitlines()
         last = lines[-1] if lines else "no text"
         text = f"{whose} failed {times} in {error.where}{key}: {last}"
-        yield fail("errors", text, "its log has the traceback; report it with that")
+        yield fail("errors", text, "report it with the traceback from its log")
     if len(found) > NAMED_MAX:
         more = f"{len(found) - NAMED_MAX} more unexpected errors"
         yield fail("errors", more, "`persysctl doctor` shows the newest; the logs have all")
@@ -188,13 +182,13 @@ def records_of(quarantined: Sequence["QuarantinedRecord"]) -> Iterator[Finding]:
     for record in quarantined[:NAMED_MAX]:
         key = record.key
         cure = (
-            f"`persysctl record get {key} --export FILE` keeps it; then "
+            f"save it with `persysctl record get {key} --export FILE`, then "
             f"`persysctl record delete {key} --confirm`"
         )
         yield fail("store", f"record {key} cannot be read: {record.reason}", cure)
     if len(quarantined) > NAMED_MAX:
         more = f"{len(quarantined) - NAMED_MAX} more records cannot be read"
-        yield fail("store", more, "`persysctl record list` names them")
+        yield fail("store", more, "list them with `persysctl record list`")
 
 
 def violations_of(violations: Sequence["PolicyViolation"]) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""The file with the contexts: readable, of the right form, and nobody else's business."""
+"""Checks ~/.persys/config.yaml: readable, valid, and accessible only to its owner."""
 
 from argparse import Namespace
 from collections.abc import Iterator
@@ -12,11 +12,11 @@ CHECK = "context"
 
 
 def look(options: Namespace) -> tuple[list[Finding], Settings | None]:
-    """Without settings nothing else can be looked at."""
+    """The findings, and the settings; without settings no other check can run."""
     try:
         settings = load(options)
     except PersysError as err:
-        cure = f"mend {context_path()}, or name another context with --context"
+        cure = f"correct {context_path()}, or use another context with --context"
         return [fail(CHECK, str(err), cure)], None
     return list(_of_file(settings)), settings
 
@@ -30,5 +30,5 @@ def _of_file(settings: Settings) -> Iterator[Finding]:
         if settings.transport is Transport.HTTP
         else f"the scheduler {settings.scheduler}"
     )
-    from_where = str(path) if path.exists() else "no file, so flags, variables and defaults"
-    yield ok(CHECK, f"{whom} is asked ({from_where})")
+    from_where = str(path) if path.exists() else "no file; from flags, variables and defaults"
+    yield ok(CHECK, f"uses {whom} ({from_where})")

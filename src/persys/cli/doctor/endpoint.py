@@ -1,4 +1,4 @@
-"""The way to the scheduler or the gateway: its name, its port, and what is spoken there."""
+"""Checks the connection to the scheduler or the gateway: DNS, TCP and TLS."""
 
 import os
 import socket
@@ -15,7 +15,7 @@ from persys.model.role import Role
 
 CHECK = "endpoint"
 SECONDS = 3.0
-_ANOTHER = "name another with --scheduler or --api, or `persysctl context use` another"
+_ANOTHER = "use another with --scheduler or --api, or switch with `persysctl context use`"
 
 
 def look(options: Namespace, settings: Settings) -> list[Finding]:
@@ -30,14 +30,14 @@ def look(options: Namespace, settings: Settings) -> list[Finding]:
 
 
 def _service(name: str) -> list[Finding]:
-    from persys.infra.srv import find_service  # takes longer than the other checks
+    from persys.infra.srv import find_service  # slow to import
 
     server = os.environ.get("PERSYS_DNS_SERVER", "")
     try:
         addresses = find_service(name, server=server, deadline_seconds=SECONDS)
     except UnavailableError as err:
-        whom = f"PERSYS_DNS_SERVER={server}" if server else "the machine's resolver"
-        cure = f"look whether {whom} answers and has the record (dig SRV {name}), or name host:port"
+        whom = f"PERSYS_DNS_SERVER={server}" if server else "the resolver of this machine"
+        cure = f"check that {whom} answers and has the record (dig SRV {name}), or use host:port"
         return [fail("dns", str(err), cure)]
     return [ok("dns", f"{name} is {', '.join(addresses)}")]
 
@@ -51,21 +51,22 @@ def _scheduler(options: Namespace, settings: Settings, address: str) -> Finding:
         trust = trust_of(options, os.environ, settings.file)
         why = explain(address, Role.SCHEDULER, trust)
     except PersysError as err:
-        return ok(CHECK, f"{address} takes connections, but the certificate cannot be used: {err}")
+        return ok(CHECK, f"{address} accepts connections, but the certificate is unusable: {err}")
     if why:
-        return fail(CHECK, f"{address}: {why}", "as it says; `persysctl context add` keeps it")
+        fix = "correct the setting; `persysctl context add` saves it"
+        return fail(CHECK, f"{address}: {why}", fix)
     return reached
 
 
 def _reached(host: str, port: int, named: str, *, start: str) -> Finding:
     try:
         with socket.create_connection((host, port), SECONDS):
-            return ok(CHECK, f"{named} takes connections")
+            return ok(CHECK, f"{named} accepts connections")
     except socket.gaierror:
-        return fail(CHECK, f"nobody knows the name {host}", f"mend the name or DNS; {_ANOTHER}")
+        return fail(CHECK, f"cannot resolve {host}", f"correct the name or DNS; {_ANOTHER}")
     except ConnectionRefusedError:
         cure = f"start it there ({start}; systemctl status), open its port, or {_ANOTHER}"
-        return fail(CHECK, f"nobody listens at {named}", cure)
+        return fail(CHECK, f"connection refused: {named}", cure)
     except OSError as err:
-        cure = f"look at firewalls and routes between here and {host}; {_ANOTHER}"
-        return fail(CHECK, f"{named} cannot be reached: {err.strerror or err}", cure)
+        cure = f"check firewalls and routes to {host}; {_ANOTHER}"
+        return fail(CHECK, f"cannot reach {named}: {err.strerror or err}", cure)

@@ -1,4 +1,4 @@
-"""`persysctl doctor`: every look in turn, from here outwards. What can no longer be looked at is left out."""
+"""Runs the checks of `persysctl doctor`, from this host to the cluster; skips checks that cannot run."""
 
 import sys
 from argparse import Namespace
@@ -16,7 +16,7 @@ _WIDTH = 6
 
 
 def run(options: Namespace) -> Exit:
-    """Exit code 1 when something fails."""
+    """Exit code 1 if a check fails."""
     findings: list[Finding] = []
     shown = options.output not in ("json", "yaml", "name")
     for finding in _findings(options):
@@ -58,15 +58,17 @@ def _of_cluster(options: Namespace) -> Iterator[Finding]:
     except PersysError as err:
         text = str(err).partition("\n")[0]
         yield fail(
-            "cluster", text, "mend what is above; `persysctl cluster whoami` says as whom you come"
+            "cluster",
+            text,
+            "fix the problems above; `persysctl cluster whoami` shows your identity",
         )
 
 
 def _print(finding: Finding) -> None:
     print(f"{finding.level:<{_WIDTH}}{finding.check}: {finding.what}")
     if finding.cure:
-        print(f"{'':<{_WIDTH}}cure: {finding.cure}")
-    sys.stdout.flush()  # the next look may take a while
+        print(f"{'':<{_WIDTH}}fix: {finding.cure}")
+    sys.stdout.flush()  # the next check may take a while
 
 
 def _print_sum(findings: list[Finding]) -> None:

@@ -1,4 +1,4 @@
-"""This machine, if an agent is meant to be here: its port, its runtimes, and room for state."""
+"""Checks this host, if it is a node: the agent's port, its runtimes and free disk space."""
 
 import os
 import shutil
@@ -42,7 +42,7 @@ def look(options: Namespace, settings: Settings) -> Iterator[Finding]:
 def disk_of(place: str, free: int, total: int) -> Finding:
     share = free / total if total else 0.0
     text = f"{place} has {free / 1024**3:.1f} GB free, {share:.0%}"
-    cure = "make room: `persysctl agent gc`, docker system prune, or a larger disk"
+    cure = "free disk space: `persysctl agent gc`, docker system prune, or a larger disk"
     if share < DISK_FAIL:
         return fail("disk", text, cure)
     return warn("disk", text, cure) if share < DISK_WARN else ok("disk", text)
@@ -60,8 +60,8 @@ def _listens(address: str) -> bool:
 def _agent(options: Namespace, settings: Settings, *, listens: bool) -> Finding:
     where = settings.agent
     if not listens:
-        cure = "systemctl status persys-agent, or `persys up`; its log says why it ended"
-        return fail("agent", f"nobody listens at {where}", cure)
+        cure = "systemctl status persys-agent, or `persys up`; its log has the cause"
+        return fail("agent", f"connection refused: {where}", cure)
     from persys.client import AgentClient
 
     trust = None
@@ -74,46 +74,47 @@ def _agent(options: Namespace, settings: Settings, *, listens: bool) -> Finding:
             why = explain(where, Role.AGENT, trust)
         except PersysError as own:
             why = str(own)
-        text = f"what listens at {where} does not answer as an agent: {why or err}"
+        text = f"the process at {where} does not answer as an agent: {why or err}"
         port = where.rpartition(":")[2]
         cure = (
-            f"`ss -ltnp sport = :{port}` names the process with this port; if it is not the agent, "
-            "name the agent's address with PERSYS_AGENT_ADDR or agent_endpoint of the context"
+            f"`ss -ltnp sport = :{port}` shows the process on this port; if it is not the agent, set "
+            "the agent's address with PERSYS_AGENT_ADDR or agent_endpoint of the context"
         )
         return fail("agent", text, cure)
     said = ", ".join(f"{name} {text}" for name, text in sorted(health.runtime_status.items()))
     if not health.healthy:
-        return fail("agent", f"{where} is not well: {said}", "see the runtimes below, and its log")
-    return ok("agent", f"{where} {health.version} is well: {said}")
+        fix = "check the runtimes below and its log"
+        return fail("agent", f"{where} is not healthy: {said}", fix)
+    return ok("agent", f"{where} {health.version} is healthy: {said}")
 
 
 def _docker() -> Iterator[Finding]:
     if find_command("docker") is None:
-        yield fail("docker", "there is no docker command here", "install Docker Engine")
+        yield fail("docker", "docker command not found", "install Docker Engine")
         return
     if (why := _fails("docker", "version", "--format", "{{.Server.Version}}")) is not None:
-        cure = "systemctl start docker; may this user use its socket (group docker)?"
+        cure = "systemctl start docker; check that this user may use its socket (group docker)"
         yield fail("docker", f"Docker does not answer: {why}", cure)
         return
     yield ok("docker", "Docker answers")
     if (command := compose_command()) is not None:
         yield ok("compose", f"`{' '.join(command)}` answers")
     else:
-        cure = "install docker-compose or docker-compose-plugin; without it stacks do not run here"
+        cure = "install docker-compose or docker-compose-plugin; Compose stacks need it"
         yield warn("compose", "neither `docker compose` nor `docker-compose` answers", cure)
 
 
 def _libvirt() -> Finding:
-    cure = "for machines: install libvirt and QEMU, and start libvirtd"
+    cure = "for VMs: install libvirt and QEMU, and start libvirtd"
     if find_command("virsh") is None:
-        return warn("libvirt", "there is no virsh command here, so probably no libvirt", cure)
+        return warn("libvirt", "virsh command not found, so libvirt is probably missing", cure)
     if (why := _fails("virsh", "--readonly", "version")) is not None:
         return warn("libvirt", f"libvirt does not answer: {why}", cure)
     return ok("libvirt", "libvirt answers")
 
 
 def _fails(*command: str) -> str | None:
-    """None: it works. Else its last words."""
+    """None if the command succeeds, else the last line of its output."""
     try:
         ended = subprocess.run(
             command, capture_output=True, timeout=COMMAND_SECONDS, check=False, text=True

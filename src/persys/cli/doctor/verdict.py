@@ -1,4 +1,4 @@
-"""What one look found: how bad it is, what is so, and what to do about it."""
+"""The result of one check: its level, what was found and the fix."""
 
 from enum import StrEnum
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 class Level(StrEnum):
     OK = "ok"
-    WARN = "warn"  # works now, and will not for long, or not as it should
+    WARN = "warn"  # works now, but only partly or not for long
     FAIL = "fail"
 
 
