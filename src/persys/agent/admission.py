@@ -46,7 +46,7 @@ class Admission:
         self._is_here = is_here
         self._load: Load | None = None
         self._arriving: dict[WorkloadId, Resources] = {}
-        metrics.show_thresholds(bounds.most)
+        metrics.admission.show_thresholds(bounds.most)
 
     async def run(self) -> None:
         elapsed = timedelta(seconds=SAMPLE_INTERVAL_SECONDS)
@@ -59,7 +59,7 @@ class Admission:
                 elapsed=elapsed,
                 half_life=self._bounds.half_life,
             )
-            self._metrics.show_load(self._load)
+            self._metrics.admission.show_load(self._load)
 
     async def refusal(self, order: Order) -> Failure | None:
         """The reason to refuse a new workload, or None.
@@ -75,7 +75,7 @@ class Admission:
         )
         if not why or await self._is_here(order):
             return None
-        self._metrics.refused(kind)
+        self._metrics.admission.refused(kind)
         text = f"this node is full: {why}"
         return Failure(FailureReason.INSUFFICIENT_RESOURCES, text, code=NODE_FULL)
 

@@ -35,7 +35,7 @@ from persys.agent.journal_sealing import journal_key_file
 from persys.agent.ledger import Ledger
 from persys.agent.link import CALL_DEADLINE_SECONDS, Connect
 from persys.agent.meter import Meter
-from persys.agent.metrics import Metrics
+from persys.agent.metrics import Metrics, export_workloads
 from persys.agent.news import News
 from persys.agent.past import Past
 from persys.agent.policy import policy_of
@@ -172,7 +172,7 @@ class Agent:
         self._state = state = around.state
         self._clock = clock = around.clock
         self._runtimes = around.runtimes
-        self._metrics = Metrics(self._count_workloads, self._count_health)
+        self._metrics = Metrics()
         self.registry = self._metrics.registry
         if around.tls is not None:
             watch_certificate(self._metrics.registry, "agent", around.tls)
@@ -196,7 +196,12 @@ class Agent:
         self._probes = Probes(clock, self._metrics, self.supervisor, wake=self._queue.wake)
         self._worker = self._build_worker()
         self._meter = Meter(self._runtimes.samplers, state, clock, self.supervisor)
-        self._metrics.tell_usage(lambda: self._meter.usage)
+        export_workloads(
+            self._metrics.registry,
+            actual=self._count_workloads,
+            health=self._count_health,
+            usage=lambda: self._meter.usage,
+        )
         volumes, paths = settings.storage_local_root, around.paths
         self._collector = Collector(state, volumes, paths, around.machine)
         self._pools = Pools(around.machine, volumes, paths, lambda: self._runtimes.pools)
@@ -275,7 +280,7 @@ class Agent:
         """The background components. `port` is the port of the gRPC server."""
         settings = self._settings
         parts: dict[str, Callable[[], Awaitable[None]]] = {
-            "journal": partial(self._state.run, self.supervisor, self._metrics.journal_written),
+            "journal": partial(self._state.run, self.supervisor, self._metrics.journal.written),
             "requests": self._owned.run,
             "worker": self._worker.run,
             "probes": self._probes.run,

@@ -103,7 +103,7 @@ class Garbage:
             began = self._clock.monotonic()
             removals = await self._remove_items(dry_run=dry_run)
             removals += await self._remove_actions(dry_run=dry_run)
-            self._metrics.collected(self._clock.monotonic() - began)
+            self._metrics.garbage.collected(self._clock.monotonic() - began)
             return removals
 
     async def _remove_items(self, *, dry_run: bool) -> list[Removal]:
@@ -111,7 +111,7 @@ class Garbage:
         items = await self._inventory()
         known = {*self._state.entries, *self._state.unreadable}
         self._seen_since = sightings(items, self._seen_since, known=known, now=now)
-        self._metrics.unclaimed.set(len(self._seen_since))
+        self._metrics.garbage.unclaimed.set(len(self._seen_since))
         doomed = leftovers(
             items,
             self._seen_since,
@@ -176,7 +176,7 @@ class Garbage:
                     item, doomed.why, problem="a new order for this workload has arrived"
                 )
             problem = await self._remove_in_time(item)
-        self._metrics.garbage(item.kind, removed=not problem)
+        self._metrics.garbage.removed(item.kind, removed=not problem)
         _log_removal(doomed, problem=problem)
         if not problem and item.kind is Kind.IMAGE:
             await self._state.commit(Change(images_gone=[item.name]))
@@ -198,7 +198,7 @@ class Garbage:
         )
         if not dry_run:
             await self._state.commit(Change(actions_gone=old))
-            self._metrics.garbage(Kind.ACTIONS, removed=True, count=len(old))
+            self._metrics.garbage.removed(Kind.ACTIONS, removed=True, count=len(old))
         _log_removal(doomed, dry_run=dry_run)
         return [Removal(doomed.item, doomed.why, removed=not dry_run)]
 

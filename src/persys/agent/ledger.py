@@ -95,7 +95,7 @@ class Ledger:
             entry = replace(entry, progress=repairing(entry.progress, now=now))
         self._state.note(entry, action)
         if step in (Step.START, Step.RESTART, Step.REPLACE):
-            self._metrics.health_restarts.inc(step is Step.RESTART)
+            self._metrics.health.restarts.inc(step is Step.RESTART)
             entry = replace(entry, progress=_before(step, entry.progress, artefact, now))
             await self._state.commit(Change(entry=entry, actions=[action]))
         elif todo.halts:
@@ -112,7 +112,7 @@ class Ledger:
     def keep(self, entry: Entry, step: Step, failure: Failure | None, seconds: float) -> None:
         """Record the result and the duration of a step."""
         failure = failure_without(entry.order, failure)
-        self._metrics.step_ended(step, seconds)
+        self._metrics.work.step_ended(step, seconds)
         progress = after_step(entry.progress, step, failure, now=self._clock.now())
         self._state.note(replace(entry, progress=progress))
 
@@ -144,7 +144,7 @@ class Ledger:
         )
         await self._state.commit(Change(entry=entry, actions=ended))
         if settled.failure is not None and settled.failure != before.failure:
-            self._metrics.failed(settled.failure.reason)
+            self._metrics.work.failed(settled.failure.reason)
         if changed:
             self._tell(entry.order.workload_id)
         return True
@@ -202,7 +202,7 @@ class Ledger:
         )
         if _same_status(standing, entry.standing):
             return
-        self._metrics.failed(failure.reason)
+        self._metrics.work.failed(failure.reason)
         self._state.note(replace(entry, standing=standing, updated_at=now))
         self._tell(entry.order.workload_id)
 
@@ -228,7 +228,7 @@ class Ledger:
             error=error,
             duration_seconds=round(seconds, 3),
         )
-        self._metrics.action_ended(action.kind, outcome, seconds)
+        self._metrics.work.action_ended(action.kind, outcome, seconds)
         return replace(action, state=outcome, ended_at=now, error=error)
 
 

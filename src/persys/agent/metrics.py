@@ -1,6 +1,6 @@
-"""Prometheus metrics of the agent."""
+"""Prometheus metrics of the agent: one class per concern, and the gauges that are computed on each scrape."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -17,6 +17,7 @@ from persys.model.spec import HealthType
 from persys.model.usage import WorkloadUsage
 
 WORKLOADS_SHOWN_MAX = 500
+_PREFIX = "persys_agent"
 _SINCE_START = "since its containers started"
 _FIGURES = {
     "cpu_percent": "Recent CPU usage, in percent of one core",
@@ -29,173 +30,91 @@ _FIGURES = {
 
 
 class Metrics:
-    def __init__(
-        self,
-        workloads: Callable[[], Mapping[str, int]],
-        health: Callable[[], Mapping[str, int]] = dict,
-    ) -> None:
-        """`workloads` and `health` count the workloads by actual state and by health."""
+    def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
+        new = _Factory(self.registry)
         self.calls = CallMetrics(
-            Counter(
-                "persys_agent_grpc_requests",
+            new.counter(
+                "grpc_requests",
                 "RPCs served, directly or through the control stream",
-                ["method", "code"],
-                registry=self.registry,
+                "method",
+                "code",
             ),
-            Histogram(
-                "persys_agent_grpc_request_seconds",
-                "Duration of an RPC",
-                ["method", "code"],
-                buckets=SECONDS,
-                registry=self.registry,
-            ),
+            new.histogram("grpc_request_seconds", "Duration of an RPC", SECONDS, "method", "code"),
         )
-        self._reconcile_seconds = Histogram(
-            "persys_agent_reconcile_cycle_seconds",
-            "Duration of a pass over all workloads, until each was inspected",
-            buckets=(0.01, 0.05, 0.25, 1, 2.5, 5, 10, 30, 60, 300, 1800),
-            registry=self.registry,
+        self._denials = new.counter("denied", "RPCs denied by authorization", "role", "method")
+        self.scheduler_connected = new.gauge(
+            "scheduler_connected", "1 while the scheduler acknowledges heartbeats"
         )
-        self._journal_writes = Counter(
-            "persys_agent_journal_writes",
-            "Journal transactions by outcome",
-            ["outcome"],
-            registry=self.registry,
-        )
-        self._journal_seconds = Histogram(
-            "persys_agent_journal_write_seconds",
-            "Duration of a journal transaction, with its fsync",
-            buckets=SECONDS,
-            registry=self.registry,
-        )
-        self._actions = Counter(
-            "persys_agent_actions",
-            "Actions that ended",
-            ["kind", "outcome"],
-            registry=self.registry,
-        )
-        self._action_seconds = Histogram(
-            "persys_agent_action_seconds",
-            "Time from the order to the end of its action",
-            ["kind"],
-            buckets=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800),
-            registry=self.registry,
-        )
-        self._step_seconds = Histogram(
-            "persys_agent_step_seconds",
-            "Duration of a runtime step, such as pull, create or start",
-            ["step"],
-            buckets=(0.01, 0.05, 0.25, 1, 2.5, 5, 10, 30, 300, 1800),
-            registry=self.registry,
-        )
-        self._failures = Counter(
-            "persys_agent_failures",
-            "Workload failures by reason",
-            ["reason"],
-            registry=self.registry,
-        )
-        self._denials = Counter(
-            "persys_agent_denied",
-            "RPCs denied by authorization",
-            ["role", "method"],
-            registry=self.registry,
-        )
-        self._pulls = Counter(
-            "persys_agent_pulls",
-            "Image pulls by outcome",
-            ["outcome"],
-            registry=self.registry,
-        )
-        self._pull_seconds = Histogram(
-            "persys_agent_pull_seconds",
-            "Duration of an image pull",
-            buckets=(0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800),
-            registry=self.registry,
-        )
-        self._pulled_bytes = Counter(
-            "persys_agent_pulled_bytes", "Bytes pulled from registries", registry=self.registry
-        )
-        self._probes = Counter(
-            "persys_agent_probes",
-            "Health probes sent by the agent",
-            ["type", "outcome"],
-            registry=self.registry,
-        )
-        self.health_restarts = Counter(
-            "persys_agent_health_restarts",
-            "Restarts of unhealthy workloads",
-            registry=self.registry,
-        )
-        self._refusals = Counter(
-            "persys_agent_admission_refusals",
-            "New workloads refused because the node was full",
-            ["kind"],
-            registry=self.registry,
-        )
-        self._load = Gauge(
-            "persys_agent_admission_load_percent",
-            "Smoothed utilization that admission control uses",
-            ["resource"],
-            registry=self.registry,
-        )
-        self._thresholds = Gauge(
-            "persys_agent_admission_threshold_percent",
-            "Utilization above which new workloads are refused",
-            ["resource"],
-            registry=self.registry,
-        )
-        self._garbage = Counter(
-            "persys_agent_gc_items",
-            "Garbage items by outcome of their removal",
-            ["kind", "outcome"],
-            registry=self.registry,
-        )
-        self._gc_seconds = Histogram(
-            "persys_agent_gc_seconds",
-            "Duration of a garbage collection",
-            buckets=(0.01, 0.05, 0.25, 1, 5, 30, 120),
-            registry=self.registry,
-        )
-        self.unclaimed = Gauge(
-            "persys_agent_gc_unclaimed",
-            "Containers and networks of this agent without a workload in its journal",
-            registry=self.registry,
-        )
-        self.scheduler_connected = Gauge(
-            "persys_agent_scheduler_connected",
-            "1 while the scheduler acknowledges heartbeats",
-            registry=self.registry,
-        )
-        self.runtime_up = Gauge(
-            "persys_agent_runtime_up",
-            "1 while the runtime responds",
-            ["runtime"],
-            registry=self.registry,
-        )
-        self.registry.register(
-            _WorkloadCounts("persys_agent_workloads", "Workloads on this node", "actual", workloads)
-        )
-        self.registry.register(
-            _WorkloadCounts(
-                "persys_agent_workload_health",
-                "Workloads with a health check",
-                "health",
-                health,
-            )
+        self.runtime_up = new.gauge("runtime_up", "1 while the runtime responds", "runtime")
+        self.journal = JournalMetrics(new)
+        self.work = WorkMetrics(new)
+        self.pulls = PullMetrics(new)
+        self.health = HealthMetrics(new)
+        self.admission = AdmissionMetrics(new)
+        self.garbage = GarbageMetrics(new)
+
+    def denied(self, role: str, method: str) -> None:
+        self._denials.labels(role, method).inc()
+
+
+class _Factory:
+    """Creates metrics with the common prefix in one registry."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def counter(self, name: str, about: str, *labels: str) -> Counter:
+        return Counter(f"{_PREFIX}_{name}", about, labels, registry=self._registry)
+
+    def gauge(self, name: str, about: str, *labels: str) -> Gauge:
+        return Gauge(f"{_PREFIX}_{name}", about, labels, registry=self._registry)
+
+    def histogram(self, name: str, about: str, buckets: Sequence[float], *labels: str) -> Histogram:
+        return Histogram(
+            f"{_PREFIX}_{name}", about, labels, buckets=buckets, registry=self._registry
         )
 
-    def tell_usage(self, usage: Callable[[], Mapping[WorkloadId, WorkloadUsage]]) -> None:
-        """`usage` is called on each scrape."""
-        self.registry.register(_WorkloadUsages(usage))
+
+class JournalMetrics:
+    def __init__(self, new: _Factory) -> None:
+        self._writes = new.counter("journal_writes", "Journal transactions by outcome", "outcome")
+        self._seconds = new.histogram(
+            "journal_write_seconds", "Duration of a journal transaction, with its fsync", SECONDS
+        )
+
+    def written(self, seconds: float, *, stored: bool) -> None:
+        self._writes.labels("stored" if stored else "failed").inc()
+        self._seconds.observe(seconds)
+
+
+class WorkMetrics:
+    """Reconcile passes, actions, steps and failures."""
+
+    def __init__(self, new: _Factory) -> None:
+        self._reconcile_seconds = new.histogram(
+            "reconcile_cycle_seconds",
+            "Duration of a pass over all workloads, until each was inspected",
+            (0.01, 0.05, 0.25, 1, 2.5, 5, 10, 30, 60, 300, 1800),
+        )
+        self._actions = new.counter("actions", "Actions that ended", "kind", "outcome")
+        self._action_seconds = new.histogram(
+            "action_seconds",
+            "Time from the order to the end of its action",
+            (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800),
+            "kind",
+        )
+        self._step_seconds = new.histogram(
+            "step_seconds",
+            "Duration of a runtime step, such as pull, create or start",
+            (0.01, 0.05, 0.25, 1, 2.5, 5, 10, 30, 300, 1800),
+            "step",
+        )
+        self._failures = new.counter("failures", "Workload failures by reason", "reason")
 
     def reconciled(self, seconds: float) -> None:
         self._reconcile_seconds.observe(seconds)
-
-    def journal_written(self, seconds: float, *, stored: bool) -> None:
-        self._journal_writes.labels("stored" if stored else "failed").inc()
-        self._journal_seconds.observe(seconds)
 
     def action_ended(self, kind: ActionKind, outcome: ActionState, seconds: float) -> None:
         self._actions.labels(kind.value, outcome.value).inc()
@@ -204,11 +123,48 @@ class Metrics:
     def step_ended(self, step: Step, seconds: float) -> None:
         self._step_seconds.labels(step.value).observe(seconds)
 
-    def denied(self, role: str, method: str) -> None:
-        self._denials.labels(role, method).inc()
-
     def failed(self, reason: FailureReason) -> None:
         self._failures.labels(reason.value).inc()
+
+
+class PullMetrics:
+    def __init__(self, new: _Factory) -> None:
+        self._pulls = new.counter("pulls", "Image pulls by outcome", "outcome")
+        self._seconds = new.histogram(
+            "pull_seconds", "Duration of an image pull", (0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
+        )
+        self._bytes = new.counter("pulled_bytes", "Bytes pulled from registries")
+
+    def ended(self, outcome: str, seconds: float, byte_count: int) -> None:
+        self._pulls.labels(outcome).inc()
+        self._seconds.observe(seconds)
+        self._bytes.inc(byte_count)
+
+
+class HealthMetrics:
+    def __init__(self, new: _Factory) -> None:
+        self._probes = new.counter("probes", "Health probes sent by the agent", "type", "outcome")
+        self.restarts = new.counter("health_restarts", "Restarts of unhealthy workloads")
+
+    def probed(self, kind: HealthType, *, passed: bool) -> None:
+        self._probes.labels(kind.value, "passed" if passed else "failed").inc()
+
+
+class AdmissionMetrics:
+    def __init__(self, new: _Factory) -> None:
+        self._refusals = new.counter(
+            "admission_refusals", "New workloads refused because the node was full", "kind"
+        )
+        self._load = new.gauge(
+            "admission_load_percent",
+            "Smoothed utilization that admission control uses",
+            "resource",
+        )
+        self._thresholds = new.gauge(
+            "admission_threshold_percent",
+            "Utilization above which new workloads are refused",
+            "resource",
+        )
 
     def refused(self, kind: str) -> None:
         """`kind`: load or allocation."""
@@ -220,19 +176,44 @@ class Metrics:
     def show_thresholds(self, most: Load) -> None:
         _show(self._thresholds, most)
 
-    def garbage(self, kind: Kind, *, removed: bool, count: int = 1) -> None:
-        self._garbage.labels(kind.value, "removed" if removed else "kept").inc(count)
+
+class GarbageMetrics:
+    def __init__(self, new: _Factory) -> None:
+        self._items = new.counter(
+            "gc_items", "Garbage items by outcome of their removal", "kind", "outcome"
+        )
+        self._seconds = new.histogram(
+            "gc_seconds", "Duration of a garbage collection", (0.01, 0.05, 0.25, 1, 5, 30, 120)
+        )
+        self.unclaimed = new.gauge(
+            "gc_unclaimed",
+            "Containers and networks of this agent without a workload in its journal",
+        )
+
+    def removed(self, kind: Kind, *, removed: bool, count: int = 1) -> None:
+        self._items.labels(kind.value, "removed" if removed else "kept").inc(count)
 
     def collected(self, seconds: float) -> None:
-        self._gc_seconds.observe(seconds)
+        self._seconds.observe(seconds)
 
-    def probed(self, kind: HealthType, *, well: bool) -> None:
-        self._probes.labels(kind.value, "passed" if well else "failed").inc()
 
-    def pull_ended(self, outcome: str, seconds: float, byte_count: int) -> None:
-        self._pulls.labels(outcome).inc()
-        self._pull_seconds.observe(seconds)
-        self._pulled_bytes.inc(byte_count)
+def export_workloads(
+    registry: CollectorRegistry,
+    *,
+    actual: Callable[[], Mapping[str, int]],
+    health: Callable[[], Mapping[str, int]],
+    usage: Callable[[], Mapping[WorkloadId, WorkloadUsage]],
+) -> None:
+    """Export the workloads by actual state and by health, and their usage: computed on each scrape."""
+    registry.register(
+        _WorkloadCounts(f"{_PREFIX}_workloads", "Workloads on this node", "actual", actual)
+    )
+    registry.register(
+        _WorkloadCounts(
+            f"{_PREFIX}_workload_health", "Workloads with a health check", "health", health
+        )
+    )
+    registry.register(_WorkloadUsages(usage))
 
 
 def _show(gauge: Gauge, load: Load) -> None:
@@ -241,8 +222,6 @@ def _show(gauge: Gauge, load: Load) -> None:
 
 
 class _WorkloadCounts(Collector):
-    """Workload counts, computed on each scrape."""
-
     def __init__(
         self, name: str, about: str, label: str, count: Callable[[], Mapping[str, int]]
     ) -> None:
@@ -259,7 +238,7 @@ class _WorkloadCounts(Collector):
 
 
 class _WorkloadUsages(Collector):
-    """Usage per workload, limited to WORKLOADS_SHOWN_MAX to bound the number of time series."""
+    """Limited to WORKLOADS_SHOWN_MAX workloads, to bound the number of time series."""
 
     def __init__(self, usage: Callable[[], Mapping[WorkloadId, WorkloadUsage]]) -> None:
         self._usage = usage
@@ -269,7 +248,7 @@ class _WorkloadUsages(Collector):
         families: list[Metric] = []
         for figure, about in _FIGURES.items():
             family = GaugeMetricFamily(
-                f"persys_agent_workload_{figure}", about, labels=["workload_id"]
+                f"{_PREFIX}_workload_{figure}", about, labels=["workload_id"]
             )
             for workload_id, used in shown:
                 family.add_metric([workload_id], getattr(used, figure))

@@ -119,7 +119,7 @@ class Probes:
             ailment = await probe(
                 target.check, target.address, deadline=timing.timeout.total_seconds()
             )
-        self._metrics.probed(target.check.type, well=not ailment)
+        self._metrics.health.probed(target.check.type, passed=not ailment)
         before, now = probed.vitals, self._clock.now()
         probed.vitals = after_probe(before, ailment, timing, started_at=target.started_at, now=now)
         if probed.vitals.health is not before.health:

@@ -77,4 +77,4 @@ class Pull(PullWatch):
         if self._began is not None:
             outcome = failure.reason.value if failure is not None else "completed"
             byte_count = self._fetching.bytes_got if self._fetching is not None else 0
-            self._metrics.pull_ended(outcome, self._clock.monotonic() - self._began, byte_count)
+            self._metrics.pulls.ended(outcome, self._clock.monotonic() - self._began, byte_count)

@@ -205,5 +205,5 @@ async def look_at_all(
 
 def _pass_ended(clock: Clock, metrics: Metrics, began: float) -> None:
     seconds = clock.monotonic() - began
-    metrics.reconciled(seconds)
+    metrics.work.reconciled(seconds)
     log.debug("reconcile.ended", seconds=round(seconds, 3))

@@ -56,7 +56,7 @@ class SetClock:
 async def a_state(path: Path) -> AsyncIterator[State]:
     state = State(path, cluster_id="c", node_id=NodeId("n1"))
     async with asyncio.TaskGroup() as group:
-        writing = group.create_task(state.run(a_supervisor(), Metrics(dict).journal_written))
+        writing = group.create_task(state.run(a_supervisor(), Metrics().journal.written))
         yield state
         writing.cancel()
     state.close()

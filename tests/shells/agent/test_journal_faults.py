@@ -71,7 +71,7 @@ def new_state(directory: Path) -> tuple[State, FaultyConnection]:
 async def writing(directory: Path) -> AsyncIterator[tuple[State, FaultyConnection]]:
     made, faulty = new_state(directory)
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(made.run(a_supervisor(), Metrics(dict).journal_written))
+        running = group.create_task(made.run(a_supervisor(), Metrics().journal.written))
         yield made, faulty
         faulty.mend()
         running.cancel()

@@ -48,7 +48,7 @@ def opened(directory: Path) -> State:
 async def write(directory: Path) -> None:
     state = opened(directory)
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(state.run(a_supervisor(), Metrics(dict).journal_written))
+        running = group.create_task(state.run(a_supervisor(), Metrics().journal.written))
         await state.commit(Change(entry=an_entry()))
         running.cancel()
     state.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 from prometheus_client import generate_latest
 
 import persys.infra.http  # noqa: F401 - as in every process, for what it leaves out of metrics
-from persys.agent.metrics import Metrics
+from persys.agent.metrics import Metrics, export_workloads
 
 ROOT = Path(__file__).parents[3]
 NAME = re.compile(r"\b(?:persys|process)_[a-z_]+\b")
@@ -15,8 +15,8 @@ NAME = re.compile(r"\b(?:persys|process)_[a-z_]+\b")
 
 def families() -> dict[str, str]:
     """Every family and its type."""
-    metrics = Metrics(dict)
-    metrics.tell_usage(dict)
+    metrics = Metrics()
+    export_workloads(metrics.registry, actual=dict, health=dict, usage=dict)
     text = generate_latest(metrics.registry).decode()
     return dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
 

@@ -103,7 +103,7 @@ async def volumes_of(room: Path, *made: tuple[str, object]) -> AsyncIterator[Man
         for name, each in made
     }
     async with asyncio.TaskGroup() as group:
-        writing = group.create_task(state.run(a_supervisor(), Metrics(dict).journal_written))
+        writing = group.create_task(state.run(a_supervisor(), Metrics().journal.written))
         yield ManagedVolumes(Drivers(drivers, {}), book, SystemClock(), PATHS)
         writing.cancel()
     state.close()

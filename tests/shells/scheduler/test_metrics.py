@@ -13,6 +13,7 @@ import yaml
 from prometheus_client import generate_latest
 
 from persys.agent.metrics import Metrics as AgentMetrics
+from persys.agent.metrics import export_workloads
 from persys.gateway.metrics import Metrics as GatewayMetrics
 from persys.infra.gauges import watch_certificate
 from persys.scheduler.metrics import SECOND_NAMES, Metrics
@@ -165,9 +166,11 @@ async def test_the_dashboard_and_the_alerts_ask_for_nothing_that_is_not_there(
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
     told = names_in(await page(cluster))
+    agent = AgentMetrics()
+    export_workloads(agent.registry, actual=dict, health=dict, usage=dict)
     for process, one in (
         ("scheduler", Metrics()),
-        ("agent", AgentMetrics(dict)),
+        ("agent", agent),
         ("gateway", GatewayMetrics({}, None)),
     ):
         watch_certificate(one.registry, process, Ended())  # which only those with TLS have
