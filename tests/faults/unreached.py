@@ -29,7 +29,7 @@ TRIGGERS = {
         "docker:runtimes/docker_start:start_container#1", REFUSED
     ),
     f"{_LOCAL}._make_file#3": Trigger("programs:volumes/formats:make#1", REFUSED),
-    "libvirt:runtimes/detect:Detector._look_for_libvirt#1": Trigger(f"{_IMAGES}.open#1", REFUSED),
+    "libvirt:runtimes/detect:Detector._detect_libvirt#1": Trigger(f"{_IMAGES}.open#1", REFUSED),
     f"{_MACHINE}._switch_on#2": Trigger(
         "paths:runtimes/machine_disk_guard:DiskGuard.check_started#1", OVERSIZED
     ),
@@ -57,7 +57,7 @@ ELSEWHERE = {
     "docker:runtimes/detect:Detector.close#1": _COMMAND,
     "libvirt:runtimes/detect:Detector.close#1": _CONSOLE,
     "libvirt:runtimes/machine_setup:find_hypervisor#2": _OUTAGE,
-    "libvirt:runtimes/machine:MachineRuntime._who_has#1": (
+    "libvirt:runtimes/machine:MachineRuntime._name_conflict#1": (
         f"{_MACHINES}test_a_foreign_vm_is_not_changed"
     ),
     "libvirt:runtimes/machine_disks:MachineDisks.check#1": (

@@ -151,7 +151,9 @@ class ComposeRuntime:
         commands = self._commands
         failure = await commands.make(name, place, prepared, document)
         if failure is None and (services := await self._differing(order, prepared.record)):
-            failure = await commands.make_again(name, place, prepared, document, services)
+            failure = await commands.recreate(
+                name, place, prepared, document, services, start=False
+            )
         if failure is not None:
             return failure
         try:
@@ -195,7 +197,9 @@ class ComposeRuntime:
         document = await self._override.added_to(prepared, order)
         commands, failure = self._commands, None
         if stranded:
-            failure = await commands.make_again(name, place, prepared, document, stranded)
+            failure = await commands.recreate(
+                name, place, prepared, document, stranded, start=False
+            )
         failure = failure or await commands.bring_up(name, place, prepared, document)
         if failure is None:
             return None
@@ -250,7 +254,9 @@ class ComposeRuntime:
 
         async def replace() -> Failure | None:
             document = await self._override.added_to(prepared, order)
-            failure = await self._commands.recreate(name, place, prepared, document, services)
+            failure = await self._commands.recreate(
+                name, place, prepared, document, services, start=True
+            )
             if failure is None:
                 return None
             return await self._why(prepared.record, order.workload_id, failure.message)

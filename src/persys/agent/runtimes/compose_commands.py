@@ -68,23 +68,14 @@ class ComposeCommands:
         prepared: Prepared,
         document: Document,
         services: Iterable[str],
+        *,
+        start: bool,
     ) -> Failure | None:
-        """Recreate and start the containers of these services. Their volumes stay."""
-        words = ("up", "--detach", *_RECREATE, *sorted(services))
-        deadline = UP_DEADLINE_SECONDS
-        return await self._run(name, place, prepared, document, *words, deadline=deadline)
-
-    async def make_again(
-        self,
-        name: str,
-        place: StackPlace,
-        prepared: Prepared,
-        document: Document,
-        services: Iterable[str],
-    ) -> Failure | None:
-        """Recreate the containers of these services without starting them."""
-        words = ("up", "--no-start", *_RECREATE, *sorted(services))
-        deadline = CREATE_DEADLINE_SECONDS
+        """Recreate the containers of these services, and start them if `start`. Their volumes stay."""
+        mode, deadline = (
+            ("--detach", UP_DEADLINE_SECONDS) if start else ("--no-start", CREATE_DEADLINE_SECONDS)
+        )
+        words = ("up", mode, *_RECREATE, *sorted(services))
         return await self._run(name, place, prepared, document, *words, deadline=deadline)
 
     async def _run(

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
 import structlog
 
@@ -65,6 +67,13 @@ class Prepared:
     variables: dict[str, str] = field(repr=False)
 
 
+class _Checkout(NamedTuple):
+    """The commit of a git stack; "" for an inline file. `links`: removed links of its export."""
+
+    commit: str = ""
+    links: Mapping[str, str] = MappingProxyType({})
+
+
 class ComposeSource:
     def __init__(
         self,
@@ -100,55 +109,27 @@ class ComposeSource:
     ) -> Prepared | Failure:
         spec = compose_spec(order)
         await self._paths.run(place.root, place.make)
-        commit, links = "", dict[str, str]()
+        checkout = _Checkout()
         if spec.source_type == "git":
             if self._git is None:
                 text = "git is not installed on this node"
                 return Failure(FailureReason.RUNTIME_ERROR, text, code=RUNTIME_NOT_AVAILABLE)
-            commit = await self._fetch(self._git, order, spec, place, queued)
-            await self._paths.run(place.root, place.empty_export, deadline_seconds=LONG_SECONDS)
-            await self._git.export(place.repository, commit, place.export)
-            links = await self._paths.run(
-                place.root,
-                partial(remove_escaping_links, place.export),
-                deadline_seconds=LONG_SECONDS,
-            )
-        resolved = await self._resolve(spec, place, name, commit, queued)
+            checkout = await self._check_out(self._git, order, place, queued)
+        resolved = await self._resolve(spec, place, name, checkout.commit, queued)
         if isinstance(resolved, Failure):
             return resolved
-        inside = str(place.export) if commit else ""
-        text = await off_loop(partial(compose_text, resolved, "the Compose file"))
-        found = await off_loop(partial(read_resolved, text, project=name, inside=inside))
-        document = await off_loop(partial(documents.load, text))
-        document = documents.with_active_services(document, self._profiles(spec))
-        active = documents.section(document, "services")
-        found = found._replace(services=tuple(s for s in found.services if s.name in active))
+        found, document = await self._read(resolved, spec, place, name, checkout)
         if not self._policy.allow_privileged:
             self._refuse_violations(document)
+        links = checkout.links
         await self._paths.run(place.root, partial(self._check_builds, document, place, links))
-        binds = self._binds(found, document, place, links if commit else None)
-        hashes = await self._hashes(document, found, place, commit)
+        binds = self._binds(found, document, place, links if checkout.commit else None)
+        hashes = await self._hashes(document, found, place, checkout.commit)
         document, variables = documents.with_values(document, effective_env(spec))
-        record = StackRecord(
-            revision=order.revision,
-            project=name,
-            services={s.name: ServicePlan(s.restart, s.replicas) for s in found.services},
-            hashes=hashes,
-            waits={s.name: s.waits_for for s in found.services if s.waits_for},
-            networks=found.networks,
-            volumes=found.volumes,
-            ports=found.needs.ports,
-            commit=commit,
-            source_has_data=any(
-                not bind.read_only and _is_below(bind.path, place.export) for bind in found.binds
-            ),
-            files=await self._copy(place, document, links) if commit else (),
-        )
+        files = await self._copy(place, document, links) if checkout.commit else ()
+        record = _record(order, name, found, place, hashes, checkout.commit, files)
         await self._paths.run(place.root, partial(place.plan, record))
-        document = documents.with_moved_paths(document, old=place.export, new=place.source)
-        document = documents.with_own_images(document, name)
-        is_old = self._cli.is_old
-        document = documents.with_pids_limit(document, self._pids_max, is_old=is_old)
+        document = self._executable(document, place, name)
         return Prepared(
             record,
             document,
@@ -157,6 +138,41 @@ class ComposeSource:
             is_built=any(service.is_built for service in found.services),
             variables=variables,
         )
+
+    async def _check_out(
+        self, git: Git, order: Order, place: StackPlace, queued: Callable[[str], None]
+    ) -> "_Checkout":
+        """Fetch the commit and export its files, without links that lead out of the export."""
+        commit = await self._fetch(git, order, compose_spec(order), place, queued)
+        await self._paths.run(place.root, place.empty_export, deadline_seconds=LONG_SECONDS)
+        await git.export(place.repository, commit, place.export)
+        remove = partial(remove_escaping_links, place.export)
+        links = await self._paths.run(place.root, remove, deadline_seconds=LONG_SECONDS)
+        return _Checkout(commit, links)
+
+    async def _read(
+        self,
+        resolved: str,
+        spec: ComposeSpec,
+        place: StackPlace,
+        name: str,
+        checkout: "_Checkout",
+    ) -> tuple[StackFile, Document]:
+        """The resolved project and its document, both with the active services only."""
+        inside = str(place.export) if checkout.commit else ""
+        text = await off_loop(partial(compose_text, resolved, "the Compose file"))
+        found = await off_loop(partial(read_resolved, text, project=name, inside=inside))
+        document = await off_loop(partial(documents.load, text))
+        document = documents.with_active_services(document, self._profiles(spec))
+        active = documents.section(document, "services")
+        services = tuple(service for service in found.services if service.name in active)
+        return found._replace(services=services), document
+
+    def _executable(self, document: Document, place: StackPlace, name: str) -> Document:
+        """The document with the paths, image names and limits that it is executed with."""
+        document = documents.with_moved_paths(document, old=place.export, new=place.source)
+        document = documents.with_own_images(document, name)
+        return documents.with_pids_limit(document, self._pids_max, is_old=self._cli.is_old)
 
     def _profiles(self, spec: ComposeSpec) -> frozenset[str]:
         """Profiles to filter by; v2 already prints only services of active profiles."""
@@ -340,6 +356,32 @@ def compose_spec(order: Order) -> ComposeSpec:
 def last_words(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return " ".join(lines)[-_MESSAGE_MAX:] or "Compose failed without a message"
+
+
+def _record(
+    order: Order,
+    name: str,
+    found: StackFile,
+    place: StackPlace,
+    hashes: dict[str, str],
+    commit: str,
+    files: tuple[str, ...],
+) -> StackRecord:
+    return StackRecord(
+        revision=order.revision,
+        project=name,
+        services={s.name: ServicePlan(s.restart, s.replicas) for s in found.services},
+        hashes=hashes,
+        waits={s.name: s.waits_for for s in found.services if s.waits_for},
+        networks=found.networks,
+        volumes=found.volumes,
+        ports=found.needs.ports,
+        commit=commit,
+        source_has_data=any(
+            not bind.read_only and _is_below(bind.path, place.export) for bind in found.binds
+        ),
+        files=files,
+    )
 
 
 def _images(document: Document) -> dict[str, PullPolicy]:
