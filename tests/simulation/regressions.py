@@ -196,7 +196,7 @@ REGRESSIONS = (
             Patch(
                 "src/persys/scheduler/committer.py",
                 "                case Conflict() as conflict:\n"
-                "                    self._doubtful = True\n",
+                "                    self._stale = True\n",
                 "                case Conflict() as conflict:\n",
             ),
         ),

@@ -95,10 +95,10 @@ class Adoption:
             now = self._clock.now()
             # The epoch fences late repetitions of the removal. An epoch that was never assigned cannot.
             epoch = credible(orphan.seen.epoch, self._cluster.epochs.reserved_until)
-            grave = Tombstone(Assignment(workload_id, node_id, epoch, now), now)
+            tombstone = Tombstone(Assignment(workload_id, node_id, epoch, now), now)
 
             def done() -> None:
-                self._cluster.put_tombstone(grave)
+                self._cluster.put_tombstone(tombstone)
                 self._cluster.strangers.drop(node_id, workload_id)
                 for drift in drifts:
                     self._cluster.drifts.drop(drift)
@@ -115,12 +115,12 @@ class Adoption:
             await self._committer.commit(
                 Change(
                     done=done,
-                    puts={keys.tombstone_key(node_id, workload_id): grave},
+                    puts={keys.tombstone_key(node_id, workload_id): tombstone},
                     drops=[key_of(drift) for drift in drifts],
                     events=[event],
                 )
             )
-            return grave
+            return tombstone
 
         self._burials.ask_about(await self._reconciler.between_decisions(workload_id, attempt))
 

@@ -123,7 +123,7 @@ class GrpcAgents:
             return _failed(workload, node_id, epoch, sent_at, resolved)
         if (plain := self._plain_stream(node_id, endpoint)) is not None:
             order = structs.replace(workload, spec=resolved.spec)
-            return await self._tell_apply(plain, order, epoch)
+            return await self._send_apply(plain, order, epoch)
         proof = self._prove(workload.id, node_id, epoch)
         request = agent.apply_message(workload, epoch, resolved, proof=proof)
         try:
@@ -133,7 +133,7 @@ class GrpcAgents:
                 raise
             refusal = _refusal(err, agent.secret_values(request))
             return _failed(workload, node_id, epoch, self._clock.now(), refusal)
-        _silence(answer, agent.secret_values(request))
+        _mask_secrets(answer, agent.secret_values(request))
         return self._applied(answer, node_id, workload, epoch)
 
     async def remove(self, removal: Remove, endpoint: str) -> None:
@@ -282,7 +282,7 @@ class GrpcAgents:
         tunnel = self._streams.get(node_id)
         return tunnel if tunnel is not None and not tunnel.takes_calls and not endpoint else None
 
-    async def _tell_apply(self, stream: Tunnel, workload: Workload, epoch: int) -> Observation:
+    async def _send_apply(self, stream: Tunnel, workload: Workload, epoch: int) -> Observation:
         """Sends an apply without a reply: the agent's heartbeats report the result."""
         order = control_message.apply_message(workload)
         with self._outgoing.call(stream.node_id, "ApplyWorkload"):
@@ -379,7 +379,7 @@ def _failed(
     )
 
 
-def _silence(answer: agent_pb2.ApplyWorkloadResponse, values: Collection[str]) -> None:
+def _mask_secrets(answer: agent_pb2.ApplyWorkloadResponse, values: Collection[str]) -> None:
     """Masks secret values: a third-party agent may repeat them in its reply."""
     if not values:
         return

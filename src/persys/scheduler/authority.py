@@ -11,11 +11,11 @@ from persys.errors import StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.scheduler.lead import Lead
 
-LOOK_SECONDS_MAX = 2.0
-LOOKS_PER_LEASE = 4
+RENEW_SECONDS_MAX = 2.0
+RENEWALS_PER_LEASE = 4
 # How old the last confirmation may be. Less than the margin of `core.fencing`, and less than the lease.
-CERTAIN_SECONDS_MAX = 5.0
-CERTAIN_SHARE_OF_LEASE = 0.8
+CONFIRMED_SECONDS_MAX = 5.0
+CONFIRMED_SHARE_OF_LEASE = 0.8
 
 
 class Authority:
@@ -28,20 +28,20 @@ class Authority:
         self._doubt = doubt
         self._clock = clock
         self.certain_at = float("-inf")  # when the store last confirmed that we lead
-        lease = float(lead.lease_seconds or LOOKS_PER_LEASE * LOOK_SECONDS_MAX)
-        self._look_seconds = min(LOOK_SECONDS_MAX, lease / LOOKS_PER_LEASE)
-        self._certain_seconds = min(CERTAIN_SECONDS_MAX, lease * CERTAIN_SHARE_OF_LEASE)
+        lease = float(lead.lease_seconds or RENEWALS_PER_LEASE * RENEW_SECONDS_MAX)
+        self._renew_seconds = min(RENEW_SECONDS_MAX, lease / RENEWALS_PER_LEASE)
+        self._confirmed_seconds = min(CONFIRMED_SECONDS_MAX, lease * CONFIRMED_SHARE_OF_LEASE)
 
     @property
     def is_certain(self) -> bool:
-        return self._clock.monotonic() <= self.certain_at + self._certain_seconds
+        return self._clock.monotonic() <= self.certain_at + self._confirmed_seconds
 
     async def run(self) -> None:
         """Raises FencedError when another scheduler has taken over."""
         while True:
             asked_at = self._clock.monotonic()
             try:
-                async with asyncio.timeout(self._certain_seconds):
+                async with asyncio.timeout(self._confirmed_seconds):
                     leads = await self._lead.renew()
                 if leads:
                     self.certain_at = asked_at
@@ -53,4 +53,4 @@ class Authority:
             except StoreUnavailableError:
                 if not self.is_certain:
                     self._doubt()  # the committer checks the store and sets the mode
-            await asyncio.sleep(self._look_seconds)
+            await asyncio.sleep(self._renew_seconds)

@@ -50,23 +50,23 @@ class Burials:
         self._hand = hand
         self._wake = wake
         self._poll_seconds = poll_interval.total_seconds()
-        self._news = asyncio.Event()
-        self._to_ask: dict[NodeId, None] = {}
+        self._wakeup = asyncio.Event()
+        self._due_nodes: dict[NodeId, None] = {}
         self._gone: dict[tuple[NodeId, WorkloadId], None] = {}
         # The epochs of acknowledged removals, for existing tombstones.
         self._acknowledged: dict[tuple[NodeId, WorkloadId], int] = {}
 
     def ask_for(self, node_id: NodeId) -> None:
         """Request the removal of all stale copies on a node, if it is ready."""
-        if self._can_be_asked(node_id) and self._cluster.tombstones.get(node_id):
-            self._to_ask[node_id] = None
-            self._news.set()
+        if self._is_ready(node_id) and self._cluster.tombstones.get(node_id):
+            self._due_nodes[node_id] = None
+            self._wakeup.set()
 
     def ask_about(self, tombstone: Tombstone) -> None:
         """Request the removal of a new tombstone only: all of a node would be quadratic during a drain."""
-        if self._can_be_asked(tombstone.assignment.node_id):
+        if self._is_ready(tombstone.assignment.node_id):
             self._hand(_removal(tombstone))
-            self._news.set()
+            self._wakeup.set()
 
     def acknowledged(self, removal: Remove) -> None:
         """The node has accepted the removal: it refuses orders of that epoch from now on."""
@@ -86,7 +86,7 @@ class Burials:
         """The copy is permanently gone: the node would refuse the order that created it."""
         if workload_id in self._cluster.tombstones.get(node_id, {}):
             self._gone[(node_id, workload_id)] = None
-            self._news.set()
+            self._wakeup.set()
 
     async def run(self) -> None:
         """Send removals, and drop tombstones as their copies are reported absent; many share a commit."""
@@ -94,9 +94,9 @@ class Burials:
             polled = self._poll()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._poll_seconds if polled else None):
-                    await self._news.wait()
-            self._news.clear()
-            await self._ask_all()
+                    await self._wakeup.wait()
+            self._wakeup.clear()
+            await self._request_due()
             while self._gone:
                 together = list(islice(self._gone, DROPS_AT_ONCE))
                 async with asyncio.TaskGroup() as group:
@@ -104,12 +104,12 @@ class Burials:
                         del self._gone[(node_id, workload_id)]
                         group.create_task(self._drop(node_id, workload_id))
 
-    async def _ask_all(self) -> None:
+    async def _request_due(self) -> None:
         """In slices: a node may have thousands of stale copies."""
         slices = Slices(self._clock)
-        while self._to_ask:
-            node_id = next(iter(self._to_ask))
-            del self._to_ask[node_id]
+        while self._due_nodes:
+            node_id = next(iter(self._due_nodes))
+            del self._due_nodes[node_id]
             for tombstone in list(self._cluster.tombstones.get(node_id, {}).values()):
                 await slices.between()
                 self._hand(_removal(tombstone))
@@ -125,12 +125,12 @@ class Burials:
         return polled
 
     def _is_polled(self, node_id: NodeId) -> bool:
-        if not self._can_be_asked(node_id):
+        if not self._is_ready(node_id):
             return False
         has = self._cluster.members[node_id].node.capabilities
         return feature.PUSHES_STATUS not in has.features
 
-    def _can_be_asked(self, node_id: NodeId) -> bool:
+    def _is_ready(self, node_id: NodeId) -> bool:
         member = self._cluster.members.get(node_id)
         return member is not None and member.node.status is not NodeStatus.NOT_READY
 

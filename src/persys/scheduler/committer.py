@@ -45,7 +45,7 @@ log = structlog.get_logger()
 
 T = TypeVar("T")
 
-LOOK_AGAIN_SECONDS = 1.0
+PROBE_SECONDS = 1.0
 ATTEMPTS_MAX = 4
 
 # Replaces everything that is stored, and returns the reason for the mode's history.
@@ -53,7 +53,7 @@ Rewrite = Callable[[Store, Lead], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _RestoreRequest:
     make: Rewrite
     done: asyncio.Future[None]
 
@@ -84,11 +84,11 @@ class Committer:
         self._units = Units(events)
         self._quarantine = quarantine
         self._queue = CommitQueue()
-        self._news = asyncio.Event()
-        self._doubtful = False
+        self._wakeup = asyncio.Event()
+        self._stale = False
         self._unanswered = False  # a request may still be in progress in the store
         self._ended: FencedError | None = None
-        self._asked: list[_Asked] = []
+        self._restores: list[_RestoreRequest] = []
         self.is_new_cluster = False  # created by this process
         self._metrics = metrics
         self.modes = modes
@@ -107,7 +107,7 @@ class Committer:
             case Same(marker=marker):
                 self.lead.marker = marker
             case New():
-                await self._begin(self.lead.new_marker())
+                await self._create_cluster(self.lead.new_marker())
             case Lost() as lost:
                 self.modes.take(lost)
         return snapshot
@@ -134,7 +134,7 @@ class Committer:
     async def go_on(self) -> None:
         """Lead after standby, with all changes of the last leader. An empty store becomes a new cluster."""
         if self.lead.marker is None:
-            await self._begin(self.lead.new_marker())
+            await self._create_cluster(self.lead.new_marker())
 
     async def commit(self, change: Change, *, repairs: bool = False) -> None:
         """Returns when the change is stored and memory updated. `repairs`: it may replace unreadable records.
@@ -155,14 +155,14 @@ class Committer:
         change.events = attributed(change.events)
         values = encoded(change)
         stored = self._queue.add(change, values)
-        self._news.set()
+        self._wakeup.set()
         with tracing.within("commit"):
             await stored
 
     def doubt(self) -> None:
         """Memory may differ from the store: read everything before the next write."""
-        self._doubtful = True
-        self._news.set()
+        self._stale = True
+        self._wakeup.set()
 
     def depth(self) -> int:
         return len(self._queue)
@@ -175,68 +175,68 @@ class Committer:
 
         Raises ConflictError if the mode has changed, and the errors of the store.
         """
-        asked = _Asked(make, asyncio.get_running_loop().create_future())
-        self._asked.append(asked)
-        self._news.set()
-        await asked.done
+        request = _RestoreRequest(make, asyncio.get_running_loop().create_future())
+        self._restores.append(request)
+        self._wakeup.set()
+        await request.done
 
     async def run(self) -> None:
         try:
             while True:
-                await self._wait_for_news()
-                if self._asked:
-                    await self._answer(self._asked.pop(0))
-                elif self._doubtful or self.modes.is_frozen:
-                    await self._look()
+                await self._wait_for_work()
+                if self._restores:
+                    await self._restore(self._restores.pop(0))
+                elif self._stale or self.modes.is_frozen:
+                    await self._probe_store()
                 else:
                     await self._queue.gather()
                     batch = self._queue.next_batch()
                     if not len(self._queue):
-                        self._news.clear()
+                        self._wakeup.clear()
                     await self._commit(batch)
         finally:
             ended = self._ended = not_leading()
-            self._void(ended)
-            for asked in self._asked:
-                fail(asked.done, ended)
+            self._fail_queued(ended)
+            for request in self._restores:
+                fail(request.done, ended)
 
-    async def _wait_for_news(self) -> None:
+    async def _wait_for_work(self) -> None:
         """While the store is unavailable, return after a timeout: the store is probed without writes too."""
-        if self.modes.is_frozen and not self._asked:
-            self._news.clear()
-        in_trouble = self._doubtful or self.modes.is_frozen
+        if self.modes.is_frozen and not self._restores:
+            self._wakeup.clear()
+        is_unavailable = self._stale or self.modes.is_frozen
         with suppress(TimeoutError):
-            async with asyncio.timeout(LOOK_AGAIN_SECONDS if in_trouble else None):
-                await self._news.wait()
+            async with asyncio.timeout(PROBE_SECONDS if is_unavailable else None):
+                await self._wakeup.wait()
 
-    async def _look(self) -> None:
+    async def _probe_store(self) -> None:
         """Read the store if memory may be stale; in a frozen mode also probe whether it accepts writes."""
         try:
             if self.modes.in_recovery and not await self._is_back():
                 await self.lead.hold_place()
-                self._void(self.modes.refusal())
+                self._fail_queued(self.modes.refusal())
                 return
-            if self._doubtful and not await self._read_again():
-                self._void(self.modes.refusal())
+            if self._stale and not await self._read_again():
+                self._fail_queued(self.modes.refusal())
                 return
             if self.modes.is_frozen:
                 await self._resume("the store is back")
         except StoreUnavailableError as err:
             self.modes.take(Silent(str(err)))
-            self._void(self.modes.refusal())
+            self._fail_queued(self.modes.refusal())
             return
         except ConflictError as err:
-            self._doubtful = True  # it changed during the read: read again
-            self._void(err)
+            self._stale = True  # it changed during the read: read again
+            self._fail_queued(err)
             return
-        self._void(ConflictError("the store was read again; decide again"))
+        self._fail_queued(ConflictError("the store was read again; decide again"))
 
     async def _is_back(self) -> bool:
         marker = await self.lead.stored_marker()
         if marker is None or not is_awaited(self.modes.standing, marker):
             return False
         self.lead.marker = marker
-        self._doubtful = True
+        self._stale = True
         return True
 
     async def _read_again(self) -> bool:
@@ -244,7 +244,7 @@ class Committer:
         if self._unanswered:
             await self.lead.renew_fence()
             self._unanswered = False
-        self._doubtful, is_read = False, False  # a mark during the read causes another read
+        self._stale, is_read = False, False  # a mark during the read causes another read
         try:
             snapshot = await self._read_all()
             match self.lead.judge(snapshot, remembers=self.remembers()):
@@ -254,16 +254,16 @@ class Committer:
                     return False
                 case New():
                     await self.lead.take(again=True)
-                    await self._begin(self.lead.marker or self.lead.new_marker())
+                    await self._create_cluster(self.lead.marker or self.lead.new_marker())
                 case Same():
                     await self.lead.keep_place(snapshot)
             is_read = True
         finally:
-            self._doubtful = self._doubtful or not is_read
+            self._stale = self._stale or not is_read
         await self._on_reload(snapshot)
         return True
 
-    async def _begin(self, marker: ClusterMarker) -> None:
+    async def _create_cluster(self, marker: ClusterMarker) -> None:
         unit = Unit(guards={keys.CLUSTER: 0}, puts={keys.CLUSTER: records.encode(marker)})
         outcome = (await self._store.commit([unit], fence=self.lead.fence))[0]
         if isinstance(outcome, Conflict):
@@ -275,22 +275,22 @@ class Committer:
 
     async def _resume(self, why: str) -> None:
         """Write the leader key and the events of the outage: success proves that writes work."""
-        told = self._units.number(self.modes.history(why))
+        numbered = self._units.number(self.modes.history(why))
         try:
             written = await self.lead.take(
-                puts=self._units.event_puts(told),
+                puts=self._units.event_puts(numbered),
                 guards={keys.CLUSTER: self._units.versions.get(keys.CLUSTER, 0)},
                 again=True,
             )
         except ConflictError:
-            self._doubtful = True
+            self._stale = True
             return
-        self._units.stored_events(told, written)
+        self._units.stored_events(numbered, written)
         self.modes.told()
-        self._on_events(told, [])
+        self._on_events(numbered, [])
         self.modes.take(Whole(why))
 
-    async def _answer(self, asked: "_Asked") -> None:
+    async def _restore(self, request: "_RestoreRequest") -> None:
         try:
             if not self.modes.in_recovery:
                 raise ConflictError(
@@ -298,23 +298,23 @@ class Committer:
                     "`persysctl recovery status`"
                 )
             await self.lead.take(again=True)
-            why = await asked.make(self._store, self.lead)
-            self._doubtful = False  # a mark during the read causes another read
+            why = await request.make(self._store, self.lead)
+            self._stale = False  # a mark during the read causes another read
             await self._on_reload(await self._read_all())
             await self._resume(why)
             if self.modes.is_frozen:
                 raise ConflictError("the store was changed at the same time; try again")
         except PersysError as err:
-            self._doubtful = True
-            fail(asked.done, err)
+            self._stale = True
+            fail(request.done, err)
             if isinstance(err, FencedError):
                 raise
         else:
-            if not asked.done.done():
-                asked.done.set_result(None)
+            if not request.done.done():
+                request.done.set_result(None)
 
-    def _void(self, err: PersysError) -> None:
-        self._news.clear()
+    def _fail_queued(self, err: PersysError) -> None:
+        self._wakeup.clear()
         self._queue.void(err)
 
     async def _commit(self, batch: list[Pending]) -> None:
@@ -329,7 +329,7 @@ class Committer:
             )
         except StoreUnavailableError as err:
             self._measure(began, failed=len(batch))
-            self._note_trouble(err)
+            self._note_outage(err)
             for pending in batch:
                 fail(pending.stored, self.modes.refusal())
             return
@@ -360,7 +360,7 @@ class Committer:
                     if not pending.stored.done():
                         pending.stored.set_result(None)
                 case Conflict() as conflict:
-                    self._doubtful = True
+                    self._stale = True
                     changed = ConflictError(f"{conflict.key} was changed by another writer")
                     fail(pending.stored, changed)
 
@@ -371,7 +371,7 @@ class Committer:
             return
         if min(revisions) <= self.revision:
             log.error("store.went_back", revision=min(revisions), known=self.revision)
-            self._doubtful = True
+            self._stale = True
         self.revision = max(self.revision, *revisions)
 
     async def _commit_apart(self, batch: list[Pending], err: InvalidError) -> None:
@@ -382,7 +382,7 @@ class Committer:
         else:
             for pending in batch:
                 await self._commit([pending])
-        self._doubtful = True  # events were numbered and trimmed for what was not written
+        self._stale = True  # events were numbered and trimmed for what was not written
 
     def _measure(
         self, began: float, *, stored: int = 0, conflicts: int = 0, failed: int = 0
@@ -399,18 +399,18 @@ class Committer:
         try:
             await self.lead.check_not_taken()
         except StoreUnavailableError as err:
-            self._note_trouble(err)
+            self._note_outage(err)
         except FencedError as err:
             failure = err
             raise
         finally:
-            self._doubtful = True
+            self._stale = True
             for pending in batch:
                 fail(pending.stored, failure)
 
-    def _note_trouble(self, err: StoreUnavailableError) -> None:
+    def _note_outage(self, err: StoreUnavailableError) -> None:
         self.modes.take(Silent(str(err)))
-        self._doubtful = self._unanswered = True
+        self._stale = self._unanswered = True
 
 
 async def insist(attempt: Callable[[], Awaitable[T]]) -> T:

@@ -80,7 +80,7 @@ class Conversation(Generic[Request, Response]):
         self._window = window
         self._taken = 0
         self._over = False
-        self._last_came = False
+        self._has_ended = False
 
     async def write(self, request: Request) -> None:
         """Returns when the message is sent. Blocks while the window is full."""
@@ -100,7 +100,7 @@ class Conversation(Generic[Request, Response]):
     def cancel(self) -> None:
         if not self._over:
             self._over = True
-            self._left(self._id, self._last_came)
+            self._left(self._id, self._has_ended)
 
     def __aiter__(self) -> Self:
         return self
@@ -125,18 +125,18 @@ class Conversation(Generic[Request, Response]):
 
     async def _next(self) -> bytes | None:
         """None after the last reply."""
-        if self._last_came:
+        if self._has_ended:
             return None
         async with in_time(self._until):
-            await self._tell_taken()
+            await self._acknowledge()
             reply = await self.replies.next()
-        self._last_came = reply.last or bool(reply.code)
+        self._has_ended = reply.last or bool(reply.code)
         if reply.code:
             raise rpc_error(_CODES.get(reply.code, grpc.StatusCode.UNKNOWN), reply.message)
         self._taken += 1
         return reply.response if reply.HasField("response") else None
 
-    async def _tell_taken(self) -> None:
+    async def _acknowledge(self) -> None:
         if self._window and self._taken >= self._window // 2:
             await self._send(control_pb2.StreamCall(id=self._id, taken=self._taken))
             self._taken = 0

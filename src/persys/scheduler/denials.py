@@ -20,7 +20,7 @@ class Denials:
         self._clock = clock
         self._ration = Ration(window)
         self._due: list[str] = []
-        self._news = asyncio.Event()
+        self._wakeup = asyncio.Event()
 
     def note(self, denial: Denial) -> None:
         if self._committer.modes.is_frozen:
@@ -28,14 +28,14 @@ class Denials:
         line = self._ration.take(denial, self._clock.monotonic())
         if line is not None:
             self._due.append(line)
-        self._news.set()
+        self._wakeup.set()
 
     async def run(self) -> None:
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._until_end()):
-                    await self._news.wait()
-            self._news.clear()
+                    await self._wakeup.wait()
+            self._wakeup.clear()
             self._due += self._ration.close(self._clock.monotonic())
             await self._tell()
 

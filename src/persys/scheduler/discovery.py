@@ -39,7 +39,7 @@ log = structlog.get_logger()
 LEASE_SECONDS = 15
 KEEP_SECONDS = 5.0
 COMPARE_SECONDS = 60.0
-LEAVE_SECONDS = 2.0
+WITHDRAW_SECONDS = 2.0
 CHECK_SECONDS = 15.0
 CHECK_AGAIN_SECONDS = 2.0  # after a failure
 QUERY_SECONDS = 5.0
@@ -78,18 +78,18 @@ class Discovery:
         self._leads = leads
         self._led = False
         self._changed: set[NodeId] = set()
-        self._news = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._lease: LeaseId | None = None
         self._keep_at = self._compare_at = 0.0
-        self._trouble = False
+        self._is_unavailable = False
 
     def node_changed(self, node_id: NodeId) -> None:
         self._changed.add(node_id)
-        self._news.set()
+        self._wakeup.set()
 
     def wake(self) -> None:
         """This scheduler leads now."""
-        self._news.set()
+        self._wakeup.set()
 
     async def run(self) -> None:
         try:
@@ -99,17 +99,17 @@ class Discovery:
                         await self._do_what_is_due()
                         self._note_recovery()
                 except (PersysError, OSError) as err:
-                    self._note_trouble(str(err))
-                if self._trouble:
+                    self._note_outage(str(err))
+                if self._is_unavailable:
                     await asyncio.sleep(KEEP_SECONDS)
                 else:
                     await self._wait()
         finally:
-            await self._leave()
+            await self._withdraw()
 
     async def _do_what_is_due(self) -> None:
         now = self._clock.monotonic()
-        self._news.clear()
+        self._wakeup.clear()
         changed, self._changed = self._changed, set()
         if self._leads() and not self._led:
             self._led, self._compare_at = True, 0.0
@@ -119,7 +119,7 @@ class Discovery:
             await self._announce_self()
             self._compare_at, self._keep_at = now + COMPARE_SECONDS, now + KEEP_SECONDS
         elif changed and self._led:
-            await self._tell_of(changed)
+            await self._write_changed(changed)
         if now >= self._keep_at:
             await self._keep_announced()
             self._keep_at = now + KEEP_SECONDS
@@ -128,7 +128,7 @@ class Discovery:
         span = min(self._keep_at, self._compare_at) - self._clock.monotonic()
         with suppress(TimeoutError):
             async with asyncio.timeout(max(span, 0.0)):
-                await self._news.wait()
+                await self._wakeup.wait()
 
     async def _compare_all(self) -> None:
         zone = self._zone()
@@ -138,67 +138,69 @@ class Discovery:
         difference = await asyncio.to_thread(_difference, nodes, snapshot.records, zone)
         await self._write(difference.puts, difference.withdrawn)
 
-    async def _tell_of(self, node_ids: set[NodeId]) -> None:
+    async def _write_changed(self, node_ids: set[NodeId]) -> None:
         zone = self._zone()
         puts: dict[str, Announcement] = {}
         withdrawn: list[str] = []
         for node_id in node_ids:
             member = self._cluster.members.get(node_id)
-            said = announce_agent(member.node, zone) if member is not None else None
-            if said is None:
+            record = announce_agent(member.node, zone) if member is not None else None
+            if record is None:
                 withdrawn.append(agent_name(node_id, zone))
             else:
-                puts[agent_name(node_id, zone)] = said
+                puts[agent_name(node_id, zone)] = record
         await self._write(puts, withdrawn)
 
     async def _write(self, puts: Mapping[str, Announcement], withdrawn: list[str]) -> None:
-        units = [Unit(puts=_stored(name, said)) for name, said in puts.items()]
+        units = [Unit(puts=_stored(name, record)) for name, record in puts.items()]
         units += [Unit(deletes=[keys.name_key(name)]) for name in withdrawn]
         if units:
             await self._store.commit(units, fence=self._fence())
             log.debug("discovery.written", announced=len(puts), withdrawn=len(withdrawn))
 
     async def _announce_self(self) -> None:
-        said = announce_scheduler(self._address(), self._port, self._zone())
+        record = announce_scheduler(self._address(), self._port, self._zone())
         lease, self._lease = self._lease, None
         if lease is None or not await self._store.keep_lease(lease):
             lease = await self._store.grant_lease(LEASE_SECONDS)
         else:  # already written under this lease, unless it was changed by others
-            said = {name: one for name, one in said.items() if not await self._says(name, one)}
-        units = [Unit(puts=_stored(name, one), lease=lease) for name, one in said.items()]
+            record = {
+                name: one for name, one in record.items() if not await self._is_stored(name, one)
+            }
+        units = [Unit(puts=_stored(name, one), lease=lease) for name, one in record.items()]
         await self._store.commit(units)
         self._lease = lease
 
-    async def _says(self, name: str, said: Announcement) -> bool:
+    async def _is_stored(self, name: str, record: Announcement) -> bool:
         stored = await self._store.get(keys.name_key(name))
-        return stored is not None and _read(stored.value) == said
+        return stored is not None and _read(stored.value) == record
 
     async def _keep_announced(self) -> None:
         if self._lease is None or not await self._store.keep_lease(self._lease):
             await self._announce_self()
 
-    async def _leave(self) -> None:
+    async def _withdraw(self) -> None:
         """Remove the own names: clients must not be sent to a stopped scheduler."""
         with suppress(PersysError, TimeoutError):
-            async with asyncio.timeout(LEAVE_SECONDS):
+            async with asyncio.timeout(WITHDRAW_SECONDS):
                 if self._lease is not None:
                     await self._store.revoke_lease(self._lease)
                 await self._store.close()
 
     def _note_failure(self, error: InternalError) -> None:
-        self._note_trouble(error.text)
+        self._note_outage(error.text)
 
-    def _note_trouble(self, why: str) -> None:
+    def _note_outage(self, why: str) -> None:
         """It is unknown what was written: everything is compared next time."""
         self._compare_at = 0.0
-        if not self._trouble:
+        if not self._is_unavailable:
             log.warning("discovery.unavailable", reason=why)
-        self._trouble = True
+        self._is_unavailable = True
 
     def _note_recovery(self) -> None:
-        if self._trouble:
+        if self._is_unavailable:
             log.info("discovery.available")
-        self._trouble = False
+        self._is_unavailable = False
 
 
 class NameCheck:
@@ -249,8 +251,8 @@ def _difference(nodes: Iterable[Node], stored: Iterable[Record], zone: Zone) -> 
     return compare(announce_agents(nodes, zone), found, cluster_uid=zone.cluster_uid)
 
 
-def _stored(name: str, said: Announcement) -> dict[str, bytes]:
-    return {keys.name_key(name): records.encode(said)}
+def _stored(name: str, record: Announcement) -> dict[str, bytes]:
+    return {keys.name_key(name): records.encode(record)}
 
 
 def _read(value: bytes) -> Announcement | None:

@@ -49,7 +49,7 @@ class EventLog:
         self._kept: list[Numbered] = []
         self._trimmed = 0  # no event up to this sequence is stored
         self._last = 0
-        self._news = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._closed = False
 
     @property
@@ -121,7 +121,7 @@ class EventLog:
                     f"events after {place} are no longer stored: the oldest is {self.first_sequence}; "
                     "list the events again and watch from the newest"
                 )
-            news = self._news
+            wakeup = self._wakeup
             for numbered in self._after(place, limit=SLICE_MAX):
                 place = numbered.sequence
                 if wanted.matches(numbered.event):
@@ -131,7 +131,7 @@ class EventLog:
                 said = place
                 yield Bookmark(place)
             if place >= self._last:
-                await news.wait()
+                await wakeup.wait()
             else:
                 await asyncio.sleep(0)
         raise UnavailableError("the scheduler is stopping")
@@ -146,8 +146,8 @@ class EventLog:
             del self._kept[position]
 
     def _wake(self) -> None:
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+        wakeup, self._wakeup = self._wakeup, asyncio.Event()
+        wakeup.set()
 
 
 def _sequence(numbered: Numbered) -> int:

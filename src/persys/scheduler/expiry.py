@@ -26,7 +26,7 @@ class Expiry:
     def __init__(self, committer: Committer, clock: Clock) -> None:
         self._committer = committer
         self._clock = clock
-        self._told: dict[NodeId, str] = {}  # the serial that was reported
+        self._reported: dict[NodeId, str] = {}  # the serial that was reported
 
     async def heard(self, node_id: NodeId) -> None:
         """A heartbeat of a node, direct or forwarded by a standby."""
@@ -35,12 +35,12 @@ class Expiry:
             return
         now = self._clock.now()
         if freshness(claims.not_before, claims.not_after, now) in (Freshness.FRESH, Freshness.DUE):
-            self._told.pop(node_id, None)
-        elif self._told.get(node_id) != claims.serial:
-            self._told[node_id] = claims.serial
-            await self._tell(node_id, claims, now)
+            self._reported.pop(node_id, None)
+        elif self._reported.get(node_id) != claims.serial:
+            self._reported[node_id] = claims.serial
+            await self._write_event(node_id, claims, now)
 
-    async def _tell(self, node_id: NodeId, claims: Claims, now: datetime) -> None:
+    async def _write_event(self, node_id: NodeId, claims: Claims, now: datetime) -> None:
         text = (
             f"its certificate was not renewed and expires at {claims.not_after:%Y-%m-%d %H:%M:%S} UTC; "
             "after that the node must enroll again with a token"
@@ -50,4 +50,4 @@ class Expiry:
         try:
             await self._committer.commit(Change(done=lambda: None, events=[event]))
         except (StoreUnavailableError, ConflictError):
-            self._told.pop(node_id)  # retried at its next heartbeat
+            self._reported.pop(node_id)  # retried at its next heartbeat

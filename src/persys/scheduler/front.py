@@ -49,7 +49,7 @@ class Front:
         self._revision: Callable[[], int] = lambda: 0
         self._upstream: Upstream | None = None
         self._left: list[Upstream] = []
-        self._news = asyncio.Event()
+        self._wakeup = asyncio.Event()
         for method in METHODS.values():
             if method.name == "WatchEvents":
                 continue
@@ -80,8 +80,8 @@ class Front:
             self._upstream.end()
             self._left.append(self._upstream)
             self._upstream = None
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+        wakeup, self._wakeup = self._wakeup, asyncio.Event()
+        wakeup.set()
 
     def leave(self) -> None:
         """Neither leader nor standby: calls wait until the next replica starts."""
@@ -89,7 +89,7 @@ class Front:
 
     async def until_open(self) -> None:
         while self._leading is None and self._reading is None:
-            await self._news.wait()
+            await self._wakeup.wait()
 
     async def close(self) -> None:
         self.leave()
@@ -101,10 +101,10 @@ class Front:
         name = method.name
 
         async def call(request: Any, context: Context) -> Any:
-            if self._answers_itself(method):
+            if self._can_serve(method):
                 return await self._read(name, request, context)
             patience = _patience(context.time_remaining())
-            while (upstream := await self._way(context, patience)) is not None:
+            while (upstream := await self._leader_connection(context, patience)) is not None:
                 try:
                     answer, revision = await pass_on(upstream, name, request, context)
                     if method.mutating and self._standby is not None:
@@ -114,7 +114,7 @@ class Front:
                 except grpc.aio.AioRpcError as err:
                     if hasattr(request, "__aiter__") or not is_certain_not_taken(err):
                         await refuse(err, context)
-                await self._rest()
+                await self._pause()
             answer = await getattr(self._leading, name)(request, context)
             if method.mutating and is_passed_on(context):
                 add_beside(context, (REVISION, str(self._revision())))
@@ -129,7 +129,7 @@ class Front:
 
         Not served from a standby's memory, in which events may be briefly out of order.
         """
-        while (upstream := await self._way(context, PATIENCE_SECONDS)) is not None:
+        while (upstream := await self._leader_connection(context, PATIENCE_SECONDS)) is not None:
             call = upstream.stub.WatchEvents(
                 request, timeout=context.time_remaining(), metadata=beside(context)
             )
@@ -148,7 +148,7 @@ class Front:
             except LeaderChangedError:
                 if not request.HasField("after_sequence"):
                     await refuse_change(context)
-            await self._rest()
+            await self._pause()
         leading: Any = self._leading
         await leading.WatchEvents(request, context)
 
@@ -163,7 +163,7 @@ class Front:
                 await context.send_initial_metadata(())
             try:
                 async with asyncio.timeout(STREAM_BEGIN_SECONDS) as begin:
-                    upstream = await self._way(context, PATIENCE_SECONDS)
+                    upstream = await self._leader_connection(context, PATIENCE_SECONDS)
                     if upstream is None:
                         begin.reschedule(None)
                         await getattr(self._leading, name)(messages, context)
@@ -184,7 +184,7 @@ class Front:
 
         return converse
 
-    def _answers_itself(self, method: Method) -> bool:
+    def _can_serve(self, method: Method) -> bool:
         """Whether this standby can serve the call from memory. GetMode always can."""
         if self._standby is None or self._reading is None or not method.standby:
             return False
@@ -204,7 +204,7 @@ class Front:
         add_beside(context, (ROLE, "standby"), (DATA_AGE_MS, str(age_ms)))
         return answer
 
-    async def _way(self, context: Context, patience: float) -> Upstream | None:
+    async def _leader_connection(self, context: Context, patience: float) -> Upstream | None:
         """The connection to the present or next leader. None: this scheduler leads."""
         if self._leading is not None:
             return None
@@ -213,15 +213,15 @@ class Front:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "this scheduler does not lead")
         try:
             async with asyncio.timeout(patience):
-                return await self._next_way()
+                return await self._next_leader()
         except TimeoutError:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "no leader is elected; try again")
 
-    async def _next_way(self) -> Upstream | None:
+    async def _next_leader(self) -> Upstream | None:
         while self._leading is None:
             if (upstream := await self._connected()) is not None:
                 return upstream
-            await self._rest()
+            await self._pause()
         return None
 
     async def _connected(self) -> Upstream | None:
@@ -233,11 +233,11 @@ class Front:
         upstream = self._upstream
         return upstream if await upstream.connect() else None
 
-    async def _rest(self) -> None:
+    async def _pause(self) -> None:
         """Wait for a change of the leader, or briefly: the leader may not be ready yet."""
         with suppress(TimeoutError):
             async with asyncio.timeout(AGAIN_SECONDS):
-                await self._news.wait()
+                await self._wakeup.wait()
 
 
 def _patience(remaining: float | None) -> float:

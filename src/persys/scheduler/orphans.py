@@ -136,7 +136,7 @@ class Orphans:
         """Record the new orphans of one node and drop the resolved ones."""
         self._due.discard(node_id)
         strangers = self._cluster.strangers
-        news = drift.orphans(
+        changes = drift.orphans(
             node_id,
             strangers.on(node_id),
             self._cluster.drifts.orphans_on(node_id),
@@ -144,14 +144,14 @@ class Orphans:
             grace=self._grace,
             now=self._clock.now(),
         )
-        if news.unrecorded and not strangers.unrecorded.get(node_id):
-            log.warning("orphans.unrecorded", node_id=node_id, count=news.unrecorded)
-        strangers.unrecorded[node_id] = news.unrecorded
-        orphans = [one for one in news.found if not await self._was_removed(one)]
+        if changes.unrecorded and not strangers.unrecorded.get(node_id):
+            log.warning("orphans.unrecorded", node_id=node_id, count=changes.unrecorded)
+        strangers.unrecorded[node_id] = changes.unrecorded
+        orphans = [one for one in changes.found if not await self._was_removed(one)]
         async with asyncio.TaskGroup() as group:
             for one in orphans:
                 group.create_task(self._put(one))
-            for one in news.gone:
+            for one in changes.gone:
                 group.create_task(self._drop(one))
         if any(stranger.adoptable is None for stranger in strangers.on(node_id).values()):
             await self._ask_what_is_kept(node_id)

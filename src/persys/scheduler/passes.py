@@ -20,7 +20,7 @@ from persys.scheduler.cluster import Cluster, Entry, Member
 from persys.scheduler.observations import Observations
 from persys.scheduler.ports import Agents
 
-WAITING_LOOKED_AT = 64
+WAITING_PER_ROUND = 64
 REPORTING_EVERY = 10  # a node that pushes its status is polled once in this many rounds
 SOON_SECONDS = 1.0
 SLICE = 500  # workloads checked before yielding to other tasks
@@ -49,7 +49,7 @@ class Passes:
         self._bury = bury
         self._ask_for_runtimes = ask_for_runtimes
         self._changed: set[NodeId] = set()
-        self._changed_news = asyncio.Event()
+        self._changed_wakeup = asyncio.Event()
 
     async def reconcile(self, every: timedelta) -> None:
         """Wake every workload that has not converged."""
@@ -57,36 +57,36 @@ class Passes:
             await asyncio.sleep(every.total_seconds())
             workload_ids = list(self._cluster.entries)
             for start in range(0, len(workload_ids), SLICE):
-                self._look_at_slice(workload_ids[start : start + SLICE])
+                self._wake_slice(workload_ids[start : start + SLICE])
                 await asyncio.sleep(0)
-            self._look_at_some_who_wait()
+            self._wake_some_waiting()
             await self._bury()
 
-    def _look_at_slice(self, workload_ids: Sequence[WorkloadId]) -> None:
+    def _wake_slice(self, workload_ids: Sequence[WorkloadId]) -> None:
         """The whole slice; if that fails, one by one, so that only the failing workload is skipped."""
         failures: list[InternalError] = []
         with self._supervisor.contain("reconcile_pass", "", failed=failures.append):
-            self._look_at(workload_ids)
+            self._wake_unconverged(workload_ids)
         if failures:
             for workload_id in workload_ids:
                 with self._supervisor.contain(
                     "reconcile_pass", workload_id, failed=failures.append
                 ):
-                    self._look_at((workload_id,))
+                    self._wake_unconverged((workload_id,))
 
-    def _look_at(self, workload_ids: Iterable[WorkloadId]) -> None:
+    def _wake_unconverged(self, workload_ids: Iterable[WorkloadId]) -> None:
         entries, waiting = self._cluster.entries, self._cluster.waiting
         for workload_id in workload_ids:
             entry = entries.get(workload_id)
-            if entry is None or _looks_settled(entry):
+            if entry is None or _has_converged(entry):
                 continue
             if workload_id not in waiting:  # it is woken when capacity is freed
                 self._wake(workload_id)
 
-    def _look_at_some_who_wait(self) -> None:
+    def _wake_some_waiting(self) -> None:
         """A few per round: thousands may wait, and a missed wake-up is rare."""
         waiting = self._cluster.waiting
-        for workload_id in waiting.some(WAITING_LOOKED_AT):
+        for workload_id in waiting.some(WAITING_PER_ROUND):
             wait = waiting.wait_of(workload_id)
             if wait.homes or choose(wait.needs, self._cluster.columns) is not None:
                 self._wake(workload_id)
@@ -101,10 +101,10 @@ class Passes:
             is_round = True
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, next_round - self._clock.monotonic())):
-                    await self._changed_news.wait()
+                    await self._changed_wakeup.wait()
                     await asyncio.sleep(SOON_SECONDS)
                     is_round = False
-            self._changed_news.clear()
+            self._changed_wakeup.clear()
             changed, self._changed = self._changed, set()
             if is_round:
                 round_number += 1
@@ -112,21 +112,21 @@ class Passes:
             async with asyncio.TaskGroup() as group:
                 for member in list(self._cluster.members.values()):
                     due = member.node.id in changed or (is_round and _is_due(member, round_number))
-                    if due and _answers(member) and self._nodes.is_due(member.node.id):
-                        group.create_task(self._survey(member))
+                    if due and _is_ready(member) and self._nodes.is_due(member.node.id):
+                        group.create_task(self._poll_contained(member))
 
     def ask_soon(self, node_id: NodeId) -> None:
         """No order caused a change on this node: others may have happened, so poll it soon."""
         member = self._cluster.members.get(node_id)
-        if member is not None and not _reports(member):
+        if member is not None and not _pushes_status(member):
             self._changed.add(node_id)
-            self._changed_news.set()
+            self._changed_wakeup.set()
 
-    async def _survey(self, member: Member) -> None:
+    async def _poll_contained(self, member: Member) -> None:
         with self._nodes.contain(member.node.id):
-            await self._ask_for_all(member)
+            await self._poll_node(member)
 
-    async def _ask_for_all(self, member: Member) -> None:
+    async def _poll_node(self, member: Member) -> None:
         node = member.node
         asked_at = self._clock.now()
         try:
@@ -134,26 +134,26 @@ class Passes:
         except PersysError:
             return  # a node that stays unreachable loses its lease
         self._ask_for_runtimes(node.id)
-        if _reports(member):
+        if _pushes_status(member):
             # What it pushed during the poll is newer.
             found = [replace(seen, seen_at=asked_at) for seen in found]
         self._observations.take_all(node.id, found, asked_at)
 
 
-def _answers(member: Member) -> bool:
+def _is_ready(member: Member) -> bool:
     return member.node.status is not NodeStatus.NOT_READY
 
 
-def _reports(member: Member) -> bool:
+def _pushes_status(member: Member) -> bool:
     return feature.PUSHES_STATUS in member.node.capabilities.features
 
 
 def _is_due(member: Member, round_number: int) -> bool:
     """Nodes that push status are spread over the rounds, so that each round polls a few of them."""
-    if not _reports(member):
+    if not _pushes_status(member):
         return True
     return crc32(member.node.id.encode()) % REPORTING_EVERY == round_number % REPORTING_EVERY
 
 
-def _looks_settled(entry: Entry) -> bool:
+def _has_converged(entry: Entry) -> bool:
     return entry.belief is not None and fulfils(entry.belief, entry.workload)

@@ -93,7 +93,7 @@ class Performer:
 
     def hand(self, effect: Effect) -> None:
         if self._lanes is None:
-            self._keep(effect)
+            self._hold_back(effect)
             return
         if not isinstance(effect, Apply):
             # The same poll or removal is already queued behind a slow call: once is enough.
@@ -102,7 +102,7 @@ class Performer:
             self._waiting.add(effect)
         self._lanes.hand(effect.node_id, tracing.bound(lambda: self._perform(effect)))
 
-    def _keep(self, effect: Effect) -> None:
+    def _hold_back(self, effect: Effect) -> None:
         """Queue until the lanes run. Beyond the bound an effect counts as never sent."""
         if len(self._backlog) < BACKLOG_MAX:
             self._backlog.append(effect)
@@ -173,7 +173,7 @@ class Performer:
         try:
             seen = await self._agents.apply(effect.node_id, endpoint, workload, effect.epoch)
         except AgentUnreachableError as err:
-            self._note_no_answer(entry, sent, workload.id, err)
+            self._note_no_reply(entry, sent, workload.id, err)
             return
         task_id = seen.metadata.get("task_id", "")
         if entry.dispatch is sent:
@@ -216,10 +216,10 @@ class Performer:
             self._acknowledged(effect)
             if entry is not None and sent is not None and entry.dispatch is sent:
                 entry.dispatch = answered(sent, now=self._clock.now())
-            seen = await self._asked(effect.node_id, endpoint, effect.workload_id)
+            seen = await self._poll_status(effect.node_id, endpoint, effect.workload_id)
         except PersysError as err:
             if entry is not None and sent is not None:
-                self._note_no_answer(entry, sent, effect.workload_id, err)
+                self._note_no_reply(entry, sent, effect.workload_id, err)
             return
         log.info(
             "workload.removal_sent",
@@ -238,7 +238,7 @@ class Performer:
 
     async def _ask(self, effect: Ask, endpoint: str) -> None:
         try:
-            seen = await self._asked(effect.node_id, endpoint, effect.workload_id)
+            seen = await self._poll_status(effect.node_id, endpoint, effect.workload_id)
         except PersysError:
             return  # polled again later; a node that stays unreachable loses its lease
         entry = self._cluster.entries.get(effect.workload_id)
@@ -247,7 +247,9 @@ class Performer:
             _note_revision(entry, seen)
         self._observations.take(seen)
 
-    async def _asked(self, node_id: NodeId, endpoint: str, workload_id: WorkloadId) -> Observation:
+    async def _poll_status(
+        self, node_id: NodeId, endpoint: str, workload_id: WorkloadId
+    ) -> Observation:
         """The status of the workload on the node; its tasks are read if the status is ambiguous."""
         seen = await self._agents.ask(node_id, endpoint, workload_id)
         sent = self._operation(node_id, workload_id)
@@ -332,7 +334,7 @@ class Performer:
             return ""
         return f"node {node_id} reports unhealthy runtimes: {', '.join(sorted(sick))}"
 
-    def _note_no_answer(
+    def _note_no_reply(
         self, entry: Entry, sent: object, workload_id: WorkloadId, err: PersysError
     ) -> None:
         if entry.dispatch is not sent or entry.dispatch is None:

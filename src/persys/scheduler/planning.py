@@ -57,7 +57,7 @@ class Planning:
         self._room = cluster.columns.copy()
         self._rooms = rooms_over(self._room)
         self._standing: dict[WorkloadId, Standing] = {}
-        self._lines = _lines_of(cluster)
+        self._queues = _queues_of(cluster)
 
     async def judge_all(
         self, requests: Iterable[control_pb2.ApplyWorkloadRequest], slices: Slices
@@ -88,7 +88,7 @@ class Planning:
             case Unchanged(workload=workload):
                 assert before is not None
                 plan.action = "none"
-                _tell_place(plan, before)
+                _set_place(plan, before)
             case Accepted(workload=workload):
                 plan.action = action_of(before.workload if before else None, workload)
                 self._change(plan, before, workload)
@@ -103,14 +103,14 @@ class Planning:
             change_messages(changed_fields(fields_of(old) if old else {}, fields_of(workload)))
         )
         if before is not None and before.waits:
-            self._leave_line(before.workload)
+            self._leave_queue(before.workload)
         placeable = self._placeable()
         decision = self._decide(workload, held, before.belief if before else None)
-        _tell_place(plan, self._take(workload, held, decision))
+        _set_place(plan, self._take(workload, held, decision))
         plan.displaces.extend(displaced(old, held, workload, decision))
         plan.displaces.extend(self._keep_waiting(placeable))
         if held is not None:
-            plan.displaces.extend(self._let_in())
+            plan.displaces.extend(self._assign_waiting())
 
     def _of(self, wanted: WorkloadId) -> Standing | None:
         if wanted in self._standing:
@@ -136,33 +136,33 @@ class Planning:
             self._room.reserve(got)
         after = Standing(workload, got, decision.belief, decision.waits_for_room)
         self._standing[workload.id] = after
-        self._leave_line(workload)
+        self._leave_queue(workload)
         if after.waits:
-            self._lines.setdefault(needs_of(workload), {})[workload.id] = None
+            self._queues.setdefault(needs_of(workload), {})[workload.id] = None
         return after
 
-    def _leave_line(self, workload: Workload) -> None:
+    def _leave_queue(self, workload: Workload) -> None:
         needs = needs_of(workload)
-        line = self._lines.get(needs, {})
-        line.pop(workload.id, None)
-        if not line:
-            self._lines.pop(needs, None)
+        queue = self._queues.get(needs, {})
+        queue.pop(workload.id, None)
+        if not queue:
+            self._queues.pop(needs, None)
 
     def _placeable(self) -> list[Needs]:
         """The needs of waiting workloads that would fit now, highest priority first."""
-        found = [needs for needs in self._lines if choose(needs, self._room) is not None]
+        found = [needs for needs in self._queues if choose(needs, self._room) is not None]
         return sorted(found, key=lambda needs: -needs.rules.priority)
 
     def _keep_waiting(self, placeable: list[Needs]) -> Iterator[str]:
         for needs in placeable:
             if choose(needs, self._room) is None:
-                for waiting in self._lines.get(needs, ()):
+                for waiting in self._queues.get(needs, ()):
                     yield f"{waiting} keeps waiting: it would have fitted into this capacity"
 
-    def _let_in(self) -> Iterator[str]:
+    def _assign_waiting(self) -> Iterator[str]:
         """Assign freed capacity to waiting workloads."""
         for needs in self._placeable():
-            for waiting in list(self._lines.get(needs, ())):
+            for waiting in list(self._queues.get(needs, ())):
                 standing = self._of(waiting)
                 if standing is None or choose(needs, self._room) is None:
                     break
@@ -172,16 +172,16 @@ class Planning:
                     yield f"{waiting} no longer waits: it is assigned to {after.assignment.node_id}"
 
 
-def _lines_of(cluster: Cluster) -> dict[Needs, dict[WorkloadId, None]]:
+def _queues_of(cluster: Cluster) -> dict[Needs, dict[WorkloadId, None]]:
     """The waiting workloads by needs: thousands may have the same."""
-    lines: dict[Needs, dict[WorkloadId, None]] = {}
+    queues: dict[Needs, dict[WorkloadId, None]] = {}
     for waiting in cluster.waiting:
         needs = needs_of(cluster.entries[waiting].workload)
-        lines.setdefault(needs, {})[waiting] = None
-    return lines
+        queues.setdefault(needs, {})[waiting] = None
+    return queues
 
 
-def _tell_place(plan: control_pb2.WorkloadPlan, standing: Standing) -> None:
+def _set_place(plan: control_pb2.WorkloadPlan, standing: Standing) -> None:
     """Set where it would run and why, or why it would wait."""
     message = standing.belief.message if standing.belief is not None else ""
     plan.would_wait = standing.waits and standing.workload.desired is Desired.RUNNING

@@ -50,7 +50,7 @@ class Queries:
         self._attempts_max = attempts_max
 
     def list_nodes(self, status: str) -> list[control_pb2.NodeView]:
-        wanted = _word(status, _NODE_STATUSES) if status else None
+        wanted = _status_named(status, _NODE_STATUSES) if status else None
         return [
             self._node_view(member)
             for _, member in sorted(self._cluster.members.items())
@@ -64,7 +64,7 @@ class Queries:
         return self._node_view(member)
 
     def list_workloads(self, *, node_id: str, status: str) -> list[control_pb2.WorkloadView]:
-        wanted = _word(status, _WORKLOAD_STATUSES) if status else None
+        wanted = _status_named(status, _WORKLOAD_STATUSES) if status else None
         return [
             self._workload_view(entry)
             for _, entry in sorted(self._cluster.entries.items())
@@ -225,9 +225,9 @@ class Queries:
                 view.retry_next_at.CopyFrom(control.timestamp(retry.next_at))
                 view.reason.next_retry_at.CopyFrom(control.timestamp(retry.next_at))
         if belief is not None:
-            _tell_reason(view, entry)
+            _set_reason(view, entry)
         if entry.set_aside is not None:
-            _tell_set_aside(view, entry.set_aside)
+            _set_internal_error(view, entry.set_aside)
         if entry.usage is not None:
             view.usage.CopyFrom(control.workload_usage_message(entry.usage))
         return view
@@ -277,14 +277,14 @@ def _problems(member: Member) -> list[str]:
 _DESIRED = {Desired.RUNNING: "Running", Desired.STOPPED: "Stopped", Desired.DELETED: "Deleted"}
 
 
-def _tell_reason(view: control_pb2.WorkloadView, entry: Entry) -> None:
+def _set_reason(view: control_pb2.WorkloadView, entry: Entry) -> None:
     belief = entry.belief
     assert belief is not None
     if belief.code or belief.message:
         view.reason.code = belief.code
         view.reason.message = belief.message
         view.reason.last_transition.CopyFrom(control.timestamp(belief.changed_at))
-    if belief.status is Status.PENDING and (seen := _at_work(entry)) is not None:
+    if belief.status is Status.PENDING and (seen := _progress(entry)) is not None:
         # Progress changes every second: it is shown as last reported, and never stored.
         view.reason.code, view.reason.message = seen.metadata[REASON_CODE], seen.message
     if belief.failure is not None:
@@ -295,7 +295,7 @@ def _tell_reason(view: control_pb2.WorkloadView, entry: Entry) -> None:
     view.metadata.update(seen.metadata if seen is not None else belief.metadata)
 
 
-def _tell_set_aside(view: control_pb2.WorkloadView, aside: SetAside) -> None:
+def _set_internal_error(view: control_pb2.WorkloadView, aside: SetAside) -> None:
     """Shown instead of the last decision while the workload is not reconciled."""
     view.failure_reason = FailureReason.RUNTIME_ERROR
     view.reason.code = INTERNAL_ERROR
@@ -304,7 +304,7 @@ def _tell_set_aside(view: control_pb2.WorkloadView, aside: SetAside) -> None:
     view.reason.next_retry_at.CopyFrom(control.timestamp(aside.until))
 
 
-def _at_work(entry: Entry) -> Observation | None:
+def _progress(entry: Entry) -> Observation | None:
     """The last observation of a step in progress."""
     seen, assignment = entry.observation, entry.assignment
     if (
@@ -326,7 +326,7 @@ def _changed_at(entry: Entry) -> datetime:
     return entry.belief.changed_at if entry.belief is not None else entry.workload.updated_at
 
 
-def _word(text: str, known: dict[str, T]) -> T:
+def _status_named(text: str, known: dict[str, T]) -> T:
     found = known.get(text.lower())
     if found is None:
         raise InvalidError("status", f"{text!r}: expected one of {', '.join(known.values())}")

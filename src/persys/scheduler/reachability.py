@@ -46,7 +46,7 @@ class Reachability:
         self._answers_again = answers_again
         self._unreachable: dict[NodeId, None] = {}
         self._unhealthy: dict[NodeId, None] = {}  # their runtimes are to be probed
-        self._news = asyncio.Event()
+        self._wakeup = asyncio.Event()
 
     def note(self, node_id: NodeId, problem: str) -> None:
         """Record the outcome of a call to a node. `problem` is empty for any reply, also an error."""
@@ -68,14 +68,14 @@ class Reachability:
         member = self._cluster.members.get(node_id)
         if member is not None and feature.PUSHES_STATUS not in member.node.capabilities.features:
             self._unhealthy[node_id] = None
-            self._news.set()
+            self._wakeup.set()
 
     async def run(self) -> None:
         """Probe the nodes that do not reply, as long as they send heartbeats."""
         while True:
-            await self._news.wait()
+            await self._wakeup.wait()
             if not self._unreachable and not self._unhealthy:
-                self._news.clear()
+                self._wakeup.clear()
                 continue
             await asyncio.sleep(PROBE_INTERVAL.total_seconds())
             probed = {
@@ -126,5 +126,5 @@ class Reachability:
             return
         self._unreachable[node_id] = None
         self._cluster.set_unreachable(node_id, problem)
-        self._news.set()
+        self._wakeup.set()
         log.warning("node.not_answering", node_id=node_id, reason=problem)

@@ -116,7 +116,7 @@ class Reconciler:
         self._turns: Turns[WorkloadId] = Turns()
         self._reserving: Turns[str] = Turns()
         self._dirty: dict[WorkloadId, None] = {}
-        self._news = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._slots = asyncio.Semaphore(STEPS_AT_ONCE)
         self._timers: dict[WorkloadId, asyncio.TimerHandle] = {}
         self._rooms = rooms_over(cluster.columns)
@@ -126,11 +126,11 @@ class Reconciler:
 
     def wake(self, workload_id: WorkloadId) -> None:
         self._dirty[workload_id] = None
-        self._news.set()
+        self._wakeup.set()
 
     def wake_many(self, workload_ids: Iterable[WorkloadId]) -> None:
         self._dirty.update(dict.fromkeys(workload_ids))
-        self._news.set()
+        self._wakeup.set()
 
     def room_appeared(self, node_id: NodeId) -> None:
         """The node may have free capacity: wake the waiting workloads that could use it."""
@@ -162,8 +162,8 @@ class Reconciler:
 
     async def _step_all(self, group: asyncio.TaskGroup) -> None:
         while True:
-            await self._news.wait()
-            self._news.clear()
+            await self._wakeup.wait()
+            self._wakeup.clear()
             dirty, self._dirty = self._dirty, {}
             for workload_id in dirty:
                 await self._slots.acquire()
@@ -224,7 +224,7 @@ class Reconciler:
                     await self._decide_and_commit(
                         entry, situation, user_event=kind, extra_writes=add
                     )
-                    self._take_back(workload_id)
+                    self._end_back_off(workload_id)
                     return workload
 
         async with self._turns.of(workload_id):
@@ -257,7 +257,7 @@ class Reconciler:
         except (StoreUnavailableError, ConflictError):
             self._wake_in(workload_id, STORE_RETRY_SECONDS)
         else:
-            self._take_back(workload_id)
+            self._end_back_off(workload_id)
 
     def _set_aside(self, workload_id: WorkloadId, error: InternalError) -> None:
         """Its step raised an unexpected error: it is not reconciled until the back-off is over."""
@@ -277,7 +277,7 @@ class Reconciler:
             self._wake_in(entry.workload.id, left)
         return left > 0
 
-    def _take_back(self, workload_id: WorkloadId) -> None:
+    def _end_back_off(self, workload_id: WorkloadId) -> None:
         """A decision succeeded: end the back-off."""
         entry = self._cluster.entries.get(workload_id)
         if entry is not None and entry.set_aside is not None:

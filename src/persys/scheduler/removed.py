@@ -41,9 +41,9 @@ class Removed:
         self._revoke = revoke
         self._revoking = revoking
         self._again = again
-        self._taken_back: set[Removal] = set()
-        self._news = asyncio.Event()
-        self._is_told = False
+        self._revoked: set[Removal] = set()
+        self._wakeup = asyncio.Event()
+        self._is_logged = False
 
     def check(self, claims: Claims) -> None:
         """Raises DeniedError for a certificate of a node that was removed after it was issued."""
@@ -57,7 +57,7 @@ class Removed:
     def note(self, removal: Removal) -> None:
         """The removal is stored."""
         self._cluster.removed.put(removal)
-        self._news.set()
+        self._wakeup.set()
 
     def forget(self, now: datetime) -> list[str]:
         """The keys of removals that are no longer needed, to be deleted with the next change.
@@ -75,31 +75,31 @@ class Removed:
         if self._revoke is None:
             return
         while True:
-            self._news.clear()
-            all_done = await self._take_back_all(self._revoke)
+            self._wakeup.clear()
+            all_done = await self._revoke_all(self._revoke)
             with suppress(TimeoutError):
                 async with asyncio.timeout(None if all_done else self._again.total_seconds()):
-                    await self._news.wait()
+                    await self._wakeup.wait()
 
-    async def _take_back_all(self, revoke: Revoke) -> bool:
+    async def _revoke_all(self, revoke: Revoke) -> bool:
         known = set(self._cluster.removed.values())
-        self._taken_back &= known
-        for removal in known - self._taken_back:
+        self._revoked &= known
+        for removal in known - self._revoked:
             if not self._revoking.is_due(removal.node_id):
                 continue
             try:
                 with self._revoking.contain(removal.node_id):
                     await revoke(removal.node_id, removal.removed_at)
-                    self._is_told = False
-                    self._taken_back.add(removal)
+                    self._is_logged = False
+                    self._revoked.add(removal)
                     log.info("node.certificates_revoked", node_id=removal.node_id)
             except PersysError as err:
-                self._tell(removal, str(err))
+                self._log_failure(removal, str(err))
                 return False
-        return known <= self._taken_back
+        return known <= self._revoked
 
-    def _tell(self, removal: Removal, why: str) -> None:
+    def _log_failure(self, removal: Removal, why: str) -> None:
         """Log a failure once: this scheduler refuses the certificates meanwhile."""
-        if not self._is_told:
-            self._is_told = True
+        if not self._is_logged:
+            self._is_logged = True
             log.warning("node.certificates_not_revoked", node_id=removal.node_id, reason=why)

@@ -21,7 +21,7 @@ from persys.store.port import Change, Record, Snapshot, Store
 
 log = structlog.get_logger()
 
-LOOK_SECONDS = 1.0
+CHECK_SECONDS = 1.0
 READ_AGAIN_SECONDS = 0.1
 CATCH_UP_SECONDS = 1.0
 # A live leader writes its key again within one lease after the store has lost its records.
@@ -79,20 +79,20 @@ class Standby:
                 snapshot = await self._store.read("/")
             except StoreUnavailableError as err:
                 self._modes.take(Silent(str(err)))
-                await asyncio.sleep(LOOK_SECONDS)
+                await asyncio.sleep(CHECK_SECONDS)
                 continue
             leads = next((one for one in snapshot.records if one.key == keys.LEADER), None)
             match self._lead.judge(snapshot, remembers=self._remembers()):
                 case Lost() as lost:
-                    if self._wait_with_loss(lost, leads):
-                        await asyncio.sleep(LOOK_SECONDS)
+                    if self._must_wait(lost, leads):
+                        await asyncio.sleep(CHECK_SECONDS)
                         continue
                     return False
                 case Same(marker=marker):
                     self._lead.marker = marker
                 case New():
                     pass
-            await self._take_in(snapshot)
+            await self._load_snapshot(snapshot)
             self.leader = None
             self._leader_version = leads.version if leads is not None else 0
             if leads is not None:
@@ -107,7 +107,7 @@ class Standby:
             else:
                 return True
 
-    def _wait_with_loss(self, lost: Lost, leads: Record | None) -> bool:
+    def _must_wait(self, lost: Lost, leads: Record | None) -> bool:
         """True: wait. A leader is in recovery too, and an operator will decide there. Without a leader a
         standby with records in memory has to lead in recovery mode, so that an operator can reach it.
         """
@@ -121,7 +121,7 @@ class Standby:
             self._leaderless_since = now
         return now < self._leaderless_since + LEADERLESS_LEASES * self._lead.lease_seconds
 
-    async def _take_in(self, snapshot: Snapshot) -> None:
+    async def _load_snapshot(self, snapshot: Snapshot) -> None:
         await self._load(snapshot)
         self._modes.take(Whole("the store is followed"))
         self._sure_at = self._clock.monotonic()
@@ -135,7 +135,7 @@ class Standby:
         trouble: list[StoreUnavailableError] = []
         try:
             async with asyncio.TaskGroup() as group:
-                looking = group.create_task(self._keep_looking())
+                looking = group.create_task(self._keep_checking())
                 await self._take_changes(revision)
                 looking.cancel()
         except* StoreUnavailableError as failures:
@@ -188,10 +188,10 @@ class Standby:
     async def _give_up(self) -> None:
         """The leader key may or may not be written: remove it, because we do not lead."""
         with suppress(PersysError, TimeoutError):
-            async with asyncio.timeout(LOOK_SECONDS):
+            async with asyncio.timeout(CHECK_SECONDS):
                 await self._lead.resign()
 
-    async def _keep_looking(self) -> None:
+    async def _keep_checking(self) -> None:
         """Confirm the connection by reads; changes arrive by the watch.
 
         The watch may be connected to another, frozen member of the store: a change of the leader that was
@@ -199,7 +199,7 @@ class Standby:
         """
         missed = (0, 0)
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(CHECK_SECONDS)
             asked_at = self._clock.monotonic()
             found = await self._store.get(keys.LEADER)
             versions = (found.version if found is not None else 0, self._leader_version)

@@ -214,10 +214,10 @@ class Tunnel:
         """Forget a call. Its cancellation is sent to the agent, unless the agent ended the call."""
         self._calls.pop(call_id, None)
         if not ended and not self._closed:
-            self._tell_left(call_id)
+            self._send_cancel(call_id)
         self._end_if_idle()
 
-    def _tell_left(self, call_id: int) -> None:
+    def _send_cancel(self, call_id: int) -> None:
         if self.outgoing.full():
             self._left.append(call_id)
         else:

@@ -50,7 +50,7 @@ def change_of(
         _write(change, old, workload, decision, is_new=entry is None)
         if entry is not None:
             _note_ended(change, entry, now)
-        change.events.extend(_told(old, workload, decision, now))
+        change.events.extend(_events(old, workload, decision, now))
     if decision.tombstone is not None:
         buried = decision.tombstone.assignment
         change.puts[keys.tombstone_key(buried.node_id, workload.id)] = decision.tombstone
@@ -127,7 +127,7 @@ def _nodes(old: Assignment | None, decision: Decision) -> set[NodeId]:
     return {assignment.node_id for assignment in (old, new) if assignment is not None}
 
 
-def _told(old: Entry, workload: Workload, decision: Decision, now: datetime) -> list[Event]:
+def _events(old: Entry, workload: Workload, decision: Decision, now: datetime) -> list[Event]:
     told = []
     assignment, belief = decision.assignment, decision.belief
     moved = assignment is not None and (
@@ -135,7 +135,7 @@ def _told(old: Entry, workload: Workload, decision: Decision, now: datetime) -> 
     )
     if moved and assignment is not None:
         told.append(_event(EventKind.WORKLOAD_PLACED, workload, assignment, now, assignment.why))
-    if belief is not None and _is_news(old.belief, belief):
+    if belief is not None and _is_change(old.belief, belief):
         if belief.code == "Unplaceable":
             told.append(
                 _event(EventKind.WORKLOAD_UNPLACEABLE, workload, assignment, now, belief.message)
@@ -152,7 +152,7 @@ def _told(old: Entry, workload: Workload, decision: Decision, now: datetime) -> 
     return told
 
 
-def _is_news(old: Belief | None, new: Belief) -> bool:
+def _is_change(old: Belief | None, new: Belief) -> bool:
     return old is None or (old.status, old.code) != (new.status, new.code)
 
 

@@ -77,13 +77,13 @@ def _taken(memory: Memory, decoded: _Decoded) -> Iterator[None]:
     was_empty = not cluster.entries and not cluster.members
     gone: list[tuple[RecordType, str]] = []
     for kind in reversed(RECORDS):
-        news = found[kind.name]
+        stored = found[kind.name]
         for key, record in list(kind.in_memory(cluster)):
             yield
-            if key not in news:
+            if key not in stored:
                 gone.append((kind, key))
-            elif news[key] == record:
-                del news[key]  # unchanged
+            elif stored[key] == record:
+                del stored[key]  # unchanged
     for kind, key in gone:
         kind.drop(memory, key)
     for kind in RECORDS:
