@@ -1,7 +1,8 @@
 """The interceptors between authorization and the handler of each RPC, configured by its row in METHODS.
 
 Read-only mode, audit, ownership of changes, containment of defects, refusals, metrics and traces.
-Authorization is `infra/guarded.py`, forwarding to the leader `scheduler/front.py`; both run before this.
+Authorization (`infra/guarded.py`) and forwarding to the leader
+(`scheduler/front.py`) run before this.
 
 A change runs in a task of the process: a client that disconnects, or whose deadline passes, does not cancel
 it. An upload is processed after all of it was received.
