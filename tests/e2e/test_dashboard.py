@@ -84,7 +84,7 @@ def test_the_overview_tells_how_the_cluster_is_and_follows_it(
     browser.open()
     browser.until_text("2 of 2 ready")
     browser.until_text("normal")
-    browser.until_text("Any one node could be lost")
+    browser.until_text("Tolerates the loss of any one node")
     for resource in ("Cpu", "Memory", "Disk"):
         assert resource in browser.text(".gauges")
     browser.until_text("% used", ".gauges")
@@ -103,7 +103,7 @@ def test_a_node_without_which_something_would_have_no_place_is_named(
 
     browser.open()
 
-    browser.until_text(f"without {other_node}, 1 workload would find no place")
+    browser.until_text(f"without {other_node}, 1 workload would be unplaceable")
     cluster.client.delete(name)
     cluster.wait_until_gone([name])
 
@@ -166,8 +166,8 @@ def test_what_waits_says_why_and_what_would_help(
     browser.open(f"workloads/{name}")
 
     browser.until_text("Unplaceable", ".callout")
-    browser.until_text("What would place it")
-    browser.until_text("0 of 2 could take it")
+    browser.until_text("Changes that would place it")
+    browser.until_text("0 of 2 can run it")
     cluster.client.delete(name)
 
 
@@ -220,7 +220,7 @@ def test_a_workload_is_stopped_started_redeployed_and_deleted(
     browser.press("Delete …")
     browser.press("Delete", "dialog")
 
-    browser.until_text("There is no such workload")
+    browser.until_text("The workload does not exist")
     browser.until_text("workload deleted", ".timeline")
     assert not cluster.knows(running)
 
@@ -370,7 +370,7 @@ def test_everything_can_be_done_with_the_keyboard(
     browser.tab_to("Delete")
     browser.key(Keys.ENTER)
 
-    browser.until_text("There is no such workload")
+    browser.until_text("The workload does not exist")
     eventually(lambda: not cluster.knows(running), "deleted")
 
 

@@ -134,7 +134,7 @@ def test_who_has_no_certificate_signs_in_with_a_token_and_sees_what_it_allows(
     secret = admin.create_token("ann", "viewer").secret
     browser.address = gateway.address
     browser.open()
-    browser.until_text("You are not let in", "#banner")
+    browser.until_text("Access denied", "#banner")
     browser.find("#banner a").click()
 
     browser.fill("#token", secret)
@@ -149,10 +149,10 @@ def test_who_has_no_certificate_signs_in_with_a_token_and_sees_what_it_allows(
     assert all(not one.is_enabled() for one in browser.find_all("main .row button"))
     browser.open("access")
     browser.press("Forget the token")
-    browser.until_text("You are not let in", "#banner")
+    browser.until_text("Access denied", "#banner")
 
 
-CLAIMS = ("No node has joined", "Nothing has happened", "There is no such", "0 of 0", "0 workloads")
+CLAIMS = ("No node has joined", "No events yet", "does not exist", "0 of 0", "0 workloads")
 
 
 @pytest.mark.parametrize("page", ["", "nodes", "workloads", "events", "nodes/n1", "workloads/web"])
@@ -162,6 +162,6 @@ def test_a_page_claims_nothing_about_the_cluster_before_sign_in(
     browser.address = guarded[0].address
     browser.open(page)
 
-    browser.until_text("You are not let in", "#banner")
+    browser.until_text("Access denied", "#banner")
     browser.until_text("Not shown: sign in first.")
     assert [claim for claim in CLAIMS if claim in browser.text("main")] == []

@@ -67,7 +67,7 @@ async function answered(url, options = {}) {
   try {
     return [await response.json(), response.headers.get(NEXT)];
   } catch {
-    throw new Problem(0, "The gateway stopped in the middle of its answer.");
+    throw new Problem(0, "The answer of the gateway was cut off.");
   }
 }
 
@@ -144,7 +144,7 @@ export async function* streamed(path, { signal, headers: more = {} }) {
     }
   } catch (error) {
     if (signal.aborted) return;
-    throw error instanceof Problem ? error : new Problem(0, "The connection broke.");
+    throw error instanceof Problem ? error : new Problem(0, "The connection was lost.");
   } finally {
     reader?.cancel().catch(() => {});
   }

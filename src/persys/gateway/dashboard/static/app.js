@@ -77,7 +77,7 @@ function clusterPicker() {
   const chosen = api.cluster.get() || state.clusters.default_cluster_id;
   return h("label", { "data-key": "cluster" }, h("span", { class: "unseen" }, "Cluster"), h("select", { id: "cluster", onchange: (event) => choose(event.target.value) },
     all.map(({ id, name, healthy_schedulers: healthy }) =>
-      h("option", { value: id, selected: id === chosen }, `${name || id}${healthy ? "" : " (away)"}`))));
+      h("option", { value: id, selected: id === chosen }, `${name || id}${healthy ? "" : " (unreachable)"}`))));
 }
 
 function choose(id) {
@@ -94,15 +94,15 @@ function themePicker() {
 }
 
 const TROUBLE = {
-  gateway: () => "The gateway does not answer. What you see is old; trying again …",
-  scheduler: ({ detail }) => `The scheduler cannot be reached through the gateway (${detail}). Workloads run on. What you see is old; trying again …`,
-  trouble: ({ detail }) => `The gateway answers, but not with what was asked for: ${detail}`,
+  gateway: () => "The gateway does not answer. The data is out of date; retrying …",
+  scheduler: ({ detail }) => `The scheduler cannot be reached through the gateway (${detail}). Workloads keep running. The data is out of date; retrying …`,
+  trouble: ({ detail }) => `The gateway answered with an error: ${detail}`,
 };
 
 function banner() {
   const box = place("banner"), { link, mode } = state;
   const text = TROUBLE[link.state]?.(link);
-  const signIn = link.state === "denied" && ["You are not let in: ", link.detail, " ", h("a", { href: "#/access" }, "Sign in")];
+  const signIn = link.state === "denied" && ["Access denied: ", link.detail, " ", h("a", { href: "#/access" }, "Sign in")];
   const unwell = mode && mode.mode && mode.mode !== "normal" && ["The control plane is in mode ", status(mode.mode), " ", mode.reason ?? ""];
   const content = text ? [text] : signIn || unwell || [];
   box.hidden = content.length === 0;
@@ -114,7 +114,7 @@ let wasLive = false;
 function freshness() {
   const { asOf, link, mode } = state;
   const isLive = link.state === "live";
-  if (isLive !== wasLive) announce(isLive ? "Connected: what you see is live." : "The connection is lost.");
+  if (isLive !== wasLive) announce(isLive ? "Connected: the data is live." : "The connection is lost.");
   wasLive = isLive;
   const seconds = asOf ? (Date.now() - asOf) / 1000 + Number(mode?.data_age_ms ?? 0) / 1000 : null;
   const old = seconds === null ? "no data yet" : `data ${span(seconds)} old`;

@@ -22,11 +22,11 @@ export class Log {
     while (!signal.aborted) {
       try {
         await this.read(api.whileSeen(signal));
-        this.state.textContent = "The log has ended; looking again …";
+        this.state.textContent = "The log has ended; retrying …";
       } catch (problem) {
         if (signal.aborted) return;
         if (!(problem instanceof api.Problem)) throw problem;
-        this.state.textContent = problem.status ? problem.message : "The log broke off; looking again …";
+        this.state.textContent = problem.status ? problem.message : "The log was interrupted; retrying …";
       }
       await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
       await api.seen(signal);

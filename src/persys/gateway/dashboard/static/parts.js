@@ -97,7 +97,7 @@ export const facts = (pairs) =>
 export const card = (title, ...content) => h("section", { class: "card" }, h("h2", {}, title), content);
 
 /** Events as a time line, the newest first. */
-export function timeline(events, { empty = "Nothing has happened yet.", most = 200, about = "" } = {}) {
+export function timeline(events, { empty = "No events yet.", most = 200, about = "" } = {}) {
   if (!events.length) return h("p", { class: "quiet" }, empty);
   return h("ol", { class: "timeline" }, events.slice(-most).reverse().map((event) =>
     h("li", { "data-key": event.sequence, class: toneOf(event.kind) },
@@ -113,6 +113,6 @@ const toneOf = (kind) =>
 /** A button for a deed that not everybody may do; whoever may not is told why. */
 export function deed(needed, text, onclick, more = {}) {
   const allowed = may(needed);
-  const why = allowed ? more.title : `Your role may not do this (it needs “${needed}”)`;
+  const why = allowed ? more.title : `Your role lacks the permission “${needed}”`;
   return h("button", { type: "button", ...more, onclick, disabled: !allowed || more.disabled, title: why }, text);
 }

@@ -14,7 +14,7 @@
 
   import("./app.js").catch((error) => {
     console.warn(error);
-    say("The gateway does not answer; trying again …");
+    say("The gateway does not answer; retrying …");
     setTimeout(reloadWhenItAnswers, AGAIN_MS);
   });
 })();

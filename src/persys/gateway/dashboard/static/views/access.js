@@ -27,7 +27,7 @@ export function open(route, { redraw }) {
     draw: (state) => [
       h("h1", { tabindex: "-1" }, "Access"),
       h("div", { class: "grid" }, card("Who you are", who(state)), card("Sign in with a token",
-        h("p", {}, "Only if your browser has no certificate. The token is kept until this tab is closed."),
+        h("p", {}, "Only if your browser has no client certificate. The token is stored until this tab is closed."),
         h("form", { onsubmit: signIn },
           h("p", {}, h("label", { for: "token" }, "Token "), h("input", { id: "token", type: "password", autocomplete: "off", required: true })),
           h("p", { class: "row" }, h("button", { type: "submit", class: "primary" }, "Sign in"),
@@ -37,8 +37,8 @@ export function open(route, { redraw }) {
 }
 
 function who({ identity, link }) {
-  if (!identity) return h("p", {}, link.state === "denied" ? `Not let in: ${link.detail}` : "Not known yet.");
-  if (!identity.role) return h("p", {}, "Nobody asks here: the cluster runs insecure, and everybody may do everything.");
+  if (!identity) return h("p", {}, link.state === "denied" ? `Access denied: ${link.detail}` : "Not known yet.");
+  if (!identity.role) return h("p", {}, "Unauthenticated: the cluster runs with -insecure, so everyone has all permissions.");
   return facts([
     ["Name", identity.name],
     ["Role", identity.role],

@@ -70,7 +70,7 @@ export function open(route, { redraw }) {
   return {
     draw: () => [
       h("h1", { tabindex: "-1" }, "Apply a spec"),
-      h("p", {}, "YAML or JSON, as persysctl takes it; several documents in one file are fine."),
+      h("p", {}, "YAML or JSON, as for persysctl apply; a file may contain several documents."),
       h("p", {}, h("label", { for: "spec-file" }, "From a file "), h("input", { id: "spec-file", type: "file", accept: ".yaml,.yml,.json", onchange: load })),
       h("label", { for: "spec" }, "Spec"),
       h("textarea", { id: "spec", rows: "14", spellcheck: "false", autocapitalize: "off", placeholder: EXAMPLE, oninput: (event) => edit(event.target.value) }),

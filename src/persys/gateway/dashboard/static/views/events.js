@@ -26,7 +26,7 @@ export function open(route, { redraw, setQuery }) {
             oninput: (event) => choose(event.target.value),
           }))),
         state.eventsRead && h("p", { class: "quiet" }, `${found.length} of the latest ${counted(state.events.length, "event")}`),
-        h("section", { class: "card", "aria-label": "Events" }, timeline(found, { empty: nothing(state.eventsRead, chosen.q ? "No event matches." : "Nothing has happened yet.") })),
+        h("section", { class: "card", "aria-label": "Events" }, timeline(found, { empty: nothing(state.eventsRead, chosen.q ? "No event matches." : "No events yet.") })),
       ];
     },
   };

@@ -6,8 +6,8 @@ import { nodeLink, table } from "../parts.js";
 export function explanation(answer) {
   return [
     h("p", {}, answer.summary ?? ""),
-    answer.changes?.length > 0 && [h("h3", {}, "What would place it"), h("ul", {}, answer.changes.slice(0, 5).map((change) => h("li", {}, change)))],
-    h("details", {}, h("summary", {}, `Node by node (${answer.fit_count ?? 0} of ${answer.node_count ?? 0} could take it)`),
+    answer.changes?.length > 0 && [h("h3", {}, "Changes that would place it"), h("ul", {}, answer.changes.slice(0, 5).map((change) => h("li", {}, change)))],
+    h("details", {}, h("summary", {}, `Node by node (${answer.fit_count ?? 0} of ${answer.node_count ?? 0} can run it)`),
       table("Verdict on each node", ["Node", "Verdict", "Why"], (answer.nodes ?? []).map((node) => row(node, answer)), "There are no nodes.")),
   ];
 }

@@ -37,7 +37,7 @@ export function open({ id }, { redraw }) {
       const last = state.events.at(-1)?.sequence;
       if (last !== seen || Date.now() - readAt > 10000) { seen = last; read(); }
       const head = h("h1", { tabindex: "-1" }, id);
-      if (!node) return [head, h("p", { class: "quiet" }, nothing(state.nodesRead, "There is no such node."))];
+      if (!node) return [head, h("p", { class: "quiet" }, nothing(state.nodesRead, "The node does not exist."))];
       return [head, h("p", { class: "row" }, status(node.status, shownStatus(node)), buttons(node)), drain(node), body(node, held, past)];
     },
   };
@@ -47,19 +47,19 @@ function buttons(node) {
   const id = node.node_id;
   const post = (verb, body) => () => api.ask("POST", `/nodes/${api.part(id)}/${verb}`, body);
   const cordon = async () => {
-    const sure = await confirm({ title: `Cordon ${id}?`, text: "It takes no new workloads. What runs there stays.", verb: "Cordon" });
+    const sure = await confirm({ title: `Cordon ${id}?`, text: "It gets no new workloads. Its present workloads keep running.", verb: "Cordon" });
     if (sure) await perform(post("cordon"), `${id} is cordoned.`);
   };
   const drainIt = async () => {
     const field = h("p", {}, h("label", { for: "deadline" }, "Deadline in minutes (empty: none) "),
       h("input", { id: "deadline", name: "minutes", type: "number", min: "1", max: "100000" }));
-    const answer = await confirm({ title: `Drain ${id}?`, text: "It takes no new workloads, and those that hold no data move to other nodes.", verb: "Drain", danger: true, fields: [field] });
+    const answer = await confirm({ title: `Drain ${id}?`, text: "It gets no new workloads, and workloads without local data move to other nodes.", verb: "Drain", danger: true, fields: [field] });
     const seconds = String(60 * Number(answer?.minutes || 0));
     if (answer) await perform(post("drain", { deadline_seconds: seconds }), `${id} is being drained.`);
   };
   const isClosed = node.cordoned || node.drain;
   return h("span", { class: "row" },
-    isClosed && deed("nodes", "Uncordon", () => perform(post("uncordon"), `${id} takes work again.`)),
+    isClosed && deed("nodes", "Uncordon", () => perform(post("uncordon"), `${id} is schedulable again.`)),
     !isClosed && deed("nodes", "Cordon …", cordon),
     !node.drain && deed("nodes", "Drain …", drainIt, { class: "danger" }));
 }
@@ -70,7 +70,7 @@ function drain({ drain: view }) {
   return h("section", { class: "card", "aria-live": "polite" }, h("h2", {}, "Drain"),
     h("p", {}, status(view.state), ` ${counted(left, "workload")} still there`,
       view.deadline_at && [", deadline ", when(view.deadline_at)], ", begun ", when(view.started_at)),
-    view.blocked?.length > 0 && table("What is still on the node, and why", ["Workload", "Why it is still there"],
+    view.blocked?.length > 0 && table("Workloads that block the drain", ["Workload", "Reason"],
       view.blocked.map((block) => [workloadLink(block.workload_id), block.reason ?? ""]), ""));
 }
 
@@ -93,6 +93,6 @@ function body(node, held, past) {
       held === null ? h("p", { class: "quiet" }, "Loading …")
         : table("Workloads of the node", ["Workload", "Status", "Type", "Updated"],
           held.map((view) => [workloadLink(view.workload_id), workloadStatus(view), view.type ?? "", when(view.last_updated)]),
-          "Nothing runs here.")),
+          "No workloads.")),
     h("section", { class: "card wide" }, h("h2", {}, "Events"), past ? timeline(past, { about: node.node_id }) : h("p", { class: "quiet" }, nothing(false))));
 }

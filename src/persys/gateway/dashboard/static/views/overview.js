@@ -19,9 +19,9 @@ const sections = (state) => [
   card("Workloads", workloads(state.summary)),
   card("Nodes", nodes(state)),
   card("Control plane", mode(state.mode)),
-  h("section", { class: "card wide" }, h("h2", {}, "Room"), rooms(state)),
+  h("section", { class: "card wide" }, h("h2", {}, "Capacity"), rooms(state)),
   h("section", { class: "card wide" }, h("h2", {}, "Latest events"),
-    timeline(state.events, { most: EVENTS_SHOWN, empty: nothing(state.eventsRead, "Nothing has happened yet.") }), h("p", {}, h("a", { href: "#/events" }, "All events"))),
+    timeline(state.events, { most: EVENTS_SHOWN, empty: nothing(state.eventsRead, "No events yet.") }), h("p", {}, h("a", { href: "#/events" }, "All events"))),
 ];
 
 function workloads(summary) {
@@ -52,11 +52,11 @@ function nodes({ summary, nodes: known, capacity }) {
 /** N+1: whether the cluster could do without any one of its nodes. */
 function spare(capacity, count) {
   if (!capacity || !count) return null;
-  if (capacity.survives_any_loss) return h("p", {}, status("Ready", "Any one node could be lost"));
+  if (capacity.survives_any_loss) return h("p", {}, status("Ready", "Tolerates the loss of any one node"));
   const worst = (capacity.losses ?? []).filter((loss) => loss.stranded?.length).sort((a, b) => b.stranded.length - a.stranded.length)[0];
-  if (!worst) return h("p", {}, status("degraded", "Not every node could be lost"));
+  if (!worst) return h("p", {}, status("degraded", "Does not tolerate the loss of every node"));
   return h("p", {}, status("degraded", "No spare node"), ": without ", nodeLink(worst.node_id),
-    `, ${counted(worst.stranded.length, "workload")} would find no place`);
+    `, ${counted(worst.stranded.length, "workload")} would be unplaceable`);
 }
 
 function mode(view) {

@@ -51,8 +51,8 @@ export function open({ id }, { redraw }) {
 }
 
 function absent(id, state, past) {
-  const text = nothing(state.absent.has(id), "There is no such workload; it may have been deleted.");
-  return [h("p", { class: "quiet" }, text), past?.length > 0 && card("What happened to it", timeline(past))];
+  const text = nothing(state.absent.has(id), "The workload does not exist; it may have been deleted.");
+  return [h("p", { class: "quiet" }, text), past?.length > 0 && card("Events", timeline(past))];
 }
 
 function buttons(view) {
@@ -62,17 +62,17 @@ function buttons(view) {
   const isStopped = view.desired_state === "Stopped";
   const isGoing = view.desired_state === "Deleted";
   return h("span", { class: "row" },
-    deed("workloads", "Retry", () => perform(() => api.ask("POST", `${path}/retry`), `${id} is tried again.`), { disabled: isGoing || view.status !== "Failed" }),
+    deed("workloads", "Retry", () => perform(() => api.ask("POST", `${path}/retry`), `${id} is being retried.`), { disabled: isGoing || view.status !== "Failed" }),
     deed("workloads", "Redeploy …", () => sure(
-      { title: `Redeploy ${id}?`, text: "It is made anew from the same spec; what a tag or a branch names is looked up again.", verb: "Redeploy" },
-      () => api.ask("POST", `${path}/redeploy`), `${id} is made anew.`), { disabled: isGoing }),
+      { title: `Redeploy ${id}?`, text: "It is recreated from the same spec, with the current image tag or commit.", verb: "Redeploy" },
+      () => api.ask("POST", `${path}/redeploy`), `${id} is being redeployed.`), { disabled: isGoing }),
     isStopped
       ? deed("workloads", "Start", () => perform(() => wants("Running"), `${id} is being started.`))
       : deed("workloads", "Stop …", () => sure(
-        { title: `Stop ${id}?`, text: "It keeps its place and its data, and can be started again.", verb: "Stop" },
+        { title: `Stop ${id}?`, text: "It keeps its node and its data, and can be started again.", verb: "Stop" },
         () => wants("Stopped"), `${id} is being stopped.`), { disabled: isGoing }),
     deed("workloads", "Delete …", () => sure(
-      { title: `Delete ${id}?`, text: "It is stopped and removed. Volumes that are not retained go with it. This cannot be undone.", verb: "Delete", danger: true },
+      { title: `Delete ${id}?`, text: "It is stopped and removed, with all volumes that are not retained. This cannot be undone.", verb: "Delete", danger: true },
       () => api.ask("DELETE", path), `${id} is being deleted.`), { class: "danger", disabled: isGoing }));
 }
 
@@ -90,11 +90,11 @@ function about(view) {
     ["Wanted", view.desired_state],
     ["Type", view.type],
     ["Node", nodeLink(view.assigned_node_id)],
-    ["Why there", view.placement],
+    ["Placement", view.placement],
     ["Image", view.spec?.container?.image ?? view.spec?.vm?.os_image],
     ["Revision", view.revision_id],
     ["Updated", when(view.last_updated)],
-    ["Tries", view.retry_attempts && `${view.retry_attempts} of ${view.retry_max_attempts}`],
+    ["Attempts", view.retry_attempts && `${view.retry_attempts} of ${view.retry_max_attempts}`],
     ["Labels", labels.length > 0 && h("ul", { class: "tags" }, labels.map(([name, value]) => h("li", { class: "tag" }, `${name}=${value}`)))],
   ].filter(([, value]) => value)));
 }
@@ -127,17 +127,17 @@ function usage(series) {
     chart("Disk", series.rates("disk_read_bytes", "disk_write_bytes"), perSecond)));
 }
 
-const explained = (answer) => h("section", { class: "card two" }, h("h2", {}, "Why here, or why it waits"),
+const explained = (answer) => h("section", { class: "card two" }, h("h2", {}, "Placement"),
   answer ? explanation(answer) : h("p", { class: "quiet" }, "Loading …"));
 
-const events = (past, id) => h("section", { class: "card wide" }, h("h2", {}, "Time line"),
+const events = (past, id) => h("section", { class: "card wide" }, h("h2", {}, "Events"),
   past ? timeline(past, { about: id }) : h("p", { class: "quiet" }, "Loading …"));
 
 function history(view) {
   return h("section", { class: "card wide" }, h("h2", {}, "Actions of its node"),
     table("Actions", ["Action", "Result", "Node", "Begun", "Ended", "Error"],
       (view.history ?? []).map((done) => [done.action_type ?? "", done.status ?? "", nodeLink(done.node_id), clock(done.started_at), clock(done.ended_at), done.error ?? ""]),
-      "Every operation has ended in time, so none was looked into."));
+      "No operation has timed out."));
 }
 
 const spec = (view) => h("section", { class: "card wide" }, h("h2", {}, "Spec"),
