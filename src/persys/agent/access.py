@@ -43,23 +43,23 @@ class Access:
 
     async def logs(
         self,
-        asked: agent_pb2.LogsRequest,
+        request: agent_pb2.LogsRequest,
         write: Callable[[agent_pb2.LogChunk], Awaitable[None]],
     ) -> None:
-        if asked.tail < 0:
+        if request.tail < 0:
             raise InvalidError(
-                "tail", f"invalid value {asked.tail}: expected 0 (all lines) or a positive number"
+                "tail", f"invalid value {request.tail}: expected 0 (all lines) or a positive number"
             )
-        if asked.previous and asked.follow:
+        if request.previous and request.follow:
             raise InvalidError(
                 "follow", "cannot be combined with previous: the log of an ended run does not grow"
             )
-        named = self._known(asked.workload_id)
+        named = self._known(request.workload_id)
         logs = self._consoles() if self._is_machine(named) else self._logs
         if logs is None:
             raise RefusedError(_NO_ACCESS)
         with self._session():
-            await logs.tell(named, asked, write)
+            await logs.tell(named, request, write)
 
     async def exec(
         self,

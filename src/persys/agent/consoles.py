@@ -28,11 +28,11 @@ class Consoles:
         self._clock = clock
 
     async def tell(
-        self, workload_id: WorkloadId, asked: agent_pb2.LogsRequest, write: WriteLog
+        self, workload_id: WorkloadId, request: agent_pb2.LogsRequest, write: WriteLog
     ) -> None:
-        _check(asked)
+        _check(request)
         pieces = self._access.log(
-            workload_id, tail=asked.tail, follow=asked.follow, over=self._is_over(workload_id)
+            workload_id, tail=request.tail, follow=request.follow, over=self._is_over(workload_id)
         )
         async with aclosing(pieces):
             async for piece in pieces:
@@ -79,14 +79,14 @@ class Consoles:
         return is_over
 
 
-def _check(asked: agent_pb2.LogsRequest) -> None:
-    if asked.service:
+def _check(request: agent_pb2.LogsRequest) -> None:
+    if request.service:
         raise InvalidError("service", "is not supported: a VM has no services")
-    if asked.previous:
+    if request.previous:
         text = "is not supported for a VM: its console log contains all runs"
         raise InvalidError("previous", text)
-    if asked.since_unix_nanos or asked.timestamps:
-        field = "since" if asked.since_unix_nanos else "timestamps"
+    if request.since_unix_nanos or request.timestamps:
+        field = "since" if request.since_unix_nanos else "timestamps"
         raise InvalidError(
             field, "is not supported for a VM: its console log has no timestamps; use tail"
         )

@@ -136,8 +136,8 @@ class Git:
     async def object_id(self, store: Path, commit: str, path: str) -> str:
         """The object id of a path in a commit; "" if the commit has no such path."""
         async with self._environment(store, Credential(), "") as env:
-            asked = ("rev-parse", "--verify", "--quiet", f"{commit}:{path}")
-            ran = await _run(store, env, *asked, deadline=_QUICK_SECONDS)
+            arguments = ("rev-parse", "--verify", "--quiet", f"{commit}:{path}")
+            ran = await _run(store, env, *arguments, deadline=_QUICK_SECONDS)
         return ran.out.strip() if ran.ok else ""
 
     async def _credential(self, name: str, repository: str) -> Credential:
@@ -152,8 +152,8 @@ class Git:
             await _git(store, env, "init", "--quiet", "--bare", "--template=")
 
     async def _has(self, store: Path, commit: str, env: Mapping[str, str]) -> bool:
-        asked = ("cat-file", "-e", f"{commit}^{{commit}}")
-        return (await _run(store, env, *asked, deadline=_QUICK_SECONDS)).ok
+        arguments = ("cat-file", "-e", f"{commit}^{{commit}}")
+        return (await _run(store, env, *arguments, deadline=_QUICK_SECONDS)).ok
 
     async def _fetch(self, store: Path, env: Mapping[str, str], repository: str, ref: str) -> str:
         fetch = ("fetch", "--quiet", "--depth=1", "--no-tags", "--force", "--", repository, ref)

@@ -33,7 +33,7 @@ _STDIN = "-"
 class _Place(Struct, frozen=True):
     files: CertificateFiles
     config: Path
-    said: Mapping[str, object]  # the settings that the file already has
+    existing: Mapping[str, object]  # the settings that the file already has
 
 
 def join_cluster(argv: Sequence[str], environ: Mapping[str, str], given: str = "") -> list[str]:
@@ -49,7 +49,7 @@ def join_cluster(argv: Sequence[str], environ: Mapping[str, str], given: str = "
     scheduler = _schedulers(options.scheduler)
     token = _token(given if options.token == _STDIN else options.token, settings)
     files = settings.files
-    place = _Place(files, config, _said(config))
+    place = _Place(files, config, _read_config(config))
     _check_writable([files.certificate, files.key, files.roots, config])
     identity = Identity(Role.AGENT, token.name)
     told = _joined(token, identity, place, _facts(settings, scheduler, token), options.host)
@@ -63,7 +63,7 @@ def _joined(
     facts: Mapping[str, object],
     hosts: Sequence[str],
 ) -> list[str]:
-    config = dump({**place.said, **facts}).encode()
+    config = dump({**place.existing, **facts}).encode()
     key = new_key()
     try:
         issued = join(token, new_request(key, identity, hosts))
@@ -128,13 +128,13 @@ def _facts(
 
 
 def _notes(environ: Mapping[str, str], schedulers: Sequence[str]) -> list[str]:
-    said = environ.get("PERSYS_SCHEDULER_ADDR", "")
-    if said and said != ",".join(schedulers):
-        return [f"note: PERSYS_SCHEDULER_ADDR={said} is set and overrides the file"]
+    configured = environ.get("PERSYS_SCHEDULER_ADDR", "")
+    if configured and configured != ",".join(schedulers):
+        return [f"note: PERSYS_SCHEDULER_ADDR={configured} is set and overrides the file"]
     return []
 
 
-def _said(config: Path) -> Mapping[str, object]:
+def _read_config(config: Path) -> Mapping[str, object]:
     # The settings were loaded from this file before, so it is a mapping with known keys.
     return load_mapping(config.read_text("utf-8")) if config.exists() else {}
 

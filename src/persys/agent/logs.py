@@ -32,48 +32,48 @@ class Logs:
         self._past = past
 
     async def tell(
-        self, workload_id: WorkloadId, asked: agent_pb2.LogsRequest, write: Write
+        self, workload_id: WorkloadId, request: agent_pb2.LogsRequest, write: Write
     ) -> None:
         """Write the requested log to the caller. Raises NotFoundError if there is no such container."""
         parts = await self._access.parts(workload_id)
-        if asked.service:
-            parts = [part for part in parts if part.service == asked.service]
+        if request.service:
+            parts = [part for part in parts if part.service == request.service]
         if not parts:
-            what = f"service {asked.service} of {workload_id}" if asked.service else workload_id
+            what = f"service {request.service} of {workload_id}" if request.service else workload_id
             raise NotFoundError("container", what)
-        tell = self._write_previous if asked.previous else self._write_present
+        tell = self._write_previous if request.previous else self._write_present
         turn = asyncio.Lock()  # a gRPC call can write one message at a time
         async with together() as group:
             for part in parts:
-                writer = _Writer(part, write, turn, stamped=asked.timestamps)
-                group.create_task(tell(workload_id, part, asked, writer))
+                writer = _Writer(part, write, turn, stamped=request.timestamps)
+                group.create_task(tell(workload_id, part, request, writer))
 
     async def _write_present(
         self,
         workload_id: WorkloadId,
         part: Part,
-        asked: agent_pb2.LogsRequest,
+        request: agent_pb2.LogsRequest,
         writer: "_Writer",
     ) -> None:
         # Timestamps mark where to resume after a restart. TTY output has no frames with timestamps.
-        stamped = not part.tty and (asked.follow or asked.timestamps)
-        since, tail = _since(asked), asked.tail
+        stamped = not part.tty and (request.follow or request.timestamps)
+        since, tail = _since(request), request.tail
         now: Part | None = part
         while now is not None:
             async with aclosing(
                 self._access.frames(
                     now,
-                    follow=asked.follow,
+                    follow=request.follow,
                     since=since,
                     tail=tail,
-                    stamped=stamped or asked.timestamps,
+                    stamped=stamped or request.timestamps,
                 )
             ) as portions:
                 async for frames in portions:
                     if frames:
                         since, tail = writer.after(frames, since, stamped=stamped), 0
                         await writer.tell(frames, stamped=stamped)
-            now = await self._next_run(now) if asked.follow and stamped else None
+            now = await self._next_run(now) if request.follow and stamped else None
 
     async def _next_run(self, part: Part) -> Part | None:
         """The restarted container; None: it does not run again."""
@@ -87,15 +87,15 @@ class Logs:
         self,
         workload_id: WorkloadId,
         part: Part,
-        asked: agent_pb2.LogsRequest,
+        request: agent_pb2.LogsRequest,
         writer: "_Writer",
     ) -> None:
         stamped = not part.tty
-        end = End(asked.tail, TAIL_BYTES_MAX) if asked.tail else None
+        end = End(request.tail, TAIL_BYTES_MAX) if request.tail else None
         any_came = False
         if until := part.before_present_run():
             async with aclosing(
-                self._access.frames(part, since=_since(asked), until=until, stamped=stamped)
+                self._access.frames(part, since=_since(request), until=until, stamped=stamped)
             ) as portions:
                 async for frames in portions:
                     any_came = any_came or bool(frames)
@@ -104,7 +104,7 @@ class Logs:
                     else:
                         await writer.tell(frames, stamped=stamped)
         if not any_came:
-            kept = _kept_since(await self._past.frames(workload_id, part.service), asked)
+            kept = _kept_since(await self._past.frames(workload_id, part.service), request)
             if end is not None:
                 end.add(kept)
             else:
@@ -138,13 +138,13 @@ class _Writer:
         return unix_seconds(unix_nanos(stamp(frames[-1]).decode()) + 1)
 
 
-def _since(asked: agent_pb2.LogsRequest) -> str:
-    return unix_seconds(asked.since_unix_nanos) if asked.since_unix_nanos else ""
+def _since(request: agent_pb2.LogsRequest) -> str:
+    return unix_seconds(request.since_unix_nanos) if request.since_unix_nanos else ""
 
 
-def _kept_since(frames: list[Frame], asked: agent_pb2.LogsRequest) -> list[Frame]:
-    if not asked.since_unix_nanos:
+def _kept_since(frames: list[Frame], request: agent_pb2.LogsRequest) -> list[Frame]:
+    if not request.since_unix_nanos:
         return frames
-    since = datetime.fromtimestamp(asked.since_unix_nanos / 10**9, UTC)
+    since = datetime.fromtimestamp(request.since_unix_nanos / 10**9, UTC)
     written = since.strftime("%Y-%m-%dT%H:%M:%S.%f").encode()
     return [frame for frame in frames if stamp(frame) >= written]

@@ -11,7 +11,7 @@ def storage_failure(what: str, err: OSError | PathTimeoutError) -> Failure:
     if isinstance(err, PathTimeoutError):
         return Failure(FailureReason.STORAGE_ERROR, f"{what}: {err}", code=PATH_TIMEOUT)
     if isinstance(err, TimeoutError | ConnectionError):
-        said = err.strerror or str(err) or "no response in time"
-        return Failure(FailureReason.RUNTIME_ERROR, f"{what}: {said}")
+        reason = err.strerror or str(err) or "no response in time"
+        return Failure(FailureReason.RUNTIME_ERROR, f"{what}: {reason}")
     named = f"{err.filename}: " if err.filename else ""
     return Failure(FailureReason.STORAGE_ERROR, f"{what}: {named}{err.strerror or err}")

@@ -61,9 +61,9 @@ def _uses_tls(settings: AgentSettings) -> bool:
 
 def _hosts(settings: AgentSettings) -> tuple[str, ...]:
     """Host names for the certificate. Without a network only the loopback address."""
-    said = settings.agent_grpc_endpoint.rpartition(":")[0] or settings.grpc_addr
-    if said not in _ANY:
-        return _LOOPBACK, said.strip("[]")
+    configured = settings.agent_grpc_endpoint.rpartition(":")[0] or settings.grpc_addr
+    if configured not in _ANY:
+        return _LOOPBACK, configured.strip("[]")
     try:
         return _LOOPBACK, address_outward().strip("[]")
     except OSError:
