@@ -53,7 +53,7 @@ def streamed(random: Random, served: Served, method: Any) -> list[bytes]:
     return requests
 
 
-async def test_every_call_to_an_agent_is_answered_or_refused(tmp_path: Path) -> None:
+async def test_an_agent_answers_or_refuses_every_call(tmp_path: Path) -> None:
     for one_round in rounds("agent_calls", size=300):
         directory = tmp_path / str(one_round.first_seed)
         directory.mkdir()
@@ -70,7 +70,7 @@ async def test_every_call_to_an_agent_is_answered_or_refused(tmp_path: Path) -> 
                 await served.check()
 
 
-async def test_every_call_to_an_agent_on_docker_is_answered_or_refused(
+async def test_an_agent_on_docker_answers_or_refuses_every_call(
     tmp_path: Path, demo_image: str
 ) -> None:
     names = ("ApplyWorkload", "Exec", "Exec", "StreamLogs", "StreamLogs", "GarbageCollect")

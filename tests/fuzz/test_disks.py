@@ -111,7 +111,7 @@ def test_no_reference_that_qemu_follows_is_missed(disks: list[bytes], tmp_path: 
             assert references_of(path) == []
 
 
-def test_every_head_is_read(disks: list[bytes]) -> None:
+def test_every_disk_header_is_read(disks: list[bytes]) -> None:
     for one in inputs("disk_head"):
         with one as random:
             head = bytes_like(random, a_disk(random, disks)[:HEAD_BYTES])[

@@ -156,7 +156,7 @@ async def check_house(house: House) -> None:
         assert "persys_internal_errors_total{" not in await response.text()
 
 
-async def test_frames_of_a_socket_harm_nobody_else() -> None:
+async def test_invalid_websocket_frames_do_not_affect_other_clients() -> None:
     for one_round in rounds("gateway_sockets", size=100):
         with one_round:
             async with a_cluster_with_a_canary() as cluster, a_house(cluster) as house:
@@ -227,7 +227,7 @@ def a_payload(random: Random, opcode: int) -> bytes:
     return whole[:60_000]
 
 
-async def test_signed_webhooks_are_taken_or_refused() -> None:
+async def test_signed_webhooks_are_accepted_or_refused() -> None:
     for one_round in rounds("webhooks", size=100):
         with one_round:
             async with (
@@ -268,7 +268,7 @@ def a_delivery(random: Random) -> bytes:
 
 
 @pytest.mark.parametrize("name", [NODE, "canary"])
-def test_no_fuzzed_body_names_what_is_checked(name: str) -> None:
+def test_no_fuzzed_body_contains_a_name_that_is_checked(name: str) -> None:
     bodies = [body_of(route.rpc) for route in ROUTES]
 
     assert f'"{name}"' not in json.dumps([body for body in bodies if body and "spec" in body])

@@ -1,4 +1,4 @@
-"""Addresses as people write them, and which one of this machine others can use."""
+"""Parsing of addresses, and the address of this machine."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from persys.errors import SettingsError
 from persys.infra.address import address_towards, is_service, split_server
 
 
-def test_the_way_to_this_machine_is_its_own() -> None:
+def test_the_address_towards_this_machine_is_its_own() -> None:
     assert address_towards("127.0.0.1:1") == "127.0.0.1"
 
 
@@ -32,6 +32,6 @@ def test_a_dns_server_is_an_address_with_or_without_a_port(
 
 
 @pytest.mark.parametrize("server", ["dns.example.com", "10.0.0.5:", "10.0.0.5:0", "10.0.0.5:70000"])
-def test_what_cannot_be_asked_is_refused(server: str) -> None:
+def test_an_invalid_dns_server_is_refused(server: str) -> None:
     with pytest.raises(SettingsError, match="expected an address"):
         split_server(server)

@@ -1,4 +1,4 @@
-"""Answers of a peer that cannot be parsed fail their call, and nothing is logged."""
+"""Responses that cannot be parsed fail their call, and nothing is logged."""
 
 import logging
 from collections.abc import AsyncIterator, Coroutine
@@ -33,7 +33,7 @@ async def echo(requests: AsyncIterator[bytes], context: Any) -> None:
 
 @pytest.fixture
 async def stub() -> AsyncIterator[Any]:
-    """Of a server that answers with bytes of its own."""
+    """A stub of a server that responds with arbitrary bytes."""
     server = grpc.aio.server()
     handlers: dict[str, Any] = {
         "ListWorkloads": grpc.unary_unary_rpc_method_handler(answer),
@@ -55,7 +55,7 @@ async def problem_of(work: Coroutine[Any, Any, Any]) -> str:
     return failed.value.details() or ""
 
 
-async def test_an_answer_that_cannot_be_parsed_fails_its_call(
+async def test_a_response_that_cannot_be_parsed_fails_its_call(
     stub: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def ask() -> Any:
@@ -66,14 +66,14 @@ async def test_an_answer_that_cannot_be_parsed_fails_its_call(
     assert caplog.records == []
 
 
-async def test_a_stream_has_the_answers_before_the_one_that_cannot_be_parsed(stub: Any) -> None:
+async def test_a_stream_has_the_responses_before_the_one_that_cannot_be_parsed(stub: Any) -> None:
     stream = stub.StreamLogs(agent_pb2.LogsRequest(workload_id="web"), timeout=10)
 
     assert (await anext(stream)).data == b"a line"
     assert await problem_of(anext(stream)) == CANNOT_BE_PARSED
 
 
-async def test_what_a_call_has_beside_its_answers_is_that_of_the_call(stub: Any) -> None:
+async def test_other_attributes_are_those_of_the_wrapped_call(stub: Any) -> None:
     stream = stub.Exec(timeout=10)
 
     await stream.write(agent_pb2.ExecInput())

@@ -1,4 +1,4 @@
-"""An authority that is down for a day, in virtual time: what is renewed, what ends, and what is said."""
+"""An authority that is down for a day, in virtual time: renewal, expiry and logs."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,7 +23,7 @@ BEGUN = datetime.now(UTC)
 
 
 class Hand(SystemClock):
-    """A clock that is turned by hand."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.passed = timedelta()
@@ -68,7 +68,7 @@ class Node:
         )
 
     async def live(self, span: timedelta) -> list[str]:
-        """What was said meanwhile."""
+        """The events logged during that time."""
         until = self.clock.passed + span
         with capture_logs() as lines:
             while self.clock.passed < until:
@@ -81,7 +81,7 @@ class Node:
 
 
 @pytest.mark.parametrize("life", [3 * DAY, 2.5 * DAY])
-async def test_an_authority_down_for_a_day_costs_nothing_if_certificates_live_longer(
+async def test_an_authority_down_for_a_day_has_no_effect_on_longer_certificates(
     tmp_path: Path, life: timedelta
 ) -> None:
     node = Node(tmp_path, life)
@@ -98,7 +98,7 @@ async def test_an_authority_down_for_a_day_costs_nothing_if_certificates_live_lo
     assert node.seconds_left() > (life * 0.9).total_seconds()
 
 
-async def test_a_certificate_that_ends_meanwhile_is_said_loudly_and_a_token_brings_the_next(
+async def test_a_certificate_that_expires_is_logged_as_an_error_and_a_token_replaces_it(
     tmp_path: Path,
 ) -> None:
     node = Node(tmp_path, DAY)

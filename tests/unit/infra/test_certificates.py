@@ -1,4 +1,4 @@
-"""One set of certificates per process, swapped while it is in use."""
+"""The certificates of a process, reloaded while in use."""
 
 import asyncio
 import ssl
@@ -74,28 +74,26 @@ async def check(channel: grpc.aio.Channel) -> int:
 
 
 def serial_of(port: int) -> str:
-    """Of the certificate that the server shows now."""
+    """The serial of the server's current certificate."""
     from persys.infra.identity import read_claims
 
     shown = ssl.get_server_certificate(("127.0.0.1", port))
     return read_claims(shown.encode()).serial
 
 
-async def test_both_sides_show_who_they_are(port: int, mine: Certificates) -> None:
+async def test_both_sides_authenticate(port: int, mine: Certificates) -> None:
     expected = server_name(Role.SCHEDULER)
     assert await check(new_channel(f"127.0.0.1:{port}", mine, expected=expected)) == 1
 
 
-async def test_a_server_that_is_somebody_else_is_not_spoken_to(
-    port: int, mine: Certificates
-) -> None:
+async def test_a_server_with_another_identity_is_refused(port: int, mine: Certificates) -> None:
     expected = server_name(Role.AGENT, "n2")
     with pytest.raises(grpc.aio.AioRpcError) as err:
         await check(new_channel(f"127.0.0.1:{port}", mine, expected=expected))
     assert err.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
-async def test_who_shows_nothing_is_not_let_in(port: int, root: Issuer) -> None:
+async def test_a_client_without_a_certificate_is_refused(port: int, root: Issuer) -> None:
     bare = grpc.aio.secure_channel(
         f"127.0.0.1:{port}",
         grpc.ssl_channel_credentials(pem(root.certificate)),
@@ -107,7 +105,7 @@ async def test_who_shows_nothing_is_not_let_in(port: int, root: Issuer) -> None:
         await check(new_channel(f"127.0.0.1:{port}"))
 
 
-async def test_a_certificate_of_another_root_is_not_let_in(
+async def test_a_certificate_of_another_root_is_refused(
     port: int, tmp_path: Path, root: Issuer
 ) -> None:
     stranger = new_root("another", now=datetime.now(UTC))
@@ -118,7 +116,7 @@ async def test_a_certificate_of_another_root_is_not_let_in(
         await check(new_channel(f"127.0.0.1:{port}", theirs, expected=server_name(Role.SCHEDULER)))
 
 
-async def test_a_new_certificate_is_shown_without_a_restart(
+async def test_a_new_certificate_is_used_without_a_restart(
     port: int, served: Certificates, tmp_path: Path, root: Issuer
 ) -> None:
     before = await asyncio.to_thread(serial_of, port)
@@ -128,7 +126,7 @@ async def test_a_new_certificate_is_shown_without_a_restart(
     assert before != after == served.current.claims.serial
 
 
-async def test_garbage_on_disk_leaves_the_one_in_use(
+async def test_an_invalid_file_does_not_replace_the_certificate_in_use(
     port: int, served: Certificates, mine: Certificates, tmp_path: Path
 ) -> None:
     before = served.current
@@ -139,14 +137,14 @@ async def test_garbage_on_disk_leaves_the_one_in_use(
     assert await check(new_channel(f"127.0.0.1:{port}", mine, expected=expected)) == 1
 
 
-def test_a_key_that_belongs_to_another_certificate_is_named(tmp_path: Path, root: Issuer) -> None:
+def test_a_key_of_another_certificate_is_refused(tmp_path: Path, root: Issuer) -> None:
     files = write(tmp_path, root, Identity(Role.AGENT, "n1"))
     files.key.write_bytes(key_pem(new_key()))
     with pytest.raises(SettingsError, match=r"a\.key: does not match the certificate"):
         Certificates(files, SystemClock())
 
 
-def test_an_expired_certificate_is_said_to_be_one(tmp_path: Path, root: Issuer) -> None:
+def test_an_expired_certificate_is_refused_as_expired(tmp_path: Path, root: Issuer) -> None:
     files = write(tmp_path, root, Identity(Role.AGENT, "n1"), age=2 * DAY)
     with pytest.raises(SettingsError, match=r"expired at .* join token"):
         Certificates(files, SystemClock())

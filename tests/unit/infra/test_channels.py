@@ -1,4 +1,4 @@
-"""Channels that follow the certificate: new calls on new connections, old calls to their end."""
+"""Channels after a renewal: new calls on a new connection, old calls until their end."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -40,7 +40,7 @@ def swap(root: Root, tls: Tls) -> None:
     assert tls.certificates.reload()
 
 
-async def test_a_stream_goes_on_after_a_swap_and_new_calls_go_elsewhere(
+async def test_a_stream_continues_after_a_renewal_and_new_calls_use_a_new_connection(
     root: Root, port: int, mine: Tls
 ) -> None:
     async with mine.channel(f"127.0.0.1:{port}", Role.SCHEDULER) as channel:
@@ -56,7 +56,7 @@ async def test_a_stream_goes_on_after_a_swap_and_new_calls_go_elsewhere(
         assert channel.left == 1
 
 
-async def test_an_old_connection_is_let_go_when_nothing_is_under_way_on_it(
+async def test_an_old_connection_is_closed_after_its_last_call(
     root: Root, port: int, mine: Tls
 ) -> None:
     async with mine.channel(f"127.0.0.1:{port}", Role.SCHEDULER) as channel:
@@ -73,7 +73,7 @@ async def test_an_old_connection_is_let_go_when_nothing_is_under_way_on_it(
         assert channel.left == 0
 
 
-async def test_each_swap_is_followed_by_every_method(root: Root, port: int, mine: Tls) -> None:
+async def test_every_method_uses_the_renewed_certificate(root: Root, port: int, mine: Tls) -> None:
     async with mine.channel(f"127.0.0.1:{port}", Role.SCHEDULER) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         for _ in range(3):
@@ -82,9 +82,7 @@ async def test_each_swap_is_followed_by_every_method(root: Root, port: int, mine
         assert channel.get_state() is grpc.ChannelConnectivity.READY
 
 
-async def test_somebody_else_of_the_same_role_is_not_taken_for_the_one_meant(
-    root: Root, mine: Tls
-) -> None:
+async def test_another_server_of_the_same_role_is_refused(root: Root, mine: Tls) -> None:
     server = new_server()
     other = root.tls(Role.AGENT, "n2")
     port = await start_server(

@@ -1,4 +1,4 @@
-"""The two times, and what a step of the machine's clock does to the one that people read."""
+"""The wall clock and the monotonic clock, and steps of the system clock."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -9,7 +9,7 @@ HOUR = timedelta(hours=1)
 
 
 class Machine:
-    """A machine whose clocks a test sets."""
+    """A machine whose clocks the test sets."""
 
     def __init__(self) -> None:
         self.wall = NOON
@@ -21,11 +21,11 @@ class Machine:
         self.seconds += seconds
 
 
-def test_the_time_people_read_is_aware_and_utc() -> None:
+def test_the_wall_clock_is_aware_and_utc() -> None:
     assert SystemClock().now().tzinfo is UTC
 
 
-def test_the_other_time_never_falls() -> None:
+def test_the_monotonic_clock_never_decreases() -> None:
     clock = SystemClock()
     seen = [clock.monotonic() for _ in range(100)]
 
@@ -40,7 +40,7 @@ def test_a_step_forward_is_followed() -> None:
     assert machine.clock.now() == NOON + HOUR
 
 
-def test_after_a_step_back_the_time_goes_on_at_its_pace() -> None:
+def test_after_a_step_back_the_time_continues_at_its_rate() -> None:
     machine = Machine()
     machine.wall -= HOUR
 
@@ -53,7 +53,7 @@ def test_after_a_step_back_the_time_goes_on_at_its_pace() -> None:
     assert second == NOON + timedelta(seconds=20)
 
 
-def test_when_the_machine_has_caught_up_its_clock_is_followed_again() -> None:
+def test_the_system_clock_is_followed_again_once_it_has_caught_up() -> None:
     machine = Machine()
     machine.wall -= timedelta(seconds=30)
     machine.clock.now()

@@ -1,4 +1,4 @@
-"""The first certificate: waited for, asked for again, and nothing is served with an unusable one."""
+"""The first certificate: requested until issued; an unusable one is never used."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -27,7 +27,7 @@ HOUR = timedelta(hours=1)
 
 
 class Source(CertificateSource):
-    """Fails as often as it was told to, and then signs."""
+    """Fails a set number of times, then signs."""
 
     every = timedelta(milliseconds=10)
 
@@ -69,7 +69,7 @@ async def ensure(files: CertificateFiles, source: Source) -> bool:
         return await ensure_certificate(files, ME, source, SystemClock(), asyncio.Event())
 
 
-async def test_who_has_none_asks_until_there_is_one_and_tells_each_reason_once(
+async def test_a_certificate_is_requested_until_issued_and_each_error_is_logged_once(
     root: Root, nowhere: CertificateFiles
 ) -> None:
     source = Source(root, "down", "down", "sealed", "sealed")
@@ -84,14 +84,14 @@ async def test_who_has_none_asks_until_there_is_one_and_tells_each_reason_once(
     assert nowhere.key.stat().st_mode & 0o077 == 0
 
 
-async def test_a_good_one_on_disk_is_taken_without_asking(root: Root) -> None:
+async def test_a_valid_certificate_on_disk_is_used_without_a_request(root: Root) -> None:
     source = Source(root, "down")
 
     assert await ensure(root.write(Role.AGENT, "n1"), source)
     assert source.asked == 0
 
 
-async def test_an_expired_one_is_told_and_replaced(root: Root) -> None:
+async def test_an_expired_certificate_is_logged_and_replaced(root: Root) -> None:
     files = root.write(Role.AGENT, "n1", age=2 * HOUR, life=HOUR)
     source = Source(root, "down")
 
@@ -104,7 +104,7 @@ async def test_an_expired_one_is_told_and_replaced(root: Root) -> None:
     assert Certificates(files, SystemClock()).current.claims.not_after > datetime.now(UTC)
 
 
-async def test_roots_that_somebody_has_put_there_stay(
+async def test_roots_in_the_file_stay_trusted(
     root: Root, nowhere: CertificateFiles, tmp_path: Path
 ) -> None:
     other = Root(tmp_path / "other")
@@ -117,7 +117,9 @@ async def test_roots_that_somebody_has_put_there_stay(
     assert believed == [*fingerprints(other.pem), *fingerprints(root.pem)]
 
 
-async def test_a_process_that_waits_can_be_stopped(root: Root, nowhere: CertificateFiles) -> None:
+async def test_a_process_that_waits_for_its_certificate_can_be_stopped(
+    root: Root, nowhere: CertificateFiles
+) -> None:
     source, stop = Source(root, *["down"] * 1000), asyncio.Event()
     source.every = HOUR
 
@@ -130,7 +132,7 @@ async def test_a_process_that_waits_can_be_stopped(root: Root, nowhere: Certific
     assert not nowhere.certificate.exists()
 
 
-def test_a_common_name_that_is_too_long_gives_way_to_a_fixed_one() -> None:
+def test_a_common_name_that_is_too_long_is_replaced_by_a_fixed_one() -> None:
     name = "n" * 60
     long = names_of(Identity(Role.AGENT, name), "d", service=f"persys-agent-{name}")
     short = names_of(ME, "d", service="persys-agent-n1", hosts=("10.0.0.1", "n1.lan", "::1"))
@@ -162,11 +164,11 @@ def test_a_common_name_that_is_too_long_gives_way_to_a_fixed_one() -> None:
         ),
     ],
 )
-def test_a_common_name_with_a_domain_tells_who_it_is(name: str, identity: Identity | None) -> None:
+def test_a_common_name_with_a_domain_has_an_identity(name: str, identity: Identity | None) -> None:
     assert by_common_name(name) == identity
 
 
-def test_vault_and_an_authority_at_once_are_refused_at_the_start() -> None:
+def test_vault_and_an_authority_together_are_refused_at_start_up() -> None:
     with pytest.raises(SettingsError, match="PERSYS_CA_ADDR"):
         SchedulerSettings(vault_enabled=True, ca_addr=("ca:8888",))
     with pytest.raises(SettingsError, match="PERSYS_CA_ADDR"):

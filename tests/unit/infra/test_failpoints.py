@@ -26,13 +26,13 @@ def passes(failpoint: str) -> tuple[int, list[str]]:
 
 
 @pytest.mark.parametrize("failpoint", ["", "other.place"])
-def test_a_place_that_is_not_named_is_passed(failpoint: str) -> None:
+def test_a_failpoint_that_is_not_set_does_nothing(failpoint: str) -> None:
     assert passes(failpoint) == (0, ["1", "2", "3"])
 
 
-def test_a_named_place_kills_at_the_first_pass() -> None:
+def test_a_failpoint_kills_at_the_first_call() -> None:
     assert passes("commit.done") == (-signal.SIGKILL, ["1"])
 
 
-def test_a_counted_place_kills_at_that_pass() -> None:
+def test_a_counted_failpoint_kills_at_that_call() -> None:
     assert passes("commit.done:3") == (-signal.SIGKILL, ["1", "2", "3"])

@@ -1,4 +1,4 @@
-"""The search for garbage: often while it is little, and never through what was read from a store."""
+"""Garbage collection: frequent for new objects, never for loaded ones."""
 
 import asyncio
 import gc
@@ -11,7 +11,7 @@ from persys.infra.garbage import READ_COUNT_MIN, most_memory, sweep
 
 
 class Knot:
-    """Refers to itself, so that only a search finds that nobody else does."""
+    """Refers to itself, so only the cyclic collector frees it."""
 
     def __init__(self) -> None:
         self.itself = self
@@ -35,13 +35,13 @@ async def until(holds: Callable[[], bool]) -> None:
         await asyncio.sleep(0.02)
 
 
-async def test_a_young_cycle_is_found_soon() -> None:
+async def test_a_new_cycle_is_collected_soon() -> None:
     async with sweeping():
         gone = weakref.ref(Knot())
         await until(lambda: gone() is None)
 
 
-async def test_what_was_read_at_once_is_not_searched_again() -> None:
+async def test_loaded_objects_are_not_scanned_again() -> None:
     async with sweeping():
         before = gc.get_freeze_count()
         read = [[Knot] for _ in range(2 * READ_COUNT_MIN)]
@@ -49,7 +49,7 @@ async def test_what_was_read_at_once_is_not_searched_again() -> None:
         assert read
 
 
-async def test_a_cycle_among_what_was_read_is_found_when_memory_has_grown() -> None:
+async def test_a_cycle_among_loaded_objects_is_collected_when_memory_has_grown() -> None:
     most = most_memory()
     async with sweeping(lambda: most):
         knots = [Knot() for _ in range(READ_COUNT_MIN)]
@@ -61,7 +61,7 @@ async def test_a_cycle_among_what_was_read_is_found_when_memory_has_grown() -> N
         await until(lambda: gone() is None)
 
 
-async def test_python_searches_on_its_own_again_afterwards() -> None:
+async def test_the_default_collector_is_enabled_again_afterwards() -> None:
     async with sweeping():
         assert not gc.isenabled()
 

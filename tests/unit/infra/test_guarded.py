@@ -1,4 +1,4 @@
-"""Requests whose bytes cannot be parsed: refused as the caller's error, and nothing is logged."""
+"""Requests that cannot be parsed are refused as the caller's error, and nothing is logged."""
 
 import logging
 from collections.abc import AsyncIterator

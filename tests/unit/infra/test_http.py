@@ -29,7 +29,7 @@ async def get(url: str) -> tuple[int, str, str]:
         return answer.status, answer.content_type, await answer.text()
 
 
-async def test_health_is_json_with_code_200_while_all_is_well(address: str) -> None:
+async def test_health_is_json_with_code_200_when_ok(address: str) -> None:
     assert await get(f"{address}/health") == (
         200,
         "application/json",
@@ -37,13 +37,13 @@ async def test_health_is_json_with_code_200_while_all_is_well(address: str) -> N
     )
 
 
-async def test_health_is_code_503_when_something_is_wrong(address: str) -> None:
+async def test_health_is_code_503_when_not_ok(address: str) -> None:
     HEALTH["status"] = "degraded"
 
     assert (await get(f"{address}/health"))[0] == 503
 
 
-async def test_metrics_are_in_the_form_prometheus_reads(address: str) -> None:
+async def test_metrics_are_in_the_prometheus_format(address: str) -> None:
     status, kind, text = await get(f"{address}/metrics")
 
     assert (status, kind) == (200, "text/plain")

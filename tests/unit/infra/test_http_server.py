@@ -1,4 +1,4 @@
-"""The HTTP server against clients that hold on to it, over real sockets."""
+"""The limits of the HTTP server against slow clients, over real sockets."""
 
 import asyncio
 import logging
@@ -43,7 +43,7 @@ class Client:
         await self.writer.drain()
 
     async def is_closed(self) -> bool:
-        """Within the deadline. What arrives before is dropped."""
+        """Whether the server closes the connection within the deadline. Received data is dropped."""
         with suppress(ConnectionError):
             async with asyncio.timeout(DEADLINE_SECONDS):
                 while await self.reader.read(65536):
@@ -127,7 +127,7 @@ async def serving(
 
 
 async def nothing(client: Client) -> None:
-    """Connected, and silent."""
+    """Connects and sends nothing."""
 
 
 async def part_of_a_header(client: Client) -> None:
@@ -173,7 +173,7 @@ ABUSES: dict[str, Sent] = {
 
 
 @pytest.mark.parametrize("abuse", ABUSES.values(), ids=ABUSES.keys())
-async def test_a_client_that_holds_on_is_disconnected(abuse: Sent) -> None:
+async def test_a_slow_client_is_disconnected(abuse: Sent) -> None:
     async with serving(HASTY) as served:
         client = await served.connect()
         await abuse(client)
@@ -192,7 +192,7 @@ async def test_a_client_that_does_not_read_its_answer_is_disconnected() -> None:
         await served.until(connections=0)
 
 
-async def test_a_slow_body_is_not_cut_while_our_own_handler_does_not_read() -> None:
+async def test_a_body_is_not_aborted_while_our_handler_does_not_read() -> None:
     async with serving(HASTY) as served:
         client = await served.connect()
         body = b"x" * 1_000_000
@@ -206,7 +206,7 @@ async def test_a_slow_body_is_not_cut_while_our_own_handler_does_not_read() -> N
         assert await client.status() == 200
 
 
-async def test_a_new_client_takes_the_place_of_the_oldest_idle_one() -> None:
+async def test_a_new_connection_replaces_the_oldest_idle_one() -> None:
     async with serving(PATIENT) as served:
         idle = [await served.connect() for _ in range(PATIENT.connections_max)]
         await served.until(connections=len(idle))
@@ -216,7 +216,7 @@ async def test_a_new_client_takes_the_place_of_the_oldest_idle_one() -> None:
         assert served.server.connections <= PATIENT.connections_max
 
 
-async def test_a_new_client_is_refused_while_all_places_serve_requests() -> None:
+async def test_a_new_connection_is_refused_while_all_serve_requests() -> None:
     async with serving(PATIENT) as served:
         busy = [await served.connect() for _ in range(PATIENT.connections_max)]
         for client in busy:
@@ -232,7 +232,7 @@ async def test_a_new_client_is_refused_while_all_places_serve_requests() -> None
             assert await client.status() == 200
 
 
-async def test_one_address_cannot_take_all_places() -> None:
+async def test_one_address_cannot_use_all_connections() -> None:
     limits = HttpLimits(connections_max=8, connections_per_address_max=3, closing_seconds=1.0)
     async with serving(limits) as served:
         clients = [await served.connect() for _ in range(8)]
@@ -256,7 +256,7 @@ async def test_handshakes_count_as_connections_and_end(context: ssl.SSLContext) 
         await served.until(connections=0)
 
 
-async def test_a_failed_handshake_gives_its_place_back(context: ssl.SSLContext) -> None:
+async def test_a_failed_handshake_releases_its_slot(context: ssl.SSLContext) -> None:
     async with serving(PATIENT, context) as served:
         for _ in range(2 * PATIENT.connections_max):
             client = await served.connect()
@@ -303,7 +303,7 @@ async def a_body_that_nobody_reads_and_is_not_encoded_as_it_says(client: Client)
         a_body_that_nobody_reads_and_is_not_encoded_as_it_says,
     ],
 )
-async def test_what_clients_do_wrong_is_not_logged(
+async def test_errors_of_clients_are_not_logged(
     sent: Sent, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(HASTY) as served:

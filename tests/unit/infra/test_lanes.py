@@ -20,12 +20,12 @@ def work_that(log: list[str], name: str, gate: asyncio.Event) -> Callable[[], Aw
 
 
 async def settle() -> None:
-    """Let every task that can run do so."""
+    """Let every ready task run."""
     for _ in range(10):
         await asyncio.sleep(0)
 
 
-async def test_a_slow_key_delays_no_other() -> None:
+async def test_a_slow_key_does_not_delay_another() -> None:
     log: list[str] = []
     never, at_once = asyncio.Event(), asyncio.Event()
     at_once.set()
@@ -39,7 +39,7 @@ async def test_a_slow_key_delays_no_other() -> None:
         never.set()
 
 
-async def test_work_of_one_key_runs_one_at_a_time_in_the_order_it_was_handed_over() -> None:
+async def test_work_of_one_key_runs_serially_in_the_order_of_submission() -> None:
     log: list[str] = []
     gates = [asyncio.Event() for _ in range(3)]
     async with asyncio.TaskGroup() as group:
@@ -53,7 +53,7 @@ async def test_work_of_one_key_runs_one_at_a_time_in_the_order_it_was_handed_ove
     assert log == [f"{index} {word}" for index in range(3) for word in ("begins", "ends")]
 
 
-async def test_width_is_how_many_works_of_one_key_run_at_once() -> None:
+async def test_width_limits_the_concurrent_work_of_one_key() -> None:
     log: list[str] = []
     gates = [asyncio.Event() for _ in range(4)]
     async with asyncio.TaskGroup() as group:
@@ -72,7 +72,7 @@ async def test_width_is_how_many_works_of_one_key_run_at_once() -> None:
     assert sorted(log) == sorted(f"{i} {word}" for i in range(4) for word in ("begins", "ends"))
 
 
-async def test_work_may_hand_over_more_work_to_its_own_key() -> None:
+async def test_work_may_submit_more_work_for_its_own_key() -> None:
     seen: list[int] = []
     async with asyncio.TaskGroup() as group:
         lanes: Lanes[str] = Lanes(group, contain=nullcontext)
@@ -87,7 +87,7 @@ async def test_work_may_hand_over_more_work_to_its_own_key() -> None:
     assert seen == [3, 2, 1, 0]
 
 
-async def test_depth_counts_what_waits_and_what_runs_and_falls_back_to_nothing() -> None:
+async def test_depth_counts_waiting_and_running_work() -> None:
     gate = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         lanes: Lanes[str] = Lanes(group, contain=nullcontext)
@@ -111,7 +111,7 @@ async def test_a_failure_that_is_not_contained_ends_the_group() -> None:
     assert caught.value.subgroup(ZeroDivisionError)
 
 
-async def test_a_contained_failure_costs_that_piece_of_work_only() -> None:
+async def test_a_contained_failure_ends_only_that_piece_of_work() -> None:
     supervisor = Supervisor("agent", SystemClock(), CollectorRegistry())
     lane = KeyedWork[str](supervisor, "lane", SystemClock())
     done: list[str] = []

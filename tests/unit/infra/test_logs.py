@@ -18,7 +18,7 @@ log.warning("agent.silenced", node_id="n1")
 
 
 def lines_of(level: str, form: str) -> list[str]:
-    """What a process of its own writes: logging is set up once per process."""
+    """The output of a separate process: logging is configured once per process."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, level, form],
         capture_output=True,
@@ -42,7 +42,7 @@ def test_an_unknown_format_is_refused_with_the_known_ones(form: str) -> None:
         configure_logs(level="info", form=form)
 
 
-def test_away_from_a_terminal_each_line_is_json() -> None:
+def test_without_a_terminal_each_line_is_json() -> None:
     (line,) = lines_of("info", "")
 
     assert json.loads(line).items() >= {
@@ -52,12 +52,12 @@ def test_away_from_a_terminal_each_line_is_json() -> None:
     }
 
 
-def test_the_level_is_taken_in_any_case() -> None:
+def test_the_level_is_read_in_any_case() -> None:
     assert len(lines_of("DEBUG", "json")) == 2
     assert lines_of("Error", "json") == []
 
 
-def test_console_lines_are_for_people() -> None:
+def test_console_lines_are_readable_text() -> None:
     (line,) = lines_of("warn", "console")
 
     assert "agent.silenced" in line
@@ -84,7 +84,7 @@ asyncio.run(serve())
 """
 
 
-def test_what_libraries_and_grpc_log_is_json_too() -> None:
+def test_log_records_of_libraries_are_json_too() -> None:
     done = subprocess.run(
         [sys.executable, "-c", LIBRARIES], capture_output=True, text=True, timeout=60, check=True
     )

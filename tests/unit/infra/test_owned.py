@@ -1,4 +1,4 @@
-"""Accepted work belongs to the process: a caller that leaves changes nothing."""
+"""Accepted work finishes although its caller disconnects."""
 
 import asyncio
 from functools import partial
@@ -18,7 +18,7 @@ async def test_the_caller_gets_the_result() -> None:
         assert await owned.finish("test", "a", work) == 7
 
 
-async def test_work_ends_although_its_caller_was_cancelled() -> None:
+async def test_work_finishes_although_its_caller_was_cancelled() -> None:
     may_end, ended = asyncio.Event(), asyncio.Event()
 
     async def work() -> None:
@@ -35,7 +35,7 @@ async def test_work_ends_although_its_caller_was_cancelled() -> None:
             await ended.wait()
 
 
-async def test_an_expected_error_reaches_the_caller_as_it_is() -> None:
+async def test_an_expected_error_reaches_the_caller_unchanged() -> None:
     async def work() -> None:
         raise ConflictError("taken")
 
@@ -44,7 +44,7 @@ async def test_an_expected_error_reaches_the_caller_as_it_is() -> None:
             await owned.finish("test", "a", work)
 
 
-async def test_an_unexpected_error_costs_only_its_own_call() -> None:
+async def test_an_unexpected_error_fails_only_its_own_call() -> None:
     async def broken() -> None:
         raise ValueError("unforeseen")
 
@@ -84,7 +84,7 @@ async def test_a_deadline_ends_the_wait_and_not_the_work() -> None:
             await ended.wait()
 
 
-async def test_work_that_the_process_ends_or_does_not_take_raises_the_error_of_its_owner() -> None:
+async def test_cancelled_or_refused_work_raises_the_error_of_its_owner() -> None:
     owned = OwnedWork(a_supervisor(), limit=10, stopped=lambda: FencedError("replaced"))
 
     async def refused() -> bool:
@@ -106,7 +106,7 @@ async def test_work_that_the_process_ends_or_does_not_take_raises_the_error_of_i
     assert await refused()
 
 
-async def test_draining_waits_for_all_that_is_in_progress() -> None:
+async def test_draining_waits_for_all_work_in_progress() -> None:
     ended: list[str] = []
 
     async def work(name: str) -> None:

@@ -1,4 +1,4 @@
-"""Which loops of a process may end it, and that the others start again."""
+"""Essential loops end the process; the others are restarted."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ from persys.infra.clock import SystemClock
 
 
 class Failing:
-    """Fails at its first runs, then stays."""
+    """Fails in its first runs, then keeps running."""
 
     def __init__(self, *errors: Exception) -> None:
         self._errors = list(errors)
@@ -45,7 +45,7 @@ def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
         ExceptionGroup("expected", [UnavailableError("expected")]),
     ],
 )
-async def test_a_part_that_fails_starts_again(error: Exception) -> None:
+async def test_a_part_that_fails_is_restarted(error: Exception) -> None:
     failing = Failing(error, error)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(_awaited(wrapped(failing.run, OnError.RESTART)))
@@ -54,7 +54,7 @@ async def test_a_part_that_fails_starts_again(error: Exception) -> None:
         running.cancel()
 
 
-async def test_a_part_without_which_the_process_is_useless_ends_it() -> None:
+async def test_the_failure_of_an_essential_part_ends_the_process() -> None:
     with pytest.raises(OSError, match="disk"):
         await wrapped(Failing(OSError("disk")).run, OnError.EXIT)()
 

@@ -1,4 +1,4 @@
-"""A file system that does not answer costs a few threads and nothing else."""
+"""A file system that does not respond blocks a few threads and nothing else."""
 
 import asyncio
 import threading
@@ -30,7 +30,7 @@ def dead() -> Iterator[DeadMount]:
     mount.back.set()
 
 
-async def test_a_call_returns_what_it_found(tmp_path: Path) -> None:
+async def test_the_result_of_a_call_is_returned(tmp_path: Path) -> None:
     paths = ThreadPathCalls()
 
     assert (await paths.run(str(tmp_path), tmp_path.stat)).st_ino
@@ -39,7 +39,7 @@ async def test_a_call_returns_what_it_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "error", [FileNotFoundError("gone"), ValueError("null byte"), MemoryError()]
 )
-async def test_a_call_raises_what_it_raises(error: Exception) -> None:
+async def test_the_exception_of_a_call_is_raised(error: Exception) -> None:
     def fail() -> None:
         raise error
 
@@ -50,7 +50,9 @@ async def test_a_call_raises_what_it_raises(error: Exception) -> None:
 async def test_a_call_that_does_not_return_ends_at_its_deadline(dead: DeadMount) -> None:
     paths = ThreadPathCalls(deadline_seconds=0.05)
 
-    with pytest.raises(PathTimeoutError, match=r"/mnt/a/x: the file system did not respond within 0\.05 s"):
+    with pytest.raises(
+        PathTimeoutError, match=r"/mnt/a/x: the file system did not respond within 0\.05 s"
+    ):
         await paths.run("/mnt/a/x", dead.stat)
 
 
@@ -66,7 +68,7 @@ async def test_a_dead_mount_is_not_called_again_and_others_are(dead: DeadMount) 
     assert await paths.run("/mnt/b/x", lambda: "found") == "found"
 
 
-async def test_the_number_of_stuck_calls_is_bounded_in_total(dead: DeadMount) -> None:
+async def test_the_total_number_of_blocked_calls_is_limited(dead: DeadMount) -> None:
     paths = ThreadPathCalls(deadline_seconds=0.05, calls_max=3)
     for number in range(3):
         with pytest.raises(PathTimeoutError):
@@ -92,7 +94,7 @@ async def test_a_mount_that_is_back_is_called_again(dead: DeadMount) -> None:
                 await asyncio.sleep(0.01)
 
 
-async def test_the_loop_runs_on_while_a_call_is_stuck(dead: DeadMount) -> None:
+async def test_the_event_loop_continues_while_a_call_is_blocked(dead: DeadMount) -> None:
     paths, ticks = ThreadPathCalls(deadline_seconds=0.3), 0
     async with asyncio.TaskGroup() as group:
         stuck = group.create_task(_ends(paths, dead))
@@ -108,7 +110,7 @@ async def _ends(paths: ThreadPathCalls, dead: DeadMount) -> None:
         await paths.run("/mnt/a/x", dead.stat)
 
 
-async def test_a_call_may_have_a_deadline_of_its_own(dead: DeadMount) -> None:
+async def test_a_call_may_have_its_own_deadline(dead: DeadMount) -> None:
     with pytest.raises(PathTimeoutError, match=r"within 0\.05 s"):
         await ThreadPathCalls().run("/mnt/a/x", dead.stat, deadline_seconds=0.05)
 
@@ -124,7 +126,7 @@ async def test_a_result_that_comes_too_late_is_discarded(dead: DeadMount) -> Non
         assert await discarded == "found"
 
 
-async def test_a_thread_that_cannot_be_started_takes_no_place(
+async def test_a_thread_that_cannot_be_started_uses_no_slot(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(_thread: threading.Thread) -> None:
@@ -140,7 +142,7 @@ async def test_a_thread_that_cannot_be_started_takes_no_place(
     assert await paths.run("/mnt/a/x", lambda: "found") == "found"
 
 
-async def test_directories_of_workloads_have_places_of_their_own(dead: DeadMount) -> None:
+async def test_directories_of_workloads_have_their_own_slots(dead: DeadMount) -> None:
     paths = ThreadPathCalls(
         roots=[Path("/var/lib/persys/stacks")], deadline_seconds=0.05, per_directory_max=1
     )
@@ -156,5 +158,5 @@ async def test_directories_of_workloads_have_places_of_their_own(dead: DeadMount
     ("path", "directory"),
     [("/", "/"), ("/data", "/data"), ("/mnt/a/b/c", "/mnt/a"), ("/mnt/../data/x/y", "/data/x")],
 )
-def test_calls_below_one_directory_share_their_places(path: str, directory: str) -> None:
+def test_calls_below_one_directory_share_slots(path: str, directory: str) -> None:
     assert directory_of(path) == directory

@@ -90,7 +90,7 @@ def test_an_expected_error_of_one_part_ends_the_others_and_is_one_line() -> None
         """,
     ],
 )
-def test_a_bug_exits_with_1_and_shows_where(main: str) -> None:
+def test_a_defect_exits_with_1_and_a_traceback(main: str) -> None:
     code, _, err = finish(start(main))
 
     assert code == 1
@@ -98,7 +98,7 @@ def test_a_bug_exits_with_1_and_shows_where(main: str) -> None:
     assert "Traceback" in err
 
 
-def test_a_bug_beside_an_expected_error_is_not_hidden_by_it() -> None:
+def test_a_defect_is_not_hidden_by_an_expected_error() -> None:
     code, _, err = finish(
         start("""
         async def main(stop):

@@ -1,4 +1,4 @@
-"""Renewing in time: what is asked for, what is written, and what an authority that is down costs."""
+"""Certificate renewal: requests, written files, and an authority that is down."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,7 +22,7 @@ ME = Identity(Role.AGENT, "n1")
 
 
 class Source(CertificateSource):
-    """An authority that signs what it is asked to, unless it is told to do something else."""
+    """An authority that signs every request, unless the test sets an error."""
 
     def __init__(self, root: Root) -> None:
         self._root = root
@@ -89,7 +89,7 @@ async def test_a_new_certificate_has_a_new_key_and_is_in_use_at_once(
 @pytest.mark.parametrize(
     "failure", [UnavailableError("down"), TimeoutError(), SettingsError("odd"), OSError("disk")]
 )
-async def test_a_source_that_fails_leaves_all_as_it_was(
+async def test_a_failed_renewal_changes_nothing(
     renewal: Renewal,
     certificates: Certificates,
     files: CertificateFiles,
@@ -106,7 +106,7 @@ async def test_a_source_that_fails_leaves_all_as_it_was(
     assert renewal.trouble
 
 
-async def test_what_cannot_be_used_never_reaches_the_disk(
+async def test_an_unusable_certificate_is_not_written(
     renewal: Renewal, files: CertificateFiles, source: Source, root: Root
 ) -> None:
     before = files.certificate.read_bytes()
@@ -117,7 +117,7 @@ async def test_what_cannot_be_used_never_reaches_the_disk(
     assert files.certificate.read_bytes() == before
 
 
-async def test_roots_that_an_operator_has_added_stay_believed(
+async def test_roots_added_by_an_operator_stay_trusted(
     renewal: Renewal, certificates: Certificates, files: CertificateFiles, root: Root
 ) -> None:
     other = pem(new_root("another", now=datetime.now(UTC)).certificate)
@@ -129,7 +129,7 @@ async def test_roots_that_an_operator_has_added_stay_believed(
     assert files.roots.read_bytes() == other + root.pem
 
 
-async def test_it_works_again_when_the_source_does(renewal: Renewal, source: Source) -> None:
+async def test_renewal_succeeds_once_the_source_is_back(renewal: Renewal, source: Source) -> None:
     source.failure = UnavailableError("down")
     await renewal.renew()
     source.failure = None
@@ -138,7 +138,7 @@ async def test_it_works_again_when_the_source_does(renewal: Renewal, source: Sou
     assert not renewal.trouble
 
 
-def test_a_certificate_that_names_nobody_cannot_be_renewed(
+def test_a_certificate_without_an_identity_cannot_be_renewed(
     certificates: Certificates, files: CertificateFiles, source: Source, root: Root
 ) -> None:
     pair = certificates.current

@@ -1,4 +1,4 @@
-"""The list of revoked certificates: kept when it cannot be had, and read again when its file changes."""
+"""The revocation list stays in use during an outage, and is read again when its file changes."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -55,7 +55,7 @@ def issuer() -> Issuer:
     return new_root("a root", now=datetime.now(UTC))
 
 
-async def test_the_last_list_is_kept_while_none_can_be_had_and_that_is_said_once() -> None:
+async def test_the_last_list_stays_in_use_during_an_outage_that_is_logged_once() -> None:
     source, watch = Source(), Watch()
     revocations = Revocations(source, watch)
     with capture_logs() as lines:
@@ -75,7 +75,7 @@ async def test_the_last_list_is_kept_while_none_can_be_had_and_that_is_said_once
     assert told == ["revocations.changed", "revocations.kept", "revocations.read_again"]
 
 
-async def test_the_last_list_is_known_after_a_restart_without_its_source(tmp_path: Path) -> None:
+async def test_the_last_list_is_used_after_a_restart_without_its_source(tmp_path: Path) -> None:
     source, kept = Source(), tmp_path / "agent.revoked"
     await Revocations(source, SystemClock(), kept=kept).look()
     source.is_away = True
@@ -86,7 +86,7 @@ async def test_the_last_list_is_known_after_a_restart_without_its_source(tmp_pat
     assert again.serials == {"a1"}
 
 
-async def test_a_list_that_cannot_be_written_counts_all_the_same(tmp_path: Path) -> None:
+async def test_a_list_that_cannot_be_written_is_used_anyway(tmp_path: Path) -> None:
     revocations = Revocations(Source(), SystemClock(), kept=tmp_path)
     with capture_logs() as lines:
         await revocations.look()
@@ -106,16 +106,16 @@ async def test_a_file_is_read_again_when_it_changes(
     assert await file.revoked() == {"a1", "b2"}
 
 
-async def test_lists_of_several_authorities_stand_in_one_file(
-    tmp_path: Path, issuer: Issuer
-) -> None:
+async def test_one_file_may_contain_several_lists(tmp_path: Path, issuer: Issuer) -> None:
     path = tmp_path / "crl"
     lists = [a_list(issuer, [serial], Encoding.PEM) for serial in (1, 2)]
     path.write_bytes(b"".join(lists))
     assert CrlFile(path).serials == {"1", "2"}
 
 
-async def test_garbage_in_the_file_leaves_the_list_in_use(tmp_path: Path, issuer: Issuer) -> None:
+async def test_an_invalid_file_does_not_replace_the_list_in_use(
+    tmp_path: Path, issuer: Issuer
+) -> None:
     path = tmp_path / "crl"
     path.write_bytes(a_list(issuer, [0xA1], Encoding.PEM))
     file = CrlFile(path)
@@ -127,6 +127,6 @@ async def test_garbage_in_the_file_leaves_the_list_in_use(tmp_path: Path, issuer
         assert "invalid revocation list" in revocations.trouble
 
 
-def test_a_file_that_was_named_must_be_there(tmp_path: Path) -> None:
+def test_a_configured_list_file_must_exist(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="No such file"):
         CrlFile(tmp_path / "crl")

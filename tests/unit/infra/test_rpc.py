@@ -77,7 +77,7 @@ async def is_serving(channel: grpc.aio.Channel, service: str) -> bool:
 
 
 @pytest.mark.parametrize("service", ["", SERVICE])
-async def test_health_says_serving(channel: grpc.aio.Channel, service: str) -> None:
+async def test_the_health_service_reports_serving(channel: grpc.aio.Channel, service: str) -> None:
     assert await is_serving(channel, service)
 
 
@@ -113,7 +113,7 @@ async def test_a_port_that_cannot_exist_is_refused_by_name(port: int) -> None:
 
 
 @pytest.mark.parametrize("host", ["::1", "[::1]"])
-async def test_an_address_of_ipv6_is_taken_with_or_without_brackets(host: str) -> None:
+async def test_an_ipv6_address_is_accepted_with_or_without_brackets(host: str) -> None:
     server = new_server()
     port = await start_server(server, SERVICE, host=host, port=0)
 
@@ -122,7 +122,7 @@ async def test_an_address_of_ipv6_is_taken_with_or_without_brackets(host: str) -
     await server.stop(None)
 
 
-async def test_garbage_on_the_port_does_not_stop_the_server(
+async def test_invalid_bytes_on_the_port_do_not_stop_the_server(
     port: int, channel: grpc.aio.Channel
 ) -> None:
     for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", os.urandom(4096)):
@@ -135,7 +135,7 @@ async def test_garbage_on_the_port_does_not_stop_the_server(
     assert await is_serving(channel, SERVICE)
 
 
-async def test_a_message_that_is_no_message_is_refused_and_the_next_one_served(
+async def test_an_invalid_message_is_refused_and_the_next_one_served(
     channel: grpc.aio.Channel,
 ) -> None:
     with pytest.raises(grpc.aio.AioRpcError):
@@ -151,7 +151,7 @@ async def tell_much(
     return control_pb2.ListNodesResponse(nodes=[node])
 
 
-async def test_a_list_may_be_larger_than_what_is_asked_but_not_from_anybody(port: int) -> None:
+async def test_only_responses_of_trusted_servers_may_exceed_the_message_limit(port: int) -> None:
     async with new_channel(f"127.0.0.1:{port}") as channel:
         assert len(await send_bytes(channel, "ListNodes", b"")) > MESSAGE_BYTES_MAX
 
@@ -161,7 +161,7 @@ async def test_a_list_may_be_larger_than_what_is_asked_but_not_from_anybody(port
     assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
-async def test_a_method_that_is_not_there_is_unimplemented(channel: grpc.aio.Channel) -> None:
+async def test_an_unknown_method_is_unimplemented(channel: grpc.aio.Channel) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await send_bytes(channel, "Fly", b"")
 

@@ -1,4 +1,4 @@
-"""The key of secrets: made once, private, and known by an id that tells nothing."""
+"""The encryption key of secrets: created once, private, identified by an id."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from persys.errors import RefusedError
 from persys.infra.sealing import KeyFile
 
 
-def test_a_key_is_made_private_and_found_again(tmp_path: Path) -> None:
+def test_a_key_is_created_privately_and_read_again(tmp_path: Path) -> None:
     path = tmp_path / "below" / "secrets.key"
     made = KeyFile(path).make()
 
@@ -17,7 +17,7 @@ def test_a_key_is_made_private_and_found_again(tmp_path: Path) -> None:
     assert made.id.encode() not in path.read_bytes()
 
 
-def test_a_missing_key_is_not_made_for_reading(tmp_path: Path) -> None:
+def test_a_missing_key_is_not_created_for_reading(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match=r"PERSYS_SECRETS_KEY_FILE=.*No such file"):
         KeyFile(tmp_path / "secrets.key").key()
 
@@ -34,7 +34,7 @@ def test_a_file_without_a_key_is_refused(tmp_path: Path, content: bytes) -> None
     assert path.read_bytes() == content
 
 
-def test_a_value_opens_only_with_its_key_and_as_what_it_is(tmp_path: Path) -> None:
+def test_a_value_is_decrypted_only_with_its_key_and_name(tmp_path: Path) -> None:
     key, other = KeyFile(tmp_path / "a").make(), KeyFile(tmp_path / "b").make()
     sealed = key.seal(b"value", b"db@1")
 

@@ -32,22 +32,22 @@ def a_file(folder: Path, text: str) -> str:
     return str(path)
 
 
-def test_nothing_said_gives_the_defaults() -> None:
+def test_without_settings_the_defaults_are_used() -> None:
     assert loaded().settings == AnySettings()
     assert set(loaded().sources.values()) == {"default"}
 
 
-def test_a_file_beats_the_default(tmp_path: Path) -> None:
+def test_a_file_takes_precedence_over_the_default(tmp_path: Path) -> None:
     assert loaded("--config", a_file(tmp_path, "port: 1")).settings.port == 1
 
 
-def test_a_variable_beats_the_file(tmp_path: Path) -> None:
+def test_a_variable_takes_precedence_over_the_file(tmp_path: Path) -> None:
     found = loaded("--config", a_file(tmp_path, "port: 1"), ANY_PORT="2")
 
     assert (found.settings.port, found.sources["port"]) == (2, "ANY_PORT")
 
 
-def test_a_flag_beats_the_variable_and_the_file(tmp_path: Path) -> None:
+def test_a_flag_takes_precedence_over_the_variable_and_the_file(tmp_path: Path) -> None:
     found = loaded("--config", a_file(tmp_path, "port: 1"), "--port", "3", ANY_PORT="2")
 
     assert (found.settings.port, found.sources["port"]) == (3, "--port")
@@ -58,14 +58,14 @@ def test_the_first_of_several_variables_wins() -> None:
     assert loaded(OLD_PORT="2").settings.port == 2
 
 
-def test_an_empty_variable_is_one_that_is_not_set() -> None:
+def test_an_empty_variable_counts_as_not_set() -> None:
     assert loaded(ANY_PORT="").settings.port == 8085
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"), [("15s", 15), ("3m", 180), ("1m30s", 90), ("500ms", 0.5), ("20", 20)]
 )
-def test_durations_are_read_as_people_write_them(text: str, seconds: float) -> None:
+def test_durations_have_units(text: str, seconds: float) -> None:
     assert loaded(ANY_INTERVAL=text).settings.interval == timedelta(seconds=seconds)
 
 
@@ -98,19 +98,19 @@ def test_a_boolean_flag_takes_one_dash_or_two(flag: str) -> None:
         ("ANY_LABELS", "rack"),
     ],
 )
-def test_what_cannot_be_read_names_the_variable_and_the_value(variable: str, text: str) -> None:
+def test_an_invalid_value_names_the_variable_and_the_value(variable: str, text: str) -> None:
     with pytest.raises(SettingsError) as caught:
         loaded(**{variable: text})
 
     assert str(caught.value).startswith(f"{variable}={text!r}: ")
 
 
-def test_what_cannot_be_read_in_a_flag_names_the_flag() -> None:
+def test_an_invalid_value_of_a_flag_names_the_flag() -> None:
     with pytest.raises(SettingsError, match="--port='x': expected a whole number"):
         loaded("--port", "x")
 
 
-def test_what_cannot_be_read_in_the_file_names_the_key(tmp_path: Path) -> None:
+def test_an_invalid_value_in_the_file_names_the_key(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="file key interval='soon'"):
         loaded("--config", a_file(tmp_path, "interval: soon"))
 
@@ -121,7 +121,7 @@ def test_an_unknown_key_suggests_the_nearest_known_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["- a\n- b\n", "port: [1\n", "port: [1, 2]\n", "name: {a: b}\n"])
-def test_a_file_of_another_shape_is_refused(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_not_a_mapping_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(SettingsError):
         loaded("--config", a_file(tmp_path, text))
 
@@ -134,7 +134,7 @@ def test_a_file_that_is_not_text_is_refused_by_name(tmp_path: Path) -> None:
         loaded("--config", str(path))
 
 
-def test_a_file_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"absent\.yaml"):
         loaded("--config", str(tmp_path / "absent.yaml"))
 

@@ -1,4 +1,4 @@
-"""The supervisor: what is contained, what passes, what is kept for doctor."""
+"""The supervisor: which exceptions are contained, which pass, and which are stored for doctor."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -16,13 +16,13 @@ def a_supervisor(registry: CollectorRegistry | None = None) -> Supervisor:
 
 
 def ignore(_error: InternalError) -> None:
-    """These tests look at what is kept."""
+    """These tests check the stored errors."""
 
 
 @pytest.mark.parametrize(
     "err", [OSError(36, "File name too long"), MemoryError(), AssertionError()]
 )
-def test_an_unexpected_exception_fails_the_key_and_nothing_else(err: Exception) -> None:
+def test_an_unexpected_exception_fails_only_its_key(err: Exception) -> None:
     registry = CollectorRegistry()
     supervisor = a_supervisor(registry)
     failures: list[InternalError] = []
@@ -77,7 +77,7 @@ def test_a_group_of_expected_errors_passes_and_a_mixed_one_is_contained() -> Non
     assert [error.text for error in supervisor.recent()] == ["ValueError: bad port"]
 
 
-def test_repetitions_are_counted_and_wait_longer_each_time() -> None:
+def test_repetitions_are_counted_and_the_delay_grows() -> None:
     supervisor = a_supervisor()
     waits = []
 

@@ -1,4 +1,4 @@
-"""Traces: nothing at all when off; one line in the log when their receiver is gone."""
+"""Tracing: no effect when off; one log line when the receiver is unreachable."""
 
 import asyncio
 import logging
@@ -29,7 +29,7 @@ async def nothing() -> None:
     pass
 
 
-def test_without_an_endpoint_nothing_is_carried_and_nothing_wrapped() -> None:
+def test_without_an_endpoint_no_headers_are_sent_and_no_work_is_wrapped() -> None:
     tracing.start("any", endpoint="", insecure=True, timeout_ms=3000)
 
     with tracing.serving("served", lambda: pytest.fail("nobody asks for headers")) as span:
@@ -60,20 +60,22 @@ def test_without_an_endpoint_opentelemetry_is_not_even_imported() -> None:
         ("[::1]:4317", True, "[::1]:4317", True),
     ],
 )
-def test_a_scheme_beats_the_setting(text: str, insecure: bool, target: str, plain: bool) -> None:
+def test_a_scheme_takes_precedence_over_the_setting(
+    text: str, insecure: bool, target: str, plain: bool
+) -> None:
     assert parse_endpoint(text, insecure=insecure) == (target, plain)
 
 
 @pytest.mark.parametrize(
     "text", ["collector", "udp://collector:6831", "http://collector:14268/api/traces", ":4317"]
 )
-def test_an_endpoint_that_is_none_is_refused_by_name(text: str) -> None:
+def test_an_invalid_endpoint_is_refused_by_name(text: str) -> None:
     with pytest.raises(SettingsError, match="OTLP endpoint"):
         parse_endpoint(text, insecure=True)
 
 
 class Receiver(SpanExporter):
-    """Takes spans or does not, as told, and complains as OpenTelemetry's own exporter does."""
+    """Accepts or refuses spans as the test sets, and logs like the exporter of OpenTelemetry."""
 
     def __init__(self) -> None:
         self.answers = True
@@ -87,7 +89,7 @@ class Receiver(SpanExporter):
         return SpanExportResult.FAILURE
 
 
-def test_a_receiver_that_is_gone_is_logged_once_and_once_when_it_is_back() -> None:
+def test_an_unreachable_receiver_is_logged_once_and_once_when_it_returns() -> None:
     receiver, trouble = Receiver(), Trouble()
     exporter = NotedExporter(receiver, trouble)
     spans: list[ReadableSpan] = []
@@ -104,7 +106,7 @@ def test_a_receiver_that_is_gone_is_logged_once_and_once_when_it_is_back() -> No
     ]
 
 
-def test_a_receiver_that_is_gone_is_not_waited_for_at_the_end() -> None:
+def test_an_unreachable_receiver_does_not_delay_the_shutdown() -> None:
     receiver, trouble = Receiver(), Trouble()
     exporter = NotedExporter(receiver, trouble)
     receiver.answers = False
@@ -119,7 +121,7 @@ def test_a_receiver_that_is_gone_is_not_waited_for_at_the_end() -> None:
 
 
 class Collector(trace_service_pb2_grpc.TraceServiceServicer):
-    """A receiver of OTLP that keeps what it gets."""
+    """An OTLP receiver that stores the spans."""
 
     def __init__(self) -> None:
         self.got: list[trace_service_pb2.ExportTraceServiceRequest] = []
@@ -139,7 +141,7 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
 
     @property
     def about(self) -> dict[str, str]:
-        """What the spans say of their process."""
+        """The resource attributes of the spans."""
         (spans,) = self.got[0].resource_spans
         return {one.key: one.value.string_value for one in spans.resource.attributes}
 
@@ -168,7 +170,7 @@ def trace_once(endpoint: str, *, timeout_ms: int = 3000) -> None:
     tracer.close()
 
 
-def test_spans_say_which_program_they_are_of(collector: Collector) -> None:
+def test_spans_name_their_program(collector: Collector) -> None:
     trace_once(collector.endpoint)
 
     assert collector.about["service.name"] == "persys-agent"
@@ -189,7 +191,7 @@ async def test_health_and_metrics_have_spans(collector: Collector) -> None:
     assert collector.names == ["GET /health", "GET /metrics"]
 
 
-def test_what_an_operator_says_of_the_process_counts(
+def test_resource_attributes_of_the_operator_take_precedence(
     collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_SERVICE_NAME", "north-3")
@@ -206,7 +208,7 @@ def test_what_an_operator_says_of_the_process_counts(
     ("variable", "value"),
     [("OTEL_SDK_DISABLED", "true"), ("OTEL_TRACES_SAMPLER", "always_off")],
 )
-def test_what_shall_not_be_recorded_is_not_sent(
+def test_a_span_that_is_not_sampled_is_not_exported(
     collector: Collector, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
 ) -> None:
     monkeypatch.setenv(variable, value)
@@ -216,7 +218,7 @@ def test_what_shall_not_be_recorded_is_not_sent(
     assert collector.got == []
 
 
-def test_a_receiver_that_says_nothing_has_as_many_milliseconds_as_it_was_given(
+def test_the_export_timeout_is_in_milliseconds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "300")  # OpenTelemetry would read seconds
@@ -229,7 +231,7 @@ def test_a_receiver_that_says_nothing_has_as_many_milliseconds_as_it_was_given(
     assert [line["event"] for line in lines] == ["tracing.failed"]
 
 
-def test_settings_that_cannot_work_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_tracing_settings_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SettingsError, match="0 ms"):
         trace_once("collector:4317", timeout_ms=0)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "zip")

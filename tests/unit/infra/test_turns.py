@@ -16,7 +16,7 @@ async def hold(turns: Turns[str], name: str, log: list[str], gate: asyncio.Event
         await gate.wait()
 
 
-async def test_turns_are_given_in_the_order_they_were_asked_for() -> None:
+async def test_the_lock_is_granted_in_the_order_of_requests() -> None:
     turns: Turns[str] = Turns()
     log: list[str] = []
     gate = asyncio.Event()
@@ -36,7 +36,7 @@ async def test_another_key_does_not_wait() -> None:
         pass
 
 
-async def test_who_fails_passes_the_turn_on() -> None:
+async def test_a_failure_releases_the_lock() -> None:
     turns: Turns[str] = Turns()
     with pytest.raises(ZeroDivisionError):
         async with turns.of("web"):
@@ -46,7 +46,7 @@ async def test_who_fails_passes_the_turn_on() -> None:
         pass
 
 
-async def test_who_leaves_the_queue_in_the_moment_the_turn_is_passed_on_is_just_cancelled() -> None:
+async def test_a_waiter_cancelled_while_the_lock_is_granted_passes_it_to_the_next() -> None:
     turns: Turns[str] = Turns()
     log: list[str] = []
     gate = asyncio.Event()
@@ -64,7 +64,7 @@ async def test_who_leaves_the_queue_in_the_moment_the_turn_is_passed_on_is_just_
     assert log == ["staying"]
 
 
-async def test_who_is_cancelled_with_the_turn_in_hand_passes_it_on() -> None:
+async def test_a_cancelled_holder_releases_the_lock() -> None:
     turns: Turns[str] = Turns()
     log: list[str] = []
     gate = asyncio.Event()

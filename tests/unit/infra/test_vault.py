@@ -1,4 +1,4 @@
-"""Vault that does not answer, or answers oddly; and a login that is kept over hours."""
+"""Errors and invalid responses of Vault, and the renewal of a login over hours."""
 
 import socket
 from collections.abc import AsyncIterator
@@ -35,7 +35,7 @@ FOUND = {"data": {"data": {"word": "w", "number": 7, "many": ["a"]}}}
 
 
 class Hand(SystemClock):
-    """A clock that is set by hand."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.at = 0.0
@@ -79,7 +79,7 @@ def token_of(seconds: float, *, renewable: bool) -> dict[str, object]:
         (503, UnavailableError),
     ],
 )
-async def test_a_status_says_what_can_be_done(
+async def test_each_status_of_vault_is_mapped_to_an_error(
     stand_in: StandIn, status: int, kind: type[PersysError]
 ) -> None:
     stand_in.tell("a", status)
@@ -97,14 +97,14 @@ async def test_a_sealed_vault_is_called_sealed(stand_in: StandIn) -> None:
         await VaultHttp(stand_in.address).ask("GET", "a")
 
 
-async def test_no_answer_in_time_is_no_answer(stand_in: StandIn) -> None:
+async def test_a_timeout_of_vault_is_unavailable(stand_in: StandIn) -> None:
     stand_in.is_silent = True
 
     with pytest.raises(UnavailableError, match="in time"):
         await VaultHttp(stand_in.address, timeout=timedelta(seconds=0.2)).ask("GET", "a")
 
 
-async def test_nobody_there_is_no_answer() -> None:
+async def test_an_unreachable_vault_is_unavailable() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen
         http = VaultHttp(f"http://127.0.0.1:{taken.getsockname()[1]}")
@@ -112,14 +112,14 @@ async def test_nobody_there_is_no_answer() -> None:
             await http.ask("GET", "a")
 
 
-async def test_what_is_no_json_is_no_vault(stand_in: StandIn) -> None:
+async def test_a_response_that_is_not_json_is_unavailable(stand_in: StandIn) -> None:
     stand_in.tell_raw("a", web.Response(text="<html>"))
 
     with pytest.raises(UnavailableError, match="is not Vault"):
         await VaultHttp(stand_in.address).ask("GET", "a")
 
 
-async def test_a_token_is_not_carried_elsewhere(stand_in: StandIn) -> None:
+async def test_a_redirect_is_not_followed_with_the_token(stand_in: StandIn) -> None:
     stand_in.tell_raw(
         "a", web.Response(status=307, headers={"Location": f"{stand_in.address}/v1/b"})
     )
@@ -130,12 +130,12 @@ async def test_a_token_is_not_carried_elsewhere(stand_in: StandIn) -> None:
 
 
 @pytest.mark.parametrize("address", ["", "vault:8200", "ftp://vault", "https://"])
-def test_an_address_that_is_none_is_told_at_the_start(address: str) -> None:
+def test_an_invalid_vault_address_is_refused_at_start_up(address: str) -> None:
     with pytest.raises(SettingsError, match="PERSYS_VAULT_ADDR"):
         VaultHttp(address)
 
 
-def test_roots_that_are_none_are_told_at_the_start(tmp_path: Path) -> None:
+def test_an_invalid_ca_file_is_refused_at_start_up(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("garbage")
 
     for name in ("ca.pem", "missing.pem"):
@@ -151,7 +151,7 @@ def test_roots_that_are_none_are_told_at_the_start(tmp_path: Path) -> None:
         Credentials(AuthMethod.APPROLE, secret_id="s", token="t"),
     ],
 )
-def test_credentials_that_are_not_complete_are_told_at_the_start(credentials: Credentials) -> None:
+def test_incomplete_credentials_are_refused_at_start_up(credentials: Credentials) -> None:
     with pytest.raises(SettingsError, match="is not set"):
         Vault(VaultHttp("http://127.0.0.1:8200"), credentials, Hand())
 
@@ -160,7 +160,7 @@ def test_a_secret_is_in_no_traceback() -> None:
     assert "hidden" not in repr(Credentials(AuthMethod.APPROLE, role_id="r", secret_id="hidden"))
 
 
-async def test_plain_text_over_the_network_is_warned_of() -> None:
+async def test_plain_http_to_another_host_is_logged_as_a_warning() -> None:
     with capture_logs() as lines:
         Vault(VaultHttp("http://127.0.0.1:8200"), TOKEN, Hand())
         Vault(VaultHttp("http://vault.example.org:8200"), TOKEN, Hand())
@@ -168,7 +168,7 @@ async def test_plain_text_over_the_network_is_warned_of() -> None:
     assert [line["address"] for line in lines] == ["http://vault.example.org:8200"]
 
 
-async def test_a_secret_is_read_as_words(stand_in: StandIn, clock: Hand) -> None:
+async def test_a_secret_is_read_as_texts(stand_in: StandIn, clock: Hand) -> None:
     stand_in.tell(LOGIN, lease("one", HOUR))
 
     found = await VaultKv(a_vault(stand_in, clock, APPROLE)).read("secret/a")
@@ -212,7 +212,7 @@ async def test_an_approle_logs_in_again_when_its_login_is_not_renewed(
     assert stand_in.asked[-1] == (WANTED, "two")
 
 
-async def test_an_approle_logs_in_again_when_its_lease_grows_no_more(
+async def test_an_approle_logs_in_again_when_its_lease_is_not_extended(
     stand_in: StandIn, clock: Hand
 ) -> None:
     stand_in.tell(LOGIN, lease("one", HOUR), lease("two", HOUR))
@@ -226,7 +226,7 @@ async def test_an_approle_logs_in_again_when_its_lease_grows_no_more(
     assert stand_in.asked[-1] == (WANTED, "two")
 
 
-async def test_an_approle_logs_in_again_after_its_token_was_taken_back(
+async def test_an_approle_logs_in_again_after_its_token_was_revoked(
     stand_in: StandIn, clock: Hand
 ) -> None:
     stand_in.tell(LOGIN, lease("one", HOUR), lease("two", HOUR))
@@ -238,7 +238,9 @@ async def test_an_approle_logs_in_again_after_its_token_was_taken_back(
     assert stand_in.asked == [(LOGIN, ""), (WANTED, "one"), (LOGIN, ""), (WANTED, "two")]
 
 
-async def test_a_login_goes_on_while_vault_is_away(stand_in: StandIn, clock: Hand) -> None:
+async def test_a_login_stays_in_use_while_vault_is_unreachable(
+    stand_in: StandIn, clock: Hand
+) -> None:
     stand_in.tell(LOGIN, lease("one", HOUR), 503)
     stand_in.tell(RENEW, 503)
     vault = a_vault(stand_in, clock, APPROLE)
@@ -254,7 +256,7 @@ async def test_a_login_goes_on_while_vault_is_away(stand_in: StandIn, clock: Han
     assert [line["event"] for line in lines] == ["vault.login_ends"]
 
 
-async def test_a_token_that_cannot_be_renewed_is_warned_of_once(
+async def test_a_token_that_cannot_be_renewed_is_logged_once(
     stand_in: StandIn, clock: Hand
 ) -> None:
     stand_in.tell(LOOKUP, token_of(HOUR, renewable=False))
@@ -292,7 +294,7 @@ async def test_a_root_token_is_never_renewed(stand_in: StandIn, clock: Hand) -> 
     assert paths(stand_in) == [LOOKUP, WANTED, WANTED]
 
 
-async def test_a_wrong_approle_is_denied_though_vault_calls_it_a_wrong_request(
+async def test_an_invalid_approle_is_denied_although_vault_responds_with_400(
     stand_in: StandIn, clock: Hand
 ) -> None:
     stand_in.tell(LOGIN, 400)

@@ -1,4 +1,4 @@
-"""What schedulers and agents, ours and others, say to each other."""
+"""Messages of the agent contract, of our programs and of third parties."""
 
 from base64 import b64decode, b64encode
 from datetime import UTC, datetime
@@ -85,7 +85,7 @@ def test_an_order_carries_identity_revision_epoch_and_desired_state() -> None:
     assert message.desired_state == pb.DESIRED_STATE_STOPPED
 
 
-def test_limits_are_derived_from_what_the_workload_asks_for() -> None:
+def test_limits_are_derived_from_the_resources_of_the_workload() -> None:
     limits = sent(ContainerSpec("nginx", pids_max=9), Resources(1500, 64)).container.resources
 
     assert limits == pb.ResourceLimits(
@@ -96,13 +96,13 @@ def test_limits_are_derived_from_what_the_workload_asks_for() -> None:
 @pytest.mark.parametrize(
     ("millicores", "shares"), [(0, 0), (1, 2), (1000, 1024), (10_000_000, 262_144)]
 )
-def test_shares_stay_within_what_docker_takes(millicores: int, shares: int) -> None:
+def test_cpu_shares_stay_within_the_limits_of_docker(millicores: int, shares: int) -> None:
     limits = sent(ContainerSpec("nginx"), Resources(millicores)).container.resources
 
     assert limits.cpu_shares == shares
 
 
-def test_a_stack_is_sent_as_base64_under_a_name_made_of_its_id() -> None:
+def test_a_stack_is_sent_as_base64_with_a_project_name_derived_from_its_id() -> None:
     compose = sent(ComposeSpec(yaml=COMPOSE_FILE)).compose
 
     assert compose.project_name == "persys-web"
@@ -116,7 +116,7 @@ def test_a_stack_from_git_is_sent_with_its_repository() -> None:
     assert compose.compose_yaml == ""
 
 
-def test_a_stack_is_sent_with_what_is_reserved_for_it() -> None:
+def test_a_stack_is_sent_with_its_reserved_resources() -> None:
     compose = sent(ComposeSpec(yaml=COMPOSE_FILE), Resources(300, 64, 5)).compose
 
     assert (compose.cpu_millicores, compose.memory_mb, compose.disk_gb) == (300, 64, 5)
@@ -126,7 +126,7 @@ def test_a_machine_is_named_after_its_workload() -> None:
     assert sent(VMSpec(1, 1)).vm.name == "web"
 
 
-def test_interfaces_get_a_mac_address_that_stays() -> None:
+def test_interfaces_get_a_stable_mac_address() -> None:
     spec = VMSpec(
         1, 1, networks=(Network("a"), Network("b"), Network(mac_address="02:00:00:00:00:01"))
     )
@@ -139,7 +139,7 @@ def test_interfaces_get_a_mac_address_that_stays() -> None:
     assert first[2].mac_address == "02:00:00:00:00:01"
 
 
-def test_disks_get_the_devices_that_nobody_asked_for() -> None:
+def test_disks_without_a_device_get_a_free_one() -> None:
     spec = VMSpec(1, 1, disks=(Disk("fast", 5), Disk(device="vda"), Disk(type="cdrom"), Disk("x")))
 
     disks = sent(spec).vm.disks
@@ -149,7 +149,7 @@ def test_disks_get_the_devices_that_nobody_asked_for() -> None:
     assert [disk.type for disk in disks] == ["disk", "disk", "cdrom", "disk"]
 
 
-def test_a_machine_with_an_image_and_no_disk_gets_one_to_start_from() -> None:
+def test_a_vm_with_an_image_and_no_disk_gets_a_boot_disk() -> None:
     spec = VMSpec(1, 1, disks=(Disk(type="cdrom", path="/a.iso"),), os_image="debian-12")
 
     disks = sent(spec).vm.disks
@@ -160,7 +160,7 @@ def test_a_machine_with_an_image_and_no_disk_gets_one_to_start_from() -> None:
     ]
 
 
-def test_what_the_agents_form_has_no_field_for_goes_into_the_metadata() -> None:
+def test_vm_fields_that_the_agent_contract_lacks_are_sent_as_metadata() -> None:
     spec = VMSpec(
         1,
         1,
@@ -182,7 +182,7 @@ def test_what_the_agents_form_has_no_field_for_goes_into_the_metadata() -> None:
     assert (vm.networks[1].network, vm.networks[1].ip_address) == ("br1", "10.0.0.2")
 
 
-def test_an_order_of_a_foreign_scheduler_is_taken() -> None:
+def test_an_order_of_a_third_party_scheduler_is_accepted() -> None:
     message = pb.ApplyWorkloadRequest(
         id="web",
         type=pb.WORKLOAD_TYPE_CONTAINER,
@@ -213,11 +213,11 @@ def test_an_order_of_a_foreign_scheduler_is_taken() -> None:
     )
 
 
-def test_the_type_of_an_order_may_be_left_to_the_spec() -> None:
+def test_the_type_of_an_order_defaults_to_that_of_its_spec() -> None:
     assert agent.apply(an_order()).type is WorkloadType.CONTAINER
 
 
-def test_retries_are_kept_for_the_policy_that_has_them() -> None:
+def test_a_retry_count_is_read_only_for_on_failure() -> None:
     policy = pb.RestartPolicy(policy="on-failure", max_retry_count=3)
 
     spec = agent.apply(a_container(restart_policy=policy)).spec
@@ -226,7 +226,7 @@ def test_retries_are_kept_for_the_policy_that_has_them() -> None:
     assert spec.restart == RestartPolicy("on-failure", 3)
 
 
-def test_a_compose_file_is_taken_plain_too() -> None:
+def test_a_plain_compose_file_is_accepted() -> None:
     for text in (COMPOSE_FILE, b64encode(COMPOSE_FILE.encode()).decode()):
         spec = agent.apply(a_stack(compose_yaml=text, project_name="my_app")).spec
 
@@ -299,7 +299,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("message", "field"), WRONG.values(), ids=WRONG.keys())
-def test_what_is_wrong_is_refused_by_the_name_of_its_field(
+def test_an_invalid_value_is_refused_with_its_field(
     message: pb.ApplyWorkloadRequest, field: str
 ) -> None:
     with pytest.raises(InvalidError) as refused:
@@ -337,7 +337,7 @@ def test_every_state_is_read(state: pb.ActualState, actual: Actual) -> None:
         ("", FailureReason.RUNTIME_ERROR, True),
     ],
 )
-def test_the_words_of_every_agent_become_our_reasons(
+def test_reasons_of_third_party_agents_are_mapped_to_ours(
     word: str, reason: FailureReason, *, retryable: bool
 ) -> None:
     failure = failure_of(failure_reason=word)
@@ -345,16 +345,16 @@ def test_the_words_of_every_agent_become_our_reasons(
     assert (failure.reason, failure.retryable) == (reason, retryable)
 
 
-def test_an_agent_that_gave_up_is_not_asked_again() -> None:
+def test_a_terminal_failure_is_not_retried() -> None:
     assert not failure_of(failure_reason="RUNTIME_ERROR", retry_terminal="true").retryable
 
 
-def test_the_last_error_explains_more_than_the_message() -> None:
+def test_the_last_error_is_used_instead_of_the_message() -> None:
     assert failure_of("failed", last_error="exit code 3").message == "exit code 3"
     assert failure_of("failed").message == "failed"
 
 
-def test_a_missing_runtime_has_a_code_of_its_own() -> None:
+def test_a_missing_runtime_has_its_own_code() -> None:
     assert failure_of("Runtime not available: vm").code == "RuntimeNotAvailable"
     assert failure_of("boom", reason_code="CrashLoop").code == "CrashLoop"
 
@@ -373,12 +373,12 @@ def test_a_failed_apply_that_found_nothing_is_a_failure() -> None:
     assert found.actual is Actual.FAILED
 
 
-def test_what_runs_again_has_got_over_its_failure() -> None:
+def test_a_running_workload_has_no_failure_despite_old_metadata() -> None:
     assert seen(pb.ACTUAL_STATE_RUNNING, failure_reason="RUNTIME_ERROR").failure is None
     assert seen(pb.ACTUAL_STATE_PENDING, failure_reason="RUNTIME_ERROR").failure is not None
 
 
-def test_a_status_tells_its_failure_to_schedulers_that_read_metadata() -> None:
+def test_a_status_has_its_failure_in_the_metadata_too() -> None:
     failure = Failure(FailureReason.INVALID_SPEC, "no", retryable=False, code="BadPort")
     observation = Observation(
         WEB, NODE, Actual.FAILED, NOW, failure=failure, metadata={"task_id": "apply-1"}
@@ -399,7 +399,7 @@ def test_a_status_tells_its_failure_to_schedulers_that_read_metadata() -> None:
     assert message.created_at == message.updated_at == int(NOW.timestamp())
 
 
-def test_a_status_of_what_is_being_deleted_has_no_desired_state() -> None:
+def test_the_status_of_a_workload_being_deleted_has_no_desired_state() -> None:
     observation = Observation(WEB, NODE, Actual.PENDING, NOW)
 
     message = agent.status_message(
@@ -409,7 +409,7 @@ def test_a_status_of_what_is_being_deleted_has_no_desired_state() -> None:
     assert message.desired_state == pb.DESIRED_STATE_UNSPECIFIED
 
 
-def test_times_that_are_not_yet_are_zero_on_the_wire() -> None:
+def test_unset_times_are_sent_as_zero() -> None:
     action = Action(ActionId("apply-1"), WEB, ActionKind.APPLY, ActionState.PENDING, NOW)
 
     message = agent.action_message(action)
@@ -418,7 +418,7 @@ def test_times_that_are_not_yet_are_zero_on_the_wire() -> None:
     assert agent.action(message) == action
 
 
-def test_times_that_a_foreign_agent_never_set_are_none() -> None:
+def test_unset_times_of_a_third_party_agent_are_none() -> None:
     message = pb.AgentAction(
         action_type="delete_workload",
         status="running",
@@ -446,7 +446,7 @@ def test_an_action_of_an_unknown_kind_is_refused(message: pb.AgentAction, field:
     assert refused.value.field == field
 
 
-def test_an_agent_gives_back_the_workload_as_it_was_sent() -> None:
+def test_an_intent_is_returned_unchanged() -> None:
     workload = a_workload(ContainerSpec("nginx"), Resources(100, 64), Desired.STOPPED)
     kept = agent.apply_message(workload, 7).intent
 
@@ -455,7 +455,7 @@ def test_an_agent_gives_back_the_workload_as_it_was_sent() -> None:
     assert found == KeptIntent(NODE, workload, 7)
 
 
-def test_an_intent_under_another_name_is_refused() -> None:
+def test_an_intent_of_another_workload_is_refused() -> None:
     kept = agent.apply_message(a_workload(ContainerSpec("nginx")), 7).intent
 
     with pytest.raises(RefusedError, match="stored for mail is an intent of web"):

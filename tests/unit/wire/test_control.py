@@ -1,4 +1,4 @@
-"""What agents report to the scheduler, and the words of users."""
+"""Messages of the control contract: reports of agents and requests of users."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -66,7 +66,7 @@ def test_desired_states_are_shown_in_title_case() -> None:
         ("", Actual.UNKNOWN),
     ],
 )
-def test_a_state_that_is_not_understood_is_unknown(word: str, actual: Actual) -> None:
+def test_an_unrecognised_state_is_unknown(word: str, actual: Actual) -> None:
     assert seen(state=word).actual is actual
 
 
@@ -82,7 +82,7 @@ def test_a_failure_without_detail_is_as_retryable_as_its_reason() -> None:
     assert found.failure == Failure(FailureReason.IMAGE_NOT_FOUND, "no such image", retryable=False)
 
 
-def test_a_failure_with_detail_says_itself_whether_to_retry() -> None:
+def test_the_detail_of_a_failure_decides_whether_it_is_retryable() -> None:
     found = seen(
         state="Failed",
         failure_reason=pb.RUNTIME_ERROR,
@@ -99,7 +99,7 @@ def test_a_failure_without_a_reason_is_a_runtime_error() -> None:
     assert seen(state="Failed", message="?").failure == Failure(FailureReason.RUNTIME_ERROR, "?")
 
 
-def test_a_reason_that_only_a_newer_agent_knows_is_a_runtime_error() -> None:
+def test_an_unknown_reason_of_a_newer_agent_is_a_runtime_error() -> None:
     message = pb.WorkloadStatus.FromString(
         pb.WorkloadStatus(workload_id="web", state="Failed").SerializeToString() + b"\x18\x65"
     )
@@ -110,11 +110,11 @@ def test_a_reason_that_only_a_newer_agent_knows_is_a_runtime_error() -> None:
     assert failure.reason is FailureReason.RUNTIME_ERROR
 
 
-def test_what_runs_has_no_failure() -> None:
+def test_a_running_workload_has_no_failure() -> None:
     assert seen(state="Running").failure is None
 
 
-def test_a_status_is_sent_in_title_case_with_its_failure_spelled_out() -> None:
+def test_a_status_is_sent_in_title_case_with_its_failure_details() -> None:
     failure = Failure(FailureReason.NETWORK_ERROR, "port 80 is taken", code="PortTaken")
     sent = control.status_message(
         Observation(seen().workload_id, NODE, Actual.FAILED, NOW, failure=failure)

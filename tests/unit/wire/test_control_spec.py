@@ -1,4 +1,4 @@
-"""What users send is read into the model, or refused with the name of the field."""
+"""Specs of users are decoded into the model, or refused with the field."""
 
 import json
 from base64 import b64encode
@@ -395,16 +395,14 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("message", "field"), WRONG.values(), ids=WRONG.keys())
-def test_what_is_wrong_is_refused_by_the_name_of_its_field(
-    message: pb.WorkloadSpec, field: str
-) -> None:
+def test_an_invalid_value_is_refused_with_its_field(message: pb.WorkloadSpec, field: str) -> None:
     with pytest.raises(InvalidError) as refused:
         workload_spec(message)
 
     assert refused.value.field == field
 
 
-def test_a_complaint_says_what_was_expected() -> None:
+def test_an_error_names_the_expected_values() -> None:
     with pytest.raises(InvalidError) as refused:
         workload_spec(a_container(ports=[a_port(80), a_port(70000)]))
 
@@ -418,14 +416,14 @@ def test_a_spec_over_the_limit_is_refused_with_both_sizes() -> None:
     assert str(refused.value) == "spec: is 2.0 MiB; the limit is 512 KiB"
 
 
-def test_a_spec_just_under_the_limit_is_taken() -> None:
+def test_a_spec_just_under_the_limit_is_accepted() -> None:
     message = a_container(env={"A": "x" * (SPEC_BYTES_MAX - 100)})
 
     assert workload_spec(message)[0]
 
 
 @pytest.mark.parametrize("text", ["services: " + "{a: " * 100_000, "services:\n " + "- " * 200_000])
-def test_a_deeply_nested_stack_is_refused_before_it_can_harm(text: str) -> None:
+def test_a_deeply_nested_compose_file_is_refused(text: str) -> None:
     with pytest.raises(InvalidError, match="nested more than 64 levels"):
         workload_spec(a_stack(inline_yaml=text))
 
@@ -484,7 +482,7 @@ def test_a_host_port_may_serve_both_protocols() -> None:
     assert workload_spec(message)[0]
 
 
-def test_any_number_of_ports_may_be_left_to_the_runtime() -> None:
+def test_any_number_of_ports_may_have_no_host_port() -> None:
     assert workload_spec(a_container(ports=[a_port(0, 80), a_port(0, 81)]))[0]
 
 
@@ -518,7 +516,7 @@ def test_only_retain_keeps_a_volume(word: str, *, retain: bool) -> None:
 
 
 @pytest.mark.parametrize("said", ["", "container", "Container"])
-def test_the_type_may_be_left_to_the_spec(said: str) -> None:
+def test_the_type_defaults_to_that_of_the_spec(said: str) -> None:
     message = a_container()
     message.type = said
 
@@ -597,7 +595,7 @@ def test_a_whole_machine_is_read() -> None:
     )
 
 
-def test_what_is_ours_of_a_machine_is_read() -> None:
+def test_our_own_vm_fields_are_read() -> None:
     message = a_machine(
         networks=[
             pb.NetworkConfig(
@@ -635,20 +633,20 @@ def test_what_is_ours_of_a_machine_is_read() -> None:
     )
 
 
-def test_a_machine_that_asks_for_nothing_needs_what_it_is_given() -> None:
+def test_the_resources_of_a_vm_default_to_its_vcpus_and_memory() -> None:
     _, resources, _ = workload_spec(a_machine(vcpus=2, memory_mb=512))
 
     assert resources == Resources(2000, 512)
 
 
-def test_a_machine_may_ask_for_less_cpu_than_it_shows() -> None:
+def test_a_vm_may_request_less_cpu_than_its_vcpus() -> None:
     message = a_machine(vcpus=2, memory_mb=512)
     message.resources.cpu_millicores = 500
 
     assert workload_spec(message)[1] == Resources(500, 512)
 
 
-def test_a_machine_in_the_metadata_replaces_the_field_and_is_not_kept_twice() -> None:
+def test_a_vm_in_the_metadata_replaces_the_field_and_is_removed_there() -> None:
     machine = {
         "name": "web-vm",
         "vcpus": 4,
@@ -699,7 +697,7 @@ def test_a_machine_may_have_both_forms_of_user_data() -> None:
     assert spec.cloud_init_base64 == encoded("#cloud-config")
 
 
-def test_a_machine_is_written_in_the_agents_form_only_when_it_must_be() -> None:
+def test_a_vm_is_encoded_in_the_agents_form_only_when_needed() -> None:
     plain = VMSpec(vcpus=1, memory_mb=1, disks=(Disk("fast", 1),))
     special = VMSpec(vcpus=1, memory_mb=1, disks=(Disk(path="/a.qcow2"),))
 

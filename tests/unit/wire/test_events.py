@@ -1,4 +1,4 @@
-"""Events, sightings and suggestions on the wire."""
+"""Events, actions and suggestions in the control contract."""
 
 from datetime import UTC, datetime
 
@@ -20,7 +20,7 @@ from persys.wire.times import EPOCH
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def test_an_event_is_shown_with_all_it_says() -> None:
+def test_an_event_is_shown_with_all_its_fields() -> None:
     event = Event(NOON, EventKind.WORKLOAD_PLACED, "most room", "web", "n1", "r1", 3)
 
     view = event_message(Numbered(7, event))
@@ -34,7 +34,7 @@ def test_kinds_are_read_in_any_case() -> None:
     assert event_kinds(["nodeREADY"]) == {EventKind.NODE_READY}
 
 
-def test_an_unknown_kind_is_refused_with_those_there_are() -> None:
+def test_an_unknown_kind_is_refused_with_the_known_kinds() -> None:
     with pytest.raises(InvalidError, match="WorkloadPlaced"):
         event_kinds(["Nonsense"])
 
@@ -47,7 +47,7 @@ def test_a_kind_is_stored_as_its_word(kind: EventKind) -> None:
     assert records.decode(stored, Event).kind is kind
 
 
-def test_times_that_were_not_said_are_not_shown() -> None:
+def test_unset_times_are_not_shown() -> None:
     action = Action(
         ActionId("a"), WorkloadId("web"), ActionKind.APPLY, ActionState.RUNNING, EPOCH, None, NOON
     )
@@ -59,7 +59,7 @@ def test_times_that_were_not_said_are_not_shown() -> None:
     assert view.ended_at.ToDatetime(tzinfo=UTC) == NOON
 
 
-def test_a_suggestion_is_read_and_cut_to_what_a_record_holds() -> None:
+def test_a_suggestion_is_truncated_to_the_limits_of_a_record() -> None:
     message = pb.AutomationSuggestion(
         suggestion_id="s1",
         target_workload="web",
@@ -82,14 +82,14 @@ def test_a_suggestion_needs_an_id_of_some_length(name: str) -> None:
     assert refused.value.field == "suggestion_id"
 
 
-def test_an_action_that_only_a_newer_client_knows_is_none() -> None:
+def test_an_unknown_action_of_a_newer_client_is_none() -> None:
     message = pb.AutomationSuggestion(suggestion_id="s1")
     message.action_type = 99  # type: ignore[assignment]
 
     assert suggestion(message).action is None
 
 
-def test_a_ruling_is_an_answer_in_the_contracts_words() -> None:
+def test_a_ruling_is_encoded_as_a_response_of_the_contract() -> None:
     answer = ruling_message(Ruling(Suggestion("s1"), accepted=False, decided_at=NOON, reason="no"))
 
     assert (answer.accepted, answer.decision, answer.reason) == (False, "rejected", "no")

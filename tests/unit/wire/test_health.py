@@ -1,4 +1,4 @@
-"""Health checks as they are written: in one line, by their fields, and wrongly."""
+"""Health checks: short form, fields and validation."""
 
 import pytest
 
@@ -28,12 +28,12 @@ def in_short(text: str) -> HealthCheck:
         ("none", HealthCheck(HealthType.NONE)),
     ],
 )
-def test_a_check_is_written_in_one_line(text: str, expected: HealthCheck) -> None:
+def test_the_short_form_of_a_check_is_read(text: str, expected: HealthCheck) -> None:
     assert in_short(text) == expected
 
 
 @pytest.mark.parametrize("text", ["http", "tcp:5432/x", "http:/x", "udp:53", "", "tcp:0"])
-def test_a_line_that_is_no_check_is_refused(text: str) -> None:
+def test_an_invalid_short_form_of_a_check_is_refused(text: str) -> None:
     with pytest.raises(InvalidError):
         in_short(text)
 
@@ -48,7 +48,7 @@ def test_a_line_that_is_no_check_is_refused(text: str) -> None:
     ],
     ids=["command", "path", "port", "nothing"],
 )
-def test_a_check_that_does_not_say_its_type_has_that_of_its_fields(
+def test_the_type_of_a_check_follows_from_its_fields(
     message: control_pb2.HealthCheck, kind: HealthType
 ) -> None:
     assert read(message).type is kind
@@ -70,7 +70,7 @@ def test_a_check_that_does_not_say_its_type_has_that_of_its_fields(
     ],
     ids=lambda value: str(value).replace("\n", " "),
 )
-def test_a_wrong_check_is_refused_by_the_name_of_its_field(
+def test_an_invalid_check_is_refused_with_its_field(
     message: control_pb2.HealthCheck, field: str
 ) -> None:
     with pytest.raises(InvalidError) as caught:
@@ -79,5 +79,5 @@ def test_a_wrong_check_is_refused_by_the_name_of_its_field(
     assert caught.value.field == f"health_check.{field}"
 
 
-def test_a_check_that_says_nothing_is_not_sent() -> None:
+def test_the_default_check_is_not_sent() -> None:
     assert health_message(HealthCheck(), control_pb2.HealthCheck) is None

@@ -1,4 +1,4 @@
-"""The join token as a line of text."""
+"""The text format of join tokens."""
 
 import pytest
 from hypothesis import given
@@ -40,10 +40,10 @@ def test_what_is_written_reads_back_the_same(token: JoinToken) -> None:
         write_token(TOKEN) + "x" * 5000,
     ],
 )
-def test_a_damaged_token_is_said_to_be_one(text: str) -> None:
+def test_a_damaged_join_token_is_refused(text: str) -> None:
     with pytest.raises(InvalidError, match="token: invalid join token"):
         read_token(text)
 
 
-def test_a_token_does_not_tell_its_secret_to_a_log() -> None:
+def test_the_repr_of_a_join_token_has_no_secret() -> None:
     assert TOKEN.secret not in repr(TOKEN)

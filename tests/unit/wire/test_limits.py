@@ -1,4 +1,4 @@
-"""Limits of the fields of both contracts: complete, refused by path in requests, brought in for reports."""
+"""Field limits of both contracts: the table is complete, requests are refused, reports are trimmed."""
 
 from typing import Any
 
@@ -70,7 +70,7 @@ def test_a_request_is_refused_by_the_path_of_its_field(message: Message, text: s
     assert str(refused.value) == text
 
 
-def test_a_time_that_no_calendar_has_is_refused() -> None:
+def test_a_time_out_of_range_is_refused() -> None:
     request = pb.LogsRequest()
     request.since.seconds = 2**62
 
@@ -78,7 +78,7 @@ def test_a_time_that_no_calendar_has_is_refused() -> None:
         limits.check(request)
 
 
-def test_texts_of_a_report_are_cut_and_entries_stay() -> None:
+def test_texts_of_a_report_are_truncated_and_entries_stay() -> None:
     status = pb.WorkloadStatus(workload_id="web", message="a\0" + "x" * 10_000)
     status.reason.code = "C" * 5_000
     status.revision_id = "r" * 5_000
@@ -112,7 +112,7 @@ def test_a_status_with_an_impossible_epoch_is_dropped(epoch: int) -> None:
     assert trimmed.dropped == {"HeartbeatRequest.workload_statuses": 1}
 
 
-def test_what_exceeds_a_count_is_dropped_from_a_report() -> None:
+def test_entries_above_the_limit_are_dropped_from_a_report() -> None:
     most = COUNTS["internal_errors"]
     beat = pb.HeartbeatRequest(
         node_id="n1", internal_errors=[pb.InternalError(text=str(one)) for one in range(most + 9)]
@@ -124,7 +124,7 @@ def test_what_exceeds_a_count_is_dropped_from_a_report() -> None:
     assert trimmed.dropped == {"HeartbeatRequest.internal_errors": 9}
 
 
-def test_a_map_of_a_report_keeps_its_first_entries_with_cut_values() -> None:
+def test_a_map_of_a_report_keeps_its_first_entries_with_truncated_values() -> None:
     most = MAPS["WorkloadStatus.metadata"][2]
     metadata = {f"key-{number:04}": "x" * 9_999 for number in range(most + 5)} | {"k" * 9_999: ""}
     beat = pb.HeartbeatRequest(
@@ -138,7 +138,7 @@ def test_a_map_of_a_report_keeps_its_first_entries_with_cut_values() -> None:
     assert {len(value) for value in kept.values()} == {4096}
 
 
-def test_figures_of_a_report_are_brought_into_range() -> None:
+def test_numbers_of_a_report_are_clamped() -> None:
     beat = pb.HeartbeatRequest(
         usage=pb.NodeUsage(cpu_used_millicores=-5),
         workload_usage=[
@@ -155,13 +155,13 @@ def test_figures_of_a_report_are_brought_into_range() -> None:
     assert not beat.HasField("timestamp")
 
 
-def test_a_report_whose_sender_cannot_be_told_is_refused() -> None:
+def test_a_report_without_a_valid_sender_is_refused() -> None:
     with pytest.raises(InvalidError, match="node_id"):
         limits.trim(pb.HeartbeatRequest(node_id="n" * 5_000))
 
 
 def extremes(message: Message, *, large: bool) -> None:
-    """Fill every field with values that no limit allows, or with those at the ends of its type."""
+    """Fill every field with values beyond its limit, or with the extremes of its type."""
     for field in message.DESCRIPTOR.fields:
         value = _extreme(field, large=large)
         if field.type == field.TYPE_MESSAGE:
@@ -220,7 +220,7 @@ REPORTED = [
 
 @pytest.mark.parametrize("large", [True, False], ids=["large", "small"])
 @pytest.mark.parametrize("kind", REPORTED, ids=lambda kind: kind.DESCRIPTOR.name)
-def test_any_report_is_refused_by_its_essentials_or_within_its_limits_afterwards(
+def test_any_report_is_refused_or_within_its_limits_after_trimming(
     kind: type[Message], large: bool
 ) -> None:
     report = kind()

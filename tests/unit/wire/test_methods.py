@@ -34,19 +34,19 @@ def test_the_table_has_exactly_the_rpcs_of_the_service(
 
 
 @pytest.mark.parametrize(("name", "row"), ROWS)
-def test_a_change_by_a_person_is_audited(name: str, row: Method) -> None:
+def test_a_change_by_a_user_is_audited(name: str, row: Method) -> None:
     if row.mutating and row.permission is not Deed.REPORT:
         assert row.audit is not Audit.NONE
 
 
 @pytest.mark.parametrize(("name", "row"), ROWS)
-def test_an_audit_event_of_its_own_has_a_known_kind(name: str, row: Method) -> None:
+def test_a_separate_audit_event_has_a_known_kind(name: str, row: Method) -> None:
     own = row.audit in (Audit.START, Audit.END)
     assert (row.event in set(EventKind)) is own
 
 
 @pytest.mark.parametrize(("name", "row"), ROWS)
-def test_only_reads_are_served_by_a_standby_or_sent_twice(name: str, row: Method) -> None:
+def test_only_reads_are_served_by_a_standby_or_retried(name: str, row: Method) -> None:
     if row.mutating:
         assert not row.standby
         assert not row.idempotent or row.permission is Deed.REPORT

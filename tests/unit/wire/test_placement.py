@@ -1,4 +1,4 @@
-"""Placement rules as users write them: read, refused by field, and written back."""
+"""Placement rules: decoded, refused with the field, and encoded."""
 
 import re
 from pathlib import Path
@@ -34,7 +34,7 @@ def refusal(text: str) -> SpecFileError:
     return caught.value
 
 
-def test_the_example_says_what_its_comments_say() -> None:
+def test_the_example_matches_its_comments() -> None:
     first, second, report = (
         workload_rules(document.request.spec) for document in read_spec_file(EXAMPLE.read_text())
     )
@@ -70,11 +70,11 @@ def test_the_example_in_the_manual_can_be_applied() -> None:
     assert (said.apart, said.strategy, said.priority) == (True, Strategy.SPREAD, 80)
 
 
-def test_a_workload_that_says_nothing_has_no_rules() -> None:
+def test_a_workload_without_placement_has_no_rules() -> None:
     assert of_file(WEB) == (Rules(), 0)
 
 
-def test_priority_nought_is_not_the_same_as_none() -> None:
+def test_priority_zero_differs_from_an_unset_priority() -> None:
     assert of_file(WEB + "placement: {priority: 0}")[0].priority == 0
 
 
@@ -100,14 +100,14 @@ def test_priority_nought_is_not_the_same_as_none() -> None:
     ],
     ids=lambda text: text[:40],
 )
-def test_each_complaint_names_its_field(text: str, field: str, problem: str) -> None:
+def test_each_placement_error_names_its_field(text: str, field: str, problem: str) -> None:
     refused = refusal(text)
 
     assert refused.field == field
     assert problem in refused.problem
 
 
-def test_there_may_be_only_so_many_constraints() -> None:
+def test_the_number_of_constraints_is_limited() -> None:
     with pytest.raises(InvalidError, match="at most 32") as refused:
         rules(pb.PlacementRules(constraints=["a exists"] * 33))
 
@@ -120,20 +120,20 @@ def test_stop_after_may_be_plain_seconds_or_a_duration() -> None:
     assert of_file(WEB + "stop_after_seconds: 90")[1] == 90
 
 
-def test_rules_are_no_part_of_the_revision_but_stop_after_is() -> None:
+def test_the_revision_includes_stop_after_but_not_the_rules() -> None:
     spec = ContainerSpec("nginx")
     plain = revision_of(spec, Resources(), {})
 
     assert revision_of(spec, Resources(), {}, stop_after_seconds=5) != plain
 
 
-def test_what_says_nothing_is_written_without_rules() -> None:
+def test_default_rules_are_not_encoded() -> None:
     message = spec_message(ContainerSpec("nginx"), Resources(), {})
 
     assert not message.HasField("placement")
 
 
-def test_taints_are_words_with_or_without_a_value() -> None:
+def test_a_taint_has_a_key_and_an_optional_value() -> None:
     assert node_taints(["gpu", " team = ml "]) == {"gpu", "team=ml"}
 
 
@@ -147,6 +147,6 @@ def test_taints_are_words_with_or_without_a_value() -> None:
     ],
     ids=["two words", "a key twice", "all", "too many"],
 )
-def test_what_is_no_taint_is_refused(taints: list[str], problem: str) -> None:
+def test_an_invalid_taint_is_refused(taints: list[str], problem: str) -> None:
     with pytest.raises(InvalidError, match=problem):
         node_taints(taints)

@@ -1,4 +1,4 @@
-"""Stored bytes."""
+"""The format of stored records, and revisions."""
 
 import json
 from zlib import crc32
@@ -28,7 +28,7 @@ def test_a_record_of_the_first_schema_has_no_checksum_and_is_read() -> None:
     assert decode(b'{"schema":1,"cpu_millicores":5}', Resources) == Resources(5)
 
 
-def test_a_record_of_the_first_schema_is_read_whatever_the_order_of_its_fields() -> None:
+def test_a_record_of_the_first_schema_is_read_with_fields_in_any_order() -> None:
     assert decode(b'{"cpu_millicores": 5, "schema": 1}', Resources) == Resources(5)
 
 
@@ -44,7 +44,7 @@ def test_a_record_of_a_newer_version_is_refused() -> None:
         decode(b'{"schema":3,"cpu_millicores":5}', Resources)
 
 
-def test_a_schema_number_that_is_newer_because_a_bit_flipped_is_damage() -> None:
+def test_a_newer_schema_number_caused_by_a_flipped_bit_is_damage() -> None:
     stored = encode(Resources(1, 2, 3)).replace(b'"schema":2', b'"schema":3')
 
     with pytest.raises(RefusedError, match="checksum does not match") as refused:
@@ -95,12 +95,12 @@ def test_every_truncation_is_detected() -> None:
         b"\xff",
     ],
 )
-def test_bytes_that_are_no_record_are_refused(data: bytes) -> None:
+def test_bytes_that_are_not_a_record_are_refused(data: bytes) -> None:
     with pytest.raises(RefusedError, match="Resources"):
         decode(data, Resources)
 
 
-def test_a_text_that_is_no_utf8_is_refused() -> None:
+def test_invalid_utf8_is_refused() -> None:
     with pytest.raises(RefusedError, match="StoragePool"):
         decode(b'{"schema":1,"name":"\xff"}', StoragePool)
 
@@ -111,7 +111,7 @@ def test_a_revision_does_not_change_from_one_version_to_the_next() -> None:
     assert revision_of(spec, Resources(100, 64), {"team": "a"}) == "0f5a90d60ee27b7c"
 
 
-def test_a_revision_changes_with_everything_that_was_said() -> None:
+def test_a_revision_changes_with_every_field() -> None:
     spec = ContainerSpec("nginx")
     revisions = {
         revision_of(spec, Resources(), {}),

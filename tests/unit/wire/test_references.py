@@ -1,4 +1,4 @@
-"""Where specs may name secrets, and files as people write them."""
+"""Secret references and files in specs."""
 
 import pytest
 
@@ -54,7 +54,7 @@ def container(**parts: object) -> pb.WorkloadSpec:
         ),
     ],
 )
-def test_a_reference_or_a_file_that_is_wrong_is_refused_by_field(
+def test_an_invalid_reference_or_file_is_refused_with_its_field(
     spec: pb.WorkloadSpec, field: str
 ) -> None:
     with pytest.raises(InvalidError) as refused:
@@ -77,7 +77,7 @@ def test_files_read_back_as_the_same() -> None:
 
 
 @pytest.mark.parametrize("mode", ["0444", "0o444", '"0444"'])
-def test_permissions_in_a_spec_file_are_as_chmod_takes_them(mode: str) -> None:
+def test_permissions_in_a_spec_file_are_octal_as_in_chmod(mode: str) -> None:
     text = f"""
 id: web
 container:
@@ -93,7 +93,7 @@ container:
 
 
 @pytest.mark.parametrize("mode", ["444", "0999", "rw", "[]"])
-def test_permissions_that_may_be_meant_otherwise_are_refused(mode: str) -> None:
+def test_ambiguous_permissions_are_refused(mode: str) -> None:
     text = f"{{id: web, container: {{image: nginx, files: [{{path: /a, mode: {mode}}}]}}}}"
 
     with pytest.raises(

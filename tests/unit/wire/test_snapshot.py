@@ -1,4 +1,4 @@
-"""Snapshot files: whole, or refused with what is wrong."""
+"""Snapshot files: complete, or refused with the problem."""
 
 import gzip
 import random
@@ -22,7 +22,7 @@ def a_file(records: list[tuple[str, bytes]] = RECORDS, form: int = FORMAT) -> by
     return b"".join(snapshot.write(a_header(form), records))
 
 
-def test_what_is_written_is_read() -> None:
+def test_a_snapshot_reads_back_the_same() -> None:
     contents = snapshot.read([a_file()])
 
     assert contents.header == a_header()
@@ -30,7 +30,7 @@ def test_what_is_written_is_read() -> None:
     assert contents.header.counts == {"workloads": 50}
 
 
-def test_a_large_file_travels_in_small_chunks() -> None:
+def test_a_large_snapshot_is_written_in_small_chunks() -> None:
     noise = random.Random(1)
     many = [(f"/workloads/w{n}", noise.randbytes(400).hex().encode()) for n in range(3000)]
     chunks = list(snapshot.write(a_header(), many))
@@ -45,7 +45,7 @@ def test_an_empty_cluster_is_a_snapshot_too() -> None:
 
 
 @pytest.mark.parametrize("kept", [0, 1, 0.5, -1])
-def test_a_cut_file_is_refused(kept: float) -> None:
+def test_a_truncated_snapshot_is_refused(kept: float) -> None:
     whole = a_file()
     cut = whole[: int(len(whole) * kept)] if 0 < kept < 1 else whole[: int(kept)]
 
@@ -53,7 +53,7 @@ def test_a_cut_file_is_refused(kept: float) -> None:
         snapshot.read([cut])
 
 
-def test_an_altered_file_is_refused_unless_it_still_says_the_same() -> None:
+def test_an_altered_snapshot_is_refused_unless_its_content_is_equal() -> None:
     whole = a_file()
     refused = 0
     for place in range(len(whole)):
@@ -64,12 +64,12 @@ def test_an_altered_file_is_refused_unless_it_still_says_the_same() -> None:
         except InvalidError:
             refused += 1
             continue
-        # gzip has a few bits that say nothing, such as the time in its header.
+        # gzip has a few bits without effect, such as the time in its header.
         assert contents == snapshot.read([whole])
     assert refused > 0.9 * len(whole)
 
 
-def test_a_record_changed_by_somebody_who_knows_gzip_is_refused() -> None:
+def test_a_record_altered_inside_the_gzip_stream_is_refused() -> None:
     lines = gzip.decompress(a_file()).replace(b"w7", b"w8", 1)
 
     with pytest.raises(InvalidError, match="checksum does not match"):
@@ -83,11 +83,11 @@ def test_a_file_of_another_kind_is_refused() -> None:
         snapshot.read([gzip.compress(b"some text\n")])
 
 
-def test_a_file_of_a_newer_format_is_refused_by_its_number() -> None:
+def test_a_snapshot_of_a_newer_format_is_refused_with_its_number() -> None:
     with pytest.raises(InvalidError, match="unsupported format 2: expected 1"):
         snapshot.read([a_file(form=2)])
 
 
-def test_what_follows_the_end_is_refused() -> None:
+def test_data_after_the_end_is_refused() -> None:
     with pytest.raises(InvalidError, match="data after its end"):
         snapshot.read([a_file() + b"more"])

@@ -1,4 +1,4 @@
-"""Documents that `apply` takes beside specs: views of workloads and Compose files; and lines of fields."""
+"""Other documents that `apply` accepts (views of workloads, Compose files), and the lines of fields."""
 
 import json
 from textwrap import dedent
@@ -103,7 +103,7 @@ def test_a_compose_file_is_a_stack_with_a_name(
     assert request.spec.compose.inline_yaml.strip() == COMPOSE.strip()
 
 
-def test_a_compose_file_without_a_name_asks_for_one() -> None:
+def test_a_compose_file_without_a_name_needs_an_id() -> None:
     assert "--id" in refusal(COMPOSE).problem
     assert "--id" in refusal("name: $NAME\n" + COMPOSE, directory="shop").problem
 
@@ -130,7 +130,7 @@ def test_an_error_of_a_compose_file_names_its_own_line() -> None:
         ("container.imagePullPolicy", 6),
     ],
 )
-def test_a_field_has_its_line(field: str, line: int) -> None:
+def test_the_line_of_a_field_is_found(field: str, line: int) -> None:
     node = yaml.compose(
         dedent("""\
             id: web

@@ -1,4 +1,4 @@
-"""Spec files: both shapes, the short forms, and every way to get one wrong."""
+"""Spec files: both formats, the short forms, and validation."""
 
 import json
 from base64 import b64encode
@@ -36,7 +36,7 @@ def container_refusal(text: str) -> SpecFileError:
     return refusal(MINIMAL + "".join(f"  {line}\n" for line in dedent(text).strip().splitlines()))
 
 
-def test_our_flat_shape_is_read_whole() -> None:
+def test_the_flat_format_is_read_completely() -> None:
     request = one("""
         id: web
         desired_state: Stopped
@@ -76,7 +76,7 @@ def test_our_flat_shape_is_read_whole() -> None:
     }
 
 
-def test_the_shape_of_the_wire_means_the_same() -> None:
+def test_the_format_of_the_contract_is_read_the_same() -> None:
     flat = one("id: web\ndesired_state: Running\ncontainer: {image: nginx}")
     wire = one(
         "workload_id: web\ndesired_state: Running\nspec: {type: container, container: {image: nginx}}"
@@ -85,7 +85,7 @@ def test_the_shape_of_the_wire_means_the_same() -> None:
     assert wire == flat
 
 
-def test_camel_case_means_the_same() -> None:
+def test_camel_case_is_read_the_same() -> None:
     camel = one("""
         workloadId: vm1
         desiredState: Running
@@ -108,7 +108,7 @@ def test_json_is_read_with_tabs_and_escapes() -> None:
     assert request.spec.container.env["FACE"] == "😀 /"
 
 
-def test_what_the_wire_writes_as_json_is_read_back() -> None:
+def test_json_of_a_request_is_read_back() -> None:
     request = one(MINIMAL + "  ports: ['8080:80']\nresources: {memory_mb: 64}\n")
 
     assert one(json.dumps(MessageToDict(request))) == request
@@ -148,13 +148,13 @@ def test_a_document_without_a_spec_changes_only_the_desired_state() -> None:
         ("8080:53", (8080, 53, "tcp")),
     ],
 )
-def test_a_port_is_written_in_one_line(short: str, expected: tuple[int, int, str]) -> None:
+def test_the_short_form_of_a_port_is_read(short: str, expected: tuple[int, int, str]) -> None:
     (port,) = container(f"ports: [{short}]").ports
 
     assert (port.host_port, port.container_port, port.protocol) == expected
 
 
-def test_a_port_is_also_a_mapping() -> None:
+def test_a_port_may_be_a_mapping() -> None:
     (port,) = container("ports: [{hostPort: 8080, container_port: '80'}]").ports
 
     assert (port.host_port, port.container_port) == (8080, 80)
@@ -169,7 +169,7 @@ def test_a_bad_port_is_refused_with_an_example(short: str) -> None:
 
 
 @pytest.mark.parametrize(("mode", "read_only"), [("", False), (":ro", True), (":rw", False)])
-def test_a_volume_is_written_in_one_line(mode: str, read_only: bool) -> None:
+def test_the_short_form_of_a_volume_is_read(mode: str, read_only: bool) -> None:
     (volume,) = container(f"volumes: ['/a:/b{mode}']").volumes
 
     assert (volume.host_path, volume.container_path, volume.read_only) == ("/a", "/b", read_only)
@@ -183,13 +183,13 @@ def test_a_bad_volume_is_refused_with_an_example(short: str) -> None:
     assert "/host/path:/container/path" in err.problem
 
 
-def test_environment_values_stay_as_written() -> None:
+def test_environment_values_are_read_as_their_original_text() -> None:
     env = container("env: {A: 1.10, B: yes, C: 0755, D: true, E: text, F: ''}").env
 
     assert dict(env) == {"A": "1.10", "B": "yes", "C": "0755", "D": "true", "E": "text", "F": ""}
 
 
-def test_numbers_among_the_words_of_a_command_stay_as_written() -> None:
+def test_numbers_in_a_command_are_read_as_their_original_text() -> None:
     assert list(container("command: [sleep, 1000]").command) == ["sleep", "1000"]
 
 
@@ -312,7 +312,7 @@ def test_a_wrong_type_names_the_field_and_what_is_expected(
         ("id: a\ndesired_state: stop\n---\nid: a\ndesired_state: stop", "id", "twice"),
     ],
 )
-def test_a_file_that_says_no_workload_is_refused(text: str, field: str, problem: str) -> None:
+def test_a_file_without_a_valid_workload_is_refused(text: str, field: str, problem: str) -> None:
     err = refusal(text)
 
     assert err.field == field

@@ -1,4 +1,4 @@
-"""What a Compose file asks of its node, and what in it is refused, with the line."""
+"""The requirements of a Compose file, and unsupported keys with their lines."""
 
 from textwrap import dedent
 
@@ -89,7 +89,7 @@ def test_named_volumes_and_writable_binds_are_data(volumes: str, holds: bool) ->
         "security_opt: [apparmor=unconfined]",
     ],
 )
-def test_power_over_the_node_is_a_privilege(parts: str) -> None:
+def test_keys_that_affect_the_node_need_privileges(parts: str) -> None:
     assert a_service(parts).needs.privileged
 
 
@@ -97,7 +97,7 @@ def test_power_over_the_node_is_a_privilege(parts: str) -> None:
     "parts",
     ["privileged: false", "cap_add: []", "security_opt: [no-new-privileges:true]", "pid: ''"],
 )
-def test_what_gives_no_power_is_none(parts: str) -> None:
+def test_keys_that_do_not_affect_the_node_need_no_privileges(parts: str) -> None:
     assert not a_service(parts).needs.privileged
 
 
@@ -124,7 +124,7 @@ def test_what_gives_no_power_is_none(parts: str) -> None:
         ("mem_limit: ${X", "services.web.mem_limit"),
     ],
 )
-def test_what_cannot_be_honoured_is_refused_by_name_and_line(parts: str, named: str) -> None:
+def test_an_unsupported_key_is_refused_with_its_name_and_line(parts: str, named: str) -> None:
     with pytest.raises(InvalidError) as caught:
         a_service(parts)
     assert named in str(caught.value)
@@ -142,7 +142,7 @@ def test_what_cannot_be_honoured_is_refused_by_name_and_line(parts: str, named: 
         ("include: [other.yaml]", "include"),
     ],
 )
-def test_things_of_others_are_refused(rest: str, named: str) -> None:
+def test_external_objects_are_refused(rest: str, named: str) -> None:
     with pytest.raises(InvalidError) as caught:
         a_stack("web: {image: nginx}", rest)
     assert caught.value.field == named
@@ -166,7 +166,7 @@ LONG = "9" * 5000
     ],
     ids=lambda text: text[:30],
 )
-def test_a_number_that_is_none_or_too_large_is_refused(parts: str, field: str) -> None:
+def test_an_invalid_number_is_refused_with_its_field(parts: str, field: str) -> None:
     with pytest.raises(InvalidError, match=rf"services\.web\.{field}"):
         a_service(parts)
 
@@ -175,11 +175,11 @@ def test_a_score_that_is_too_large_needs_privileges() -> None:
     assert a_service(f"oom_score_adj: '{LONG}'").needs.privileged
 
 
-def test_the_file_with_the_env_of_the_spec_may_be_named() -> None:
+def test_the_env_file_of_the_spec_is_allowed() -> None:
     assert a_service("env_file: .env").services[0].image == "nginx"
 
 
-def test_a_service_of_a_profile_counts_only_when_it_is_chosen() -> None:
+def test_a_service_counts_only_if_its_profile_is_active() -> None:
     services = "web: {image: nginx}\nextra: {image: nginx, mem_limit: 1g, profiles: [more]}"
     assert a_stack(services).needs.memory_mb == 0
     assert a_stack(services, COMPOSE_PROFILES="other,more").needs.memory_mb == 1024
@@ -208,7 +208,7 @@ def test_anchors_and_merges_are_followed() -> None:
         + "".join(f"  s{n}: {{image: i, ports: *x}}\n" for n in range(400)),
     ],
 )
-def test_a_file_that_stands_for_too_much_is_refused(text: str) -> None:
+def test_a_file_that_expands_beyond_the_budget_is_refused(text: str) -> None:
     with pytest.raises(InvalidError):
         read_inline(text, {})
 
@@ -233,12 +233,12 @@ def test_a_file_of_a_repository_may_build_from_it_and_bind_it() -> None:
         read_resolved(dedent(text), project="p", inside="/co/we")
 
 
-def test_a_volume_that_is_a_directory_of_the_host_counts_as_one() -> None:
+def test_a_volume_of_a_host_directory_counts_as_a_bind() -> None:
     rest = "volumes: {data: {driver_opts: {type: none, o: bind, device: /etc}}}"
     assert [bind.path for bind in a_stack("web: {image: nginx}", rest).binds] == ["/etc"]
 
 
-def test_the_needs_of_a_stack_are_placed() -> None:
+def test_the_needs_of_a_stack_are_used_for_placement() -> None:
     text = "services: {web: {image: i, ports: ['8080:80'], mem_limit: 64m, cpus: 0.2, privileged: true}}"
     compose = pb.ComposeSpec(inline_yaml=text, volume_policy="Delete")
     spec, resources, _ = workload_spec(pb.WorkloadSpec(compose=compose))
@@ -253,7 +253,7 @@ def test_the_needs_of_a_stack_are_placed() -> None:
     assert not holds_data(workload)
 
 
-def test_said_resources_beat_those_of_the_file() -> None:
+def test_stated_resources_replace_those_of_the_file() -> None:
     compose = pb.ComposeSpec(inline_yaml="services: {web: {image: i, mem_limit: 64m}}")
     said = pb.ResourceRequirements(memory_mb=512)
     _, resources, _ = workload_spec(pb.WorkloadSpec(compose=compose, resources=said))
@@ -275,7 +275,7 @@ def test_said_resources_beat_those_of_the_file() -> None:
         ("volume_policy", "Burn"),
     ],
 )
-def test_what_git_must_not_be_given_is_refused(field: str, value: str) -> None:
+def test_values_that_are_unsafe_for_git_are_refused(field: str, value: str) -> None:
     compose = pb.ComposeSpec(git_repo="https://example.org/a.git")
     setattr(compose, field, value)
     with pytest.raises(InvalidError) as caught:
@@ -289,16 +289,16 @@ def test_what_git_must_not_be_given_is_refused(field: str, value: str) -> None:
     ["https://example.org/a.git", "ssh://git@example.org:22/a.git", "git@example.org:a/b.git",
      "file:///srv/a.git"],
 )  # fmt: skip
-def test_repositories_over_https_ssh_and_files_are_taken(repository: str) -> None:
+def test_repositories_over_https_ssh_and_files_are_accepted(repository: str) -> None:
     workload_spec(pb.WorkloadSpec(compose=pb.ComposeSpec(git_repo=repository)))
 
 
 @pytest.mark.parametrize("name", ["DOCKER_HOST", "COMPOSE_FILE", "1ST", "A-B"])
-def test_variables_that_steer_compose_are_refused(name: str) -> None:
+def test_variables_that_configure_compose_are_refused(name: str) -> None:
     compose = pb.ComposeSpec(inline_yaml="services: {web: {image: i}}", env={name: "x"})
     with pytest.raises(InvalidError):
         workload_spec(pb.WorkloadSpec(compose=compose))
 
 
-def test_what_the_file_asks_is_no_part_of_its_needs_when_it_asks_nothing() -> None:
+def test_a_file_without_requirements_has_no_needs() -> None:
     assert a_stack("web: {image: nginx}").needs == StackNeeds()

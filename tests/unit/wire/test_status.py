@@ -1,4 +1,4 @@
-"""Errors and status codes."""
+"""Errors and gRPC status codes."""
 
 import grpc
 import pytest
@@ -44,7 +44,7 @@ def test_every_error_has_its_code(err: errors.PersysError, code: grpc.StatusCode
     ],
     ids=lambda err: type(err).__name__,
 )
-def test_a_client_gets_back_the_error_and_its_text(err: errors.PersysError) -> None:
+def test_a_client_raises_the_same_error_with_its_text(err: errors.PersysError) -> None:
     got = error_from(grpc_code(err), str(err))
 
     assert type(got) is type(err)
@@ -59,7 +59,7 @@ def test_an_invalid_field_keeps_its_name() -> None:
 
 
 @pytest.mark.parametrize("code", [CODE.NOT_FOUND, CODE.UNKNOWN])
-def test_a_foreign_agent_that_says_not_found_is_understood(code: grpc.StatusCode) -> None:
+def test_not_found_in_the_text_of_a_third_party_agent_is_recognised(code: grpc.StatusCode) -> None:
     got = error_from(code, "get status: Workload Not Found")
 
     assert isinstance(got, errors.NotFoundError)
@@ -67,13 +67,13 @@ def test_a_foreign_agent_that_says_not_found_is_understood(code: grpc.StatusCode
 
 
 @pytest.mark.parametrize("code", [CODE.UNKNOWN, CODE.DEADLINE_EXCEEDED, CODE.UNAVAILABLE])
-def test_no_answer_is_never_absence(code: grpc.StatusCode) -> None:
+def test_no_response_is_never_read_as_absence(code: grpc.StatusCode) -> None:
     assert type(error_from(code, "broken")) is errors.UnavailableError
 
 
-def test_only_an_answer_of_unknown_is_read_for_its_words() -> None:
+def test_the_text_is_matched_only_with_the_code_unknown() -> None:
     assert type(error_from(CODE.UNAVAILABLE, "name not found")) is errors.UnavailableError
 
 
-def test_what_a_peer_does_not_know_is_a_refusal() -> None:
+def test_an_rpc_that_a_peer_does_not_implement_is_a_refusal() -> None:
     assert type(error_from(CODE.UNIMPLEMENTED, None)) is errors.RefusedError
