@@ -1,4 +1,4 @@
-"""Scheduler and agents as their decisions alone: any order of words, deeds, losses and silences.
+"""Scheduler and agents as pure decisions: any order of requests, effects, losses and outages.
 
 One id in several lives, two nodes. `decide` and `receive` are the real ones; what lies between them is a few
 lines here.
@@ -141,7 +141,7 @@ class CoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.sent)
     @rule(data=st.data(), answer=st.booleans())
     def an_order_arrives(self, data: st.DataObject, answer: bool) -> None:
-        """To any node, so that they overtake each other; its answer may be lost.
+        """To any node, so that messages overtake each other; the response may be lost.
 
         To one node they are sent one by one: what is sent has arrived, or was given up, before the next.
         """
@@ -217,7 +217,7 @@ class CoreMachine(RuleBasedStateMachine):
                 assert at_home or node_id in self.tombstones, node_id
 
     def teardown(self) -> None:
-        """When all nodes are well and nothing is lost any more, everything comes about."""
+        """When all nodes are healthy and nothing is lost any more, everything converges."""
         for agent in getattr(self, "agents", {}).values():
             agent.phase = Phase.ALIVE
         for _ in range(LIVELINESS_STEPS_MAX if hasattr(self, "agents") else 0):

@@ -1,4 +1,4 @@
-"""Following what another scheduler writes comes to the same as reading everything again."""
+"""Following the writes of another scheduler gives the same state as reading everything again."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Any interleaving of asking, finishing and being cancelled keeps the queue whole."""
+"""Any interleaving of acquire, release and cancel keeps the queue consistent."""
 
 import asyncio
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What is explained, planned and counted is what placement then does."""
+"""Explanations, plans and capacity agree with placement."""
 
 from collections import Counter
 

@@ -108,7 +108,7 @@ COPIES = st.integers(1, 8)
 
 
 def reference(needs: Needs, columns: Columns) -> NodeId | None:
-    """The rule, said plainly: of all that no filter refuses, the one with the lowest score."""
+    """The reference: of all nodes that no filter rejects, the one with the lowest score."""
     fitting = [
         (plain_score(row, needs, columns), row.node_id)
         for row in columns.rows.values()
@@ -171,7 +171,7 @@ def test_a_chosen_node_always_has_room(many: list[Needs], columns: Columns) -> N
 @settings(max_examples=12, deadline=None)
 @given(st.integers(0, 1 << 32).map(Random), st.lists(rule_sets, min_size=4, max_size=8))
 def test_of_hundreds_of_nodes_too_the_best_is_chosen(random: Random, many: list[Rules]) -> None:
-    """So many that walks end early, in the whole order and in domains large and small."""
+    """Enough nodes that ordered searches end early, in the whole order and in large and small domains."""
     columns = Columns()
     node_ids = [NodeId(f"n{number:03}") for number in range(300)]
     for node_id in node_ids:

@@ -1,4 +1,4 @@
-"""Room in pools holds whatever comes: the fast ways agree with the plain one, and no pool is overdrawn."""
+"""Pool capacity: the fast searches agree with the reference, and no pool is overcommitted."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

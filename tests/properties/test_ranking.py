@@ -1,4 +1,4 @@
-"""A ranking that is kept through a history, against one that is made anew."""
+"""A ranking that is updated through a history equals a newly built one."""
 
 from random import Random
 

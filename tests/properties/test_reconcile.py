@@ -1,4 +1,4 @@
-"""What holds for every decision, whatever the situation: even one that no history could lead to."""
+"""What holds for every decision in every situation, even an impossible one."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -144,7 +144,7 @@ def orders_of(decision: Decision) -> list[Apply | Remove]:
 
 
 def carried_out(situation: Situation, decision: Decision, now: datetime) -> Situation:
-    """The situation after the shell has recorded the decision and handed over its orders."""
+    """The situation after the shell has stored the decision and sent its orders."""
     moved = decision.assignment is not None and (
         situation.assignment is None or situation.assignment.node_id != decision.assignment.node_id
     )
@@ -188,7 +188,7 @@ def test_the_same_situation_gives_the_same_decision(situation: Situation, roll: 
 @settings(max_examples=200, deadline=None)
 @given(situations)
 def test_a_decision_that_was_carried_out_needs_no_second_one(situation: Situation) -> None:
-    """At one instant there is at most one order, and soon nothing is left to write: no hot loop."""
+    """At one instant there is at most one order, and soon nothing to write: no hot loop."""
     orders = 0
     rooms = rooms_for(situation)  # a node that was closed stays so, also for who has left it
     for _ in range(3):
@@ -251,7 +251,7 @@ def test_the_next_look_is_in_the_future(situation: Situation) -> None:
 @settings(max_examples=200, deadline=None)
 @given(situations)
 def test_whoever_waits_on_a_living_node_will_be_looked_at_again(situation: Situation) -> None:
-    """Nothing hangs: an order under way ends by itself, everything else has a time, a room or an end."""
+    """Nothing hangs: an order in flight ends, everything else has a wake time, waits for capacity or is done."""
     decision = decided(situation)
     if decision.forget or situation.phase is not Phase.ALIVE or decision.assignment is None:
         return
@@ -266,7 +266,7 @@ def test_whoever_waits_on_a_living_node_will_be_looked_at_again(situation: Situa
 @settings(max_examples=200, deadline=None)
 @given(situations)
 def test_what_holds_data_never_leaves_a_copy_behind(situation: Situation) -> None:
-    """Unless the operator vouches that the node which has it is dead."""
+    """Unless an operator declares its node dead."""
     decision = decided(replace(situation, confirmed_dead=False))
     if isinstance(situation.workload.spec, VMSpec) and not decision.forget:
         assert decision.tombstone is None

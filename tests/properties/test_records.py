@@ -97,7 +97,7 @@ def in_memory(cluster: Cluster) -> dict[str, Struct]:
 
 
 def recovered(base: Cluster) -> dict[str, bytes]:
-    """What a recovery writes when every node answered and has what is recorded."""
+    """The records that a recovery writes when every node responds and matches the records."""
     recorded = Recorded(
         {node_id: member.node for node_id, member in base.members.items()},
         {workload_id: entry.workload for workload_id, entry in base.entries.items()},

@@ -1,4 +1,4 @@
-"""No node is overcommitted on record, whichever part of a batch of commits the store applies."""
+"""No node is overcommitted in the store, whichever part of a batch of commits is applied."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ POLICY = Policy()
 
 @dataclass(frozen=True)
 class Step:
-    """One user's request, and whether the store applies the commit that follows from it."""
+    """One user request, and whether the store applies its commit."""
 
     name: str
     cpu: int
@@ -47,7 +47,7 @@ class Step:
 
 @dataclass
 class World:
-    """A leader's memory over a store that applies any part of a batch."""
+    """The memory of a leader over a store that applies any part of a batch."""
 
     cluster: Cluster = field(default_factory=Cluster)
     stored: dict[str, Struct] = field(default_factory=dict)
@@ -126,7 +126,7 @@ batches = st.lists(
 def test_no_part_of_a_batch_overcommits_a_node(
     batches: list[list[Step]], lost: bool, removes: bool
 ) -> None:
-    """`lost`: the store's answer does not arrive, so that everything is read again."""
+    """`lost`: the response of the store is lost, so everything is read again."""
     world = World()
     for batch in batches:
         changes = [(step, world.decide(step)) for step in batch]

@@ -1,4 +1,4 @@
-"""JSON of the contract's messages is what protobuf's own library makes of them, in both directions."""
+"""The JSON of messages equals that of protobuf's own library, in both directions."""
 
 import math
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""What holds of every reference and every text."""
+"""Properties of references and redaction."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Whatever comes and goes: what fits is placed, and nobody gets more than there is.
+"""For every history: what fits is placed, and no node is overcommitted.
 
 A desk does what the scheduler does with room, in memory: it places who comes, wakes who waits, and lets
 newcomers in between.
@@ -163,7 +163,7 @@ def test_promise_2_and_promise_3_hold_whatever_comes_and_goes(history: list[obje
 
 
 def check_room(desk: Desk) -> None:
-    """Nobody was given more than there is; a node that shrinks may hold more than it has."""
+    """No node is overcommitted, except one whose capacity was reduced."""
     for row in desk.columns.rows.values():
         mine = [
             desk.wanted[name] for name, node_id in desk.placed.items() if node_id == row.node_id

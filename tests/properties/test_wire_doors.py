@@ -1,4 +1,4 @@
-"""Whatever comes through the scheduler's door is refused by name, or read and can be carried out.
+"""Every request to the scheduler is refused with its field, or parsed and can be executed.
 
 The messages here hold anything that their types allow, with a leaning to what is almost right.
 """

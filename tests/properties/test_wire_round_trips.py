@@ -1,4 +1,4 @@
-"""Whatever the model holds comes back the same from messages and from stored bytes."""
+"""Every value of the model round-trips through messages and stored bytes."""
 
 from datetime import UTC, datetime, timedelta
 from functools import partial

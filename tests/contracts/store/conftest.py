@@ -1,4 +1,4 @@
-"""Every adapter of the Store port, the real etcd among them, and what the contract tests share."""
+"""Every adapter of the Store port, including the real etcd, and shared fixtures."""
 
 import asyncio
 import itertools
@@ -107,7 +107,7 @@ def _free_ports(count: int) -> list[int]:
 
 @pytest.fixture(scope="session")
 def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
-    """One for all tests that leave it running; each test has a key prefix of its own."""
+    """Shared by all tests that do not stop it; each test has its own key prefix."""
     server = EtcdServer(tmp_path_factory.mktemp("etcd"))
     server.start()
     yield server
@@ -116,7 +116,7 @@ def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
 
 @pytest.fixture
 def start_etcd(tmp_path: Path) -> Iterator[Callable[..., EtcdServer]]:
-    """Servers of the test's own: to kill, or with flags."""
+    """Servers for one test: to kill, or with flags."""
     servers: list[EtcdServer] = []
 
     def start(*flags: str, scheme: str = "http") -> EtcdServer:
@@ -133,7 +133,7 @@ def start_etcd(tmp_path: Path) -> Iterator[Callable[..., EtcdServer]]:
 
 @pytest.fixture
 def etcd_cluster(tmp_path: Path) -> Iterator[list[EtcdServer]]:
-    """Three members, so that one may die."""
+    """Three members, so that one may fail."""
     members = []
     for name in ("one", "two", "three"):
         (tmp_path / name).mkdir()
@@ -190,7 +190,7 @@ def eventually() -> Callable[[Callable[[], Awaitable[bool]]], Awaitable[None]]:
 def take() -> Callable[
     [AsyncIterator[tuple[Change, ...]], int], Coroutine[None, None, list[tuple[Change, ...]]]
 ]:
-    """The first so many revisions of a watch, which is then closed."""
+    """The first revisions of a watch, which is then closed."""
 
     async def take_first(
         changes: AsyncIterator[tuple[Change, ...]], count: int

@@ -1,4 +1,4 @@
-"""Whatever is committed, SQLite answers as the store in memory does, also when it is opened again."""
+"""For every commit, SQLite gives the same results as the memory store, also after a reopen."""
 
 import asyncio
 import tempfile

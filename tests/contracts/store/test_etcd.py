@@ -192,7 +192,7 @@ def gateway(server: Server, path: str, token: str = "", **body: Any) -> Any:
 
 @pytest.fixture
 def guarded(start_etcd: StartEtcd) -> Server:
-    """An etcd that asks for root's password."""
+    """An etcd with authentication."""
     server = start_etcd()
     gateway(server, "auth/user/add", name="root", password="secret")
     gateway(server, "auth/role/add", name="root")
@@ -274,7 +274,7 @@ async def test_a_password_is_no_harm_where_none_is_asked_for(start_etcd: StartEt
 
 @pytest.fixture
 def certificates(tmp_path: Path) -> Path:
-    """ca, server and client certificates, and another authority nobody knows."""
+    """CA, server and client certificates, and another, untrusted CA."""
 
     def openssl(*arguments: str) -> None:
         subprocess.run(["openssl", *arguments], cwd=tmp_path, check=True, capture_output=True)
@@ -295,7 +295,7 @@ def certificates(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def sealed(start_etcd: StartEtcd, certificates: Path) -> Server:
-    """An etcd that speaks TLS only, and only with clients of the same authority."""
+    """An etcd that requires TLS and client certificates of its CA."""
     return start_etcd(
         f"--cert-file={certificates / 'server.pem'}",
         f"--key-file={certificates / 'server.key'}",

@@ -52,7 +52,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def writer(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that writes on and on and prints what was acknowledged."""
+    """A process that writes continuously and prints the acknowledged writes."""
     process = subprocess.Popen(
         [sys.executable, "-c", WRITER, tmp_path / "store.db"], stdout=subprocess.PIPE, text=True
     )

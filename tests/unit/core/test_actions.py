@@ -1,4 +1,4 @@
-"""Which actions are shown."""
+"""Selection of recorded actions."""
 
 from datetime import UTC, datetime
 

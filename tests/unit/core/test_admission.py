@@ -1,4 +1,4 @@
-"""When a node is too busy for new work, and when it has nothing left to give."""
+"""When a node rejects new workloads: above its load thresholds, or without capacity."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""What an automation policy's suggestion makes of a workload."""
+"""How a suggestion of an automation policy changes a workload."""
 
 import pytest
 from hypothesis import given

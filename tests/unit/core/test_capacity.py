@@ -1,4 +1,4 @@
-"""How many more fit, and who would find no place after a loss."""
+"""How many more workloads fit, and which do not fit after a node loss."""
 
 from builders import add_node, needs
 from persys.core.placement.capacity import Loss, Room, lose, room_on, total_of

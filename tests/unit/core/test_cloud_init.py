@@ -1,4 +1,4 @@
-"""The texts that cloud-init finds on a machine's seed."""
+"""The files of a VM's cloud-init seed."""
 
 from base64 import b64encode
 from email import message_from_string

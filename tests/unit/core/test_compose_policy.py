@@ -1,4 +1,4 @@
-"""The list of what a Compose document may hold on a node without privileges: one row per trick."""
+"""What a Compose document may contain on a node without privileges: one row per attack."""
 
 from pathlib import Path
 from typing import cast

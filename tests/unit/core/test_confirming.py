@@ -1,4 +1,4 @@
-"""A node's first word after a start: nearly always it says what is recorded, and nobody need look."""
+"""The first report of a node after a start mostly matches the records, and then needs no decision."""
 
 import pytest
 

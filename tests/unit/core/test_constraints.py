@@ -1,4 +1,4 @@
-"""Conditions on labels: how they are read, when they hold, and which are refused."""
+"""Conditions on labels: parsing, evaluation and refusals."""
 
 import time
 

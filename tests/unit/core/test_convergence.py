@@ -269,7 +269,7 @@ def test_from_any_state_the_steps_lead_to_rest_and_never_destroy_what_is_right(
 
 
 def performed(step: Step, artefact: Artefact | None) -> Artefact | None:
-    """What a runtime that works makes of a step."""
+    """The state after a working runtime has performed the step."""
     match step:
         case Step.CREATE:
             assert artefact is None

@@ -1,4 +1,4 @@
-"""A workload is to get a node, and a copy of it is on one already: never two that hold data."""
+"""Assignment of a workload with an existing copy on a node: never two copies with data."""
 
 from dataclasses import replace
 
@@ -126,7 +126,7 @@ def test_without_data_an_old_copy_on_a_lost_node_does_not_hold_it_up() -> None:
 def test_what_a_node_turned_away_goes_elsewhere_with_data_only_when_the_node_cannot_start_it(
     workload: Workload,
 ) -> None:
-    """An order without an answer may still be on its way to that node."""
+    """An order without a response may still be in flight to that node."""
     columns = Columns()
     add_node(columns, "n1")
     full = Failure(FailureReason.INSUFFICIENT_RESOURCES, "this node is full", code=NODE_FULL)

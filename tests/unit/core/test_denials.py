@@ -1,4 +1,4 @@
-"""Which refusals are told, and how many: bounded whatever an attacker does."""
+"""Events of denied calls are bounded, whatever an attacker does."""
 
 from persys.core.denials import TOLD_MAX, WINDOW_SECONDS, Denial, Ration
 

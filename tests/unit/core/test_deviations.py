@@ -1,4 +1,4 @@
-"""A container that runs and is not as it was created: how it is told, repaired, and given up."""
+"""A running container that differs from its configuration: reported, repaired, and failed."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -68,7 +68,7 @@ def running(*found: Deviation, **changes: object) -> Artefact:
 
 
 def after_repairs(count: int, problem: str = "") -> Progress:
-    """In vain, the last one just now."""
+    """Without success, the last one just now."""
     return replace(SHOWN, repairs=Repairs(count, NOW, problem, shown=True))
 
 
@@ -205,7 +205,7 @@ def test_a_failed_repair_is_told_and_fails_nothing_that_runs() -> None:
 
 
 def test_a_replacement_that_was_cut_off_after_the_stop_is_not_finished_work() -> None:
-    """Its policy lets it end, so that a stop would otherwise look like its end."""
+    """Its policy lets it exit, so a stop could be mistaken for completion."""
     progress = replacing(SHOWN, running(CUT_OFF), now=NOW)
     stopped = running(condition=Condition.EXITED, finished_at=NOW)
 

@@ -1,4 +1,4 @@
-"""Which names there are in DNS, and what is written so that they are found."""
+"""DNS names, and the records that publish them."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""What the head of a disk file says, against files that the real qemu-img made."""
+"""Headers of disk files, with files created by the real qemu-img."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What counts as drift and what is only under way; which orphans are noted."""
+"""What counts as drift and what is an operation in progress; which orphans are stored."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
@@ -46,7 +46,7 @@ LATER = after(11)
 
 
 def settled(seen: Observation, **changes: object) -> Situation:
-    """It was as it should be, and this is what its node says since noon."""
+    """A converged workload, with this observation since noon."""
     known: dict[str, object] = {
         "assignment": an_assignment(),
         "belief": a_belief(),

@@ -1,4 +1,4 @@
-"""Who may have which certificate, and what a join token is good for."""
+"""Which certificates are issued, and what a join token allows."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""One counter for all epochs: reserved on record before use, never repeated, never raised by reports."""
+"""One counter for all epochs: reserved in the store before use, never repeated, never raised by reports."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -11,7 +11,7 @@ from persys.model.assignment import EpochCounter
 
 
 def next_of(epochs: Epochs, stored: list[EpochCounter]) -> int:
-    """As a leader takes one: reserved on record first."""
+    """As a leader uses one: reserved in the store first."""
     epoch = epochs.next
     if not epochs.covers(epoch):
         counter = epochs.after_next_block(epoch, new_key="")
@@ -32,7 +32,7 @@ def test_the_first_epoch_is_1_and_one_reservation_covers_a_block() -> None:
 
 @given(st.lists(st.tuples(st.integers(1, 2 * BLOCK), st.booleans()), max_size=8))
 def test_no_leader_repeats_an_epoch_of_another(lives: list[tuple[int, bool]]) -> None:
-    """Each leader takes some. A commit whose answer is lost may have been stored or not."""
+    """Each leader uses some. A commit whose response is lost may or may not be stored."""
     record, used = EpochCounter(0), 0
     for count, answer_lost in lives:
         epochs = Epochs()
@@ -54,7 +54,7 @@ def test_no_leader_repeats_an_epoch_of_another(lives: list[tuple[int, bool]]) ->
 def test_no_leader_repeats_an_epoch_although_the_record_is_replaced_by_an_older_one(
     lives: list[tuple[int, int, int]],
 ) -> None:
-    """Each leader takes some. The time of a block later any earlier record may be restored."""
+    """Each leader uses some. After the time of one block any earlier record may be restored."""
     records, used, now = [EpochCounter(0)], 0, NOON
     for count, apart_ms, restored in lives:
         now += timedelta(milliseconds=apart_ms)

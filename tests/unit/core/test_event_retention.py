@@ -1,4 +1,4 @@
-"""Which events are kept, and at whose expense."""
+"""Which events are kept, per source."""
 
 from collections import Counter
 from datetime import datetime, timedelta
@@ -20,7 +20,7 @@ def an_event(node_id: str = "", *, at: datetime = NOON) -> Event:
 def kept_after(
     sources: list[str], *, count_max: int = 10, per_event: int = 8
 ) -> tuple[EventRetention, dict[int, str]]:
-    """Events of these sources, one after the other, with `per_event` deletions beside each."""
+    """Events of these sources in order, with `per_event` deletions for each."""
     retention = EventRetention(EventLimits(count_max))
     kept: dict[int, str] = {}
     for sequence, source in enumerate(sources, 1):

@@ -1,4 +1,4 @@
-"""What stands in a node's way, and the least that would have to change."""
+"""Why a node is rejected, and the smallest change that would help."""
 
 import pytest
 

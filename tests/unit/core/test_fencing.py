@@ -1,4 +1,4 @@
-"""The scheduler's side of stop_after: when a workload of a lost node may run elsewhere."""
+"""stop_after in the scheduler: when a workload of a lost node may run on another node."""
 
 from dataclasses import replace
 from datetime import timedelta

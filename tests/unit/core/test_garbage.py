@@ -1,4 +1,4 @@
-"""What may go from a node, and what must stay whatever happens."""
+"""What garbage collection may remove from a node, and what must stay."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Which workloads follow a push."""
+"""Which workloads a push concerns."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""From probe to probe: starting, healthy, unhealthy, and how soon to look again."""
+"""Health from consecutive probes, and the delay until the next one."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""What is remembered and told of a node's actions when an operation did not end in time."""
+"""The action history, and the description of a time-out."""
 
 from datetime import datetime
 

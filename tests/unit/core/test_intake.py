@@ -1,4 +1,4 @@
-"""What a user's word makes of a workload."""
+"""How a user's request changes a workload."""
 
 from dataclasses import replace
 

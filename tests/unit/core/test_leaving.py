@@ -31,7 +31,7 @@ ON_N1 = an_assignment("n1")
 
 
 def decided(situation: Situation, *nodes: str) -> Decision:
-    """With these nodes to go to."""
+    """With these nodes available."""
     columns = Columns()
     for node_id in nodes:
         add_node(columns, node_id)
@@ -123,7 +123,7 @@ def test_what_fits_nowhere_else_goes_on_running_on_a_draining_node() -> None:
 
 
 def test_what_stops_by_itself_does_not_leave_a_draining_node_that_cannot_be_heard() -> None:
-    """Its agent has not stopped it yet, and nobody can tell that it does not run."""
+    """Its agent may not have stopped it yet."""
     single = replace(a_workload(), stop_after_seconds=60)
     situation = a_situation(
         single,
@@ -139,7 +139,7 @@ def test_what_stops_by_itself_does_not_leave_a_draining_node_that_cannot_be_hear
 
 
 def never_taken() -> Situation:
-    """The node is alive and gave no answer to the order, twice."""
+    """The node is alive and did not respond to the order twice."""
     dispatch = a_dispatch(answered=False)
     for _ in range(2):
         dispatch = unanswered(dispatch, "no route to host", now=NOON)

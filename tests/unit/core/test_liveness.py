@@ -1,4 +1,4 @@
-"""Whether a node is believed alive."""
+"""Whether a node is alive, suspect or lost."""
 
 import pytest
 

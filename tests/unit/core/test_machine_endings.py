@@ -1,4 +1,4 @@
-"""What becomes of a machine that ended, hangs or does not come up."""
+"""VMs that ended, hang or do not boot."""
 
 from datetime import UTC, datetime, timedelta
 

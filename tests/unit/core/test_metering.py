@@ -1,4 +1,4 @@
-"""What workloads use, from two looks at their containers."""
+"""Resource usage from two samples per container."""
 
 from datetime import UTC, datetime
 

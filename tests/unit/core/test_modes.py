@@ -1,4 +1,4 @@
-"""Which mode follows from what the store does."""
+"""The mode from the responses of the store."""
 
 import pytest
 from msgspec.structs import replace

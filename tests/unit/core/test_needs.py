@@ -1,4 +1,4 @@
-"""What a workload needs of a node."""
+"""The requirements of a workload."""
 
 import pytest
 

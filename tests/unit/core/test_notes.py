@@ -1,4 +1,4 @@
-"""What of a spec has no effect is told."""
+"""Fields of a spec without effect are reported."""
 
 from persys.core.notes import PROJECT_NAME, effective_env, notes_of
 from persys.model.ids import Revision, WorkloadId

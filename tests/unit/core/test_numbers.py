@@ -1,4 +1,4 @@
-"""Whole numbers in text that others wrote."""
+"""Whole numbers in untrusted text."""
 
 import pytest
 

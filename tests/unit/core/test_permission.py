@@ -1,4 +1,4 @@
-"""The tables of who may do what."""
+"""The tables of permissions."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which node is chosen, and what is said when none is."""
+"""Which node is chosen, and the message if none fits."""
 
 import pytest
 
@@ -283,7 +283,7 @@ def test_a_node_behind_many_full_ones_is_found(columns: Columns) -> None:
 
 
 def test_a_trait_beyond_the_number_of_bits_is_still_told_apart(columns: Columns) -> None:
-    """The columns hold 63 traits apart; the filter has the last word on the others."""
+    """The arrays distinguish 63 traits; the filter checks the others."""
     for number in range(80):
         add_node(columns, f"n{number:02}", traits={f"driver:d{number:02}"})
 

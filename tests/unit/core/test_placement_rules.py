@@ -1,4 +1,4 @@
-"""Rules on where a workload may run, and where it would rather."""
+"""Placement rules: required and preferred nodes."""
 
 import pytest
 

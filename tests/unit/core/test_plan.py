@@ -1,4 +1,4 @@
-"""What an apply would change, field by field and in the cluster."""
+"""The diff of an apply, by field and in the cluster."""
 
 from builders import a_workload, an_assignment
 from persys.core.plan import FieldChange, action_of, changed_fields, displaced

@@ -1,4 +1,4 @@
-"""Room in several pools of one node: each draws on its own, and the pool that lacks is named."""
+"""Capacity of several pools of one node; the pool without enough space is named."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Pools on one file system have one room."""
+"""Pools on one file system share its capacity."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Proofs of assignment: nobody makes one without the key, and each is good for one assignment."""
+"""Proofs of assignment need the key, and each is valid for one assignment."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""How far a pull is, from lines as Docker writes them."""
+"""Progress of a pull, from the lines of Docker."""
 
 from persys.core.pulling import Layers
 

@@ -1,4 +1,4 @@
-"""What becomes of an order that arrives."""
+"""Classification of a received order."""
 
 from hypothesis import given
 from hypothesis import strategies as st

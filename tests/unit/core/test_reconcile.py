@@ -1,4 +1,4 @@
-"""The scheduler's one brain: a table of situations for every arrow in its docstring."""
+"""The decisions of `decide`, one situation after the other."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta

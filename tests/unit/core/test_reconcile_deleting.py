@@ -1,4 +1,4 @@
-"""A workload goes: when no copy can exist any more, or when its node is lost."""
+"""Deletion of a workload: when no copy can exist any more, or when its node is lost."""
 
 from dataclasses import replace
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""What was sent and got no answer."""
+"""Orders without a response."""
 
 import pytest
 

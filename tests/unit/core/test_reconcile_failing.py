@@ -1,4 +1,4 @@
-"""What follows a failure, as `decide` sees it."""
+"""The reaction of `decide` to a failure."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta

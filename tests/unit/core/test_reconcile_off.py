@@ -1,4 +1,4 @@
-"""A node whose reconciliation is off carries out orders, and only reports what changes otherwise."""
+"""A node whose reconciliation is off executes orders, and only reports other changes."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""A new revision that needs another amount: here if it fits, elsewhere if it may move."""
+"""A revision with other requirements: on the same node if it fits, on another if it may move."""
 
 import pytest
 
@@ -104,7 +104,7 @@ def test_nothing_is_resized_while_the_node_gives_no_sign() -> None:
 
 @pytest.mark.parametrize("draining", [False, True])
 def test_what_grows_and_fits_nowhere_is_not_ordered_to_its_node(*, draining: bool) -> None:
-    """Found by seed 235, on a draining node: it was ordered with room for less on record."""
+    """Found by seed 235, on a draining node: an order was sent with a smaller reservation."""
     situation = a_situation(
         bigger(), assignment=ON_N1, observation=an_observation(), draining=draining
     )

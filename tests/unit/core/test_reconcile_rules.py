@@ -1,4 +1,4 @@
-"""New rules for a workload that runs: it stays, it moves, or it says that it should."""
+"""New placement rules for a running workload: it stays, moves, or reports that it is misplaced."""
 
 from builders import (
     N2,
@@ -124,7 +124,7 @@ def test_it_is_no_longer_misplaced_when_its_rules_allow_it_again() -> None:
 
 
 def test_what_moves_keeps_no_distance_from_itself() -> None:
-    """Its own old copy does not drive it into the other zone, where one of its group is."""
+    """Its own old copy does not move it to the other zone, which has a member of its group."""
     group = Rules(group="web", spread_over=("zone",))
     columns = Columns()
     add_node(columns, "n1", labels={"zone": "a"}, closed="draining")

@@ -1,4 +1,4 @@
-"""What is brought back after a loss, and what is not."""
+"""What a merge restores after a loss, and what it leaves out."""
 
 from msgspec.structs import replace
 
@@ -222,7 +222,7 @@ def test_a_copy_keeps_what_it_was_given_while_a_newer_revision_wants_more() -> N
 
 
 def test_what_a_node_runs_comes_before_what_the_record_has_there() -> None:
-    """Without room it looks for another node; what holds data cannot, and is named."""
+    """Without capacity it moves to another node; with data it cannot, and is reported."""
     shop = replace(a_workload(), id=SHOP, resources=Resources(3900, 256))
     running = NodeReport(
         a_node(N1),
@@ -244,7 +244,7 @@ def test_what_a_node_runs_comes_before_what_the_record_has_there() -> None:
 
 
 def test_a_copy_that_is_in_nobodys_books_and_finds_no_room_stays_an_orphan() -> None:
-    """Found by seed 312: a node that was removed came back with more than it has."""
+    """Found by seed 312: a removed node returned with more workloads than its capacity."""
     shop = a_workload("shop", resources=Resources(3900, 256))
     both = NodeReport(
         a_node(N1),

@@ -1,4 +1,4 @@
-"""For how long a removed node's certificates are refused, and which."""
+"""Which certificates of a removed node are refused, and for how long."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""When a failed revision is tried again."""
+"""When a failed revision is retried."""
 
 from datetime import datetime, timedelta
 

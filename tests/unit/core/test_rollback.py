@@ -1,4 +1,4 @@
-"""A record that is behind its node: the store was restored from an older copy. Or the node makes it up."""
+"""A record that is older than its node, after a restore of the store; or the node reports a wrong epoch."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -39,7 +39,7 @@ either = pytest.mark.parametrize("workload", [STATELESS, WITH_DATA], ids=["state
 
 
 def bound(workload: Workload, seen: Observation | None, **others: object) -> Situation:
-    """On n1 with epoch 5, believed to run there."""
+    """On n1 with epoch 5, with status Running."""
     situation = a_situation(
         workload,
         assignment=an_assignment(N1, epoch=5),

@@ -1,4 +1,4 @@
-"""References in specs, versions that are kept, and values that no text shows."""
+"""References in specs, stored versions, and redaction of values."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""What is recorded of a workload: unchanged as long as it says the same of the same assignment."""
+"""The stored status is unchanged while it describes the same state of the same assignment."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How a stack is, from how its containers are, and what is done about it."""
+"""The state of a stack from its containers, and the next step."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""The agent's side of stop_after: what it stops by itself, and what lets it run again."""
+"""stop_after in the agent: what it stops without the scheduler, and what starts it again."""
 
 from datetime import UTC, datetime, timedelta
 

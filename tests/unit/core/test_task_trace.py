@@ -1,4 +1,4 @@
-"""How an operation ended, told by the tasks that an agent lists."""
+"""The result of an operation from the task list of an agent."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""Text of others on a terminal: all of it can be read, none of it is obeyed."""
+"""Untrusted text on a terminal is readable and has no effect."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Tokens of people: who may have which, and when one is good."""
+"""API tokens of users: who may create which, and when one is valid."""
 
 from datetime import UTC, datetime, timedelta
 

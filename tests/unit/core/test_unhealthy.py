@@ -1,4 +1,4 @@
-"""What becomes of a container that runs and is not well."""
+"""Running containers whose health check fails."""
 
 from datetime import UTC, datetime, timedelta
 

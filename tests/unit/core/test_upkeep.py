@@ -1,4 +1,4 @@
-"""What operators' words make of nodes."""
+"""Node maintenance by operators."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""What a volume may become: decided by the data that is there."""
+"""Which changes of a volume are possible with existing data."""
 
 from datetime import UTC, datetime
 

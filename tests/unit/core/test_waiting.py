@@ -1,4 +1,4 @@
-"""Who waits for room, and who is woken by which room."""
+"""The queue for capacity: which workloads free capacity wakes."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Keys are where other tools look for them, and events sort by time."""
+"""Keys have the expected form, and events sort by time."""
 
 from datetime import UTC, datetime, timedelta, timezone
 

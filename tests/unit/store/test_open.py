@@ -79,7 +79,7 @@ async def test_a_file_that_cannot_be_read_may_hold_a_cluster(tmp_path: Path) -> 
 
 
 class LateStore(MemoryStore):
-    """Does not answer the first times."""
+    """Does not respond at first."""
 
     silent = 3
 
