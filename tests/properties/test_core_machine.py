@@ -1,7 +1,7 @@
 """Scheduler and agents as pure decisions: any order of requests, effects, losses and outages.
 
-One id in several lives, two nodes. `decide` and `receive` are the real ones; what lies between them is a few
-lines here.
+One id that is created and deleted repeatedly, and two nodes. `decide` and `receive` are the real functions;
+the code between them is simplified here.
 """
 
 from dataclasses import dataclass, replace

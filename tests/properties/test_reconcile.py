@@ -251,7 +251,7 @@ def test_the_next_look_is_in_the_future(situation: Situation) -> None:
 @settings(max_examples=200, deadline=None)
 @given(situations)
 def test_whoever_waits_on_a_living_node_will_be_looked_at_again(situation: Situation) -> None:
-    """Nothing hangs: an order in flight ends, everything else has a wake time, waits for capacity or is done."""
+    """Nothing hangs: an order in flight ends, all else has a wake time, waits for capacity or is done."""
     decision = decided(situation)
     if decision.forget or situation.phase is not Phase.ALIVE or decision.assignment is None:
         return

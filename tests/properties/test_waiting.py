@@ -1,7 +1,6 @@
 """For every history: what fits is placed, and no node is overcommitted.
 
-A desk does what the scheduler does with room, in memory: it places who comes, wakes who waits, and lets
-newcomers in between.
+A model of the scheduler in memory places new workloads, wakes waiting ones, and accepts new ones in between.
 """
 
 from collections.abc import Iterable

@@ -1,6 +1,6 @@
 """Every request to the scheduler is refused with its field, or parsed and can be executed.
 
-The messages here hold anything that their types allow, with a leaning to what is almost right.
+The messages contain anything that their types allow, mostly values that are almost valid.
 """
 
 from datetime import UTC, datetime

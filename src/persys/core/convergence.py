@@ -1,9 +1,9 @@
 """Decides the next step of an agent towards the state of an order, or that the order is settled.
 
-The worker inspects the runtime, calls `next_step`, performs the step and repeats, so every decision starts
-from the current state. An exited container may be finished work, a failure, or a container to restart; only
-the journal distinguishes them. Before each start it stores when the container was last started
-(`launched_from`); a container with a later start has run for this order.
+The worker inspects the runtime, calls `next_step`, performs the step and repeats. An exited container may be
+finished work, a failure, or a container to restart; only the journal distinguishes them. Before each start it
+stores when the container was last started (`launched_from`); a container with a later start has run for this
+order.
 """
 
 from datetime import datetime, timedelta
@@ -429,9 +429,8 @@ def _after_exit(
 def _again(order: Order, artefact: Artefact, progress: Progress, now: datetime) -> Do | Settled:
     """Restart a workload that has exited.
 
-    Docker restarts a container automatically unless it was stopped manually. A workload with `stop_after` is
-    restarted only here: a runtime that returns after a long time would start it before the agent could stop
-    it. libvirt restarts nothing.
+    Docker restarts containers automatically. A workload with `stop_after` is restarted only here: a runtime
+    that returns late would start it before the agent could stop it. libvirt restarts nothing.
     """
     only_here = bool(order.stop_after_seconds or artefact.boots)
     if not only_here or artefact.finished_at is None:
