@@ -6,87 +6,14 @@ starts persysctl at every keystroke, so the table must load fast.
 
 from typing import NamedTuple
 
-from persys.cli.arguments import (
-    AFTER,
-    AGENT,
-    ALLOW,
-    ALLOW_SECRETS,
-    AUTHORITY,
-    COMMAND,
-    CONFIRM,
-    CONTEXT,
-    DEADLINE,
-    DECISION,
-    DRIFT_TYPE,
-    DRY_RUN,
-    EXPORT,
-    FILES,
-    FOLLOW,
-    FROM_ENV,
-    FROM_FILE,
-    HOST,
-    IMAGE,
-    IMAGE_SOURCE,
-    JOIN_TOKEN,
-    KEPT_IN,
-    KIND,
-    LIMIT,
-    NAME,
-    NODE,
-    OF_NODE,
-    OF_WORKLOAD,
-    ON_NODE,
-    ON_NODES,
-    ONCE,
-    OUT,
-    PREVIEW,
-    PREVIOUS,
-    RAW,
-    REASON,
-    RECORD_KEY,
-    RECORD_VERSION,
-    ROLE,
-    SECRET,
-    SERVICE,
-    SHA256,
-    SHELL,
-    SINCE,
-    SNAPSHOT,
-    SOME_CONTEXT,
-    SORT,
-    STACK_ID,
-    STATUS,
-    STDIN,
-    SUGGESTION,
-    SUGGESTION_ID,
-    TAIL,
-    TAINT,
-    TAINT_KEY,
-    TAKE_CONSOLE,
-    TIMESTAMPS,
-    TOKEN_FILE,
-    TOKEN_ID,
-    TOKEN_KIND,
-    TTL,
-    TTY,
-    USE,
-    VOLUME,
-    WAIT,
-    WATCH,
-    WATCH_EVENTS,
-    WHERE,
-    WHICH,
-    WORKLOAD,
-    WORKLOADS,
-    Argument,
-)
+from persys.cli import arguments as arg
 
 
 class Command(NamedTuple):
     name: str
     help: str
     run: str  # module:function
-    arguments: tuple[Argument, ...] = ()
+    arguments: tuple[arg.Argument, ...] = ()
 
 
 class Group(NamedTuple):
@@ -99,7 +26,7 @@ _APPLY = Command(
     "apply",
     "create or update workloads from files",
     "changes:apply",
-    (FILES, STACK_ID, WAIT),
+    (arg.FILES, arg.STACK_ID, arg.WAIT),
 )
 
 GROUPS = (
@@ -107,27 +34,34 @@ GROUPS = (
         "node",
         "show and manage nodes, the machines with an agent",
         (
-            Command("list", "list nodes", "nodes:list_nodes", (STATUS, WATCH)),
-            Command("get", "show one node", "nodes:get_node", (NODE, WATCH)),
-            Command("cordon", "mark a node as unschedulable", "upkeep:cordon", (NODE,)),
-            Command("uncordon", "mark a node as schedulable", "upkeep:uncordon", (NODE,)),
+            Command("list", "list nodes", "nodes:list_nodes", (arg.STATUS, arg.WATCH)),
+            Command("get", "show one node", "nodes:get_node", (arg.NODE, arg.WATCH)),
+            Command("cordon", "mark a node as unschedulable", "upkeep:cordon", (arg.NODE,)),
+            Command("uncordon", "mark a node as schedulable", "upkeep:uncordon", (arg.NODE,)),
             Command(
                 "taint",
                 "add taints; only workloads that tolerate them are placed there",
                 "upkeep:taint",
-                TAINT,
+                arg.TAINT,
             ),
-            Command("untaint", "remove one taint, or all", "upkeep:untaint", (NODE, TAINT_KEY)),
             Command(
-                "drain", "move all workloads off a node", "upkeep:drain", (NODE, DEADLINE, WAIT)
+                "untaint", "remove one taint, or all", "upkeep:untaint", (arg.NODE, arg.TAINT_KEY)
+            ),
+            Command(
+                "drain",
+                "move all workloads off a node",
+                "upkeep:drain",
+                (arg.NODE, arg.DEADLINE, arg.WAIT),
             ),
             Command(
                 "confirm-dead",
                 "declare an unreachable node dead; its stateful workloads may be rescheduled",
                 "upkeep:confirm_dead",
-                (NODE,),
+                (arg.NODE,),
             ),
-            Command("remove", "remove an empty node from the cluster", "upkeep:remove", (NODE,)),
+            Command(
+                "remove", "remove an empty node from the cluster", "upkeep:remove", (arg.NODE,)
+            ),
         ),
     ),
     Group(
@@ -135,24 +69,34 @@ GROUPS = (
         "run, show and remove workloads",
         (
             _APPLY,
-            Command("list", "list workloads", "workloads:list_workloads", (STATUS, ON_NODE, WATCH)),
+            Command(
+                "list",
+                "list workloads",
+                "workloads:list_workloads",
+                (arg.STATUS, arg.ON_NODE, arg.WATCH),
+            ),
             Command(
                 "get",
                 "show one workload, with the reason for its status",
                 "workloads:get_workload",
-                (WORKLOAD, WATCH),
+                (arg.WORKLOAD, arg.WATCH),
             ),
-            Command("delete", "remove workloads", "changes:delete", (WORKLOADS, WAIT)),
-            Command("retry", "retry failed workloads now", "changes:retry", (WORKLOADS, WAIT)),
+            Command("delete", "remove workloads", "changes:delete", (arg.WORKLOADS, arg.WAIT)),
+            Command(
+                "retry", "retry failed workloads now", "changes:retry", (arg.WORKLOADS, arg.WAIT)
+            ),
             Command(
                 "redeploy",
                 "redeploy with the current commit or image tag",
                 "changes:redeploy",
-                (WORKLOADS, WAIT),
+                (arg.WORKLOADS, arg.WAIT),
             ),
-            Command("start", "start stopped workloads", "changes:start", (WORKLOADS, WAIT)),
+            Command("start", "start stopped workloads", "changes:start", (arg.WORKLOADS, arg.WAIT)),
             Command(
-                "stop", "stop workloads without deleting them", "changes:stop", (WORKLOADS, WAIT)
+                "stop",
+                "stop workloads without deleting them",
+                "changes:stop",
+                (arg.WORKLOADS, arg.WAIT),
             ),
         ),
     ),
@@ -160,7 +104,9 @@ GROUPS = (
         "cluster",
         "cluster-wide views",
         (
-            Command("summary", "count nodes and workloads by status", "cluster:summary", (WATCH,)),
+            Command(
+                "summary", "count nodes and workloads by status", "cluster:summary", (arg.WATCH,)
+            ),
             Command("list", "list the clusters behind a gateway", "gateway:list_clusters"),
             Command("whoami", "show your identity, role and permissions", "identity:whoami"),
         ),
@@ -173,7 +119,7 @@ GROUPS = (
                 "list",
                 "list open differences",
                 "drifts:list_drifts",
-                (ON_NODE, OF_WORKLOAD, DRIFT_TYPE, WATCH),
+                (arg.ON_NODE, arg.OF_WORKLOAD, arg.DRIFT_TYPE, arg.WATCH),
             ),
         ),
     ),
@@ -181,24 +127,24 @@ GROUPS = (
         "orphans",
         "containers, stacks and VMs on nodes with no matching workload; never removed automatically",
         (
-            Command("list", "list orphans", "drifts:list_orphans", (ON_NODE, WATCH)),
+            Command("list", "list orphans", "drifts:list_orphans", (arg.ON_NODE, arg.WATCH)),
             Command(
                 "get",
                 "show one orphan, with the spec and the secrets that its node reports",
                 "drifts:get_orphan",
-                (WHERE, WORKLOAD),
+                (arg.WHERE, arg.WORKLOAD),
             ),
             Command(
                 "adopt",
                 "adopt an orphan as a workload, without restarting it",
                 "drifts:adopt",
-                (WHERE, WORKLOAD, ALLOW_SECRETS),
+                (arg.WHERE, arg.WORKLOAD, arg.ALLOW_SECRETS),
             ),
             Command(
                 "delete",
                 "delete an orphan from its node, with its data unless the data is retained",
                 "drifts:delete",
-                (WHERE, WORKLOAD),
+                (arg.WHERE, arg.WORKLOAD),
             ),
         ),
     ),
@@ -210,16 +156,19 @@ GROUPS = (
                 "add",
                 "add an image to every ready node that runs VMs",
                 "images:add",
-                (IMAGE, IMAGE_SOURCE, SHA256, ON_NODES),
+                (arg.IMAGE, arg.IMAGE_SOURCE, arg.SHA256, arg.ON_NODES),
             ),
             Command(
-                "list", "list images, with their nodes", "images:list_images", (ON_NODE, WATCH)
+                "list",
+                "list images, with their nodes",
+                "images:list_images",
+                (arg.ON_NODE, arg.WATCH),
             ),
             Command(
                 "remove",
                 "remove an image that no workload uses",
                 "images:remove",
-                (IMAGE, ON_NODES),
+                (arg.IMAGE, arg.ON_NODES),
             ),
         ),
     ),
@@ -231,14 +180,14 @@ GROUPS = (
                 "list",
                 "list volumes, including those whose workload was deleted",
                 "volumes:list_volumes",
-                (ON_NODE, OF_WORKLOAD, WATCH),
+                (arg.ON_NODE, arg.OF_WORKLOAD, arg.WATCH),
             ),
-            Command("get", "show one volume", "volumes:get", (VOLUME, ON_NODE)),
+            Command("get", "show one volume", "volumes:get", (arg.VOLUME, arg.ON_NODE)),
             Command(
                 "delete",
                 "delete a volume that no workload uses, with its data",
                 "volumes:delete",
-                (VOLUME, ON_NODE),
+                (arg.VOLUME, arg.ON_NODE),
             ),
         ),
     ),
@@ -246,18 +195,18 @@ GROUPS = (
         "snapshot",
         "save the cluster state to a file, and restore it",
         (
-            Command("save", "write all records to a file", "snapshot:save", (SNAPSHOT,)),
+            Command("save", "write all records to a file", "snapshot:save", (arg.SNAPSHOT,)),
             Command(
                 "inspect",
                 "verify a snapshot file and show its contents",
                 "snapshot:inspect",
-                (SNAPSHOT,),
+                (arg.SNAPSHOT,),
             ),
             Command(
                 "restore",
                 "restore a snapshot; needs recovery mode or an empty cluster",
                 "snapshot:restore",
-                (SNAPSHOT,),
+                (arg.SNAPSHOT,),
             ),
         ),
     ),
@@ -269,22 +218,22 @@ GROUPS = (
                 "submit",
                 "submit a suggestion from a file and show the decision",
                 "suggestions:submit",
-                (SUGGESTION,),
+                (arg.SUGGESTION,),
             ),
             Command(
                 "list",
                 "list stored suggestions, newest first",
                 "suggestions:list_suggestions",
-                (DECISION, LIMIT, WATCH),
+                (arg.DECISION, arg.LIMIT, arg.WATCH),
             ),
             Command(
                 "approve",
                 "apply a pending suggestion; needs the permission of its action",
                 "suggestions:approve",
-                (SUGGESTION_ID,),
+                (arg.SUGGESTION_ID,),
             ),
             Command(
-                "reject", "reject a pending suggestion", "suggestions:reject", (SUGGESTION_ID,)
+                "reject", "reject a pending suggestion", "suggestions:reject", (arg.SUGGESTION_ID,)
             ),
         ),
     ),
@@ -297,7 +246,7 @@ GROUPS = (
                 "rebuild-from-agents",
                 "restore records from scheduler memory and from the agents",
                 "recovery:rebuild",
-                (PREVIEW, ALLOW_SECRETS),
+                (arg.PREVIEW, arg.ALLOW_SECRETS),
             ),
             Command(
                 "accept-empty",
@@ -310,18 +259,18 @@ GROUPS = (
         "record",
         "stored records that cannot be read: damaged, or written by a newer version",
         (
-            Command("list", "list unreadable records", "stored_records:list_records", (WATCH,)),
+            Command("list", "list unreadable records", "stored_records:list_records", (arg.WATCH,)),
             Command(
                 "get",
                 "show one unreadable record with its bytes, or export them to a file",
                 "stored_records:get",
-                (RECORD_KEY, EXPORT),
+                (arg.RECORD_KEY, arg.EXPORT),
             ),
             Command(
                 "delete",
                 "delete an unreadable record from the store while the scheduler runs",
                 "stored_records:delete",
-                (RECORD_KEY, CONFIRM, RECORD_VERSION),
+                (arg.RECORD_KEY, arg.CONFIRM, arg.RECORD_VERSION),
             ),
         ),
     ),
@@ -333,15 +282,15 @@ GROUPS = (
                 "create",
                 "create a user token, or a join token that is valid once",
                 "tokens:create",
-                (ROLE, NAME, ALLOW, TTL, HOST, AUTHORITY),
+                (arg.ROLE, arg.NAME, arg.ALLOW, arg.TTL, arg.HOST, arg.AUTHORITY),
             ),
             Command(
                 "list",
                 "list tokens, newest first",
                 "tokens:show",
-                (TOKEN_KIND, LIMIT, AUTHORITY),
+                (arg.TOKEN_KIND, arg.LIMIT, arg.AUTHORITY),
             ),
-            Command("revoke", "revoke a user token", "tokens:revoke", (TOKEN_ID,)),
+            Command("revoke", "revoke a user token", "tokens:revoke", (arg.TOKEN_ID,)),
         ),
     ),
     Group(
@@ -352,16 +301,19 @@ GROUPS = (
                 "put",
                 "create or update a secret from a file, a variable or standard input",
                 "secrets:put",
-                (SECRET, FROM_FILE, FROM_ENV),
+                (arg.SECRET, arg.FROM_FILE, arg.FROM_ENV),
             ),
             Command(
                 "list",
                 "list secrets, and the workloads that use them",
                 "secrets:list_secrets",
-                (WATCH,),
+                (arg.WATCH,),
             ),
             Command(
-                "delete", "delete a secret that no workload references", "secrets:delete", (SECRET,)
+                "delete",
+                "delete a secret that no workload references",
+                "secrets:delete",
+                (arg.SECRET,),
             ),
         ),
     ),
@@ -373,31 +325,31 @@ GROUPS = (
                 "create",
                 "create a key and a certificate as files",
                 "certificates:create",
-                (ROLE, NAME, TTL, HOST, OUT, AUTHORITY),
+                (arg.ROLE, arg.NAME, arg.TTL, arg.HOST, arg.OUT, arg.AUTHORITY),
             ),
             Command(
                 "join",
                 "exchange a join token for a key and a certificate",
                 "certificates:use_token",
-                (JOIN_TOKEN, HOST, OUT),
+                (arg.JOIN_TOKEN, arg.HOST, arg.OUT),
             ),
             Command(
                 "list",
                 "list issued certificates, newest first",
                 "certificates:show",
-                (LIMIT, AUTHORITY),
+                (arg.LIMIT, arg.AUTHORITY),
             ),
             Command(
                 "revoke",
                 "revoke a certificate with its renewals, or all of an identity",
                 "certificates:revoke",
-                (WHICH, REASON, AUTHORITY),
+                (arg.WHICH, arg.REASON, arg.AUTHORITY),
             ),
             Command(
                 "audit",
                 "show the audit log of the CA: issued, renewed, revoked and refused",
                 "certificates:audit",
-                (LIMIT, AUTHORITY),
+                (arg.LIMIT, arg.AUTHORITY),
             ),
         ),
     ),
@@ -406,15 +358,15 @@ GROUPS = (
         "named clusters in ~/.persys/config.yaml",
         (
             Command("list", "list contexts; * marks the current one", "contexts:list_contexts"),
-            Command("use", "set the current context", "contexts:use", (CONTEXT,)),
-            Command("show", "show a context", "contexts:show", (SOME_CONTEXT,)),
+            Command("use", "set the current context", "contexts:use", (arg.CONTEXT,)),
+            Command("show", "show a context", "contexts:show", (arg.SOME_CONTEXT,)),
             Command(
                 "add",
                 "save --api or --scheduler, --cluster, --ca, --cert and --key under a name",
                 "contexts:add",
-                (CONTEXT, TOKEN_FILE, AUTHORITY, AGENT, USE),
+                (arg.CONTEXT, arg.TOKEN_FILE, arg.AUTHORITY, arg.AGENT, arg.USE),
             ),
-            Command("remove", "remove a context", "contexts:remove", (CONTEXT,)),
+            Command("remove", "remove a context", "contexts:remove", (arg.CONTEXT,)),
         ),
     ),
     Group(
@@ -422,20 +374,25 @@ GROUPS = (
         "query one agent directly, without the scheduler",
         (
             Command(
-                "health", "show the health of the agent and its runtimes", "agents:health", (AGENT,)
+                "health",
+                "show the health of the agent and its runtimes",
+                "agents:health",
+                (arg.AGENT,),
             ),
             Command(
                 "actions",
                 "list the actions of the agent, newest first",
                 "agents:actions",
-                (AGENT, OF_WORKLOAD, LIMIT),
+                (arg.AGENT, arg.OF_WORKLOAD, arg.LIMIT),
             ),
-            Command("list", "list the workloads on the agent", "agents:list_workloads", (AGENT,)),
+            Command(
+                "list", "list the workloads on the agent", "agents:list_workloads", (arg.AGENT,)
+            ),
             Command(
                 "gc",
                 "remove garbage: artifacts that no workload on the node uses",
                 "agents:collect_garbage",
-                (AGENT, DRY_RUN),
+                (arg.AGENT, arg.DRY_RUN),
             ),
         ),
     ),
@@ -447,59 +404,75 @@ SINGLES = (
         "explain",
         "explain why a workload runs on its node, or is pending",
         "explain:show",
-        (WORKLOAD,),
+        (arg.WORKLOAD,),
     ),
     Command(
         "plan",
         "show what applying a file would change; writes nothing",
         "plan:show",
-        (FILES, STACK_ID),
+        (arg.FILES, arg.STACK_ID),
     ),
     Command(
         "capacity",
         "show how many more copies fit, and whether the cluster tolerates the loss of any one node",
         "capacity:show",
-        (FILES, STACK_ID),
+        (arg.FILES, arg.STACK_ID),
     ),
     Command(
         "events",
         "list events, oldest first; with --watch, stream new ones",
         "events:show",
-        (WATCH_EVENTS, OF_WORKLOAD, OF_NODE, KIND, SINCE, LIMIT, AFTER),
+        (arg.WATCH_EVENTS, arg.OF_WORKLOAD, arg.OF_NODE, arg.KIND, arg.SINCE, arg.LIMIT, arg.AFTER),
     ),
     Command("gitops", "list workloads that follow a Git branch", "gitops:show"),
     Command(
-        "audit", "show the audit log of a gateway: who changed what", "gateway:audit", (LIMIT,)
+        "audit", "show the audit log of a gateway: who changed what", "gateway:audit", (arg.LIMIT,)
     ),
     Command(
         "logs",
         "show the output of a workload",
         "logs:show",
-        (WORKLOAD, FOLLOW, SINCE, TAIL, PREVIOUS, SERVICE, TIMESTAMPS, RAW),
+        (
+            arg.WORKLOAD,
+            arg.FOLLOW,
+            arg.SINCE,
+            arg.TAIL,
+            arg.PREVIOUS,
+            arg.SERVICE,
+            arg.TIMESTAMPS,
+            arg.RAW,
+        ),
     ),
     Command(
         "exec",
         "run a command inside a workload",
         "inside:run",
-        (WORKLOAD, COMMAND, STDIN, TTY, SERVICE),
+        (arg.WORKLOAD, arg.COMMAND, arg.STDIN, arg.TTY, arg.SERVICE),
     ),
     Command(
         "console",
         "attach to the serial console of a VM",
         "inside:console",
-        (WORKLOAD, TAKE_CONSOLE),
+        (arg.WORKLOAD, arg.TAKE_CONSOLE),
     ),
     Command(
-        "top", "show the resource usage of nodes and workloads", "top:show", (SORT, ONCE, ON_NODE)
+        "top",
+        "show the resource usage of nodes and workloads",
+        "top:show",
+        (arg.SORT, arg.ONCE, arg.ON_NODE),
     ),
-    Command("stats", "show the resource usage of one workload", "top:stats", (WORKLOAD, WATCH)),
+    Command(
+        "stats", "show the resource usage of one workload", "top:stats", (arg.WORKLOAD, arg.WATCH)
+    ),
     Command(
         "doctor",
         "check for common problems and name the fix",
         "doctor.examine:run",
-        (AGENT, KEPT_IN),
+        (arg.AGENT, arg.KEPT_IN),
     ),
-    Command("completion", "print the completion script for a shell", "completion:script", (SHELL,)),
+    Command(
+        "completion", "print the completion script for a shell", "completion:script", (arg.SHELL,)
+    ),
     Command("version", "print the version", "version:show"),
 )
 
