@@ -134,7 +134,7 @@ def test_tls_to_a_port_that_speaks_plain_text(cluster: Cluster, run: Run, root: 
     )
 
     assert ended.code == 1
-    assert "does not speak TLS" in worst(ended, "endpoint")
+    assert "does not use TLS" in worst(ended, "endpoint")
 
 
 def test_no_certificate_at_all(secure: str, run: Run) -> None:
@@ -244,7 +244,7 @@ def test_no_nodes_and_nodes_that_are_not_ready(cluster: Cluster, ctl: Run) -> No
     cluster.nodes.clear()
     ended = ctl("doctor", "-o", "json")
     assert ended.code == 1
-    assert "there are none" in worst(ended, "nodes")
+    assert "the cluster has no nodes" in worst(ended, "nodes")
 
 
 def test_versions_that_differ(cluster: Cluster, ctl: Run) -> None:

@@ -73,7 +73,7 @@ async def test_a_token_is_made_shown_and_used_and_taken_back(ctl: Ctl) -> None:
     secret = made.out.strip()
     assert secret.startswith("psk_")
     assert "shown only once" in made.err
-    assert "which may logs, read: " in made.err
+    assert "with the permissions logs, read. " in made.err
     token_id = secret.split("_")[1]
 
     who = await ctl("cluster", "whoami", PERSYS_TOKEN=secret)
