@@ -1,18 +1,17 @@
 """Compose stacks on the real Docker, with Compose v1 and v2."""
 
-import json
 import socket
 import stat
-import subprocess
 import time
 from collections.abc import Callable, Iterator
-from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import composes
 from persys.wire.gen.agent.v1 import agent_pb2
+from shells.agent.conftest import docker
+from shells.agent.stacks import BINARIES, WITHIN, runs, services, stack_agent, until
+from shells.agent.stacks import apply as apply_stack
 
 if TYPE_CHECKING:
     from shells.agent.conftest import Agent
@@ -21,8 +20,6 @@ RUNNING = agent_pb2.ACTUAL_STATE_RUNNING
 STOPPED = agent_pb2.ACTUAL_STATE_STOPPED
 FAILED = agent_pb2.ACTUAL_STATE_FAILED
 STOP = agent_pb2.DESIRED_STATE_STOPPED
-BINARIES = {"v1": composes.V1, "v2": composes.V2}
-WITHIN = 60.0
 # The calls to Docker are the same with both versions.
 one_compose = pytest.mark.parametrize("stacks", ["v2"], indirect=True)
 
@@ -57,69 +54,19 @@ def stacks(
     demo_image: str,
 ) -> Iterator["Agent"]:
     """An agent with Compose v1 or v2."""
-    agent = agent_in(
+    with stack_agent(
+        agent_in,
         tmp_path_factory.mktemp(f"compose-{request.param}"),
-        PERSYS_RECONCILE_INTERVAL="1h",
-        PERSYS_COMPOSE_ENABLED="true",
-        PERSYS_COMPOSE_BINARY=BINARIES[request.param],
+        BINARIES[request.param],
         PERSYS_CREDENTIALS_DIR=str(tmp_path_factory.mktemp("credentials")),
-    )
-    agent.start()
-    yield agent
-    agent.close()
-    for kind in ("network", "volume"):
-        listed = docker(kind, "ls", "-q", "--filter", f"label=persys.node_id={agent.node_id}")
-        for name in listed.split():
-            docker(kind, "rm", name)
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WITHIN
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {WITHIN} s"
-        time.sleep(0.05)
-
-
-def docker(*arguments: str) -> str:
-    done = subprocess.run(
-        ["docker", *arguments], capture_output=True, text=True, timeout=60, check=True
-    )
-    return done.stdout.strip()
+    ) as agent:
+        yield agent
 
 
 def apply(
-    agent: "Agent",
-    workload_id: str,
-    text: str = STACK,
-    *,
-    revision: str = "r1",
-    desired: agent_pb2.DesiredState = agent_pb2.DESIRED_STATE_RUNNING,
-    stop_after: int = 0,
-    **parts: Any,
+    agent: "Agent", workload_id: str, text: str = STACK, **parts: Any
 ) -> agent_pb2.ApplyWorkloadResponse:
-    compose = agent_pb2.ComposeSpec(compose_yaml=dedent(text), **parts)
-    request = agent_pb2.ApplyWorkloadRequest(
-        id=workload_id,
-        type=agent_pb2.WORKLOAD_TYPE_COMPOSE,
-        revision_id=revision,
-        desired_state=desired,
-        spec=agent_pb2.WorkloadSpec(compose=compose),
-        stop_after_seconds=stop_after,
-    )
-    answer: agent_pb2.ApplyWorkloadResponse = agent.stub.ApplyWorkload(request, timeout=10)
-    return answer
-
-
-def services(agent: "Agent", workload_id: str) -> dict[str, dict[str, Any]]:
-    ids = agent.containers(workload_id)
-    found = json.loads(docker("inspect", *ids)) if ids else []
-    return {one["Config"]["Labels"]["com.docker.compose.service"]: one for one in found}
-
-
-def runs(agent: "Agent", workload_id: str) -> dict[str, tuple[str, str]]:
-    """Container id and start time of each service; a restart changes one of them."""
-    found = services(agent, workload_id)
-    return {name: (one["Id"], one["State"]["StartedAt"]) for name, one in found.items()}
+    return apply_stack(agent, workload_id, text, **parts)
 
 
 def inside(agent: "Agent", workload_id: str, *command: str) -> str:

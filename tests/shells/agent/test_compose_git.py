@@ -1,7 +1,6 @@
 """Stacks from git: deployed commit, private repositories, builds, and rejected content."""
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,13 +13,14 @@ import forge
 from forge import Repository
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.git import host_of
+from shells.agent.stacks import WITHIN, stack_agent, until
+from shells.agent.stacks import apply as apply_stack
 
 if TYPE_CHECKING:
     from shells.agent.conftest import Agent
 
 RUNNING = agent_pb2.ACTUAL_STATE_RUNNING
 FAILED = agent_pb2.ACTUAL_STATE_FAILED
-WITHIN = 60.0
 SLEEPER = "image: persys-test\n    command: [sleep, '3600']\n    init: true\n"
 PLAIN = f"services:\n  web:\n    {SLEEPER}"
 
@@ -43,17 +43,13 @@ def stacks(
     credentials: Path,
     certificates: Path,
 ) -> Iterator["Agent"]:
-    agent = agent_in(
+    with stack_agent(
+        agent_in,
         tmp_path_factory.mktemp("compose-git"),
-        PERSYS_RECONCILE_INTERVAL="1h",
-        PERSYS_COMPOSE_ENABLED="true",
-        PERSYS_COMPOSE_BINARY=composes.V2,
         PERSYS_CREDENTIALS_DIR=str(credentials),
         GIT_SSL_CAINFO=str(certificates / "forge.pem"),
-    )
-    agent.start()
-    yield agent
-    agent.close()
+    ) as agent:
+        yield agent
 
 
 @pytest.fixture
@@ -68,26 +64,10 @@ def stack_id(stacks: "Agent", unique_id: str) -> Iterator[str]:
     stacks.wait_until_gone(unique_id)
 
 
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WITHIN
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {WITHIN} s"
-        time.sleep(0.05)
-
-
 def apply(
-    agent: "Agent", workload_id: str, repo: str, *, revision: str = "r1", **parts: Any
+    agent: "Agent", workload_id: str, repo: str, **parts: Any
 ) -> agent_pb2.ApplyWorkloadResponse:
-    compose = agent_pb2.ComposeSpec(git_repo=repo, **parts)
-    request = agent_pb2.ApplyWorkloadRequest(
-        id=workload_id,
-        type=agent_pb2.WORKLOAD_TYPE_COMPOSE,
-        revision_id=revision,
-        desired_state=agent_pb2.DESIRED_STATE_RUNNING,
-        spec=agent_pb2.WorkloadSpec(compose=compose),
-    )
-    answer: agent_pb2.ApplyWorkloadResponse = agent.stub.ApplyWorkload(request, timeout=10)
-    return answer
+    return apply_stack(agent, workload_id, git_repo=repo, **parts)
 
 
 def container(

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import composes
-from persys.wire.gen.agent.v1 import agent_pb2
 from registry import PASSWORD, USER, Registry
 from shells.agent.conftest import FAILED, RUNNING, Agent
+from shells.agent.stacks import apply as apply_stack
 
 WITHIN = 60.0
 LOGIN = b64encode(f"{USER}:{PASSWORD}".encode())
@@ -80,15 +80,4 @@ def apply(
         f"  db: {{image: '{db}', command: [sleep, '3600'], init: true, pull_policy: always}}\n"
         f"  cache: {{image: '{cache}', command: [sleep, '3600'], init: true}}\n"
     )
-    agent.stub.ApplyWorkload(
-        agent_pb2.ApplyWorkloadRequest(
-            id=workload_id,
-            type=agent_pb2.WORKLOAD_TYPE_COMPOSE,
-            revision_id=revision,
-            desired_state=agent_pb2.DESIRED_STATE_RUNNING,
-            spec=agent_pb2.WorkloadSpec(
-                compose=agent_pb2.ComposeSpec(compose_yaml=text, image_credential=credential)
-            ),
-        ),
-        timeout=10,
-    )
+    apply_stack(agent, workload_id, text, revision=revision, image_credential=credential)

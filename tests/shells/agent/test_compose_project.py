@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from composes import V2
-from shells.agent.test_compose import FAILED, RUNNING, apply, docker, runs, services
+from shells.agent.conftest import FAILED, RUNNING, docker
+from shells.agent.stacks import WITHIN, apply, runs, services, stack_agent
 
 if TYPE_CHECKING:
     from shells.agent.conftest import Agent
@@ -22,27 +22,14 @@ STACK = """
     volumes: {data: }
     """
 PROJECT_LABEL = "com.docker.compose.project"
-WITHIN = 60.0
 
 
 @pytest.fixture(scope="module")
 def stacks(
     tmp_path_factory: pytest.TempPathFactory, agent_in: Callable[..., "Agent"], demo_image: str
 ) -> Iterator["Agent"]:
-    directory = tmp_path_factory.mktemp("projects")
-    agent = agent_in(
-        directory,
-        PERSYS_RECONCILE_INTERVAL="1h",
-        PERSYS_COMPOSE_ENABLED="true",
-        PERSYS_COMPOSE_BINARY=V2,
-    )
-    agent.start()
-    yield agent
-    agent.close()
-    for kind in ("network", "volume"):
-        listed = docker(kind, "ls", "-q", "--filter", f"label=persys.node_id={agent.node_id}")
-        for name in listed.split():
-            docker(kind, "rm", name)
+    with stack_agent(agent_in, tmp_path_factory.mktemp("projects")) as agent:
+        yield agent
 
 
 def project_of(agent: "Agent", workload_id: str) -> str:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import composes
 from persys.wire.gen.agent.v1 import agent_pb2
 from shells.agent.conftest import docker, eventually
+from shells.agent.stacks import BINARIES, WITHIN, apply, services, stack_agent
 
 if TYPE_CHECKING:
     from shells.agent.conftest import Agent
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 RUNNING = agent_pb2.ACTUAL_STATE_RUNNING
 STOPPED = agent_pb2.ACTUAL_STATE_STOPPED
 STOP = agent_pb2.DESIRED_STATE_STOPPED
-BINARIES = {"v1": composes.V1, "v2": composes.V2}
-WITHIN = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -41,19 +39,10 @@ def stacks(
     agent_in: Callable[..., "Agent"],
     demo_image: str,
 ) -> Iterator["Agent"]:
-    agent = agent_in(
-        tmp_path_factory.mktemp(f"deviations-{request.param}"),
-        PERSYS_RECONCILE_INTERVAL="0.5s",
-        PERSYS_COMPOSE_ENABLED="true",
-        PERSYS_COMPOSE_BINARY=BINARIES[request.param],
-    )
-    agent.start()
-    with closing(agent):
+    directory = tmp_path_factory.mktemp(f"deviations-{request.param}")
+    binary = BINARIES[request.param]
+    with stack_agent(agent_in, directory, binary, reconcile_interval="0.5s") as agent:
         yield agent
-    for name in docker(
-        "network", "ls", "-q", "--filter", f"label=persys.node_id={agent.node_id}"
-    ).split():
-        docker("network", "rm", name)
 
 
 @pytest.fixture
@@ -206,32 +195,9 @@ networks: {{back: }}
 """
 
 
-def apply_stack(
-    agent: "Agent",
-    workload_id: str,
-    port: int,
-    *,
-    desired: agent_pb2.DesiredState = agent_pb2.DESIRED_STATE_RUNNING,
-    revision: str = "r1",
-) -> None:
-    compose = agent_pb2.ComposeSpec(compose_yaml=STACK.format(port=port))
-    request = agent_pb2.ApplyWorkloadRequest(
-        id=workload_id,
-        type=agent_pb2.WORKLOAD_TYPE_COMPOSE,
-        revision_id=revision,
-        desired_state=desired,
-        spec=agent_pb2.WorkloadSpec(compose=compose),
-    )
-    answer = agent.stub.ApplyWorkload(request, timeout=10)
+def apply_stack(agent: "Agent", workload_id: str, port: int, **parts: Any) -> None:
+    answer = apply(agent, workload_id, STACK.format(port=port), **parts)
     assert answer.applied, answer.message
-
-
-def services(agent: "Agent", workload_id: str) -> dict[str, dict[str, Any]]:
-    """Existing containers by service; one may be replaced during the call."""
-    command = ["docker", "inspect", *agent.containers(workload_id)]
-    done = subprocess.run(command, capture_output=True, timeout=60, check=False)
-    found = json.loads(done.stdout or "[]")
-    return {one["Config"]["Labels"]["com.docker.compose.service"]: one for one in found}
 
 
 def run_of(service: dict[str, Any]) -> tuple[str, str]:

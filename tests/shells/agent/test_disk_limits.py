@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import composes
 from persys.wire.gen.agent.v1 import agent_pb2
-from shells.agent.test_compose import apply, docker, until
+from shells.agent.conftest import docker
+from shells.agent.stacks import apply, until
 
 if TYPE_CHECKING:
     from shells.agent.conftest import Agent

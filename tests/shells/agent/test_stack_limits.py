@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import composes
-from shells.agent.test_compose import RUNNING, apply, docker, runs, services, until
+from shells.agent.conftest import RUNNING, docker
+from shells.agent.stacks import BINARIES, WITHIN, apply, runs, services, stack_agent, until
 
 if TYPE_CHECKING:
     from shells.agent.conftest import Agent
@@ -25,8 +25,6 @@ STACK = """
     """
 # Fills memory until it is killed.
 HOG = "x=a; while true; do x=$x$x; done"
-BINARIES = {"v1": composes.V1, "v2": composes.V2}
-WITHIN = 60.0
 PIDS_MAX = 20
 
 
@@ -37,19 +35,14 @@ def stacks(
     agent_in: Callable[..., "Agent"],
     demo_image: str,
 ) -> Iterator["Agent"]:
-    agent = agent_in(
+    with stack_agent(
+        agent_in,
         tmp_path_factory.mktemp(f"limits-{request.param}"),
-        PERSYS_RECONCILE_INTERVAL="500ms",
-        PERSYS_COMPOSE_ENABLED="true",
-        PERSYS_COMPOSE_BINARY=BINARIES[request.param],
+        BINARIES[request.param],
+        reconcile_interval="500ms",
         PERSYS_PIDS_MAX=str(PIDS_MAX),
-    )
-    agent.start()
-    yield agent
-    agent.close()
-    listed = docker("network", "ls", "-q", "--filter", f"label=persys.node_id={agent.node_id}")
-    for name in listed.split():
-        docker("network", "rm", name)
+    ) as agent:
+        yield agent
 
 
 def group(agent: "Agent", workload_id: str, controller: str) -> Path:
