@@ -151,21 +151,21 @@ class AgentServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListIntents(self, request, context):
-        """Ours. What the scheduler gave to keep with each workload, so that a lost cluster can be rebuilt.
+        """Ours. The intents that the scheduler stored with each workload, to rebuild a lost cluster.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GarbageCollect(self, request, context):
-        """Removes what nothing refers to any more, now; or says only what it would remove.
+        """Removes unreferenced objects, or lists them as a dry run.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StreamLogs(self, request, context):
-        """Into a workload.
+        """Logs and exec.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -178,7 +178,7 @@ class AgentServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListImages(self, request, context):
-        """What machines start from, and where data is.
+        """VM images and volumes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

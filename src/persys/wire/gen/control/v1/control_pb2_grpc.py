@@ -387,14 +387,14 @@ class AgentControlServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RedeployWorkload(self, request, context):
-        """Ours. Make the workload anew from the same spec: what a branch or a tag names is looked up again.
+        """Ours. Redeploy from the same spec with the current commit of the branch or the current image of the tag.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CordonNode(self, request, context):
-        """A node that is cordoned or drained takes no new work; a drained one also gives up what it has.
+        """A cordoned or drained node takes no new workloads; a drained one is also emptied.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -413,7 +413,7 @@ class AgentControlServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ConfirmNodeDead(self, request, context):
-        """The operator has seen to it that a silent node runs nothing any more: its data holders may move.
+        """The operator declares an unreachable node dead: its stateful workloads may be rescheduled.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -433,14 +433,14 @@ class AgentControlServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetWorkloads(self, request, context):
-        """Several at once, for gateways: as GetWorkload tells of each.
+        """Several at once, for gateways, each as in GetWorkload.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ExplainWorkload(self, request, context):
-        """Where a workload could run and why not elsewhere; what an apply would do; how much more would fit.
+        """Explain a placement; plan an apply; capacity for more workloads.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -459,7 +459,7 @@ class AgentControlServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListEvents(self, request, context):
-        """What happened, oldest first; a watch goes on from a given point without gaps.
+        """Events, oldest first; a watch continues from a given event without gaps.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -472,7 +472,7 @@ class AgentControlServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListDrifts(self, request, context):
-        """Where nodes differ from what is recorded, and what the operator makes of copies nobody asked for.
+        """Differences between nodes and records, and actions on orphans.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -491,7 +491,7 @@ class AgentControlServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetMode(self, request, context):
-        """The whole state as one file, and the three ways out of recovery.
+        """Snapshots, and the three ways to end recovery.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -522,7 +522,7 @@ class AgentControlServicer:
         raise NotImplementedError('Method not implemented!')
 
     def StreamLogs(self, request, context):
-        """Into a workload, through the scheduler to its node.
+        """Logs and exec, through the scheduler to the node.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -535,7 +535,7 @@ class AgentControlServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListImages(self, request, context):
-        """What virtual machines start from. Images live on nodes; each node is told, and answers, for itself.
+        """VM images. They are stored on nodes; each node reports its own result.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -554,7 +554,7 @@ class AgentControlServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListVolumes(self, request, context):
-        """Managed volumes and disks of machines, wherever they are, also those that outlived their workload.
+        """Managed volumes and VM disks on all nodes, also those of deleted workloads.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -567,14 +567,14 @@ class AgentControlServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetIdentity(self, request, context):
-        """Who the caller is taken for, and what that allows.
+        """The identity and permissions of the caller.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CreateToken(self, request, context):
-        """Tokens of people, for where a certificate is unhandy. The secret is told once, when it is made.
+        """Tokens of users, as an alternative to certificates. The secret is returned once, on creation.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -593,7 +593,7 @@ class AgentControlServicer:
         raise NotImplementedError('Method not implemented!')
 
     def PutSecret(self, request, context):
-        """Values that specs name as secret://<name>, and that no view ever shows.
+        """Values that specs refer to as secret://<name>. No response contains them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
