@@ -91,7 +91,7 @@ def spoken(*inputs: bytes, command: str = "echo") -> AsyncIterator[pb.ExecInput]
     return messages()
 
 
-async def test_logs_come_as_the_agent_tells_them(cluster: Cluster, talker: Talker) -> None:
+async def test_logs_are_relayed_as_the_agent_sends_them(cluster: Cluster, talker: Talker) -> None:
     request = pb.LogsRequest(workload_id="web", tail=7, service="db", timestamps=True)
     request.since.FromNanoseconds(1_500_000_000_000_000_001)
 
@@ -106,7 +106,7 @@ async def test_logs_come_as_the_agent_tells_them(cluster: Cluster, talker: Talke
     assert asked.since_unix_nanos == 1_500_000_000_000_000_001
 
 
-async def test_a_reader_that_waits_lets_the_agent_wait(cluster: Cluster, talker: Talker) -> None:
+async def test_a_slow_reader_slows_the_agent(cluster: Cluster, talker: Talker) -> None:
     call = cluster.control.stub.StreamLogs(pb.LogsRequest(workload_id=ENDLESS))
     await call.read()
     sent = -1
@@ -127,7 +127,9 @@ async def test_a_reader_that_waits_lets_the_agent_wait(cluster: Cluster, talker:
     assert talker.chunks_sent > waited_at
 
 
-async def test_an_agent_learns_that_its_reader_has_left(cluster: Cluster, talker: Talker) -> None:
+async def test_a_disconnected_reader_cancels_the_call_to_the_agent(
+    cluster: Cluster, talker: Talker
+) -> None:
     call = cluster.control.stub.StreamLogs(pb.LogsRequest(workload_id=ENDLESS))
     await call.read()
 
@@ -137,7 +139,7 @@ async def test_an_agent_learns_that_its_reader_has_left(cluster: Cluster, talker
         await talker.left.wait()
 
 
-async def test_what_is_said_to_a_command_goes_both_ways(cluster: Cluster, talker: Talker) -> None:
+async def test_exec_relays_input_and_output(cluster: Cluster, talker: Talker) -> None:
     said = [b"%d " % number for number in range(200)]
 
     call = cluster.control.stub.Exec(spoken(*said), timeout=20)
@@ -147,7 +149,7 @@ async def test_what_is_said_to_a_command_goes_both_ways(cluster: Cluster, talker
     assert (outputs[-1].stderr, outputs[-1].exit.code) == (b"bye", 3)
 
 
-async def test_a_refusal_of_the_agent_is_told_with_its_reason(
+async def test_a_refusal_of_the_agent_is_returned_with_its_reason(
     cluster: Cluster, talker: Talker
 ) -> None:
     call = cluster.control.stub.Exec(spoken(b"a", b"b", command="refuse"), timeout=10)
@@ -187,7 +189,9 @@ async def test_logs_and_exec_work_while_nothing_can_be_written(
     cluster.store.down = False
 
 
-async def test_an_agent_of_the_field_cannot_and_that_is_said(cluster: Cluster) -> None:
+async def test_a_third_party_agent_without_logs_is_refused_with_the_reason(
+    cluster: Cluster,
+) -> None:
     await cluster.join("old-one")
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
@@ -201,7 +205,7 @@ async def test_an_agent_of_the_field_cannot_and_that_is_said(cluster: Cluster) -
     )
 
 
-async def test_what_waits_for_a_node_has_no_logs_yet(cluster: Cluster) -> None:
+async def test_logs_of_an_unassigned_workload_are_refused(cluster: Cluster) -> None:
     await cluster.control.apply("waiting")
 
     request = pb.LogsRequest(workload_id="waiting")
@@ -212,7 +216,7 @@ async def test_what_waits_for_a_node_has_no_logs_yet(cluster: Cluster) -> None:
     assert "is not assigned to a node" in (refused.value.details() or "")
 
 
-async def test_a_node_that_gives_no_answer_is_named(cluster: Cluster) -> None:
+async def test_a_node_that_does_not_reply_is_named(cluster: Cluster) -> None:
     node = await cluster.join("gone")
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")

@@ -5,7 +5,7 @@ from datetime import timedelta
 from shells.scheduler.harness import Cluster, eventually
 
 
-async def test_what_a_full_node_turns_away_goes_to_another(cluster: Cluster) -> None:
+async def test_a_workload_that_a_full_node_rejects_moves_to_another(cluster: Cluster) -> None:
     full = await cluster.join("n1")
     full.agent.manner.is_full = True
     other = await cluster.join("n2", cpu=2000)  # placement would rather have the first
@@ -17,7 +17,7 @@ async def test_what_a_full_node_turns_away_goes_to_another(cluster: Cluster) -> 
     assert len(full.agent.applies) == 1
 
 
-async def test_with_no_other_node_it_waits_says_why_and_asks_no_more_for_a_while(
+async def test_without_another_node_it_waits_with_the_reason_and_sends_no_order_for_a_while(
     cluster: Cluster,
 ) -> None:
     full = await cluster.join("n1")
@@ -45,7 +45,7 @@ async def test_with_no_other_node_it_waits_says_why_and_asks_no_more_for_a_while
     assert other.agent.running() == {"web"}
 
 
-async def test_others_still_get_the_node_that_was_too_full_for_one(cluster: Cluster) -> None:
+async def test_a_node_too_full_for_one_workload_still_gets_others(cluster: Cluster) -> None:
     node = await cluster.join("n1")
     node.agent.manner.is_full = True
     await cluster.control.apply("web")
@@ -61,7 +61,7 @@ async def test_others_still_get_the_node_that_was_too_full_for_one(cluster: Clus
     assert node.agent.running() == {"api"}
 
 
-async def test_a_new_word_from_its_user_ends_the_wait(cluster: Cluster) -> None:
+async def test_a_new_apply_ends_the_exclusion_of_the_node(cluster: Cluster) -> None:
     node = await cluster.join("n1")
     node.agent.manner.is_full = True
     await cluster.control.apply("web")

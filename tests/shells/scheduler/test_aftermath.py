@@ -20,13 +20,13 @@ def decided(bound: Assignment) -> Decision:
     return Decision(bound, None, None)
 
 
-def test_a_node_is_told_of_a_wish_that_needs_no_work() -> None:
+def test_an_intent_that_needs_no_work_is_sent_to_the_node() -> None:
     situation = a_situation(BOUND.reserved)
 
     assert renewal(situation, decided(BOUND)) == (Apply(BOUND.node_id, situation.workload, 1),)
 
 
-def test_a_revision_that_waits_for_room_is_kept_from_its_node() -> None:
+def test_a_revision_that_waits_for_capacity_is_not_sent_to_its_node() -> None:
     """Found by seed 48: the node ran it with a smaller reservation on record."""
     larger = a_situation(BOUND.reserved + Resources(2000, 0))
 

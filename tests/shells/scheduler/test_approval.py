@@ -122,7 +122,7 @@ async def test_a_rejected_suggestion_cannot_be_approved(cluster: Cluster, bot: M
         ("RejectSuggestion", "RejectSuggestion"),
     ],
 )
-async def test_of_two_decisions_at_once_only_one_is_taken(
+async def test_of_two_concurrent_decisions_only_one_is_applied(
     cluster: Cluster, bot: Metadata, verbs: tuple[str, str]
 ) -> None:
     await suggest(cluster, "s1", bot)
@@ -175,7 +175,7 @@ async def test_a_pending_suggestion_expires(cluster: Cluster, bot: Metadata) -> 
     assert [view.decision for view in await listed(cluster)] == ["rejected"]
 
 
-async def test_what_could_not_be_applied_is_not_kept_for_approval(
+async def test_a_suggestion_that_cannot_be_applied_is_not_stored_for_approval(
     cluster: Cluster, bot: Metadata
 ) -> None:
     answer = await suggest(cluster, "s1", bot, target="none")

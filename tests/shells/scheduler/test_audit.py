@@ -86,7 +86,7 @@ async def test_every_change_names_its_caller(cluster: Cluster, root: Root) -> No
 
 
 @pytest.mark.parametrize("name", RECOVERIES)
-async def test_every_way_out_of_recovery_names_its_caller(
+async def test_every_recovery_command_names_its_caller(
     cluster: Cluster, root: Root, name: str
 ) -> None:
     world = await a_world(cluster, root.tls(Role.AGENT, "n1"))
@@ -118,7 +118,7 @@ async def answered(call: Any) -> list[Any]:
     return [one async for one in call] if hasattr(call, "__aiter__") else [await call]
 
 
-def test_what_a_person_changes_is_audited() -> None:
+def test_changes_by_users_are_audited() -> None:
     reports = {row.name for row in METHODS.values() if row.permission is Deed.REPORT}
     assert CHANGING - reports == AUDITED
     assert all(CALLS[name].event for name in CHANGING)
@@ -170,7 +170,9 @@ async def test_a_call_through_a_gateway_names_the_person_and_the_gateway(
     await gateway.channel.close()
 
 
-async def test_nobody_else_names_another_caller_or_source(cluster: Cluster, root: Root) -> None:
+async def test_only_a_gateway_or_scheduler_may_forward_a_caller(
+    cluster: Cluster, root: Root
+) -> None:
     mallory = Control(cluster.settings.grpc_port, root.tls(Role.OPERATOR, "mallory"))
     metadata = ((PASSED_IDENTITY, "admin/alice"), (PASSED_SOURCE, "198.51.100.7"))
     request = pb.PutSecretRequest(name="s", value=b"x")
@@ -203,7 +205,7 @@ async def test_a_call_through_a_standby_names_the_caller_of_the_standby(root: Ro
         await store.close()
 
 
-async def test_what_happens_later_does_not_name_the_caller(cluster: Cluster, root: Root) -> None:
+async def test_later_events_do_not_name_the_caller(cluster: Cluster, root: Root) -> None:
     await populated(cluster, root)
     running = [one for one in await events(cluster, 0) if one.kind == "WorkloadRunning"]
 

@@ -53,7 +53,7 @@ async def a_running_workload(cluster: Cluster, name: str = "web") -> None:
 @pytest.mark.parametrize(
     ("word", "status"), [("STOP", "Stopped"), ("stopped", "Stopped"), ("Start", "Running")]
 )
-async def test_a_desired_state_is_set_in_any_of_its_words(
+async def test_a_desired_state_is_set_in_any_spelling(
     cluster: Cluster, word: str, status: str
 ) -> None:
     await cluster.join()
@@ -120,7 +120,9 @@ async def test_an_empty_id_is_an_invalid_argument(cluster: Cluster) -> None:
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_the_same_suggestion_is_answered_alike_and_done_once(cluster: Cluster) -> None:
+async def test_a_repeated_suggestion_gets_the_same_reply_and_is_applied_once(
+    cluster: Cluster,
+) -> None:
     await cluster.join()
     await a_running_workload(cluster)
 
@@ -199,7 +201,7 @@ async def test_a_suggestion_whose_answer_was_lost_is_found_again(cluster: Cluste
     assert (await cluster.control.workload("web")).desired_state == "Running"
 
 
-async def test_nothing_is_decided_while_the_store_takes_nothing(cluster: Cluster) -> None:
+async def test_nothing_is_decided_while_the_store_is_unavailable(cluster: Cluster) -> None:
     await cluster.join()
     await a_running_workload(cluster)
     cluster.store.down = True
@@ -222,7 +224,7 @@ async def test_nothing_is_decided_while_the_store_takes_nothing(cluster: Cluster
     await cluster.control.until_gone("web")
 
 
-async def test_only_the_newest_rulings_are_kept(cluster: Cluster) -> None:
+async def test_only_the_newest_rulings_are_stored(cluster: Cluster) -> None:
     for hundred in range(10):
         await asyncio.gather(
             *(suggest(cluster, f"old-{hundred}{n:02d}", SCALE) for n in range(100))

@@ -98,7 +98,7 @@ async def test_a_revoked_certificate_is_refused_and_its_stream_ends_at_the_next_
         assert (await stub.RegisterNode(a_registration("n1"), timeout=10)).accepted
 
 
-async def test_what_is_watched_with_a_revoked_certificate_ends_at_the_next_event(
+async def test_a_watch_with_a_revoked_certificate_ends_at_the_next_event(
     secure: Cluster, root: Root, listed: Listed
 ) -> None:
     eve = root.tls(Role.VIEWER, "eve")
@@ -137,7 +137,7 @@ async def test_a_stolen_key_of_a_removed_node_is_refused_also_after_a_restart(
         assert "was removed" in await until_refused(stub)
 
 
-async def test_a_standby_lets_nobody_in_who_was_removed_or_revoked(
+async def test_a_standby_refuses_removed_nodes_and_revoked_certificates(
     root: Root, listed: Listed
 ) -> None:
     store = MemoryStore(SystemClock().monotonic)
@@ -163,7 +163,7 @@ async def test_a_standby_lets_nobody_in_who_was_removed_or_revoked(
         await store.close()
 
 
-async def test_a_leader_judges_the_certificate_that_was_shown_to_the_standby(
+async def test_a_leader_checks_the_certificate_that_was_presented_to_the_standby(
     secure: Cluster, root: Root
 ) -> None:
     """Also if the standby does not know of the removal; only a scheduler may forward a certificate."""
@@ -200,7 +200,7 @@ async def test_a_node_behind_a_standby_that_does_not_renew_is_an_event(root: Roo
 
 
 @pytest.mark.parametrize("days", [2, -2], ids=["ahead", "behind"])
-async def test_a_scheduler_whose_clock_is_two_days_off_refuses_all_until_it_is_right(
+async def test_a_scheduler_whose_clock_is_two_days_off_refuses_all_until_it_is_correct(
     secure: Cluster, days: int
 ) -> None:
     user = secure.control.stub
@@ -211,7 +211,7 @@ async def test_a_scheduler_whose_clock_is_two_days_off_refuses_all_until_it_is_r
     assert not await refusal(user.GetIdentity(pb.GetIdentityRequest(), timeout=10))
 
 
-async def test_handshakes_that_are_too_large_stop_nobody(secure: Cluster) -> None:
+async def test_handshakes_that_are_too_large_do_not_affect_others(secure: Cluster) -> None:
     record = b"\x16\x03\x01\xff\xff" + b"\x01\xff\xff\xff" + b"\0" * 0xFFFB
     for _ in range(8):
         with socket.create_connection(("127.0.0.1", secure.settings.grpc_port), 5) as one:

@@ -73,7 +73,7 @@ async def test_a_loop_that_fails_is_run_again_and_workloads_converge(name: str) 
 
 
 @pytest.mark.parametrize("name", [loop.name for loop in all_loops() if loop.ends_process])
-async def test_the_scheduler_ends_without_a_loop_it_cannot_do_without(name: str) -> None:
+async def test_the_scheduler_ends_when_an_essential_loop_fails(name: str) -> None:
     scheduler = with_a_faulty_loop(name)(
         brisk(), MemoryStore(SystemClock().monotonic), SystemClock()
     )

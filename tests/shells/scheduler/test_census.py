@@ -29,7 +29,7 @@ def a_full_cluster() -> Cluster:
     return cluster
 
 
-async def test_others_get_their_turn_while_the_workloads_are_counted() -> None:
+async def test_other_tasks_run_while_the_workloads_are_counted() -> None:
     census = Census(a_full_cluster(), SystemClock())
     turns = 0
 
@@ -49,7 +49,7 @@ async def test_others_get_their_turn_while_the_workloads_are_counted() -> None:
     assert census.latest.desired[Desired.RUNNING] == SLICES * SLICE
 
 
-async def test_what_was_counted_a_moment_ago_is_not_counted_again() -> None:
+async def test_a_recent_count_is_reused() -> None:
     cluster = a_full_cluster()
     census = Census(cluster, SystemClock())
     await census.take()
@@ -60,7 +60,7 @@ async def test_what_was_counted_a_moment_ago_is_not_counted_again() -> None:
     assert census.latest.statuses[Status.RUNNING] == SLICES * SLICE
 
 
-def test_of_very_many_nodes_those_that_were_silent_longest_are_shown() -> None:
+def test_of_very_many_nodes_those_with_the_oldest_heartbeats_are_shown() -> None:
     cluster, clock = Cluster(), SystemClock()
     now = clock.monotonic()  # once: a slow machine would put later nodes after earlier ones
     for number in range(NODES_SHOWN_MAX + 1):
@@ -75,7 +75,7 @@ def test_of_very_many_nodes_those_that_were_silent_longest_are_shown() -> None:
     assert "n0" not in shown
 
 
-def test_one_that_stands_by_tells_nothing_of_nodes_that_it_does_not_hear() -> None:
+def test_a_standby_exports_no_node_metrics() -> None:
     told = what_is_told(a_full_cluster(), SystemClock(), leads=False)
 
     assert told["persys_scheduler_leading"].samples[0].value == 0

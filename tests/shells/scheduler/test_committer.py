@@ -95,7 +95,7 @@ async def test_a_conflict_leads_to_reading_again_so_that_the_next_attempt_succee
         assert records.decode(stored.value, Removal).removed_at == NOON + timedelta(seconds=2)
 
 
-async def test_what_was_decided_before_a_conflict_was_read_again_is_void() -> None:
+async def test_changes_queued_before_a_reload_fail_with_a_conflict() -> None:
     async with leading() as made:
         await made.put()
         await made.store.store.commit(
@@ -155,7 +155,7 @@ async def test_a_damaged_record_that_may_be_replaced_is_no_longer_quarantined_af
         assert KEY not in made.quarantine
 
 
-async def test_a_change_that_grows_with_the_fleet_is_a_defect_and_changes_nothing() -> None:
+async def test_a_change_above_the_size_limit_is_a_defect_and_changes_nothing() -> None:
     async with leading() as made:
         many = [keys.removed_key(NodeId(f"n{number}")) for number in range(CHANGE_RECORDS_MAX + 1)]
 

@@ -55,9 +55,7 @@ async def until_told(cluster: Cluster, count: int) -> list[pb.EventView]:
     return await denials(cluster.control)
 
 
-async def test_a_refusal_is_told_once_however_often_it_happens(
-    cluster: Cluster, root: Root
-) -> None:
+async def test_a_repeated_denial_is_one_event(cluster: Cluster, root: Root) -> None:
     await refused(cluster, root.tls(Role.VIEWER, "eve"), 50)
     await refused(cluster, root.tls(Role.VIEWER, "bob"), 2)
     first, second = await until_told(cluster, 2)
@@ -68,7 +66,9 @@ async def test_a_refusal_is_told_once_however_often_it_happens(
     assert 'denied_total{method="DeleteWorkload",role="viewer"} 52.0' in page
 
 
-async def test_an_agent_that_speaks_for_another_is_told_of(cluster: Cluster, root: Root) -> None:
+async def test_an_agent_that_acts_for_another_node_is_an_event(
+    cluster: Cluster, root: Root
+) -> None:
     control = Control(cluster.settings.grpc_port, root.tls(Role.AGENT, "n1"))
     heartbeat = control.stub.Heartbeat(pb.HeartbeatRequest(node_id="n2"), timeout=10)
     with pytest.raises(grpc.aio.AioRpcError):
@@ -79,7 +79,7 @@ async def test_an_agent_that_speaks_for_another_is_told_of(cluster: Cluster, roo
     assert "denied Heartbeat (node)" in event.message
 
 
-async def test_a_stranger_of_another_domain_is_told_of_without_a_name(
+async def test_a_caller_of_another_trust_domain_is_an_event_without_a_name(
     cluster: Cluster, root: Root
 ) -> None:
     await refused(cluster, root.tls(Role.ADMIN, "me", trust_domain="elsewhere"), 1)
@@ -96,7 +96,7 @@ async def test_nothing_is_written_when_nobody_is_refused(
     assert store.transactions == before
 
 
-async def test_what_a_node_says_of_the_workload_of_another_changes_nothing(
+async def test_a_report_about_a_workload_of_another_node_changes_nothing(
     store: TroubledStore,
 ) -> None:
     async with a_cluster(store, brisk()) as insecure:

@@ -119,7 +119,7 @@ async def test_a_name_that_someone_removed_comes_back_and_theirs_stays() -> None
         assert BY_HAND in await announced.written()
 
 
-async def test_a_comparison_that_finds_all_as_it_should_be_writes_nothing() -> None:
+async def test_a_comparison_without_differences_writes_nothing() -> None:
     async with running(Announced()) as announced:
         announced.put_node()
         await announced.until(there=True, key=OWN)
@@ -136,9 +136,7 @@ async def test_a_comparison_that_finds_all_as_it_should_be_writes_nothing() -> N
         assert announced.store.transactions == written
 
 
-async def test_a_scheduler_that_stops_takes_its_own_names_along_and_leaves_those_of_agents() -> (
-    None
-):
+async def test_a_scheduler_that_stops_withdraws_its_own_names_and_keeps_those_of_agents() -> None:
     announced = Announced()
     announced.put_node()
 
@@ -148,7 +146,7 @@ async def test_a_scheduler_that_stops_takes_its_own_names_along_and_leaves_those
     assert await announced.written() == {N1}
 
 
-async def test_a_scheduler_that_leads_no_more_writes_no_names_of_agents() -> None:
+async def test_a_scheduler_that_lost_leadership_writes_no_names_of_agents() -> None:
     announced = Announced(fence=(keys.LEADER, 7))
     announced.put_node()
 

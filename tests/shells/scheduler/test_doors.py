@@ -46,7 +46,7 @@ async def test_health_counts_what_there_is(cluster: Cluster) -> None:
     assert '"workloads": 1' in body
 
 
-async def test_metrics_tell_nodes_workloads_calls_and_transactions(cluster: Cluster) -> None:
+async def test_metrics_include_nodes_workloads_calls_and_transactions(cluster: Cluster) -> None:
     await cluster.join()
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
@@ -60,7 +60,7 @@ async def test_metrics_tell_nodes_workloads_calls_and_transactions(cluster: Clus
     assert f"persys_scheduler_store_transactions_total {cluster.store.transactions}" in body
 
 
-async def test_garbage_on_the_port_harms_nobody(cluster: Cluster) -> None:
+async def test_invalid_bytes_on_the_port_do_not_affect_other_calls(cluster: Cluster) -> None:
     await cluster.join()
     for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", b"\x00" * 4096):
         reader, writer = await asyncio.open_connection("127.0.0.1", cluster.settings.grpc_port)

@@ -72,7 +72,7 @@ async def orphan_word(
     return answer
 
 
-async def test_what_is_missing_on_its_node_is_noted_once_and_made_again(cluster: Cluster) -> None:
+async def test_a_missing_workload_is_recorded_once_and_created_again(cluster: Cluster) -> None:
     node = await cluster.join()
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
@@ -89,7 +89,7 @@ async def test_what_is_missing_on_its_node_is_noted_once_and_made_again(cluster:
     assert await drifts(cluster) == []
 
 
-async def test_a_container_that_its_node_repairs_is_noted_and_shown_and_not_ordered_again(
+async def test_a_container_that_its_node_repairs_is_recorded_and_not_ordered_again(
     cluster: Cluster,
 ) -> None:
     node = await cluster.join()
@@ -115,7 +115,7 @@ async def test_a_container_that_its_node_repairs_is_noted_and_shown_and_not_orde
     assert len(await events(cluster, "WorkloadRunning")) == 1
 
 
-async def test_what_was_stopped_or_changed_behind_our_back_is_put_right(cluster: Cluster) -> None:
+async def test_an_external_stop_or_change_is_repaired(cluster: Cluster) -> None:
     node = await cluster.join()
     for name in ("stopped", "changed"):
         await cluster.control.apply(name)
@@ -158,7 +158,7 @@ async def test_a_node_that_reports_by_itself_is_compared_with_its_list_too(
     assert len(node.agent.applies) == 2
 
 
-async def test_an_ordinary_life_is_no_drift(cluster: Cluster) -> None:
+async def test_a_normal_lifecycle_records_no_drift(cluster: Cluster) -> None:
     node = await cluster.join()
     node.agent.manner.work_seconds = 0.5
     await cluster.control.apply("web")
@@ -173,7 +173,7 @@ async def test_an_ordinary_life_is_no_drift(cluster: Cluster) -> None:
     assert await events(cluster, "Drift") == []
 
 
-async def test_an_orphan_is_noted_and_neither_stopped_nor_deleted(cluster: Cluster) -> None:
+async def test_an_orphan_is_recorded_and_neither_stopped_nor_deleted(cluster: Cluster) -> None:
     node = await cluster.join()
     give(node, "ghost", epoch=4)
     (orphan,) = await until_noted(cluster)
@@ -190,7 +190,7 @@ async def test_an_orphan_is_noted_and_neither_stopped_nor_deleted(cluster: Clust
     assert len(await events(cluster, "DriftDetected")) == 1
 
 
-async def test_an_orphan_that_goes_by_itself_is_struck_out(cluster: Cluster) -> None:
+async def test_an_orphan_that_disappears_is_resolved(cluster: Cluster) -> None:
     node = await cluster.join()
     give(node, "ghost")
     await until_noted(cluster)
@@ -200,7 +200,7 @@ async def test_an_orphan_that_goes_by_itself_is_struck_out(cluster: Cluster) -> 
     assert len(await events(cluster, "DriftResolved")) == 1
 
 
-async def test_a_mad_node_does_not_fill_the_store(cluster: Cluster) -> None:
+async def test_the_orphans_of_one_node_are_bounded(cluster: Cluster) -> None:
     node = await cluster.join()
     for number in range(1000):
         give(node, f"ghost-{number}")
@@ -210,7 +210,7 @@ async def test_a_mad_node_does_not_fill_the_store(cluster: Cluster) -> None:
     assert (await list_drifts(cluster)).orphans_unrecorded == 800
 
 
-async def test_an_orphan_is_deleted_by_an_operators_word(cluster: Cluster) -> None:
+async def test_an_operator_deletes_an_orphan(cluster: Cluster) -> None:
     node = await cluster.join()
     give(node, "ghost")
     await until_noted(cluster)
@@ -224,7 +224,7 @@ async def test_an_orphan_is_deleted_by_an_operators_word(cluster: Cluster) -> No
     assert await drifts(cluster) == []
 
 
-async def test_what_is_no_orphan_is_not_deleted_as_one(cluster: Cluster) -> None:
+async def test_a_copy_that_is_not_an_orphan_is_not_deleted(cluster: Cluster) -> None:
     node = await cluster.join()
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
@@ -250,7 +250,9 @@ async def test_an_orphan_survives_a_restart_and_the_loss_of_its_node(cluster: Cl
     assert len(await drifts(cluster)) == 1
 
 
-async def test_an_old_copy_of_what_is_bound_elsewhere_is_an_orphan(cluster: Cluster) -> None:
+async def test_a_stale_copy_of_a_workload_assigned_to_another_node_is_an_orphan(
+    cluster: Cluster,
+) -> None:
     await cluster.join("n1")
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
@@ -265,7 +267,7 @@ async def test_an_old_copy_of_what_is_bound_elsewhere_is_an_orphan(cluster: Clus
     assert other.agent.running() == {"web"}
 
 
-async def test_an_orphan_of_an_agent_that_keeps_no_intents_says_what_to_do(
+async def test_an_orphan_of_an_agent_without_intents_is_refused_with_what_to_do(
     cluster: Cluster,
 ) -> None:
     node = await cluster.join()
@@ -304,7 +306,7 @@ async def copies_shown(cluster: Cluster, name: str) -> list[str]:
     return list((await cluster.control.stub.ExplainWorkload(asked, timeout=10)).copies)
 
 
-async def test_an_apply_under_the_id_of_a_proven_orphan_takes_the_copy_over(
+async def test_an_apply_with_the_id_of_a_proven_orphan_adopts_the_copy(
     cluster: Cluster,
 ) -> None:
     node = await our_node(cluster, "n2")

@@ -62,7 +62,7 @@ async def take(stream: AsyncIterator[Numbered | Bookmark], count: int) -> list[i
         return [(await anext(stream)).sequence for _ in range(count)]
 
 
-def test_what_a_commit_deleted_is_no_longer_kept() -> None:
+def test_events_deleted_by_a_commit_leave_the_log() -> None:
     log = a_log(last=8, trimmed=5)
 
     assert numbers(log.listed(ANY)) == [6, 7, 8]
@@ -77,7 +77,7 @@ def test_an_event_between_others_is_deleted_alone() -> None:
     assert numbers(log.listed(ANY)) == [1, 3, 4]
 
 
-async def test_a_watch_passes_over_an_event_between_others_that_was_deleted() -> None:
+async def test_a_watch_skips_a_deleted_event_between_others() -> None:
     log = a_log(last=4)
     log.take([], [2])
 
@@ -144,7 +144,7 @@ async def test_a_number_that_a_failed_commit_used_up_does_not_stop_a_watch() -> 
     assert await take(stream, 4) == [1, 2, 3, 6]
 
 
-async def test_a_watcher_that_is_too_slow_is_told_and_another_is_not_troubled() -> None:
+async def test_a_watcher_that_is_too_slow_ends_and_another_continues() -> None:
     log = a_log(last=3)
     slow, quick = log.watch(ANY, after=0), log.watch(ANY, after=0)
     assert await take(slow, 3) == [1, 2, 3]
@@ -158,7 +158,7 @@ async def test_a_watcher_that_is_too_slow_is_told_and_another_is_not_troubled() 
         await anext(slow)
 
 
-async def test_what_is_no_longer_kept_cannot_be_watched() -> None:
+async def test_a_watch_of_trimmed_events_is_out_of_range() -> None:
     log = a_log(last=8, trimmed=5)
 
     with pytest.raises(OutOfRangeError):
@@ -167,12 +167,12 @@ async def test_what_is_no_longer_kept_cannot_be_watched() -> None:
     assert await take(log.watch(ANY, after=5), 3) == [6, 7, 8]
 
 
-async def test_what_was_never_reached_cannot_be_watched() -> None:
+async def test_a_watch_beyond_the_newest_event_is_out_of_range() -> None:
     with pytest.raises(OutOfRangeError, match="expected at most 3"):
         await anext(a_log(last=3).watch(ANY, after=9))
 
 
-async def test_a_reload_neither_repeats_nor_skips_for_those_who_watch() -> None:
+async def test_a_reload_neither_repeats_nor_skips_events_for_watchers() -> None:
     log = a_log(last=3)
     stream = log.watch(ANY, after=0)
     assert await take(stream, 3) == [1, 2, 3]
@@ -205,6 +205,6 @@ async def test_a_watch_ends_when_the_log_is_closed() -> None:
 
 
 @pytest.mark.parametrize("changes", [{"events_max": 0}, {"events_max_age": timedelta()}], ids=str)
-def test_to_keep_nothing_is_refused(changes: dict[str, Any]) -> None:
+def test_an_event_limit_of_zero_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(SettingsError, match="SCHEDULER_EVENTS_MAX"):
         brisk(**changes)

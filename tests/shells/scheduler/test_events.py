@@ -46,7 +46,7 @@ async def a_running_workload(cluster: Cluster, name: str = "web") -> None:
     await cluster.control.until(name, "Running")
 
 
-async def test_a_life_is_told_from_beginning_to_end(cluster: Cluster) -> None:
+async def test_every_step_of_a_lifecycle_is_an_event(cluster: Cluster) -> None:
     await cluster.join()
     await a_running_workload(cluster)
     await cluster.control.delete("web")
@@ -108,7 +108,7 @@ async def test_several_watchers_each_get_everything_once(cluster: Cluster) -> No
         stream.cancel()
 
 
-async def test_a_watch_goes_on_after_a_restart_without_gaps_or_repeats(cluster: Cluster) -> None:
+async def test_a_watch_resumes_after_a_restart_without_gaps_or_repeats(cluster: Cluster) -> None:
     await cluster.join()
     await a_running_workload(cluster, "web")
     stream = watch(cluster, after_sequence=0)
@@ -153,7 +153,7 @@ async def test_the_store_keeps_no_more_than_the_log(cluster: Cluster) -> None:
     assert len(stored.records) == 3
 
 
-async def test_numbers_go_on_after_all_events_have_grown_old(cluster: Cluster) -> None:
+async def test_event_numbers_continue_after_all_events_expired(cluster: Cluster) -> None:
     await cluster.join()
     await a_running_workload(cluster)
     cluster.clock.ahead = timedelta(days=8)
@@ -171,7 +171,7 @@ async def test_numbers_go_on_after_all_events_have_grown_old(cluster: Cluster) -
     assert told.last_sequence == last + 2
 
 
-async def test_a_commit_whose_answer_was_lost_is_told_once(cluster: Cluster) -> None:
+async def test_a_commit_with_a_lost_reply_is_one_event(cluster: Cluster) -> None:
     await cluster.join()
     await cluster.control.apply("first")  # reserves a block of epochs, in a commit of its own
     stream = watch(cluster, after_sequence=0, kinds=["WorkloadCreated"])
@@ -208,7 +208,7 @@ async def test_a_commit_that_failed_does_not_stop_a_watch(cluster: Cluster) -> N
     stream.cancel()
 
 
-async def test_a_watcher_that_reads_nothing_delays_nobody(cluster: Cluster) -> None:
+async def test_a_watcher_that_reads_nothing_does_not_delay_others(cluster: Cluster) -> None:
     await cluster.join()
     deaf = watch(cluster, after_sequence=0)
 

@@ -64,7 +64,7 @@ async def test_a_workload_of_a_lost_node_runs_elsewhere_and_the_old_copy_goes_wh
 
 
 @short_grace
-async def test_promise_4_what_holds_data_stays_bound_until_its_node_is_confirmed_dead(
+async def test_promise_4_a_workload_with_data_stays_assigned_until_its_node_is_confirmed_dead(
     cluster: Cluster,
 ) -> None:
     lost = await cluster.join("n1")
@@ -86,7 +86,7 @@ async def test_promise_4_what_holds_data_stays_bound_until_its_node_is_confirmed
 
 
 @short_grace
-async def test_a_lost_node_whose_work_fits_nowhere_else_takes_it_up_again_when_it_returns(
+async def test_workloads_that_fit_on_no_other_node_resume_when_the_lost_node_returns(
     cluster: Cluster,
 ) -> None:
     node = await cluster.join("n1")
@@ -105,7 +105,7 @@ async def test_a_lost_node_whose_work_fits_nowhere_else_takes_it_up_again_when_i
     assert (await cluster.control.workload("web")).epoch == 1
 
 
-async def test_only_a_silent_node_can_be_confirmed_dead(cluster: Cluster) -> None:
+async def test_only_a_node_without_heartbeats_can_be_confirmed_dead(cluster: Cluster) -> None:
     await cluster.join("n1")
     answer = await tend(cluster, "ConfirmNodeDead")
 
@@ -162,7 +162,7 @@ async def test_a_drain_names_what_stays_and_why(cluster: Cluster) -> None:
     assert (await cluster.control.workload("web")).status == "Running"
 
 
-async def test_a_drain_goes_on_when_room_appears(cluster: Cluster) -> None:
+async def test_a_drain_continues_when_capacity_is_freed(cluster: Cluster) -> None:
     await cluster.join("n1")
     await cluster.control.apply("web", cpu=1000)
     await cluster.control.until("web", "Running")

@@ -52,7 +52,7 @@ async def test_a_failing_workload_is_tried_again_later_each_time_then_slowly_unt
     assert (view.retry_attempts, view.HasField("retry_next_at")) == (0, False)
 
 
-async def test_what_cannot_succeed_is_not_tried_again(cluster: Cluster) -> None:
+async def test_a_permanent_failure_is_not_retried(cluster: Cluster) -> None:
     node = await cluster.join()
     node.agent.manner.failures["web"] = ("IMAGE_NOT_FOUND", "no such image: nginx")
     await cluster.control.apply("web")
@@ -67,7 +67,7 @@ async def test_what_cannot_succeed_is_not_tried_again(cluster: Cluster) -> None:
     await cluster.control.until("web", "Running")
 
 
-async def test_what_was_given_up_is_tried_at_once_when_a_user_asks(cluster: Cluster) -> None:
+async def test_a_retry_request_starts_a_workload_that_was_given_up(cluster: Cluster) -> None:
     node = await cluster.join()
     node.agent.manner.failures["web"] = ("IMAGE_NOT_FOUND", "no such image: nginx")
     await cluster.control.apply("web")
@@ -122,7 +122,7 @@ async def test_a_node_that_says_so_only_in_the_result_is_not_offered_the_type_ei
     assert other.agent.running() == {"web"}
 
 
-async def test_a_slow_node_delays_nobody_else(cluster: Cluster) -> None:
+async def test_a_slow_node_does_not_delay_others(cluster: Cluster) -> None:
     slow = await cluster.join("slow")
     await cluster.control.apply("first")
     await cluster.control.until("first", "Running")
@@ -137,7 +137,7 @@ async def test_a_slow_node_delays_nobody_else(cluster: Cluster) -> None:
     assert len(fast.agent.running()) >= 10
 
 
-async def test_a_slow_node_is_not_asked_again_before_it_has_answered(cluster: Cluster) -> None:
+async def test_a_slow_node_is_not_polled_again_before_it_has_replied(cluster: Cluster) -> None:
     node = await cluster.join()
     node.agent.manner.work_seconds = 1.5
     names = [f"w{number}" for number in range(5)]
@@ -183,7 +183,7 @@ async def test_a_node_whose_agent_is_gone_says_so_and_gets_the_order_when_it_is_
     await cluster.control.until("web", "Running")
 
 
-async def test_an_agent_that_talks_too_much_harms_nobody(cluster: Cluster) -> None:
+async def test_overlong_texts_of_an_agent_are_cut(cluster: Cluster) -> None:
     node = await cluster.join()
     node.agent.manner.failures["web"] = ("INVALID_SPECIFICATION", "x" * 3_000_000)
     await cluster.control.apply("web")

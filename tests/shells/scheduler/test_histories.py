@@ -111,7 +111,7 @@ async def test_a_history_outlives_a_restart_and_goes_with_its_workload(cluster: 
 
 @hasty
 @pytest.mark.parametrize("tells", [True, False], ids=["knows nothing", "has no such call"])
-async def test_a_node_that_tells_nothing_is_told_all_the_same(
+async def test_a_timeout_is_recorded_also_if_the_node_does_not_reply(
     cluster: Cluster, tells: bool
 ) -> None:
     node = await a_stuck_node(cluster)
@@ -128,7 +128,7 @@ async def test_a_node_that_tells_nothing_is_told_all_the_same(
 
 
 @hasty
-async def test_each_time_out_is_written_once(cluster: Cluster) -> None:
+async def test_each_timeout_is_written_once(cluster: Cluster) -> None:
     node = await a_stuck_node(cluster)
     node.agent.actions = [an_action()]
     await cluster.control.apply("web")

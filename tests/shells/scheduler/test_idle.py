@@ -70,7 +70,7 @@ async def test_a_slow_start_writes_nothing_while_it_lasts(cluster: Cluster) -> N
 @pytest.mark.parametrize(
     "cluster", [{"node_lease": timedelta(seconds=1.0)}], indirect=True, ids=[""]
 )
-async def test_a_silent_node_is_noted_once(cluster: Cluster) -> None:
+async def test_a_node_without_heartbeats_is_recorded_once(cluster: Cluster) -> None:
     node = await cluster.join()
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")

@@ -77,7 +77,7 @@ def test_the_roll_places_the_attempt_in_the_jitter_window(roll: float, seconds: 
 @pytest.mark.parametrize(
     "reason", [FailureReason.INVALID_SPEC, FailureReason.IMAGE_NOT_FOUND], ids=str
 )
-def test_what_cannot_succeed_is_not_tried_again(reason: FailureReason) -> None:
+def test_a_permanent_failure_is_not_retried(reason: FailureReason) -> None:
     assert retry(failure=a_failure(reason)).next_at is None
 
 
