@@ -72,7 +72,7 @@ async def test_a_repository_over_the_limit_is_not_stored(repository: Path, tmp_p
     assert not store.exists()
 
 
-async def test_a_fetch_over_the_total_size_limit_fails(
+async def test_many_files_over_the_limit_in_total_are_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = tmp_path / "store"
