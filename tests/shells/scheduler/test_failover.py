@@ -224,7 +224,7 @@ async def test_how_far_a_clock_is_ahead_is_shown(cluster: Cluster) -> None:
     indirect=True,
     ids=["no safety passes"],
 )
-async def test_promise_2_room_of_a_removed_copy_is_given_out_at_once(cluster: Cluster) -> None:
+async def test_promise_2_capacity_of_a_removed_copy_is_used_at_once(cluster: Cluster) -> None:
     lost = await cluster.join("n1")
     await cluster.control.apply("web", cpu=3000)
     await cluster.control.until("web", "Running")

@@ -139,7 +139,7 @@ async def removed(
     return answer
 
 
-async def test_an_image_goes_to_every_node_that_runs_machines(cluster: Cluster) -> None:
+async def test_an_image_is_sent_to_every_node_that_runs_virtual_machines(cluster: Cluster) -> None:
     one, first = await a_store(cluster, "n1")
     two, second = await a_store(cluster, "n2")
     await cluster.join("n3")  # runs none
@@ -227,7 +227,7 @@ def begun(store: Store) -> Callable[[], Awaitable[bool]]:
     return has_begun
 
 
-async def test_nodes_learn_that_the_sender_has_left(cluster: Cluster) -> None:
+async def test_nodes_are_cancelled_when_the_sender_disconnects(cluster: Cluster) -> None:
     _, store = await a_store(cluster, "n1")
     store.may_go_on.clear()
 
@@ -247,7 +247,9 @@ async def test_nodes_learn_that_the_sender_has_left(cluster: Cluster) -> None:
     assert store.images == {}
 
 
-async def test_without_a_node_that_runs_machines_nobody_would_keep_it(cluster: Cluster) -> None:
+async def test_an_image_is_refused_without_a_node_that_runs_virtual_machines(
+    cluster: Cluster,
+) -> None:
     await cluster.join("n1")
 
     with pytest.raises(grpc.aio.AioRpcError, match="runs virtual machines"):
@@ -290,7 +292,7 @@ async def test_the_same_image_on_several_nodes_is_one_and_another_content_is_ano
     assert [list(view.node_ids) for view in only.images] == [[two.id]]
 
 
-async def test_an_image_is_removed_where_it_is_and_who_keeps_it_is_named(cluster: Cluster) -> None:
+async def test_an_image_is_removed_and_nodes_that_keep_it_are_named(cluster: Cluster) -> None:
     one, first = await a_store(cluster, "n1")
     two, second = await a_store(cluster, "n2")
     first.images = {"debian": b"d", "used": b"u"}
@@ -311,7 +313,7 @@ async def test_an_image_is_removed_where_it_is_and_who_keeps_it_is_named(cluster
         await removed(cluster, "debian")
 
 
-async def test_an_image_stays_on_a_node_while_a_machine_is_on_its_way_there(
+async def test_an_image_stays_on_a_node_while_an_assigned_vm_needs_it(
     cluster: Cluster,
 ) -> None:
     node, store = await a_store(cluster, "n1")

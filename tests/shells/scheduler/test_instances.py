@@ -128,7 +128,7 @@ async def told_superseded(cluster: Cluster, link: Link, held: str, *, boot_id: s
 
 
 @pytest.mark.parametrize("cluster", [LEASE], indirect=True)
-async def test_a_clone_on_another_machine_is_told_while_the_first_agent_reports(
+async def test_a_clone_on_another_machine_is_superseded_while_the_first_agent_reports(
     cluster: Cluster,
 ) -> None:
     async with connected(cluster) as link:
@@ -139,7 +139,7 @@ async def test_a_clone_on_another_machine_is_told_while_the_first_agent_reports(
 
 @pytest.mark.parametrize("cluster", [LEASE], indirect=True)
 @pytest.mark.parametrize("boot_id", ["b1", ""])
-async def test_a_second_agent_that_may_have_the_same_runtimes_is_not_told(
+async def test_a_second_agent_on_the_same_machine_is_not_superseded(
     cluster: Cluster, boot_id: str
 ) -> None:
     async with connected(cluster) as link:

@@ -34,7 +34,7 @@ async def test_a_leader_whose_store_was_wiped_has_its_key_back_before_it_continu
         await other.take()
 
 
-async def test_a_scheduler_that_is_overtaken_while_it_takes_the_lead_writes_nothing_more() -> None:
+async def test_a_scheduler_that_loses_the_election_writes_nothing() -> None:
     store = a_store()
     store.next_leader = "other"
 

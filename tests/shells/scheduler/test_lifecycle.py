@@ -7,7 +7,7 @@ from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster, eventually
 
 
-async def test_what_is_applied_runs(cluster: Cluster) -> None:
+async def test_an_applied_workload_runs(cluster: Cluster) -> None:
     node = await cluster.join()
     answer = await cluster.control.apply("web")
     assert answer.success, answer.error_message
@@ -20,7 +20,7 @@ async def test_what_is_applied_runs(cluster: Cluster) -> None:
     assert node.agent.running() == {"web"}
 
 
-async def test_an_agent_that_does_not_echo_the_revision_is_believed(cluster: Cluster) -> None:
+async def test_a_status_without_a_revision_is_accepted(cluster: Cluster) -> None:
     node = await cluster.join()
     node.agent.manner.echoes_revision = False
     await cluster.control.apply("web")
@@ -55,7 +55,7 @@ async def test_another_spec_is_another_revision_and_replaces_the_first(cluster: 
     assert node.agent.applies[1].revision_id == second.revision_id
 
 
-async def test_a_revision_that_was_given_is_kept(cluster: Cluster) -> None:
+async def test_a_given_revision_is_used(cluster: Cluster) -> None:
     node = await cluster.join()
     answer = await cluster.control.apply("web", revision="v1")
     await cluster.control.until("web", "Running")
@@ -113,7 +113,7 @@ async def test_desired_states_are_taken_in_any_case_and_short(cluster: Cluster, 
 
 
 @pytest.mark.parametrize("word", ["delete", "Deleted"])
-async def test_to_want_it_deleted_is_to_delete_it(cluster: Cluster, word: str) -> None:
+async def test_the_desired_state_deleted_deletes(cluster: Cluster, word: str) -> None:
     await cluster.join()
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
@@ -152,7 +152,7 @@ async def test_a_deleted_workload_is_there_until_its_node_has_removed_it(
     assert (await cluster.control.summary()).total_workloads == 0
 
 
-async def test_what_is_being_deleted_takes_no_new_spec(cluster: Cluster) -> None:
+async def test_a_workload_that_is_being_deleted_accepts_no_new_spec(cluster: Cluster) -> None:
     node = await cluster.join()
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
@@ -182,7 +182,7 @@ async def test_a_workload_that_fits_nowhere_is_deleted_at_once(cluster: Cluster)
     await cluster.control.until_gone("web")
 
 
-async def test_what_vanished_from_its_node_is_sent_again(cluster: Cluster) -> None:
+async def test_a_workload_that_vanished_from_its_node_is_sent_again(cluster: Cluster) -> None:
     node = await cluster.join()
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
@@ -212,7 +212,7 @@ async def test_the_summary_counts_nodes_and_workloads(cluster: Cluster) -> None:
     assert summary.HasField("generated_at")
 
 
-async def test_lists_can_be_narrowed_in_any_case(cluster: Cluster) -> None:
+async def test_list_filters_are_case_insensitive(cluster: Cluster) -> None:
     await cluster.join("n1")
     await cluster.join("n2", cpu=8000)
     await cluster.control.apply("web")

@@ -40,7 +40,9 @@ async def apply_again(cluster: Cluster, name: str) -> None:
 
 
 @short_grace
-async def test_promise_4_a_new_life_waits_while_the_old_copy_may_live(cluster: Cluster) -> None:
+async def test_promise_4_a_new_workload_waits_while_the_stale_copy_may_run(
+    cluster: Cluster,
+) -> None:
     await deleted_while_away(cluster, "db")
     other = await cluster.join("n2")
 
@@ -57,7 +59,7 @@ async def test_promise_4_a_new_life_waits_while_the_old_copy_may_live(cluster: C
 
 
 @short_grace
-async def test_a_new_life_begins_when_the_node_returns_and_has_removed_the_old_copy(
+async def test_a_new_workload_starts_when_the_node_has_removed_the_stale_copy(
     cluster: Cluster,
 ) -> None:
     node = await deleted_while_away(cluster, "db")
@@ -73,7 +75,7 @@ async def test_a_new_life_begins_when_the_node_returns_and_has_removed_the_old_c
     assert node.agent.running() == {"db"}
 
 
-async def test_an_epoch_that_a_node_makes_up_is_not_taken_over(cluster: Cluster) -> None:
+async def test_an_epoch_that_a_node_invents_is_not_used(cluster: Cluster) -> None:
     node = await cluster.join("n1")
     await cluster.control.apply("first")
     await cluster.control.until("first", "Running")
@@ -92,7 +94,7 @@ async def test_an_epoch_that_a_node_makes_up_is_not_taken_over(cluster: Cluster)
     assert node.agent.running() >= {"first", "web"}
 
 
-async def test_epochs_rise_over_lives_and_leaders_and_an_idle_leader_reserves_none(
+async def test_epochs_increase_over_deletions_and_leaders_and_an_idle_leader_reserves_none(
     cluster: Cluster,
 ) -> None:
     await cluster.join("n1")
@@ -126,7 +128,9 @@ async def test_the_epoch_of_every_order_is_reserved_on_record(cluster: Cluster) 
     assert decode(stored.value, EpochCounter).reserved_until >= epoch > 0
 
 
-async def test_the_old_copy_that_a_node_has_not_named_keeps_its_tombstone(cluster: Cluster) -> None:
+async def test_a_stale_copy_that_a_node_did_not_report_keeps_its_tombstone(
+    cluster: Cluster,
+) -> None:
     """The stale copy of a moved workload is removed with its own epoch."""
     first = await cluster.join("n1")
     await cluster.control.apply("web")
@@ -141,7 +145,9 @@ async def test_the_old_copy_that_a_node_has_not_named_keeps_its_tombstone(cluste
     assert (await cluster.control.workload("web")).epoch == 2
 
 
-async def test_a_tombstone_stays_until_the_node_has_taken_the_removal(cluster: Cluster) -> None:
+async def test_a_tombstone_stays_until_the_node_has_acknowledged_the_removal(
+    cluster: Cluster,
+) -> None:
     """The absence of the copy is not enough: the order to start it may still be in flight."""
     first = await cluster.join("n1")
     await cluster.control.apply("web")

@@ -73,7 +73,7 @@ async def test_calls_to_agents_are_counted_and_timed(cluster: Cluster) -> None:
     assert found[f"agent_request_seconds_count{labels}"] == 1
 
 
-async def test_a_node_that_leaves_calls_unanswered_is_named_until_it_answers(
+async def test_unanswered_calls_of_a_node_are_exported_until_it_replies(
     cluster: Cluster,
 ) -> None:
     node = await cluster.join()
@@ -129,7 +129,7 @@ async def test_a_failure_shows_its_reason_and_the_retry(cluster: Cluster) -> Non
     assert found['workloads_retrying{plan="planned"}'] == 1
 
 
-async def test_the_longest_wait_for_room_is_told(cluster: Cluster) -> None:
+async def test_the_longest_wait_for_capacity_is_exported(cluster: Cluster) -> None:
     await cluster.control.apply("web")
     cluster.clock.ahead = cluster.settings.node_lease * 100
 
@@ -143,7 +143,7 @@ async def test_the_longest_wait_for_room_is_told(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     "cluster", [{"node_lease": SHORT, "node_unavailable_grace": SHORT}], indirect=True
 )
-async def test_a_silent_node_is_told_as_lost(cluster: Cluster) -> None:
+async def test_a_node_without_heartbeats_is_exported_as_lost(cluster: Cluster) -> None:
     node = await cluster.join()
     assert (await metrics(cluster))['node_heartbeat_age_seconds{node_id="n1"}'] < 10
     assert (await metrics(cluster))['nodes_phase{phase="alive"}'] == 1
@@ -155,11 +155,11 @@ async def test_a_silent_node_is_told_as_lost(cluster: Cluster) -> None:
     assert (await metrics(cluster))['nodes_phase{phase="lost"}'] == 1
 
 
-async def test_the_process_tells_about_itself(cluster: Cluster) -> None:
+async def test_process_metrics_are_exported(cluster: Cluster) -> None:
     assert (await metrics(cluster))["process_resident_memory_bytes"] > 1_000_000
 
 
-async def test_the_dashboard_and_the_alerts_ask_for_nothing_that_is_not_there(
+async def test_the_dashboard_and_the_alerts_use_only_existing_metrics(
     cluster: Cluster,
 ) -> None:
     await cluster.join()

@@ -83,7 +83,7 @@ async def test_a_change_is_refused_with_the_mode_and_the_reason(cluster: Cluster
         assert "the disk is full" in refused
 
 
-async def test_an_answer_from_memory_says_so_and_how_old_it_is(cluster: Cluster) -> None:
+async def test_a_reply_from_memory_carries_its_age(cluster: Cluster) -> None:
     await cluster.join()
     await running(cluster, "web")
     request = pb.GetWorkloadRequest(workload_id="web")
@@ -101,7 +101,7 @@ async def test_an_answer_from_memory_says_so_and_how_old_it_is(cluster: Cluster)
     assert int(told["persys-data-age-ms"]) >= 0
 
 
-async def test_health_tells_the_mode_in_every_mode_with_code_200(cluster: Cluster) -> None:
+async def test_health_reports_every_mode_with_code_200(cluster: Cluster) -> None:
     await cluster.join()
     code, before = await health(cluster)
     assert (code, before["status"], before["mode"], before["dataAgeMs"]) == (200, "ok", "normal", 0)
@@ -115,7 +115,7 @@ async def test_health_tells_the_mode_in_every_mode_with_code_200(cluster: Cluste
     assert degraded["modeChangedAt"] > before["modeChangedAt"]
 
 
-async def test_the_age_of_the_data_counts_from_the_last_answer_of_the_store(
+async def test_the_data_age_counts_from_the_last_reply_of_the_store(
     cluster: Cluster,
 ) -> None:
     await cluster.join()
@@ -211,7 +211,7 @@ async def test_records_without_a_marker_are_recovery_at_the_start(cluster: Clust
     assert await cluster.control.names() == ["web"]
 
 
-async def test_data_put_back_after_a_restart_ends_the_recovery_too(cluster: Cluster) -> None:
+async def test_restored_data_after_a_restart_ends_recovery_mode(cluster: Cluster) -> None:
     node = await our_node(cluster)
     await running(cluster, "web")
     kept = (await cluster.store.read("/")).records
@@ -248,7 +248,7 @@ async def test_an_agent_of_a_lost_cluster_turns_an_empty_store_into_recovery(
 
 
 @pytest.mark.parametrize("cluster", [{"node_lease": timedelta(seconds=1)}], indirect=True)
-async def test_nobody_is_lost_because_of_our_own_silence(cluster: Cluster) -> None:
+async def test_no_node_is_lost_because_of_an_outage_of_the_store(cluster: Cluster) -> None:
     node = await our_node(cluster)
     await running(cluster, "web")
     cluster.store.down = True
@@ -264,7 +264,7 @@ async def test_nobody_is_lost_because_of_our_own_silence(cluster: Cluster) -> No
     await cluster.control.until_node("n1", "NotReady")
 
 
-async def test_the_modes_are_in_the_history(cluster: Cluster) -> None:
+async def test_mode_changes_are_events(cluster: Cluster) -> None:
     await cluster.join()
     cluster.store.down = True
     await cluster.control.apply("web")
@@ -279,7 +279,7 @@ async def test_the_modes_are_in_the_history(cluster: Cluster) -> None:
     ]
 
 
-async def test_the_ways_out_are_for_recovery_only(cluster: Cluster) -> None:
+async def test_recovery_commands_need_recovery_mode(cluster: Cluster) -> None:
     await cluster.join()
     await running(cluster, "web")
 

@@ -59,7 +59,7 @@ async def test_a_removal_that_was_interrupted_is_resumed_by_the_next_leader(stor
         assert (await cluster.control.summary()).total_nodes == 0
 
 
-async def test_a_removal_goes_on_when_its_caller_leaves(store: Store) -> None:
+async def test_a_removal_continues_when_its_caller_disconnects(store: Store) -> None:
     await fill(store, {**MARKER, **dependents(20 * DEPENDENTS_PER_STEP_MAX)})
 
     async with a_cluster(TroubledStore(store), brisk()) as cluster:
@@ -81,7 +81,7 @@ async def test_a_removal_goes_on_when_its_caller_leaves(store: Store) -> None:
         await eventually(gone, lambda: "the removal to be finished")
 
 
-async def test_a_node_that_is_being_removed_takes_no_work_and_cannot_register(
+async def test_a_node_that_is_being_removed_gets_no_work_and_cannot_register(
     store: Store,
 ) -> None:
     node = replace(lost("n1"), removing_since=LONG_AGO)
@@ -99,7 +99,7 @@ async def test_a_node_that_is_being_removed_takes_no_work_and_cannot_register(
         trouble.commit_seconds = 0.0
 
 
-async def test_a_node_that_is_being_removed_shows_the_room_of_copies_that_are_forgotten(
+async def test_removed_tombstones_free_the_capacity_of_a_node_that_is_being_removed(
     store: Store,
 ) -> None:
     marked = replace(lost("n1"), removing_since=LONG_AGO)

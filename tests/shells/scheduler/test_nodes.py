@@ -22,7 +22,7 @@ short_lease = pytest.mark.parametrize("cluster", [SHORT_LEASE], indirect=True, i
 short_grace = pytest.mark.parametrize("cluster", [SHORT_GRACE], indirect=True, ids=[""])
 
 
-async def test_a_node_that_registers_is_ready_and_told_when_to_report(cluster: Cluster) -> None:
+async def test_a_registered_node_is_ready_and_gets_the_heartbeat_interval(cluster: Cluster) -> None:
     node = await cluster.prepare("n1")
     answer = await node.register()
     view = await cluster.control.node("n1")
@@ -46,7 +46,7 @@ async def test_a_heartbeat_renews_the_lease(cluster: Cluster) -> None:
     assert answer.lease_expires_at.ToDatetime() > granted
 
 
-async def test_what_a_node_gives_away_is_no_longer_available(cluster: Cluster) -> None:
+async def test_assigned_resources_are_no_longer_available(cluster: Cluster) -> None:
     await cluster.join()
     await cluster.control.apply("web", cpu=1500, memory=1024)
     view = await cluster.control.node("n1")
@@ -93,7 +93,9 @@ async def until_commits(cluster: Cluster, count: int) -> None:
 
 
 @short_lease
-async def test_a_silent_node_is_not_ready_and_ready_again_when_it_speaks(cluster: Cluster) -> None:
+async def test_a_node_without_heartbeats_is_not_ready_until_it_sends_them_again(
+    cluster: Cluster,
+) -> None:
     node = await cluster.join()
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
@@ -112,7 +114,7 @@ async def test_a_silent_node_is_not_ready_and_ready_again_when_it_speaks(cluster
 
 
 @short_lease
-async def test_nothing_is_placed_on_a_silent_node(cluster: Cluster) -> None:
+async def test_nothing_is_placed_on_a_node_without_heartbeats(cluster: Cluster) -> None:
     node = await cluster.join()
     await node.fall_silent()
     await cluster.control.until_node("n1", "NotReady")
@@ -180,7 +182,7 @@ async def test_a_node_that_moved_is_reached_at_its_new_address(cluster: Cluster)
 
 
 @short_lease
-async def test_a_deletion_on_a_silent_node_waits_and_ends_when_it_returns(cluster: Cluster) -> None:
+async def test_a_deletion_on_an_unreachable_node_ends_when_it_returns(cluster: Cluster) -> None:
     node = await cluster.join()
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
@@ -197,7 +199,7 @@ async def test_a_deletion_on_a_silent_node_waits_and_ends_when_it_returns(cluste
 
 
 @short_grace
-async def test_a_deletion_on_a_lost_node_ends_and_its_copy_goes_when_the_node_returns(
+async def test_a_deletion_on_a_lost_node_ends_and_its_copy_is_removed_when_the_node_returns(
     cluster: Cluster,
 ) -> None:
     node = await cluster.join()
@@ -221,7 +223,7 @@ async def test_a_deletion_on_a_lost_node_ends_and_its_copy_goes_when_the_node_re
 
 
 @short_grace
-async def test_a_name_deleted_on_a_lost_node_lives_elsewhere_and_the_old_copy_goes(
+async def test_an_id_deleted_on_a_lost_node_runs_on_another_and_the_stale_copy_is_removed(
     cluster: Cluster,
 ) -> None:
     lost = await cluster.join("n1")
@@ -245,7 +247,7 @@ async def test_a_name_deleted_on_a_lost_node_lives_elsewhere_and_the_old_copy_go
     assert (await cluster.control.workload("web")).assigned_node_id == "n2"
 
 
-async def test_what_an_agent_reports_by_itself_needs_no_asking(cluster: Cluster) -> None:
+async def test_a_node_that_pushes_status_is_not_polled(cluster: Cluster) -> None:
     node = await cluster.prepare("n1")
     node.agent.manner.work_seconds = 1000
     request = pb.RegisterNodeRequest(

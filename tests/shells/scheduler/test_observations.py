@@ -58,7 +58,7 @@ def world() -> World:
     ],
     ids=lambda changes: next(iter(changes)),
 )
-def test_what_differs_from_before_wakes_the_workload(world: World, changes: dict[str, Any]) -> None:
+def test_a_changed_observation_wakes_the_workload(world: World, changes: dict[str, Any]) -> None:
     later = replace(SEEN, seen_at=after(5), **changes)
 
     world.observations.take(later)
@@ -67,7 +67,7 @@ def test_what_differs_from_before_wakes_the_workload(world: World, changes: dict
     assert (world.entry.observation, world.entry.observed_since) == (later, after(5))
 
 
-def test_what_is_only_repeated_wakes_nothing_and_keeps_since_when_it_is_so(world: World) -> None:
+def test_a_repeated_observation_wakes_nothing_and_keeps_its_start_time(world: World) -> None:
     later = replace(SEEN, seen_at=after(5), message="as before", metadata={"note": "more"})
 
     world.observations.take(later)
@@ -76,20 +76,20 @@ def test_what_is_only_repeated_wakes_nothing_and_keeps_since_when_it_is_so(world
     assert (world.entry.observation, world.entry.observed_since) == (later, SEEN.seen_at)
 
 
-def test_what_was_seen_before_the_last_news_is_ignored(world: World) -> None:
+def test_an_older_observation_is_ignored(world: World) -> None:
     world.observations.take(replace(SEEN, seen_at=after(-1), actual=Actual.STOPPED))
 
     assert (world.woken, world.entry.observation) == ([], SEEN)
 
 
-def test_of_two_observations_at_the_same_moment_the_second_counts(world: World) -> None:
+def test_of_two_observations_at_the_same_time_the_second_counts(world: World) -> None:
     world.observations.take(replace(SEEN, actual=Actual.STOPPED))
 
     assert world.entry.observation is not None
     assert world.entry.observation.actual is Actual.STOPPED
 
 
-def test_what_another_node_says_changes_nothing(world: World) -> None:
+def test_an_observation_of_another_node_changes_nothing(world: World) -> None:
     world.observations.take(replace(SEEN, node_id=N2, seen_at=after(5), actual=Actual.STOPPED))
 
     assert (world.woken, world.entry.observation) == ([], SEEN)
@@ -100,7 +100,7 @@ def test_what_another_node_says_changes_nothing(world: World) -> None:
     [(3, 4, True), (3, 3, False), (3, 2, False), (3, 0, False), (0, 4, False)],
     ids=["newer", "the same", "older", "not said", "of a store without epochs"],
 )
-def test_a_left_copy_is_gone_when_its_node_has_a_newer_life_of_the_id(
+def test_a_stale_copy_is_gone_when_its_node_has_a_newer_epoch(
     world: World, buried: int, seen: int, is_gone: bool
 ) -> None:
     world.cluster.put_tombstone(Tombstone(an_assignment("n2", epoch=buried), after(0)))
@@ -110,13 +110,13 @@ def test_a_left_copy_is_gone_when_its_node_has_a_newer_life_of_the_id(
     assert world.replaced == ([(N2, WEB)] if is_gone else [])
 
 
-def test_a_left_copy_is_gone_when_its_node_says_so(world: World) -> None:
+def test_a_stale_copy_is_gone_when_its_node_reports_it_absent(world: World) -> None:
     world.observations.take(an_observation(Actual.ABSENT, node_id="n2"))
 
     assert world.removed == [(N2, WEB)]
 
 
-def test_what_a_complete_list_leaves_out_is_absent(world: World) -> None:
+def test_a_workload_missing_from_a_complete_list_is_absent(world: World) -> None:
     old = an_assignment("n1", name="old")
     world.cluster.put_tombstone(Tombstone(old, after(0)))
 
@@ -128,7 +128,7 @@ def test_what_a_complete_list_leaves_out_is_absent(world: World) -> None:
 
 
 @pytest.mark.parametrize("tells", [True, False])
-def test_a_heartbeat_without_a_revision_is_ignored_during_an_order_if_the_node_tells_it_when_asked(
+def test_a_heartbeat_without_a_revision_is_ignored_during_an_order_if_the_node_can_be_polled_for_it(
     world: World, tells: bool
 ) -> None:
     world.entry.dispatch = a_dispatch()

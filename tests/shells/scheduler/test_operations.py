@@ -43,7 +43,7 @@ async def is_told(lines: list[Any], name: str) -> bool:
     return bool(told(lines, name))
 
 
-async def test_a_start_is_told_when_it_is_sent_and_when_it_has_come_about(
+async def test_a_start_is_logged_when_it_is_sent_and_when_it_ends(
     lines: list[Any], cluster: Cluster
 ) -> None:
     await cluster.join()
@@ -62,7 +62,7 @@ async def test_a_start_is_told_when_it_is_sent_and_when_it_has_come_about(
     assert settled["state"] == "Running"
 
 
-async def test_a_failure_is_told_with_its_text(lines: list[Any], cluster: Cluster) -> None:
+async def test_a_failure_is_logged_with_its_text(lines: list[Any], cluster: Cluster) -> None:
     node = await cluster.join()
     node.agent.manner.failures["web"] = ("INVALID_IMAGE", "no such image")
 
@@ -75,7 +75,7 @@ async def test_a_failure_is_told_with_its_text(lines: list[Any], cluster: Cluste
     assert "no such image" in failed["text"]
 
 
-async def test_a_removal_is_told_from_beginning_to_end(lines: list[Any], cluster: Cluster) -> None:
+async def test_a_removal_is_logged_from_start_to_end(lines: list[Any], cluster: Cluster) -> None:
     await cluster.join()
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
@@ -92,7 +92,7 @@ async def test_a_removal_is_told_from_beginning_to_end(lines: list[Any], cluster
 
 
 @pytest.mark.parametrize("cluster", [HASTY], indirect=True)
-async def test_what_takes_too_long_is_told_as_failed(lines: list[Any], cluster: Cluster) -> None:
+async def test_a_timeout_is_logged_as_failed(lines: list[Any], cluster: Cluster) -> None:
     node = await cluster.join()
     node.agent.manner.work_seconds = 60
 
@@ -104,7 +104,7 @@ async def test_what_takes_too_long_is_told_as_failed(lines: list[Any], cluster: 
     assert failed["text"].startswith("TimedOut: not running 0.3s")
 
 
-async def test_an_order_without_an_answer_is_told_with_what_was_asked_of_which_node(
+async def test_an_order_without_a_reply_is_logged_with_its_request_and_node(
     lines: list[Any], cluster: Cluster
 ) -> None:
     node = await cluster.join()
@@ -132,7 +132,7 @@ async def test_each_decision_is_a_line_at_level_debug(lines: list[Any], cluster:
     assert (last["seen"], last["status"], last["effects"]) == ("running", "Running", [])
 
 
-async def test_nothing_is_told_twice_after_a_restart(lines: list[Any], cluster: Cluster) -> None:
+async def test_nothing_is_logged_twice_after_a_restart(lines: list[Any], cluster: Cluster) -> None:
     await cluster.join()
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")

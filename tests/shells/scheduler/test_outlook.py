@@ -62,7 +62,9 @@ async def cordon(cluster: Cluster, node_id: str) -> None:
     await cluster.control.stub.CordonNode(pb.NodeRequest(node_id=node_id), timeout=10)
 
 
-async def test_promise_7_every_workload_that_waits_says_why_node_by_node(cluster: Cluster) -> None:
+async def test_promise_7_every_waiting_workload_shows_the_reason_for_each_node(
+    cluster: Cluster,
+) -> None:
     await cluster.join("n1", cpu=1000)
     await cluster.control.apply("web", cpu=600, host_port=8080)
     await cluster.join("n2", cpu=1000, types=("compose",))
@@ -88,7 +90,7 @@ async def test_promise_7_every_workload_that_waits_says_why_node_by_node(cluster
     assert sum(count.nodes for count in big.counts) == big.node_count == 3
 
 
-async def test_a_change_that_is_told_does_place_the_workload(cluster: Cluster) -> None:
+async def test_a_suggested_change_places_the_workload(cluster: Cluster) -> None:
     await cluster.join("n1", cpu=1000)
     await cluster.control.apply("first", cpu=800)
     await cluster.control.apply("second", cpu=500)
@@ -135,7 +137,7 @@ async def test_an_explanation_leaves_the_reservation_as_it_was(cluster: Cluster)
     assert after.available_cpu_cores == before.available_cpu_cores == pytest.approx(0.3)
 
 
-async def test_what_is_kept_by_its_data_on_a_draining_node_says_so(cluster: Cluster) -> None:
+async def test_a_workload_with_data_on_a_draining_node_is_explained(cluster: Cluster) -> None:
     await cluster.join("n1")
     await cluster.control.send(a_request("db", data=True))
     await cluster.control.until("db", "Running")
@@ -149,7 +151,7 @@ async def test_what_is_kept_by_its_data_on_a_draining_node_says_so(cluster: Clus
 
 
 @short_grace
-async def test_what_its_data_binds_to_a_lost_node_says_so(cluster: Cluster) -> None:
+async def test_a_workload_with_data_on_a_lost_node_is_explained(cluster: Cluster) -> None:
     lost = await cluster.join("n1")
     await cluster.control.send(a_request("db", data=True))
     await cluster.control.until("db", "Running")
@@ -169,7 +171,7 @@ async def test_what_its_data_binds_to_a_lost_node_says_so(cluster: Cluster) -> N
 
 
 @short_grace
-async def test_what_cannot_leave_a_lost_node_says_what_would_let_it(cluster: Cluster) -> None:
+async def test_a_workload_stranded_on_a_lost_node_shows_what_would_help(cluster: Cluster) -> None:
     lost = await cluster.join("n1")
     await cluster.control.apply("web", cpu=500)
     await cluster.control.until("web", "Running")
@@ -187,7 +189,7 @@ async def test_what_cannot_leave_a_lost_node_says_what_would_let_it(cluster: Clu
     assert found.changes[0].startswith("uncordon n2")
 
 
-async def test_a_stopped_workload_without_a_node_says_why_it_has_none(cluster: Cluster) -> None:
+async def test_a_stopped_workload_without_a_node_is_explained(cluster: Cluster) -> None:
     await cluster.join("n1")
     await cluster.control.apply("web", desired="stopped")
 
@@ -204,7 +206,7 @@ async def test_explaining_what_does_not_exist_is_not_found(cluster: Cluster) -> 
     assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
-async def test_a_limit_tells_the_nearest_and_counts_all(cluster: Cluster) -> None:
+async def test_a_limit_shows_the_best_nodes_and_counts_all(cluster: Cluster) -> None:
     for number, cpu in enumerate((100, 900, 500)):
         await cluster.join(f"n{number}", cpu=cpu)
     await cluster.control.apply("web", cpu=1000)
@@ -215,7 +217,7 @@ async def test_a_limit_tells_the_nearest_and_counts_all(cluster: Cluster) -> Non
     assert [(count.detail, count.nodes) for count in found.counts] == [("short of cpu", 3)]
 
 
-async def test_a_plan_judges_each_as_if_those_before_were_applied_and_writes_nothing(
+async def test_a_plan_decides_each_apply_after_those_before_and_writes_nothing(
     cluster: Cluster,
 ) -> None:
     await cluster.join("n1", cpu=1000)
@@ -247,7 +249,7 @@ async def test_a_plan_refuses_what_the_apply_would_refuse(cluster: Cluster) -> N
     assert "spec.stop_after_seconds" in plan.reason
 
 
-async def test_a_plan_shows_what_would_change_and_what_would_be_made_anew(
+async def test_a_plan_shows_changed_fields_and_recreations(
     cluster: Cluster,
 ) -> None:
     await cluster.join("n1")
@@ -266,7 +268,7 @@ async def test_a_plan_shows_what_would_change_and_what_would_be_made_anew(
     assert list(other.displaces) == ["the copy on n1 is stopped and recreated"]
 
 
-async def test_a_plan_shows_a_move_to_where_the_apply_then_lands(cluster: Cluster) -> None:
+async def test_a_plan_shows_the_node_that_the_apply_then_uses(cluster: Cluster) -> None:
     await cluster.join("n1", cpu=1000)
     await cluster.control.send(a_request("web", cpu=500))
     await cluster.control.until("web", "Running")
@@ -281,7 +283,7 @@ async def test_a_plan_shows_a_move_to_where_the_apply_then_lands(cluster: Cluste
     assert (await cluster.control.until("web", "Running")).assigned_node_id == "n2"
 
 
-async def test_a_plan_tells_who_gets_the_room_that_becomes_free(cluster: Cluster) -> None:
+async def test_a_plan_shows_who_gets_the_freed_capacity(cluster: Cluster) -> None:
     await cluster.join("n1", cpu=1000)
     await cluster.control.send(a_request("large", cpu=900))
     await cluster.control.send(a_request("waits", cpu=500))
@@ -314,7 +316,7 @@ async def test_a_plan_of_a_stop_names_the_copy_that_stops(cluster: Cluster) -> N
     assert (plan.action, list(plan.displaces)) == ("stop", ["the copy on n1 is stopped"])
 
 
-async def test_room_is_counted_per_node_with_what_ends_it(cluster: Cluster) -> None:
+async def test_capacity_is_counted_per_node_with_the_limiting_resource(cluster: Cluster) -> None:
     await cluster.join("n1", cpu=1000)
     await cluster.join("n2", cpu=350)
     await cluster.join("n3", cpu=4000)
@@ -333,7 +335,9 @@ async def test_room_is_counted_per_node_with_what_ends_it(cluster: Cluster) -> N
     assert with_port.nodes[0].limited_by == "with host port 80/tcp taken"
 
 
-async def test_a_loss_that_leaves_no_room_is_named_with_whom_it_strands(cluster: Cluster) -> None:
+async def test_a_loss_without_enough_capacity_names_the_stranded_workloads(
+    cluster: Cluster,
+) -> None:
     await cluster.join("n1", cpu=1000)
     await cluster.control.send(a_request("large", cpu=900))
     await cluster.control.until("large", "Running")
@@ -352,7 +356,7 @@ async def test_a_loss_that_leaves_no_room_is_named_with_whom_it_strands(cluster:
     assert (await cluster.control.node("n2")).available_cpu_cores == before.available_cpu_cores
 
 
-async def test_enough_room_elsewhere_survives_any_loss(cluster: Cluster) -> None:
+async def test_enough_capacity_on_other_nodes_survives_any_loss(cluster: Cluster) -> None:
     await cluster.join("n1", cpu=1000)
     await cluster.join("n2", cpu=1000)
     for name in ("a", "b", "c"):
@@ -374,7 +378,7 @@ async def test_a_single_node_survives_no_loss_even_when_it_is_empty(cluster: Clu
     assert [loss.node_id for loss in found.losses] == ["n1"]
 
 
-async def test_room_for_a_wrong_spec_is_refused(cluster: Cluster) -> None:
+async def test_capacity_for_an_invalid_spec_is_refused(cluster: Cluster) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await room_for(cluster, pb.ApplyWorkloadRequest())
 
@@ -382,7 +386,7 @@ async def test_room_for_a_wrong_spec_is_refused(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_a_plan_of_many_names_the_nodes_where_they_then_land(
+async def test_a_plan_of_many_names_the_nodes_that_the_applies_then_use(
     cluster: Cluster, seed: int
 ) -> None:
     random = Random(seed)

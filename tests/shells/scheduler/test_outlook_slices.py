@@ -60,7 +60,7 @@ async def with_turns(answering: Awaitable[AnswerT]) -> tuple[AnswerT, int]:
     return answer, turns
 
 
-async def test_others_get_their_turn_while_room_is_counted() -> None:
+async def test_other_tasks_run_while_capacity_is_counted() -> None:
     outlook = Outlook(a_cluster(), lambda situation: situation, a_slow_machine())
 
     answer, turns = await with_turns(outlook.capacity(SPEC))
@@ -69,7 +69,7 @@ async def test_others_get_their_turn_while_room_is_counted() -> None:
     assert turns >= NODES - 1
 
 
-async def test_others_get_their_turn_while_a_file_is_judged() -> None:
+async def test_other_tasks_run_while_a_plan_is_computed() -> None:
     planning = Planning(
         a_cluster(),
         lambda situation: situation,

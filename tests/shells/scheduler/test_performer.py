@@ -139,7 +139,7 @@ async def world() -> AsyncIterator[World]:
         running.cancel()
 
 
-async def test_an_order_is_sent_and_its_answer_noted(world: World) -> None:
+async def test_an_order_is_sent_and_its_reply_recorded(world: World) -> None:
     assert await world.perform(ORDERS[0]) == ["apply"]
 
     assert world.entry.dispatch is not None
@@ -149,9 +149,7 @@ async def test_an_order_is_sent_and_its_answer_noted(world: World) -> None:
 
 
 @pytest.mark.parametrize("effect", [*ORDERS, *QUESTIONS], ids=lambda effect: type(effect).__name__)
-async def test_nothing_is_sent_to_a_node_that_was_removed_meanwhile(
-    world: World, effect: Effect
-) -> None:
+async def test_nothing_is_sent_to_a_removed_node(world: World, effect: Effect) -> None:
     world.cluster.drop_node(N1)
 
     assert await world.perform(effect) == []
@@ -163,7 +161,7 @@ async def test_an_order_of_an_earlier_assignment_is_not_sent(world: World) -> No
     assert await world.perform(ORDERS[0]) == []
 
 
-async def test_an_order_that_the_workload_has_left_behind_is_not_sent(world: World) -> None:
+async def test_an_outdated_order_is_not_sent(world: World) -> None:
     world.cluster.put_workload(a_workload(revision="r2"))
     assert await world.perform(ORDERS[0]) == []
 
@@ -175,7 +173,7 @@ async def test_an_order_that_the_workload_has_left_behind_is_not_sent(world: Wor
     assert await world.perform(ORDERS[0]) == []
 
 
-async def test_an_order_that_was_answered_by_other_news_is_not_sent(world: World) -> None:
+async def test_an_order_fulfilled_by_another_observation_is_not_sent(world: World) -> None:
     world.entry.dispatch = None
 
     assert await world.perform(ORDERS[0]) == []
@@ -192,7 +190,7 @@ async def test_a_removal_of_an_earlier_copy_leaves_the_order_of_the_present_one_
     assert world.entry.dispatch is sent
 
 
-async def test_a_removal_of_the_present_copy_is_noted_when_it_was_taken(world: World) -> None:
+async def test_a_removal_of_the_present_copy_is_recorded_when_accepted(world: World) -> None:
     await world.perform(Remove(N1, WEB, 1))
 
     assert world.entry.dispatch is not None
@@ -210,7 +208,7 @@ async def test_an_order_without_an_answer_is_sent_again_later(world: World, effe
     assert world.woken == [WEB]
 
 
-async def test_while_it_may_not_order_only_questions_are_sent(world: World) -> None:
+async def test_while_orders_are_not_allowed_only_polls_are_sent(world: World) -> None:
     world.may_order = False
     for effect in (*ORDERS, *QUESTIONS):
         await world.perform(effect)
@@ -219,7 +217,7 @@ async def test_while_it_may_not_order_only_questions_are_sent(world: World) -> N
     assert world.entry.dispatch is None
 
 
-async def test_a_question_that_waits_its_turn_is_not_asked_twice(world: World) -> None:
+async def test_a_queued_poll_is_not_queued_twice(world: World) -> None:
     for _ in range(2):
         world.performer.hand(QUESTIONS[0])
 
@@ -227,7 +225,7 @@ async def test_a_question_that_waits_its_turn_is_not_asked_twice(world: World) -
     assert await world.perform(QUESTIONS[0]) == ["ask", "ask"]
 
 
-async def test_a_node_that_has_not_answered_a_question_gets_no_further_call(world: World) -> None:
+async def test_a_node_with_a_call_in_progress_gets_no_further_call(world: World) -> None:
     world.agents.may_answer.clear()
     world.performer.hand(QUESTIONS[0])
     world.performer.hand(ORDERS[0])
@@ -244,7 +242,7 @@ async def test_a_node_that_has_not_answered_a_question_gets_no_further_call(worl
 
 @pytest.mark.parametrize("is_silent", [False, True], ids=["refused", "not answered"])
 @pytest.mark.parametrize("effect", ORDERS, ids=lambda effect: type(effect).__name__)
-async def test_what_became_of_an_order_does_not_undo_what_was_decided_meanwhile(
+async def test_the_result_of_an_order_does_not_revert_a_later_decision(
     world: World, effect: Effect, is_silent: bool
 ) -> None:
     newer = a_dispatch(revision="r2", answered=False)

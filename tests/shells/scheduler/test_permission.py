@@ -99,7 +99,7 @@ async def test_an_agent_registers_as_its_own_node_and_no_other(caller: Caller) -
 
 
 @pytest.mark.parametrize("honest_first", [True, False], ids=["at first honest", "at once"])
-async def test_a_stream_of_an_agent_speaks_for_no_other_node(
+async def test_a_stream_of_an_agent_acts_for_no_other_node(
     caller: Caller, honest_first: bool
 ) -> None:
     async with caller.of(Role.AGENT, "n1") as stub:
@@ -116,7 +116,7 @@ async def test_a_stream_of_an_agent_speaks_for_no_other_node(
         assert err.value.code() is grpc.StatusCode.PERMISSION_DENIED
 
 
-async def test_nobody_but_a_scheduler_is_believed_to_speak_for_another(caller: Caller) -> None:
+async def test_only_a_scheduler_may_forward_for_another_identity(caller: Caller) -> None:
     told = ((PASSED_IDENTITY, "admin/me"),)
     async with caller.of(Role.VIEWER, "eve") as stub:
         assert await is_denied(stub.ApplyWorkload(an_apply(), timeout=10, metadata=told))
@@ -126,7 +126,7 @@ async def test_nobody_but_a_scheduler_is_believed_to_speak_for_another(caller: C
         assert await is_denied(stub.DeleteWorkload(pb.DeleteWorkloadRequest(workload_id="w")))
 
 
-async def test_everybody_may_ask_who_they_are(caller: Caller) -> None:
+async def test_every_caller_may_read_its_identity(caller: Caller) -> None:
     async with caller.of(Role.OPERATOR, "ops") as stub:
         found = await stub.GetIdentity(pb.GetIdentityRequest(), timeout=10)
     assert (found.role, found.name) == ("operator", "ops")
@@ -135,7 +135,7 @@ async def test_everybody_may_ask_who_they_are(caller: Caller) -> None:
     assert found.HasField("expires_at")
 
 
-async def test_a_certificate_of_another_trust_domain_is_of_nobody(
+async def test_a_certificate_of_another_trust_domain_has_no_identity(
     cluster: Cluster, root: Root
 ) -> None:
     tls = root.tls(Role.ADMIN, "me", trust_domain="elsewhere")

@@ -84,7 +84,7 @@ async def test_a_group_is_spread_over_zones(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("cluster", [NO_SAFETY_NET], indirect=True)
-async def test_one_that_must_be_apart_waits_until_another_of_its_group_leaves(
+async def test_an_anti_affinity_workload_waits_until_another_of_its_group_leaves(
     cluster: Cluster,
 ) -> None:
     await joined(cluster, "n1")
@@ -100,7 +100,7 @@ async def test_one_that_must_be_apart_waits_until_another_of_its_group_leaves(
 
 
 @pytest.mark.parametrize("cluster", [NO_SAFETY_NET], indirect=True)
-async def test_a_taint_keeps_new_work_away_until_it_is_taken_away(cluster: Cluster) -> None:
+async def test_a_taint_blocks_new_work_until_it_is_removed(cluster: Cluster) -> None:
     node = await joined(cluster, "n1")
     await apply(cluster, "old")
     await cluster.control.until("old", "Running")
@@ -149,7 +149,9 @@ async def test_new_rules_that_its_node_breaks_move_a_workload(cluster: Cluster) 
 
 
 @pytest.mark.parametrize("cluster", [NO_SAFETY_NET], indirect=True)
-async def test_promise_2_room_goes_to_the_highest_priority_that_fits(cluster: Cluster) -> None:
+async def test_promise_2_capacity_is_assigned_to_the_highest_priority_that_fits(
+    cluster: Cluster,
+) -> None:
     await joined(cluster, "n1", cpu=1000)
     await apply(cluster, "holder", cpu=1000)
     await cluster.control.until("holder", "Running")
@@ -164,7 +166,7 @@ async def test_promise_2_room_goes_to_the_highest_priority_that_fits(cluster: Cl
 
 
 @pytest.mark.parametrize("cluster", [NO_SAFETY_NET], indirect=True)
-async def test_promise_2_what_fits_is_placed_within_a_second_although_hundreds_wait(
+async def test_promise_2_a_fitting_workload_is_placed_within_a_second_although_hundreds_wait(
     cluster: Cluster,
 ) -> None:
     await joined(cluster, "n1", cpu=1000)
@@ -181,7 +183,7 @@ async def test_promise_2_what_fits_is_placed_within_a_second_although_hundreds_w
 
 
 @pytest.mark.parametrize("cluster", [NO_SAFETY_NET], indirect=True)
-async def test_promise_2_who_is_woken_for_two_rooms_leaves_one_to_the_next(
+async def test_promise_2_a_workload_woken_for_two_nodes_leaves_one_to_the_next(
     cluster: Cluster,
 ) -> None:
     for node_id in ("n1", "n2"):

@@ -16,7 +16,7 @@ def a_cluster() -> Cluster:
     return cluster
 
 
-def test_the_end_of_an_old_copy_does_not_free_the_room_of_its_successor() -> None:
+def test_removing_a_stale_copy_keeps_the_reservation_of_its_successor() -> None:
     cluster = a_cluster()
     old = an_assignment(N1)
     cluster.put_tombstone(Tombstone(old, NOON))
@@ -29,7 +29,7 @@ def test_the_end_of_an_old_copy_does_not_free_the_room_of_its_successor() -> Non
     assert cluster.columns.held(old.workload_id, N1) is not None
 
 
-def test_a_promise_that_is_not_kept_frees_its_room() -> None:
+def test_a_failed_commit_frees_its_reservation() -> None:
     cluster = a_cluster()
     wanted = an_assignment(N1)
     cluster.promise(wanted)
@@ -41,7 +41,7 @@ def test_a_promise_that_is_not_kept_frees_its_room() -> None:
     assert cluster.columns.rows[N1].free == Resources(4000, 8192)
 
 
-def test_a_node_that_was_removed_and_registers_again_has_all_its_room() -> None:
+def test_a_node_that_was_removed_and_registers_again_has_no_reservations() -> None:
     """Found by seed 27: the reservations of its tombstones were kept."""
     cluster = a_cluster()
     old = an_assignment(N1)

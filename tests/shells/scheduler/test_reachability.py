@@ -8,7 +8,7 @@ from shells.scheduler.harness import Cluster, eventually
 NAMES = ("a", "b", "c", "d")
 
 
-async def test_a_node_whose_port_is_closed_gets_nothing_new_until_it_answers(
+async def test_a_node_whose_port_is_closed_gets_no_new_work_until_it_replies(
     cluster: Cluster,
 ) -> None:
     deaf, other = await cluster.join("n1"), await cluster.join("n2")
@@ -35,7 +35,7 @@ async def test_a_node_whose_port_is_closed_gets_nothing_new_until_it_answers(
     await eventually(placed, lambda: "n1 to get work again")
 
 
-async def test_a_node_whose_journal_cannot_be_written_says_so_and_gets_nothing(
+async def test_a_node_whose_journal_is_not_writable_gets_no_new_work(
     cluster: Cluster,
 ) -> None:
     full, other = await cluster.join("n1"), await cluster.join("n2")
@@ -60,7 +60,7 @@ async def test_a_node_whose_journal_cannot_be_written_says_so_and_gets_nothing(
     assert not (await cluster.control.node("n1")).problems
 
 
-async def test_a_node_whose_runtime_does_not_answer_gets_nothing_of_that_type(
+async def test_a_node_whose_runtime_does_not_respond_gets_no_work_of_that_type(
     cluster: Cluster,
 ) -> None:
     blind, other = await cluster.join("n1"), await cluster.join("n2")
@@ -83,7 +83,7 @@ async def test_a_node_whose_runtime_does_not_answer_gets_nothing_of_that_type(
     assert blind.agent.running() == {"huge"}
 
 
-async def test_a_runtime_that_an_agent_of_another_make_calls_unhealthy_gets_no_new_work(
+async def test_a_runtime_that_a_third_party_agent_reports_unhealthy_gets_no_new_work(
     cluster: Cluster,
 ) -> None:
     sick, other = await cluster.join("n1"), await cluster.join("n2")
@@ -113,7 +113,7 @@ async def test_a_runtime_that_an_agent_of_another_make_calls_unhealthy_gets_no_n
 
 
 @pytest.mark.parametrize("text", ["ok", "ready", "healthy", "docker 24.0.7", ""])
-async def test_a_runtime_without_a_complaint_gets_work(cluster: Cluster, text: str) -> None:
+async def test_a_healthy_runtime_gets_work(cluster: Cluster, text: str) -> None:
     node = await cluster.join("n1")
     node.agent.manner.runtimes = {"container": text, "vm": "runtime not available"}
 
@@ -123,7 +123,7 @@ async def test_a_runtime_without_a_complaint_gets_work(cluster: Cluster, text: s
     assert not (await cluster.control.node("n1")).problems
 
 
-async def test_an_agent_that_stops_answering_health_checks_keeps_what_it_said_last(
+async def test_an_agent_that_stops_replying_to_health_checks_keeps_its_last_health(
     cluster: Cluster,
 ) -> None:
     node = await cluster.join("n1")

@@ -34,7 +34,7 @@ def agent(seats: Seats, tmp_path: Path) -> Iterator[Agent]:
     made.close()
 
 
-async def test_a_real_agent_works_through_a_standby_and_goes_on_when_that_one_leads(
+async def test_a_real_agent_works_through_a_standby_and_after_that_one_leads(
     seats: Seats, agent: Agent, demo_image: str, unique_id: str
 ) -> None:
     leader, standby = seats.controls

@@ -48,7 +48,7 @@ async def lose_the_store(cluster: Cluster, *, and_memory: bool) -> None:
 
 
 @pytest.mark.parametrize("and_memory", [False, True])
-async def test_a_rebuild_brings_all_back_and_restarts_nothing(
+async def test_a_rebuild_restores_everything_and_restarts_nothing(
     cluster: Cluster, and_memory: bool
 ) -> None:
     node = await our_node(cluster)
@@ -172,7 +172,7 @@ async def test_a_snapshot_is_one_file_of_all_records(cluster: Cluster) -> None:
     assert not any(keys.is_node_lease(key) for key in stored)
 
 
-async def test_a_snapshot_can_still_be_had_when_the_store_is_gone(cluster: Cluster) -> None:
+async def test_a_snapshot_can_be_taken_when_the_store_is_gone(cluster: Cluster) -> None:
     await our_node(cluster)
     await running(cluster, "web")
     await lose_the_store(cluster, and_memory=False)
@@ -185,7 +185,7 @@ async def test_a_snapshot_can_still_be_had_when_the_store_is_gone(cluster: Clust
 
 
 @pytest.mark.parametrize("and_memory", [False, True])
-async def test_a_restore_brings_all_back_and_restarts_nothing(
+async def test_a_restore_restores_everything_and_restarts_nothing(
     cluster: Cluster, and_memory: bool
 ) -> None:
     node = await our_node(cluster)
@@ -236,7 +236,7 @@ async def test_a_restore_follows_a_workload_that_has_moved_since(cluster: Cluste
     assert first.agent.running() == set()
 
 
-async def test_a_restore_into_a_living_cluster_is_refused_with_what_to_do(
+async def test_a_restore_into_a_running_cluster_is_refused_with_what_to_do(
     cluster: Cluster,
 ) -> None:
     await cluster.join()
@@ -249,7 +249,7 @@ async def test_a_restore_into_a_living_cluster_is_refused_with_what_to_do(
     assert (await mode(cluster.control)).mode == "normal"
 
 
-async def test_a_restore_into_an_empty_cluster_is_taken(cluster: Cluster) -> None:
+async def test_a_restore_into_an_empty_cluster_is_accepted(cluster: Cluster) -> None:
     node = await our_node(cluster)
     await running(cluster, "web")
     saved = await save(cluster)
@@ -290,7 +290,7 @@ async def test_a_restore_writes_nothing_once_another_scheduler_leads(cluster: Cl
     assert [record.key for record in found.records] == [keys.LEADER]
 
 
-async def test_a_restore_that_dies_in_the_middle_is_recovery_again(cluster: Cluster) -> None:
+async def test_an_interrupted_restore_stays_in_recovery_mode(cluster: Cluster) -> None:
     await our_node(cluster)
     await running(cluster, "web")
     saved = await save(cluster)

@@ -115,7 +115,7 @@ def endless_revision(request: pb.ApplyWorkloadRequest) -> None:
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),
 )
-async def test_a_wrong_apply_is_refused_by_the_name_of_its_field(
+async def test_an_invalid_apply_is_refused_with_its_field(
     cluster: Cluster, change: Change, field: str
 ) -> None:
     request = a_request()
@@ -151,14 +151,14 @@ async def test_a_workload_cannot_change_its_type(cluster: Cluster) -> None:
     assert answer.error_message.startswith("spec.type")
 
 
-async def test_the_desired_state_of_nothing_cannot_be_changed(cluster: Cluster) -> None:
+async def test_the_desired_state_of_a_missing_workload_cannot_be_changed(cluster: Cluster) -> None:
     answer = await cluster.control.want("nothing", "Running")
 
     assert not answer.success
     assert "workload not found: nothing" in answer.error_message
 
 
-async def test_deleting_what_is_not_there_is_refused(cluster: Cluster) -> None:
+async def test_deleting_a_missing_workload_is_refused(cluster: Cluster) -> None:
     answer = await cluster.control.delete("nothing")
 
     assert not answer.success
@@ -166,14 +166,14 @@ async def test_deleting_what_is_not_there_is_refused(cluster: Cluster) -> None:
     assert (await cluster.control.summary()).total_workloads == 0
 
 
-async def test_retrying_what_is_not_there_is_refused(cluster: Cluster) -> None:
+async def test_retrying_a_missing_workload_is_refused(cluster: Cluster) -> None:
     answer = await cluster.control.retry("nothing")
 
     assert not answer.accepted
     assert "workload not found: nothing" in answer.reason
 
 
-async def test_deploying_again_what_is_not_there_is_refused(cluster: Cluster) -> None:
+async def test_redeploying_a_missing_workload_is_refused(cluster: Cluster) -> None:
     answer = await cluster.control.redeploy("nothing")
 
     assert not answer.accepted
@@ -214,7 +214,7 @@ async def test_an_empty_id_and_an_unknown_filter_are_invalid_arguments(
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-async def test_what_is_unknown_is_not_found(
+async def test_an_unknown_object_is_not_found(
     cluster: Cluster, method: str, request_: object, text: str
 ) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as refusal:
@@ -233,7 +233,7 @@ async def test_what_is_unknown_is_not_found(
         ("memory_total_mb", -5),
     ],
 )
-async def test_a_node_that_has_nothing_to_give_is_refused_by_the_name_of_the_field(
+async def test_a_node_without_capacity_is_refused_with_the_field(
     cluster: Cluster, field: str, value: int
 ) -> None:
     node = await cluster.prepare("n1")
@@ -246,7 +246,7 @@ async def test_a_node_that_has_nothing_to_give_is_refused_by_the_name_of_the_fie
 
 
 @pytest.mark.parametrize("field", ["reserved_cpu_millicores", "reserved_memory_mb"])
-async def test_a_node_that_keeps_all_for_itself_is_refused(cluster: Cluster, field: str) -> None:
+async def test_a_node_that_reserves_everything_is_refused(cluster: Cluster, field: str) -> None:
     node = await cluster.prepare("n1", cpu=4000, memory=4000)
     setattr(node.capabilities, field, 4000)
     answer = await node.register()
@@ -265,7 +265,7 @@ async def test_a_node_without_an_endpoint_is_refused(cluster: Cluster) -> None:
     assert answer.reason.startswith("grpc_endpoint")
 
 
-async def test_an_order_that_a_node_remembers_as_refused_is_nothing_that_it_has(
+async def test_a_refused_order_in_a_status_means_no_copy(
     cluster: Cluster,
 ) -> None:
     node = await cluster.join()

@@ -19,7 +19,7 @@ from shells.scheduler.harness import Cluster, eventually
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 
-async def test_the_authority_is_asked_until_it_has_taken_back_what_the_node_had() -> None:
+async def test_revocation_is_retried_until_the_ca_has_revoked_the_certificates() -> None:
     asked: list[tuple[str, datetime]] = []
 
     async def revoke(node_id: NodeId, until: datetime) -> None:

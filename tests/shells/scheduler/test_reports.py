@@ -42,7 +42,7 @@ def a_heartbeat(*states: str, memory_mb: int = 0) -> pb.HeartbeatRequest:
     )
 
 
-def test_what_is_repeated_is_seen_anew() -> None:
+def test_a_repeated_status_has_a_new_time() -> None:
     statuses = Statuses()
     first = statuses.read(a_heartbeat("Running", "Stopped"), NODE, NOW, LIMITED)
     again = statuses.read(a_heartbeat("Running", "Stopped"), NODE, LATER, LIMITED)
@@ -51,7 +51,7 @@ def test_what_is_repeated_is_seen_anew() -> None:
     assert again == Statuses().read(a_heartbeat("Running", "Stopped"), NODE, LATER, LIMITED)
 
 
-def test_usage_and_clock_are_read_each_time() -> None:
+def test_usage_and_clock_are_decoded_each_time() -> None:
     statuses = Statuses()
     read(a_heartbeat("Running", memory_mb=1), NODE, statuses, NOW, LIMITED)
     report = read(a_heartbeat("Running", memory_mb=2), NODE, statuses, LATER, LIMITED)
@@ -62,7 +62,7 @@ def test_usage_and_clock_are_read_each_time() -> None:
 
 
 @given(st.lists(st.lists(st.sampled_from(["Running", "Stopped", "Failed"]), max_size=3)))
-def test_whatever_was_told_before_a_heartbeat_means_what_it_says(told: list[list[str]]) -> None:
+def test_the_meaning_of_a_heartbeat_does_not_depend_on_earlier_ones(told: list[list[str]]) -> None:
     statuses = Statuses()
     for number, states in enumerate(told):
         at = NOW + timedelta(seconds=number)
@@ -71,7 +71,7 @@ def test_whatever_was_told_before_a_heartbeat_means_what_it_says(told: list[list
         assert seen == Statuses().read(a_heartbeat(*states), NODE, at, LIMITED)
 
 
-def test_a_repetition_is_news_when_something_else_was_heard_between() -> None:
+def test_a_repeated_status_is_decoded_again_after_a_different_one() -> None:
     cluster, woken = Cluster(), list[WorkloadId]()
     entry = cluster.put_workload(a_workload("w0"))
     cluster.put_assignment(entry.workload.id, an_assignment(NODE, name="w0"))
@@ -107,7 +107,7 @@ def test_a_list_from_which_an_entry_was_dropped_is_not_complete() -> None:
         assert not report.complete
 
 
-def test_what_exceeds_a_limit_is_logged_once_per_node_and_field() -> None:
+def test_an_exceeded_limit_is_logged_once_per_node_and_field() -> None:
     limited, statuses = Limited(Metrics()), Statuses()
     with capture_logs() as lines:
         for number in range(3):

@@ -94,7 +94,7 @@ def test_a_workload_cannot_change_its_type() -> None:
 
 
 @pytest.mark.parametrize("desired", [None, Desired.RUNNING, Desired.STOPPED])
-def test_what_is_being_deleted_takes_no_new_spec(desired: Desired | None) -> None:
+def test_a_workload_that_is_being_deleted_accepts_no_new_spec(desired: Desired | None) -> None:
     with pytest.raises(RefusedError, match="being deleted; try again when it is deleted"):
         apply(a_workload(desired=Desired.DELETED), a_wish(desired=desired), now=LATER)
 
