@@ -1,4 +1,4 @@
-"""A whole agent in this process that serves gRPC: with runtimes in memory, or with the real Docker."""
+"""An agent in this process that serves gRPC, with runtimes in memory or with the real Docker."""
 
 import asyncio
 import subprocess
@@ -36,7 +36,7 @@ RUNNING = agent_pb2.ACTUAL_STATE_RUNNING
 
 @dataclass
 class Served:
-    """A running agent, seen through its port."""
+    """A running agent, used through its port."""
 
     agent: Agent
     settings: AgentSettings
@@ -102,7 +102,7 @@ class NoUsers:
 
 @asynccontextmanager
 async def an_agent_in_memory(directory: Path, *, scheduler: str = "") -> AsyncIterator[Served]:
-    """With `scheduler`, it joins there; without, it is standalone."""
+    """With `scheduler`, the agent registers there; without, it is standalone."""
     clock = SystemClock()
     settings = _settings(directory, scheduler)
     runtimes = NodeRuntimes()

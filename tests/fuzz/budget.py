@@ -1,13 +1,13 @@
-"""How long each fuzzer runs and from which seed: one total for all of them, divided by SHARES.
+"""The run time and first seed of each fuzzer: one total time, divided by SHARES.
 
 `make test` takes about a minute in total from a fixed seed, `make fuzz` hours from a new one:
 
-    PERSYS_FUZZ_SECONDS   for all fuzzers together
-    PERSYS_FUZZ_SEED      of the first input
-    PERSYS_FUZZ_INPUTS    run exactly this many inputs instead, whatever the time
+    PERSYS_FUZZ_SECONDS   total time of all fuzzers
+    PERSYS_FUZZ_SEED      seed of the first input
+    PERSYS_FUZZ_INPUTS    run exactly this many inputs instead
 
-One seed is one input. Fuzzers of a service start it again for each round of inputs, so that a failure that
-needs several inputs has few of them. A failure prints the command that repeats it.
+One seed is one input. Fuzzers of a service restart it for each round of inputs, so that a failure that needs
+several inputs has few of them. A failure prints the command that repeats it.
 """
 
 import os
@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Self
 
 SECONDS_IN_MAKE_TEST = 60.0
-# Parts of the total. A fuzzer without a line here fails.
+# Shares of the total time. A fuzzer that is not listed fails.
 SHARES = {
     "compose_file": 2,
     "compose_policy": 2,
@@ -50,7 +50,7 @@ SHARES = {
     "book_file": 2,
     "audit_file": 1,
 }
-INPUTS_MIN = 10  # on a busy machine too
+INPUTS_MIN = 10  # also on a busy machine
 SECONDS_PER_INPUT_MAX = 5.0
 
 _seconds = float(os.environ.get("PERSYS_FUZZ_SECONDS", SECONDS_IN_MAKE_TEST))
@@ -60,10 +60,10 @@ _count = int(os.environ.get("PERSYS_FUZZ_INPUTS", "0"))
 
 @dataclass(slots=True)
 class Input:
-    """One input: `with` it, an error gets a note with the command that repeats it."""
+    """One input. Used with `with`, it adds the command that repeats it to an error."""
 
     seed: int
-    first_seed: int  # of the inputs that the service has seen
+    first_seed: int  # of the inputs since the service was started
     seconds_max: float
     random: Random = field(init=False)
     _began: float = 0.0
@@ -84,14 +84,14 @@ class Input:
         if err is not None:
             err.add_note(repeat_command(self.first_seed, self.seed))
             return
-        took = time.thread_time() - self._began  # a busy machine does not count
+        took = time.thread_time() - self._began  # CPU time, independent of the load
         how = repeat_command(self.first_seed, self.seed)
         assert took < self.seconds_max, f"took {took:.1f} s, expected {self.seconds_max:g}\n{how}"
 
 
 @dataclass(slots=True)
 class Round:
-    """Inputs for one start of a service. `with` it, an error after the last input is repeatable too."""
+    """The inputs of one run of a service. With `with`, an error after the last input is repeatable too."""
 
     first_seed: int
     _until: float

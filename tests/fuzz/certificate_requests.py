@@ -1,4 +1,4 @@
-"""Certificate requests that are odd, damaged, or not what an authority gives certificates for."""
+"""Certificate signing requests that are unusual, damaged or not allowed."""
 
 from collections.abc import Callable
 from functools import cache
@@ -60,7 +60,7 @@ def _key(number: int) -> Any:
 
 
 def draw(random: Random) -> bytes:
-    """PEM of a request, or of something like it."""
+    """PEM of a request, possibly invalid."""
     built = _built(random)
     der = built.public_bytes(Encoding.DER)
     match random.randrange(5):
@@ -90,7 +90,7 @@ def _built(random: Random) -> x509.CertificateSigningRequest:
         try:
             builder = builder.add_extension(extension, critical=random.random() < 0.5)
         except ValueError:
-            continue  # one of this kind is there
+            continue  # one of this kind exists already
     has_own_hash = isinstance(key, ed25519.Ed25519PrivateKey | ed448.Ed448PrivateKey)
     return builder.sign(key, None if has_own_hash else hashes.SHA256())
 
@@ -101,7 +101,7 @@ def _plain(random: Random) -> str:
 
 
 def _twice_the_extension(der: bytes) -> bytes:
-    """Another extension under the number of the alternative names, so that there are two of them."""
+    """A second extension with the OID of the alternative names."""
     other = bytes.fromhex("0603551d13")
     return der.replace(other, _SAN)
 

@@ -1,4 +1,4 @@
-"""Valid documents from which fuzzers start: the examples, what Compose printed, specs with every field."""
+"""Valid documents that fuzzers mutate: the examples, output of Compose, specs with every field."""
 
 from functools import cache
 from pathlib import Path
@@ -58,7 +58,7 @@ FULL_STACK: dict[str, Any] = {
     "x-more": {"a": 1},
 }
 
-# Never valid as a whole: changes put parts of it into documents that are.
+# Not valid as a whole: mutations copy parts of it into valid documents.
 REFUSED_PARTS: dict[str, Any] = {
     "include": ["other.yaml"],
     "services": {
@@ -223,7 +223,7 @@ CLOUD_INIT = {
 
 @cache
 def spec_documents() -> tuple[Any, ...]:
-    """Lists and single workloads, as files have them."""
+    """Lists and single workloads, as in spec files."""
     texts = [path.read_text("utf-8") for path in sorted((ROOT / "examples").rglob("*.yaml"))]
     found = (one for text in texts for one in yaml.safe_load_all(text) if one)
     return (*(_with_written_modes(one) for one in found), *FULL_SPECS)
@@ -231,7 +231,7 @@ def spec_documents() -> tuple[Any, ...]:
 
 @cache
 def compose_documents() -> tuple[Any, ...]:
-    """As people write them, and as Compose v1 and v2 printed them."""
+    """As users write them, and as Compose v1 and v2 print them."""
     printed = sorted((ROOT / "tests/unit/core/compose_config").glob("*.yaml"))
     in_examples = [
         yaml.safe_load(one["compose"]["inline_yaml"])
@@ -244,7 +244,7 @@ def compose_documents() -> tuple[Any, ...]:
 
 
 def _with_written_modes(document: Any) -> Any:
-    """Permissions as they are written: the loader makes a number of 0400, which means something else."""
+    """Permissions as text: the YAML loader would read 0400 as another number."""
     if isinstance(document, list):
         return [_with_written_modes(part) for part in document]
     if not isinstance(document, dict):

@@ -1,4 +1,4 @@
-"""Damage to stored bytes: a flipped bit, a cut, a value of another key, a newer schema, nonsense."""
+"""Damage to stored bytes: a flipped bit, truncation, a value of another key, a newer schema, random bytes."""
 
 import json
 from collections.abc import Mapping
@@ -21,14 +21,14 @@ class Damage:
 
     @property
     def is_held(self) -> bool:
-        """Whether the scheduler must leave the value as it is."""
+        """Whether the scheduler must not overwrite the value."""
         kind = type_of(self.key)
         assert kind is not None
         return self.what == "newer" or _says_newer(self.after) or kind.unreadable is Unreadable.HELD
 
 
 def draw(random: Random, stored: Mapping[str, bytes], key: str) -> Damage:
-    """Always another value than before."""
+    """A damaged value that differs from the original."""
     value = stored[key]
     kind = type_of(key)
     others = [one for name, one in stored.items() if type_of(name) is kind and one != value]
@@ -53,7 +53,7 @@ def draw(random: Random, stored: Mapping[str, bytes], key: str) -> Damage:
 
 
 def newer(value: bytes) -> bytes:
-    """The record as a later version might write it: intact, with a field that is not known."""
+    """The record of a later version: intact, with an unknown field."""
     fields = json.loads(value)
     del fields["crc"]
     body = json.dumps({**fields, "schema": NEWER, "a_field_of_the_future": 1})[1:].encode()
@@ -61,7 +61,7 @@ def newer(value: bytes) -> bytes:
 
 
 def _says_newer(value: bytes) -> bool:
-    """Without a checksum the number is believed."""
+    """Without a checksum the schema number is trusted."""
     try:
         found = json.loads(value)
     except ValueError:

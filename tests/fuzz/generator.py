@@ -1,7 +1,7 @@
 """Random input for the fuzzers: protobuf messages, YAML documents, bytes. One seed is one input.
 
-Values are drawn from the edges: limits of integers, very long strings, control characters, dates that no
-calendar has. A message is either drawn whole, or a valid one of which a few fields are changed.
+Values are edge cases: limits of integers, very long strings, control characters, dates out of range. A
+message is either generated completely, or a valid one with a few changed fields.
 """
 
 import json
@@ -16,7 +16,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 DEPTH_MAX = 6
 REPEATED_MAX = 4
-CROWD = 1500  # now and then a list is this long
+CROWD = 1500  # length of a long list
 
 INTEGERS = (0, 1, -1, 2, 80, 65535, 65536, 2**31 - 1, -(2**31), 2**53, 2**63 - 1, -(2**63))
 DOUBLES = (0.0, 1.0, -1.0, 1e308, -1e308, math.nan, math.inf, -math.inf, 5e-324)
@@ -43,7 +43,7 @@ RANGES = {
 
 
 def a_message(random: Random, kind: Any, depth: int = 0) -> Any:
-    """A message of the type that a descriptor says. Every field may be absent, at an edge, or ordinary."""
+    """A message of this type. Every field may be unset, an edge case or an ordinary value."""
     message = GetMessageClass(kind)()
     for field in kind.fields:
         if depth >= DEPTH_MAX or random.random() < 0.4:
@@ -115,7 +115,7 @@ def _value(random: Random, field: FieldDescriptor, depth: int) -> Any:
 
 
 def a_document(random: Random, keys: tuple[str, ...], depth: int = 0) -> Any:
-    """A tree of mappings, lists and scalars, with the keys of the format among its keys."""
+    """A tree of mappings, lists and scalars; some keys are those of the format."""
     kind = random.random()
     if depth >= DEPTH_MAX or kind < 0.3:
         return random.choice((*WORDS[:40], *INTEGERS, 1.5, True, None))

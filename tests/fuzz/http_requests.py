@@ -1,7 +1,7 @@
-"""HTTP requests as bytes: below and around what a schema allows, which schemathesis covers.
+"""HTTP requests as bytes, with errors below the level of the schema, which schemathesis covers.
 
-Paths with any percent-encoding, headers with any value, bodies of another length, type or encoding than they
-say, chunks that are none. Every request is well-formed in most of its parts, so that it reaches a handler.
+Paths with any percent-encoding, headers with any value, bodies of another length, type or encoding than the
+headers state, invalid chunks. Most parts of a request are well-formed, so that it reaches a handler.
 """
 
 import asyncio
@@ -18,8 +18,10 @@ from urllib.parse import quote, quote_from_bytes
 from fuzz.mutation import TEXTS, a_text_like, bytes_like, changed
 
 SECONDS_MAX = 40.0
-FIRST_SECONDS_MAX = 5.0  # a server waits for the rest of a body that is shorter than it says
-REST_SECONDS_MAX = 0.5  # of a stream that goes on
+FIRST_SECONDS_MAX = (
+    5.0  # a server waits for the rest of a body that is shorter than its Content-Length
+)
+REST_SECONDS_MAX = 0.5  # for the rest of a stream
 BOMB_BYTES = 32 << 20
 _LATIN = [text for text in TEXTS if text.isprintable() and text.isascii() and len(text) < 6000]
 _JSON = "application/json"
@@ -71,12 +73,12 @@ QUERY_NAMES = (
 
 @dataclass(frozen=True)
 class Route:
-    """`body` gives a valid body of JSON, or None for a route without one."""
+    """`body` creates a valid JSON body; None for a route without one."""
 
     method: str
-    path: str  # with names in braces
+    path: str  # with path parameters in braces
     body: Callable[[], Any] = lambda: None
-    names: tuple[str, ...] = ()  # of parameters
+    names: tuple[str, ...] = ()  # of query parameters
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ class Answer:
 
 
 def draw(random: Random, route: Route, others: Sequence[Any] = ()) -> bytes:
-    """One request. `others` are documents of which a body may have parts."""
+    """One request. `others` are documents whose parts a body may contain."""
     headers = {
         name: random.choice(values) for name, values in HEADERS.items() if random.random() < 0.1
     }
@@ -108,7 +110,7 @@ def draw(random: Random, route: Route, others: Sequence[Any] = ()) -> bytes:
 
 
 def _path(random: Random, route: Route) -> str:
-    # What the fuzzer checks at the end is only read.
+    # Objects that the fuzzer checks at the end are only read.
     known = KNOWN if route.method in ("GET", "HEAD") else ("fuzzed", "default")
     parts = [
         _segment(random, known) if part.startswith("{") else part for part in route.path.split("/")
@@ -183,7 +185,7 @@ def _encoded(random: Random, body: bytes, headers: dict[str, str]) -> bytes:
     headers["Content-Encoding"] = kind
     match random.randrange(4):
         case 0:
-            return body  # not what the header says
+            return body  # does not match the header
         case 1:
             bomb = b'{"a":"' + b" " * BOMB_BYTES + b'"}'
             return gzip.compress(bomb, 9) if kind == "gzip" else zlib.compress(bomb, 9)
@@ -217,7 +219,7 @@ def _framed(random: Random, body: bytes, headers: dict[str, str]) -> bytes:
 
 
 async def exchange(port: int, request: bytes, context: ssl.SSLContext | None = None) -> Answer:
-    """Send a request and read its answer, until it ends or for a while."""
+    """Send a request and read its response until the end or a timeout."""
     try:
         async with asyncio.timeout(SECONDS_MAX):
             name = "127.0.0.1" if context is not None else None
@@ -240,7 +242,7 @@ async def exchange(port: int, request: bytes, context: ssl.SSLContext | None = N
                 while len(answer) < 1 << 20 and (more := await reader.read(65536)):
                     answer += more
         except (OSError, asyncio.IncompleteReadError, TimeoutError):
-            pass  # the server may close a connection on which nonsense comes
+            pass  # the server may close a connection after an invalid request
     finally:
         writer.close()
     return _parsed(answer)

@@ -1,7 +1,7 @@
-"""Small changes to valid input, so that it gets past the first check and reaches the code behind it.
+"""Small changes to valid input, so that it passes the first checks and reaches the code behind them.
 
 A document is a tree of mappings, lists and scalars. A change replaces, moves, repeats, renames or removes one
-part of it, often by a part of another document. Texts and bytes are cut, repeated, flipped and mixed too.
+part of it, often with a part of another document. Texts and bytes are truncated, repeated and flipped too.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 LONG_DIGITS = "9" * 5000
-# What code that reads text gets wrong: numbers that are none, other scripts, control characters, lengths.
+# Texts that parsers often mishandle: invalid numbers, other scripts, control characters, lengths.
 TEXTS = (
     "", " ", "a", "0", "-0", "-1", "1.5", "1e999", "nan", "inf", "0x10", "0o17", "017", "1_000", "²", "١٢",
     LONG_DIGITS, "9" * 400, "9" * 400 + ".5", "9" * 20, "1:2:3", "80:80:80", "0-0", "1-70000", "65536:1",
@@ -129,7 +129,7 @@ def _add(random: Random, holder: Any, name: str, value: Any) -> None:
 
 
 def _places(root: Any) -> list[tuple[Any, Any]]:
-    """Every part of a tree, as what holds it and its key there."""
+    """Every part of a tree, as its container and its key."""
     found: list[tuple[Any, Any]] = []
     waiting = [root]
     while waiting:
@@ -151,7 +151,7 @@ def _pairs(document: Any) -> list[tuple[str, Any]]:
 
 
 def a_text_like(random: Random, text: str) -> str:
-    """The text with something cut out of it, put into it or repeated."""
+    """The text with a part removed, inserted or repeated."""
     begin = random.randint(0, len(text))
     end = min(len(text), begin + random.choice((0, 1, 1, 3, 20)))
     numbers = list(_NUMBER.finditer(text))
@@ -174,7 +174,7 @@ def a_text_like(random: Random, text: str) -> str:
 
 
 def bytes_like(random: Random, data: bytes) -> bytes:
-    """The bytes with a bit flipped, a part cut out or repeated, or a number at one of its limits."""
+    """The bytes with a flipped bit, a removed or repeated part, or a number at one of its limits."""
     at = random.randint(0, max(0, len(data) - 1))
     length = random.choice((1, 1, 2, 4, 8, 64))
     match random.randrange(7):
@@ -201,7 +201,7 @@ def flipped(data: bytes, bit: int) -> bytes:
 
 
 def as_yaml(random: Random, document: Any) -> str:
-    """The document as YAML or JSON. Now and then the text is damaged, or has aliases."""
+    """The document as YAML or JSON, sometimes with damage or aliases."""
     text = json.dumps(document, indent=random.choice((None, 1)))
     if random.random() < 0.5 and "\\ud800" not in text:
         is_plain = random.random() < 0.5

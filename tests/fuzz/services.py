@@ -1,7 +1,7 @@
-"""Calls of a fuzzer to a gRPC service: as bytes, so that what cannot be parsed can be sent too.
+"""Calls of a fuzzer to a gRPC service, as bytes, so that invalid messages can be sent too.
 
-An answer is a result, or a refusal with a code that the contract has. INTERNAL and UNKNOWN are defects of the
-service, and so is a unary call that is not answered in time.
+A response is a result, or a refusal with a code of the contract. INTERNAL and UNKNOWN are defects of the
+service, and so is a unary call without a response in time.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ from fuzz.generator import a_change, a_message, some_bytes
 CALL_SECONDS = 20.0
 STREAM_SECONDS = 1.0
 DEFECTS = (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.DEADLINE_EXCEEDED)
-# How the client's library calls a call that ended while it was still writing. The answer is lost.
+# The error of the client library for a call that ended while it was still writing. The response is lost.
 WRITTEN_TOO_LATE = "Internal error from Core"
 REQUESTS_MAX = 6  # on one stream of requests
 ANSWERS_MAX = 20  # that are read of one stream of answers
 
 
 def requests_of(random: Random, method: Any, valid: Callable[[], Any]) -> list[bytes]:
-    """The requests of one call. `valid` gives one that is accepted as it is, or None."""
+    """The requests of one call. `valid` creates a valid request, or None."""
     if not method.client_streaming:
         return [_request(random, method, valid)]
     return [_request(random, method, valid) for _ in range(random.randint(0, REQUESTS_MAX))]
@@ -45,7 +45,7 @@ def _request(random: Random, method: Any, valid: Callable[[], Any]) -> bytes:
 async def call(
     channel: grpc.aio.Channel, method: Any, requests: Sequence[bytes], *, metadata: Any = ()
 ) -> None:
-    """Raises AssertionError for an answer that no request may get."""
+    """Raises AssertionError for a response that is a defect."""
     code, problem = grpc.StatusCode.OK, ""
     try:
         async with asyncio.timeout(CALL_SECONDS):
@@ -56,7 +56,7 @@ async def call(
             f"{method.name}: {err.code()} {err.details()}\n{requests}"[:4000],
         )
     if method.server_streaming and code is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return  # it would have gone on
+        return  # the stream would continue
     if method.client_streaming and WRITTEN_TOO_LATE in problem:
         return
     assert code not in DEFECTS, problem
@@ -97,7 +97,7 @@ async def _each(requests: Sequence[bytes]) -> AsyncIterator[bytes]:
 
 
 async def contained_errors(metrics_port: int) -> list[str]:
-    """Unexpected exceptions that a process has contained. Each is a defect."""
+    """Unexpected exceptions that the process contained. Each is a defect."""
     address = f"http://127.0.0.1:{metrics_port}/metrics"
     answer: bytes = await asyncio.to_thread(lambda: urlopen(address, timeout=20).read())
     counted = "persys_internal_errors_total{"

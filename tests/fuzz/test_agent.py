@@ -1,7 +1,7 @@
-"""Fuzzers of a live agent: its own service, direct and through the control stream of a hostile scheduler.
+"""Fuzzers of a live agent: its service, called directly and through the stream of a hostile scheduler.
 
-Whatever comes, the agent survives, a canary stays Running, new workloads run, every call is answered with a
-code of the contract, and no exception was contained.
+The agent survives all input, a canary stays Running, new workloads run, every call ends with a code of the
+contract, and no exception was contained.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ METADATA = (
 
 
 def valid(served: Served, name: str) -> Any:
-    """A request that is accepted as it is, to be changed a little."""
+    """A valid request, to be mutated."""
     known = {
         "AddImage": pb.AddImageRequest(start=pb.AddImageStart(name="tiny", size_bytes=512)),
         "ApplyWorkload": served.order(FUZZED),
@@ -46,7 +46,7 @@ def valid(served: Served, name: str) -> Any:
 
 
 def streamed(random: Random, served: Served, method: Any) -> list[bytes]:
-    """The requests of one call. A stream often begins as it should."""
+    """The requests of one call. A stream often begins with valid ones."""
     requests = requests_of(random, method, partial(valid, served, method.name))
     if method.client_streaming and random.random() < 0.7:
         requests.insert(0, valid(served, method.name).SerializeToString())
@@ -92,7 +92,7 @@ async def test_an_agent_on_docker_answers_or_refuses_every_call(
 
 
 def an_order_for_docker(random: Random, served: Served, directory: Path) -> bytes:
-    """Only images that are here or nowhere, and only paths below the directory of the test."""
+    """Only images that exist locally or nowhere, and only paths below the directory of the test."""
     order = served.order(FUZZED)
     container = order.spec.container
     container.volumes.add(host_path="x", container_path="/x", read_only=True)
@@ -111,7 +111,7 @@ def an_order_for_docker(random: Random, served: Served, directory: Path) -> byte
 
 
 class HostileScheduler:
-    """A scheduler that says anything on the control stream of the agent that joined it."""
+    """A scheduler that sends arbitrary messages on the control stream of its agent."""
 
     def __init__(self) -> None:
         self.beats = 0
@@ -121,7 +121,7 @@ class HostileScheduler:
 
     async def start(self) -> None:
         service = control_pb2.DESCRIPTOR.services_by_name["AgentControl"].full_name
-        # Without serializers: what it writes are the bytes that go out.
+        # Without serializers, so that arbitrary bytes can be sent.
         handlers: dict[str, Any] = {
             "ControlStream": grpc.stream_stream_rpc_method_handler(self._converse)
         }
@@ -134,11 +134,11 @@ class HostileScheduler:
         await self._server.stop(None)
 
     async def send(self, frame: bytes) -> None:
-        """On the stream that is open now, or the next one."""
+        """Send on the open stream, or the next one."""
         await self._outgoing.put(frame)
 
     async def end_stream(self) -> None:
-        """Nothing more that is hostile comes: the agent begins again on another stream."""
+        """Stop sending hostile messages: the agent opens another stream."""
         while not self._outgoing.empty():
             self._outgoing.get_nowait()
         await self._outgoing.put(None)
@@ -173,7 +173,7 @@ class HostileScheduler:
 
 
 def frames_for(random: Random, served: Served, ids: "list[int]") -> list[bytes]:
-    """Calls, parts of calls, windows and answers, in any order."""
+    """Calls, parts of calls, windows and responses, in any order."""
     frames = []
     for _ in range(random.randint(1, 8)):
         message = control_pb2.ControlMessage()

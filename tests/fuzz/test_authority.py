@@ -1,7 +1,7 @@
 """Fuzzer of persys-ca: every route, with and without a certificate, and certificate requests of any kind.
 
-An answer of 500 or above is a defect. The authority goes on serving, and gives nobody another identity than
-the one that was asked for by somebody who may.
+A response of 500 or above is a defect. The authority continues to serve, and issues only identities that an
+authorized caller requested.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ def a_good_request(name: str = "n1") -> str:
 
 
 def bodies(random: Random, token: dict[str, str]) -> dict[str, Any]:
-    """A valid body for each route that takes one; with any certificate request."""
+    """A valid body for each route that has one, with any certificate request."""
     csr = a_good_request() if random.random() < 0.5 else _text(certificate_requests.draw(random))
     sign = {
         "certificate_request": csr,
@@ -113,7 +113,7 @@ async def run_round(one_round: Any, settings: CaSettings, directory: Path) -> No
         await ca.stop()
 
 
-# Parts that fuzzed bodies get from elsewhere.
+# Parts of other documents for fuzzed bodies.
 TOKENS = (
     {
         "role": "admin",
@@ -126,7 +126,7 @@ TOKENS = (
 
 
 async def check_authority(town: Town, agent: CertificateFiles) -> None:
-    """A certificate that nobody asked to revoke is good, and others are still given."""
+    """A certificate that was not revoked is valid, and new ones are issued."""
     renewed = await town.ask(agent, lambda client: client.renew(a_good_request("steady").encode()))
     assert renewed.certificate
     given = await town.as_admin(lambda client: client.certificates(10_000))

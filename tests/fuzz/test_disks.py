@@ -1,4 +1,4 @@
-"""Fuzzer of disk files of users: no reference to another file that QEMU would open is missed."""
+"""Fuzzer of disk files of users: every reference to another file that QEMU would open is detected."""
 
 import json
 import subprocess
@@ -13,8 +13,8 @@ from persys.agent.runtimes.machine_errors import MachineError
 from persys.agent.runtimes.machine_files import chain_of
 from persys.core.disk_formats import HEAD_BYTES, QCOW2, backing_of, format_of, has_external_data
 
-HEADER_BYTES = 160  # version 3 has 104 or 112, then come extensions
-# Where the numbers of the header are, and how long: version, backing file, incompatible features, length, …
+HEADER_BYTES = 160  # version 3 has 104 or 112, followed by extensions
+# Offset and length of the numbers in the header: version, backing file, incompatible features, length, …
 NUMBERS = (
     (4, 4),
     (8, 8),
@@ -52,7 +52,7 @@ VALUES = (
 
 @pytest.fixture(scope="module")
 def disks(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
-    """Whole by themselves, with a backing file, and with an external data file; of both versions."""
+    """Standalone, with a backing file, and with an external data file; of both versions."""
     place = tmp_path_factory.mktemp("disks")
     base = place / "base"
     _qemu_img("create", "-q", "-f", "raw", str(base), "1M")
@@ -93,7 +93,7 @@ def a_disk(random: Random, disks: list[bytes]) -> bytes:
 
 
 def references_of(path: Path) -> list[str]:
-    """What QEMU says that this file refers to. Nothing, if QEMU cannot open it."""
+    """The files that QEMU reports as references; none if QEMU cannot open the file."""
     told = json.loads(_qemu_img("info", "-U", "-f", "qcow2", "--output=json", str(path)) or "{}")
     details = (told.get("format-specific") or {}).get("data") or {}
     return [name for name in (told.get("backing-filename"), details.get("data-file")) if name]

@@ -1,7 +1,7 @@
-"""Fuzzers of the gateway: every route with anything, frames of WebSockets, and signed webhooks.
+"""Fuzzers of the gateway: every route with arbitrary requests, WebSocket frames, and signed webhooks.
 
-An answer of 500 or above is a defect, unless it says that a node or the scheduler is away. The process
-survives, contains no exception, and its memory stays bounded.
+A response of 500 or above is a defect, unless a node or the scheduler is unreachable. The process survives,
+contains no exception, and its memory stays bounded.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ from shells.scheduler.harness import Cluster
 
 MEMORY_GROWTH_MAX_MB = 150
 IN_CLUSTER = "/clusters/{cluster}"
-# These replace everything that is stored, at the word of an admin.
+# RPCs that replace all stored records.
 RECOVERY = ("RestoreSnapshot", "RebuildFromAgents", "AcceptEmpty")
 OWN_ROUTES = (
     "/", "/health", "/metrics", "/openapi.json", "/clusters", f"{API}/clusters", f"{API}/audit",
@@ -74,7 +74,7 @@ def check(answer: Answer) -> None:
     assert answer.status < 500 or is_away, answer.text
 
 
-# What a 503 may say: the node of a workload cannot be asked, or a limit on streams is reached.
+# Allowed texts of a 503: a node is unreachable, or the limit of streams is reached.
 AWAY = ("node", "agent", "streams", "scheduler")
 
 
@@ -167,7 +167,7 @@ async def test_invalid_websocket_frames_do_not_affect_other_clients() -> None:
 
 
 def a_session(random: Random) -> bytes:
-    """A handshake, mostly a right one, and frames that follow at once."""
+    """A handshake, mostly valid, and frames that follow at once."""
     name = random.choice(("canary", "canary", "nothing", "%ff"))
     query = random.choice(
         ("", "?command=true", "?console=true", "?frames=binary&command=a", "?command=%00")
@@ -196,7 +196,7 @@ def a_session(random: Random) -> bytes:
 
 
 def a_frame(random: Random) -> bytes:
-    """A frame of a WebSocket, mostly a right one."""
+    """A WebSocket frame, mostly valid."""
     opcode = random.choice((0, 1, 1, 1, 2, 2, 8, 9, 10, 3, 15))
     payload = a_payload(random, opcode)
     first = (0x80 if random.random() < 0.9 else 0) | (0x40 if random.random() < 0.1 else 0) | opcode

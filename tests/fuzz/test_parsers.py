@@ -1,7 +1,7 @@
-"""Fuzzers of everything that reads text, messages or files without a service: the input is read, or refused.
+"""Fuzzers of all parsers of texts, messages and files: the input is parsed or refused.
 
-A refusal is a PersysError that names what is wrong. Anything else is a defect, and so is an input that takes
-long. What the scheduler accepts can be stored, loaded again, sent to an agent and is accepted there.
+A refusal is a PersysError with the problem. Anything else is a defect, and so is an input that takes long.
+What the scheduler accepts can be stored, loaded, sent to an agent, and is accepted there.
 """
 
 import json
@@ -84,7 +84,7 @@ def read_compose_file(random: Random) -> None:
 
 
 def read_compose_policy(random: Random) -> None:
-    """The document as the agent executes it: what was accepted has only what is allowed."""
+    """The document that the agent executes: an accepted one has only allowed keys."""
     document = changed(
         random, random.choice(corpus.compose_documents()), (corpus.REFUSED_PARTS, corpus.FULL_STACK)
     )
@@ -170,7 +170,7 @@ def read_agent_spec(random: Random) -> None:
 
 
 def read_cloud_init(random: Random) -> None:
-    """Read by the scheduler, sent to an agent, and written on a seed there."""
+    """Parsed by the scheduler, sent to an agent, and written to a seed image there."""
     message = control_pb2.VMSpec(vcpus=1, memory_mb=256)
     for name, text in corpus.CLOUD_INIT.items():
         if random.random() < 0.7:
@@ -198,7 +198,7 @@ def a_cloud_init_text(random: Random, text: str) -> str:
             text = a_text_like(random, text)
     for _ in range(random.choice((0, 1, 1, 3))):
         text = a_text_like(random, text)
-    return text.encode(errors="replace").decode()  # a message holds no lone surrogates
+    return text.encode(errors="replace").decode()  # protobuf refuses lone surrogates
 
 
 def read_certificate_request(random: Random) -> None:

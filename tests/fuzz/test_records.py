@@ -1,8 +1,8 @@
 """Fuzzers of stored records: a damaged one is detected and named, and everything else works.
 
-One record of a store with every type is damaged: in memory, at the start of a scheduler, underneath a
-leader, and while a standby follows. What the table says to hold is never overwritten; when the value is back,
-everything is as before.
+One record of a store with every type is damaged: in memory, at the start of a scheduler, under a leader, and
+while a standby follows. Records that are held are never overwritten; when the value is restored, everything
+is as before.
 """
 
 import re
@@ -38,7 +38,7 @@ from shells.scheduler.stores import TroubledStore
 
 WORKLOADS = ("w0", "w1", "w2", "w3")
 SINGLE = frozenset(one.key for one in SINGLE_KEYS)
-# Types that no short scenario brings about.
+# Types that no short scenario creates.
 ADDED = ("reconciliation", "tombstone", "drift", "removal", "token", "suggestion")
 SECONDS_MAX = 60.0
 
@@ -83,12 +83,12 @@ def check_repair(followed: Memory, damage: Damage, sound: dict[str, Any]) -> Non
 
 
 def without_epochs(found: dict[str, Any]) -> dict[str, Any]:
-    """What was assumed while the counter was damaged stays: epochs never decrease."""
+    """Epochs assumed while the counter was damaged stay: epochs never decrease."""
     return {key: record for key, record in found.items() if key != keys.EPOCHS}
 
 
 def check_others(found: dict[str, Any], sound: dict[str, Any], damage: Damage) -> None:
-    """What hangs on the damaged record may be absent; nothing else is, and nothing is another."""
+    """State that depends on the damaged record may be absent; everything else is unchanged."""
     assert found.keys() <= sound.keys() | {damage.key}
     for key in found.keys() - {damage.key}:
         assert found[key] == sound[key], damage
@@ -129,7 +129,7 @@ class Scenario:
         assert not missing, missing
 
     async def reset(self, damage: Damage | None) -> None:
-        """The store as it was prepared, but for the damage; no scheduler runs."""
+        """The prepared store with the damage; no scheduler runs."""
         wanted = dict(self.stored)
         if damage is not None:
             wanted[damage.key] = damage.after
@@ -141,7 +141,7 @@ class Scenario:
             node.agent.copies = deepcopy(self._copies[node.id])
 
     def others(self, damaged_key: str) -> list[str]:
-        """Workloads that a record is not about, nor the record of their node."""
+        """Workloads that depend neither on this record nor on the record of their node."""
         nodes = {
             name: decode(self.stored[keys.assignment_key(WorkloadId(name))], Assignment).node_id
             for name in WORKLOADS
@@ -158,7 +158,7 @@ class Scenario:
 
 
 def recoded(key: str, value: bytes) -> bytes:
-    """With its checksum again, after its text was changed."""
+    """The changed record with a valid checksum."""
     from zlib import crc32
 
     begin = value.index(b",") + 1
@@ -182,7 +182,7 @@ async def a_scenario() -> AsyncIterator[Scenario]:
 
 
 def a_damage(random: Random, stored: Mapping[str, bytes], seed: int) -> Damage:
-    """Each type has its turn."""
+    """Each type is used in turn."""
     kind = RECORDS[seed % len(RECORDS)]
     found = [key for key in stored if type_of(key) is kind and key not in SINGLE]
     return draw(random, stored, random.choice(found))
@@ -207,7 +207,7 @@ async def check_damage(scenario: Scenario, damage: Damage) -> None:
     if damage.is_held:
         assert damage.key in await quarantined(cluster), damage
     if damage.key == keys.EPOCHS and damage.is_held:
-        # The scheduler that wrote it knows which epochs are in use: without them nothing is placed.
+        # The leader that wrote it knows the epochs in use: without them nothing is placed.
         refused = await cluster.control.apply("fresh")
         assert damage.key in refused.error_message
     else:
@@ -228,7 +228,7 @@ async def check_damage(scenario: Scenario, damage: Damage) -> None:
 
 
 async def check_work(cluster: Cluster, others: list[str]) -> None:
-    """Workloads that the damaged record is not about are placed, updated and deleted."""
+    """Workloads that do not depend on the damaged record are placed, updated and deleted."""
     control = cluster.control
     updated, deleted, *_ = others
     assert (await control.apply("fresh")).success

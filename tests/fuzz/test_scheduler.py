@@ -1,6 +1,6 @@
-"""Fuzzers of a live scheduler: whatever a client or an agent sends, it serves everyone else.
+"""Fuzzers of a live scheduler: no input of a client or an agent affects other callers.
 
-Beside the answers, every exception that was contained is a defect.
+Every contained exception is a defect, too.
 """
 
 import asyncio
@@ -26,10 +26,10 @@ from shells.scheduler.stores import TroubledStore
 SERVICE = pb.DESCRIPTOR.services_by_name["AgentControl"]
 AGENT = agent_pb2.DESCRIPTOR.services_by_name["AgentService"]
 NODE = "steady"  # no fuzzed request names it
-TUNNELLED = "tunnelled"  # a node that is reached only through its stream, and answers anything
-# These replace everything that is stored, at the word of an admin.
+TUNNELLED = "tunnelled"  # a node that is reached only through its stream, with random responses
+# RPCs that replace all stored records.
 RECOVERY = frozenset({"RestoreSnapshot", "RebuildFromAgents", "AcceptEmpty"})
-HOSTILE = "hostile"  # a node at an address of its own, that answers anything
+HOSTILE = "hostile"  # a node with its own address and random responses
 WINDOWS = (0, 1, 8, 17, -1, 2**31 - 1, -(2**31))
 
 
@@ -53,7 +53,7 @@ async def apply_on(cluster: Cluster, name: str, node: str = NODE) -> None:
 
 
 async def check_canary(cluster: Cluster) -> None:
-    """A workload that nothing touched is as it was, and new ones run."""
+    """An untouched workload is unchanged, and new ones run."""
     assert (await cluster.control.workload("canary")).status == "Running"
     await apply_on(cluster, "after")
     await cluster.control.until("after", "Running", within=60)
@@ -62,7 +62,7 @@ async def check_canary(cluster: Cluster) -> None:
 
 
 def valid(name: str) -> Any:
-    """A request that is accepted as it is, to be changed a little."""
+    """A valid request, to be mutated."""
     spec = pb.WorkloadSpec(type="container", container=pb.ContainerSpec(image="nginx"))
     capabilities = pb.NodeCapabilities(
         cpu_total_millicores=1000, memory_total_mb=1024, supported_workload_types=["container"]
@@ -170,7 +170,7 @@ async def test_random_responses_of_an_agent_do_not_affect_other_nodes() -> None:
 
 
 async def register(cluster: Cluster, port: int) -> None:
-    """Also its heartbeat: the node stays alive."""
+    """Sends heartbeats too, so the node stays alive."""
     request = valid("RegisterNode")
     request.node_id = HOSTILE
     request.grpc_endpoint = f"127.0.0.1:{port}"
@@ -178,7 +178,7 @@ async def register(cluster: Cluster, port: int) -> None:
 
 
 class HostileServer:
-    """An agent at an address of its own that answers every call with what the fuzzer draws."""
+    """An agent with its own address that responds to every call with random messages."""
 
     def __init__(self) -> None:
         self.random = Random(0)
@@ -226,7 +226,7 @@ def an_answer(random: Random, method: Any) -> bytes:
 
 
 async def ask_about(cluster: Cluster, random: Random) -> None:
-    """A call that the scheduler passes on to the agent."""
+    """A call that the scheduler forwards to the agent."""
     name = random.choice(("StreamLogs", "Exec", "ListVolumes", "AddImage", "ListImages"))
     method = SERVICE.methods_by_name[name]
     known: dict[str, list[Any]] = {
@@ -247,7 +247,7 @@ async def ask_about(cluster: Cluster, random: Random) -> None:
 
 
 class HostileAgent:
-    """A node with one stream to the scheduler. It answers each call with what the fuzzer draws."""
+    """A node with one stream to the scheduler that responds to each call with random messages."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.random = Random(0)
@@ -258,7 +258,7 @@ class HostileAgent:
         self._numbers = iter(range(1, 1 << 60))
 
     async def serve(self) -> None:
-        """The scheduler may end a stream on which nonsense came: then there is another."""
+        """The scheduler may end a stream after an invalid message: then a new one is opened."""
         while True:
             stream = self._raw()
             try:
