@@ -16,6 +16,7 @@ CHANGES = 3.0  # per workload and run
 CROWDED_CHANGES = 0.3
 MANY_SHARE = 0.2  # of seeds have three schedulers
 LOSS_SHARE = 0.35  # of seeds lose their store
+FALSE_SHARE = 0.3  # of seeds have false reports in addition to their other faults
 SETTLING_SECONDS = 20.0  # before the first fault, so that workloads are running
 
 
@@ -31,6 +32,7 @@ def draw(seed: int, shape: Shape) -> Plan:
     found = [*wishes, *_faults(random, shape, wishes)]
     found += _of_removals(dice(seed, "removals"), shape)
     found += _of_hostile(dice(seed, "hostile"), shape, found)
+    found += _of_false_reports(dice(seed, "false reports"), shape)
     found += _of_crowds(dice(seed, "crowds"), shape) if is_crowded(shape) else ()
     found += _of_losses(dice(seed, "losses"), shape, wishes)
     found += _of_many(dice(seed, "many"), shape, wishes) if shape.schedulers > 1 else ()
@@ -73,6 +75,13 @@ def _of_hostile(random: Random, shape: Shape, faults: list[Happening]) -> list[H
         if fault.kind == "hostile-node"
     ]
     return [each for each in found if each.at < shape.minutes * 60]
+
+
+def _of_false_reports(random: Random, shape: Shape) -> list[Happening]:
+    if random.random() >= FALSE_SHARE:
+        return []
+    times = [random.uniform(0, shape.minutes * 60) for _ in range(random.randint(1, 6))]
+    return [_fault(random, "false-reports", at, shape) for at in times]
 
 
 def _of_crowds(random: Random, shape: Shape) -> list[Happening]:

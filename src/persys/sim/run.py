@@ -12,7 +12,7 @@ from persys.sim.leadership import compare_followers, standby_differences, watch_
 from persys.sim.loop import VirtualLoop
 from persys.sim.probing import probe_streams
 from persys.sim.scenario.faults import inject
-from persys.sim.settled import differences, is_retried_slowly, unsettled
+from persys.sim.settled import differences, is_retried_slowly, oversized, unsettled
 from persys.sim.silence import silence
 from persys.sim.trace import Line
 from persys.sim.world import World
@@ -166,6 +166,8 @@ async def _compare(world: World) -> None:
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         scheduler = world.seat.scheduler
+        if scheduler is not None and (excess := oversized(scheduler)):
+            world.invariants.fail("input limits", excess)
         steady = scheduler is before and world.is_steady
         before = scheduler
         if scheduler is None or not steady:

@@ -20,6 +20,10 @@ from persys.sim.mirror import Mirror
 
 Copies = dict[WorkloadId, list[tuple[NodeId, Container]]]
 
+# Of what a node reports about a workload, with room for what the scheduler adds.
+TEXT_CHARACTERS_MAX = 5_000
+METADATA_MAX = 32
+
 
 def copies_of(live: dict[NodeId, list[Container]]) -> Copies:
     found: Copies = {}
@@ -117,6 +121,19 @@ def _why_waiting(workload: Workload, mirror: Mirror, bound: Assignment | None) -
         taken = {port for hold in held.values() for port in hold.host_ports}
         if needs.resources.fits_in(free) and not (needs.host_ports & taken):
             return f"waits, but {node.id} has capacity: {free}"
+    return ""
+
+
+def oversized(scheduler: Scheduler) -> str:
+    """What the scheduler holds from a node's report beyond the limits of reports; "" if nothing."""
+    for workload_id, entry in sorted(scheduler.cluster.entries.items()):
+        for held in (entry.observation, entry.belief):
+            if held is None:
+                continue
+            longest = max(map(len, (held.message, *held.metadata, *held.metadata.values())))
+            if longest > TEXT_CHARACTERS_MAX or len(held.metadata) > METADATA_MAX:
+                text = f"{workload_id} has a text of {longest} characters"
+                return f"{text} and {len(held.metadata)} entries of metadata in memory"
     return ""
 
 

@@ -10,7 +10,9 @@ EPOCHS = (0, -1, 2**53 + 1, 2**63 - 1)  # never assigned
 LARGER_THAN_A_RECORD = "y" * 1_200_000
 NUMBERS = (0, -1, 2**31 - 1, -(2**31))
 STATUS_SHARE = 0.3
+OVERSIZED_SHARE = 0.7
 LARGE_SHARE = 0.25
+OVERSIZED = "z" * 10_000
 
 
 def falsify(report: control_pb2.HeartbeatRequest, random: Random) -> None:
@@ -18,6 +20,8 @@ def falsify(report: control_pb2.HeartbeatRequest, random: Random) -> None:
     for status in report.workload_statuses:
         if random.random() < STATUS_SHARE:
             _falsify_status(status, random)
+        elif random.random() < OVERSIZED_SHARE:
+            _oversize_status(status, random)
     for _ in range(random.randint(0, 3)):
         made_up = report.workload_statuses.add(workload_id=f"made-up-{random.randrange(50)}")
         _falsify_status(made_up, random)
@@ -40,6 +44,13 @@ def _falsify_status(status: control_pb2.WorkloadStatus, random: Random) -> None:
     status.reason.message = _text(random)
     status.reason.retryable = random.random() < 0.5
     status.metadata[_text(random)[:1_000]] = _text(random)
+
+
+def _oversize_status(status: control_pb2.WorkloadStatus, random: Random) -> None:
+    """The state, the epoch and the revision are true, so the scheduler accepts and stores the rest."""
+    status.message = OVERSIZED
+    for number in range(random.choice((1, 100))):
+        status.metadata[f"{number}-{OVERSIZED}"[: random.choice((10, 1_000))]] = OVERSIZED
 
 
 def _text(random: Random) -> str:
