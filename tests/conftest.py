@@ -1,5 +1,6 @@
 """What tests of whole processes share: an image to run, names and ports that nobody else has."""
 
+import fcntl
 import io
 import os
 import shutil
@@ -7,6 +8,7 @@ import signal
 import socket
 import subprocess
 import tarfile
+import tempfile
 import uuid
 from pathlib import Path
 
@@ -37,22 +39,31 @@ settings.load_profile("busy")
 @pytest.fixture(scope="session")
 def demo_image() -> str:
     """A small image with a shell and the usual tools, made from this machine's static busybox."""
-    found = subprocess.run(
-        ["docker", "image", "inspect", DEMO_IMAGE], capture_output=True, timeout=60, check=False
-    )
-    if found.returncode != 0:
-        subprocess.run(
-            [
-                *("docker", "import"),
-                *("--change", 'CMD ["/bin/sh"]', "--change", "ENV PATH=/bin"),
-                *("-", DEMO_IMAGE),
-            ],
-            input=_busybox_root(),
-            capture_output=True,
-            timeout=120,
-            check=True,
-        )
+    # Other runs of the tests import it too, and Docker fails imports of one name at the same time.
+    with (Path(tempfile.gettempdir()) / "persys-test-image.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not _has_image(DEMO_IMAGE):
+            _import_demo_image()
     return DEMO_IMAGE
+
+
+def _has_image(name: str) -> bool:
+    inspect = ["docker", "image", "inspect", name]
+    return subprocess.run(inspect, capture_output=True, timeout=60, check=False).returncode == 0
+
+
+def _import_demo_image() -> None:
+    subprocess.run(
+        [
+            *("docker", "import"),
+            *("--change", 'CMD ["/bin/sh"]', "--change", "ENV PATH=/bin"),
+            *("-", DEMO_IMAGE),
+        ],
+        input=_busybox_root(),
+        capture_output=True,
+        timeout=120,
+        check=True,
+    )
 
 
 @pytest.fixture
