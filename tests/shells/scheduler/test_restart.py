@@ -50,7 +50,7 @@ async def test_a_restart_keeps_everything_and_sends_nothing_that_is_settled(
     assert [sent.id for sent in node.agent.applies[orders:]] == ["next"]
 
 
-async def test_a_restart_keeps_the_plan_to_try_again(cluster: Cluster) -> None:
+async def test_a_restart_keeps_the_scheduled_retry(cluster: Cluster) -> None:
     node = await cluster.join()
     node.agent.manner.failures["web"] = ("RUNTIME_ERROR", "exit code 1")
     await cluster.control.apply("web")
@@ -68,7 +68,7 @@ async def test_a_restart_keeps_the_plan_to_try_again(cluster: Cluster) -> None:
     assert len(node.agent.applies) == 2
 
 
-async def test_what_was_given_up_stays_given_up_after_a_restart(cluster: Cluster) -> None:
+async def test_a_workload_that_was_given_up_stays_so_after_a_restart(cluster: Cluster) -> None:
     node = await cluster.join()
     node.agent.manner.failures["web"] = ("IMAGE_NOT_FOUND", "no such image")
     await cluster.control.apply("web")
@@ -83,7 +83,7 @@ async def test_what_was_given_up_stays_given_up_after_a_restart(cluster: Cluster
     assert (await cluster.control.workload("web")).status == "Failed"
 
 
-async def test_a_deletion_goes_on_after_a_restart(cluster: Cluster) -> None:
+async def test_a_deletion_continues_after_a_restart(cluster: Cluster) -> None:
     node = await cluster.join()
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
@@ -104,7 +104,7 @@ async def test_nodes_have_their_full_lease_after_a_restart(cluster: Cluster) -> 
     assert (await cluster.control.node("n1")).status == "Ready"
 
 
-async def test_it_all_works_on_the_embedded_store_too(tmp_path: Path) -> None:
+async def test_a_workload_runs_on_the_embedded_store(tmp_path: Path) -> None:
     path = tmp_path / "scheduler.db"
     settings = brisk()
     async with AsyncExitStack() as stack:
@@ -198,7 +198,7 @@ async def node(control: Control) -> AsyncIterator[Node]:
         yield node
 
 
-async def test_what_was_acknowledged_survives_kill_9_in_the_middle_of_a_crowd(
+async def test_acknowledged_requests_survive_kill_9_under_load(
     process: Process, control: Control, node: Node
 ) -> None:
     acknowledged: set[str] = set()
@@ -239,7 +239,7 @@ async def _unless_cut_off(work: Awaitable[None]) -> None:
         return
 
 
-async def test_a_killed_scheduler_goes_on_where_it_was(
+async def test_a_killed_scheduler_resumes_after_a_restart(
     process: Process, control: Control, node: Node
 ) -> None:
     await control.apply("web")
@@ -254,7 +254,7 @@ async def test_a_killed_scheduler_goes_on_where_it_was(
     assert len(node.agent.applies) == 1
 
 
-async def test_told_to_end_it_ends_cleanly(process: Process, control: Control) -> None:
+async def test_sigterm_ends_the_scheduler_cleanly(process: Process, control: Control) -> None:
     assert (await control.summary()).total_nodes == 0
 
     assert await process.signal(signal.SIGTERM) == 0

@@ -143,7 +143,7 @@ async def test_a_delete_reaches_the_copy_after_an_old_copy_of_the_store_was_rest
         assert node.has() == set()
 
 
-async def test_promise_4_data_stays_where_it_was_moved_to_after_the_copy_of_the_store(
+async def test_promise_4_data_stays_where_it_was_moved_to_after_the_backup(
     disk: OnDisk, tmp_path: Path
 ) -> None:
     cluster = disk.cluster
@@ -161,7 +161,7 @@ async def test_promise_4_data_stays_where_it_was_moved_to_after_the_copy_of_the_
         assert (first.runtime.created, second.runtime.created) == created
 
 
-async def test_promise_4_data_that_was_moved_to_a_node_which_is_silent_now_starts_nowhere_else(
+async def test_promise_4_data_that_was_moved_to_an_unreachable_node_starts_on_no_other(
     disk: OnDisk, tmp_path: Path
 ) -> None:
     cluster = disk.cluster
@@ -183,7 +183,7 @@ async def test_promise_4_data_that_was_moved_to_a_node_which_is_silent_now_start
         assert (first.has(), first.runtime.created) == (set(), created)
 
 
-async def test_data_that_was_deleted_after_the_copy_of_the_store_starts_when_a_person_says_so(
+async def test_data_that_was_deleted_after_the_backup_starts_when_an_operator_adopts_it(
     disk: OnDisk, tmp_path: Path
 ) -> None:
     cluster = disk.cluster

@@ -9,7 +9,7 @@ from shells.scheduler.harness import Cluster, eventually
 AT_ONCE = 1.0  # a workload is placed within a second of free capacity; polling adds a little
 
 
-async def test_a_workload_that_fits_nowhere_says_why(cluster: Cluster) -> None:
+async def test_a_workload_that_fits_on_no_node_shows_why(cluster: Cluster) -> None:
     await cluster.control.apply("early")
     assert (await cluster.control.workload("early")).reason.message == "the cluster has no nodes"
     await cluster.join("n1", cpu=1000)
@@ -23,7 +23,7 @@ async def test_a_workload_that_fits_nowhere_says_why(cluster: Cluster) -> None:
     assert view.reason.message.startswith("2 nodes short of cpu (needs 3000m, n2 lacks 1")
 
 
-async def test_promise_2_who_waits_is_placed_when_a_node_with_room_registers(
+async def test_promise_2_a_waiting_workload_is_placed_when_a_node_with_capacity_registers(
     cluster: Cluster,
 ) -> None:
     await cluster.control.apply("web")
@@ -33,7 +33,7 @@ async def test_promise_2_who_waits_is_placed_when_a_node_with_room_registers(
     await cluster.control.until("web", "Running", within=AT_ONCE + 2)
 
 
-async def test_who_waits_is_placed_when_another_is_deleted(cluster: Cluster) -> None:
+async def test_a_waiting_workload_is_placed_when_another_is_deleted(cluster: Cluster) -> None:
     await cluster.join(cpu=1000)
     await cluster.control.apply("first", cpu=800)
     await cluster.control.until("first", "Running")
@@ -45,7 +45,7 @@ async def test_who_waits_is_placed_when_another_is_deleted(cluster: Cluster) -> 
     await cluster.control.until("second", "Running", within=AT_ONCE + 2)
 
 
-async def test_who_waits_is_placed_when_another_shrinks(cluster: Cluster) -> None:
+async def test_a_waiting_workload_is_placed_when_another_shrinks(cluster: Cluster) -> None:
     await cluster.join(cpu=1000)
     await cluster.control.apply("first", cpu=800)
     await cluster.control.apply("second", cpu=800)
@@ -55,7 +55,9 @@ async def test_who_waits_is_placed_when_another_shrinks(cluster: Cluster) -> Non
     await cluster.control.until("second", "Running")
 
 
-async def test_who_waits_is_placed_when_another_gives_its_host_port_back(cluster: Cluster) -> None:
+async def test_a_waiting_workload_is_placed_when_another_releases_its_host_port(
+    cluster: Cluster,
+) -> None:
     await cluster.join()
     await cluster.control.apply("first", host_port=8080)
     await cluster.control.until("first", "Running")
@@ -67,7 +69,7 @@ async def test_who_waits_is_placed_when_another_gives_its_host_port_back(cluster
     await cluster.control.until("second", "Running")
 
 
-async def test_who_waits_is_placed_when_its_spec_shrinks(cluster: Cluster) -> None:
+async def test_a_waiting_workload_is_placed_when_its_spec_shrinks(cluster: Cluster) -> None:
     await cluster.join(cpu=1000)
     await cluster.control.apply("web", cpu=2000)
     await cluster.control.until("web", "Pending")
@@ -76,7 +78,7 @@ async def test_who_waits_is_placed_when_its_spec_shrinks(cluster: Cluster) -> No
     await cluster.control.until("web", "Running")
 
 
-async def test_those_who_wait_are_placed_in_the_order_they_came(cluster: Cluster) -> None:
+async def test_waiting_workloads_are_placed_in_queue_order(cluster: Cluster) -> None:
     names = [f"w{number}" for number in range(5)]
     for name in names:
         await cluster.control.apply(name, cpu=1000)
@@ -87,7 +89,7 @@ async def test_those_who_wait_are_placed_in_the_order_they_came(cluster: Cluster
     assert await cluster.control.names(status="Pending") == ["w3", "w4"]
 
 
-async def test_promise_3_a_hundred_at_once_get_no_more_than_there_is(cluster: Cluster) -> None:
+async def test_promise_3_a_hundred_concurrent_applies_do_not_overcommit(cluster: Cluster) -> None:
     nodes = [await cluster.join(f"n{number}", cpu=1000, memory=4096) for number in range(3)]
     names = [f"w{number:03}" for number in range(100)]
     async with asyncio.TaskGroup() as group:
@@ -119,7 +121,9 @@ async def test_the_same_workload_applied_many_times_at_once_is_one_workload(
     assert (await cluster.control.node("n1")).available_cpu_cores == 3.9
 
 
-async def test_what_no_longer_fits_moves_and_its_old_copy_goes(cluster: Cluster) -> None:
+async def test_a_workload_that_no_longer_fits_moves_and_its_stale_copy_is_removed(
+    cluster: Cluster,
+) -> None:
     small = await cluster.join("n1", cpu=1000)
     await cluster.control.apply("web", cpu=500)
     await cluster.control.until("web", "Running")
@@ -136,7 +140,9 @@ async def test_what_no_longer_fits_moves_and_its_old_copy_goes(cluster: Cluster)
     assert small.agent.running() == set()
 
 
-async def test_the_room_of_an_old_copy_is_free_once_its_removal_is_stored(cluster: Cluster) -> None:
+async def test_the_capacity_of_a_stale_copy_is_free_once_its_removal_is_stored(
+    cluster: Cluster,
+) -> None:
     small = await cluster.join("n1", cpu=1000)
     await cluster.control.apply("web", cpu=500)
     await cluster.control.until("web", "Running")

@@ -123,7 +123,7 @@ async def streaming(cluster: Cluster, tls: Tls) -> AsyncIterator[Streaming]:
         running.cancel()
 
 
-async def test_everything_goes_on_while_all_certificates_change(
+async def test_everything_works_while_all_certificates_are_replaced(
     secure: Cluster, root: Root, scheduler: Tls, user: Tls, own: Tls
 ) -> None:
     outside_tls = root.tls(Role.AGENT, "outside")
@@ -172,7 +172,7 @@ async def test_everything_goes_on_while_all_certificates_change(
     assert node.agent.applies
 
 
-async def test_who_reads_logs_reads_on_when_the_stream_below_is_left(
+async def test_a_log_stream_continues_when_the_node_moves_to_another_stream(
     secure: Cluster, root: Root, own: Tls
 ) -> None:
     async with streaming(secure, own) as node:

@@ -98,7 +98,7 @@ async def test_a_variable_has_its_value_in_the_order_and_its_name_in_the_record(
     assert b"secret://db-password" in order.intent
 
 
-async def test_a_file_goes_to_a_node_that_knows_files_and_says_that_it_is_secret(
+async def test_a_secret_file_is_sent_to_a_node_that_supports_files(
     cluster: Cluster,
 ) -> None:
     plain = await cluster.join("n1")
@@ -119,7 +119,7 @@ async def test_a_file_goes_to_a_node_that_knows_files_and_says_that_it_is_secret
     ]
 
 
-async def test_a_stack_gets_its_variables_too(cluster: Cluster) -> None:
+async def test_a_compose_workload_gets_its_secret_variables(cluster: Cluster) -> None:
     node = await cluster.join()
     await put(cluster, "db-password")
     text = "services: {db: {image: nginx, environment: {P: '${PASSWORD}'}}}"
@@ -133,7 +133,7 @@ async def test_a_stack_gets_its_variables_too(cluster: Cluster) -> None:
     assert list(order.secret_env) == ["PASSWORD"]
 
 
-async def test_a_new_version_is_taken_by_a_redeploy_and_by_nothing_before(
+async def test_a_new_version_is_used_only_after_a_redeploy(
     cluster: Cluster,
 ) -> None:
     node = await cluster.join()
@@ -166,7 +166,7 @@ async def test_a_new_version_is_taken_by_a_redeploy_and_by_nothing_before(
         ({"P": "secret://vault/kv/app"}, "spec.container.env['P']: invalid reference"),
     ],
 )
-async def test_a_spec_that_names_what_is_not_there_is_refused_by_field(
+async def test_a_spec_with_an_unknown_secret_is_refused_with_the_field(
     cluster: Cluster, env: dict[str, str], problem: str
 ) -> None:
     await put(cluster, "known")
@@ -194,7 +194,7 @@ async def test_a_spec_that_names_what_is_not_there_is_refused_by_field(
         ("large", bytes(64 * 1024 + 1), "at most 65536"),
     ],
 )
-async def test_a_secret_that_cannot_be_kept_is_refused(
+async def test_an_invalid_secret_is_refused(
     cluster: Cluster, name: str, value: bytes, problem: str
 ) -> None:
     answer = await put(cluster, name, value)
@@ -203,7 +203,7 @@ async def test_a_secret_that_cannot_be_kept_is_refused(
     assert problem in answer.reason
 
 
-async def test_a_secret_in_use_is_not_deleted_and_says_by_whom(cluster: Cluster) -> None:
+async def test_a_secret_in_use_is_not_deleted_and_its_users_are_named(cluster: Cluster) -> None:
     await put(cluster, "db-password")
     await apply(cluster, container(PASSWORD="secret://db-password"))
 
@@ -219,7 +219,7 @@ async def test_a_secret_in_use_is_not_deleted_and_says_by_whom(cluster: Cluster)
     assert "not found" in (await delete(cluster, "db-password")).reason
 
 
-async def test_the_newest_ten_versions_are_kept_and_those_that_somebody_names(
+async def test_the_newest_ten_versions_and_those_in_use_are_stored(
     cluster: Cluster,
 ) -> None:
     await put(cluster, "many")
@@ -233,7 +233,7 @@ async def test_the_newest_ten_versions_are_kept_and_those_that_somebody_names(
     assert view.version == 13
 
 
-async def test_nothing_is_in_the_clear_but_the_order(
+async def test_secrets_are_in_clear_text_only_in_orders(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     async with opened(tmp_path) as cluster:
@@ -279,7 +279,7 @@ async def test_secrets_survive_a_restart(tmp_path: Path) -> None:
         assert env_of(node.agent.applies[0]) == {"P": VALUE.decode()}
 
 
-async def test_a_scheduler_without_the_key_says_so_and_makes_no_second_one(
+async def test_a_scheduler_without_the_key_reports_it_and_creates_no_second_one(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     async with opened(tmp_path) as cluster:
@@ -298,7 +298,7 @@ async def test_a_scheduler_without_the_key_says_so_and_makes_no_second_one(
     assert "secrets.locked" in "".join(capfd.readouterr())
 
 
-async def test_a_scheduler_with_another_key_says_so(tmp_path: Path) -> None:
+async def test_a_scheduler_with_another_key_reports_it(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     async with opened(tmp_path / "elsewhere") as cluster:
         await put(cluster, "any")
@@ -331,7 +331,7 @@ class Vault:
         return self.kept[path]
 
 
-async def test_vault_is_asked_once_per_order_and_path(tmp_path: Path) -> None:
+async def test_vault_is_read_once_per_order_and_path(tmp_path: Path) -> None:
     vault = Vault()
     async with opened(tmp_path, vault=vault) as cluster:
         node = await cluster.join()
@@ -343,7 +343,7 @@ async def test_vault_is_asked_once_per_order_and_path(tmp_path: Path) -> None:
     assert sorted(vault.asked, key=str) == [("kv/app", 3), ("kv/app", None)]
 
 
-async def test_what_vault_does_not_have_is_a_failure_for_good(tmp_path: Path) -> None:
+async def test_a_secret_missing_in_vault_is_a_permanent_failure(tmp_path: Path) -> None:
     async with opened(tmp_path, vault=Vault()) as cluster:
         node = await cluster.join()
         await apply(cluster, container(A="secret://vault/kv/app#user"))
@@ -354,7 +354,7 @@ async def test_what_vault_does_not_have_is_a_failure_for_good(tmp_path: Path) ->
     assert not node.agent.applies
 
 
-async def test_while_vault_is_away_it_is_tried_again_and_what_stops_can_stop(
+async def test_while_vault_is_unavailable_the_order_is_retried_and_a_stop_works(
     tmp_path: Path,
 ) -> None:
     vault = Vault()
@@ -387,7 +387,7 @@ async def test_without_vault_a_reference_to_it_fails_with_the_field(cluster: Clu
     assert "Vault" in view.reason.message
 
 
-async def test_a_standby_passes_a_put_on_and_opens_it_when_it_leads(tmp_path: Path) -> None:
+async def test_a_standby_forwards_a_put_and_decrypts_it_when_it_leads(tmp_path: Path) -> None:
     key = str(tmp_path / "secrets.key")
     async with some_seats() as seats:
         await seats.add(key_file=key)
@@ -406,7 +406,7 @@ async def test_a_standby_passes_a_put_on_and_opens_it_when_it_leads(tmp_path: Pa
     assert env_of(node.agent.applies[0]) == {"P": VALUE.decode()}
 
 
-async def test_puts_at_once_get_versions_of_their_own(cluster: Cluster) -> None:
+async def test_concurrent_puts_get_different_versions(cluster: Cluster) -> None:
     answers = await asyncio.gather(*(put(cluster, "many", b"%d" % n) for n in range(8)))
 
     assert sorted(one.secret.version for one in answers) == list(range(1, 9))

@@ -99,7 +99,7 @@ async def test_workloads_run_on_a_node_with_a_shared_certificate(root: Root) -> 
         await cluster.control.until_gone("web")
 
 
-async def test_a_node_with_a_shared_certificate_is_bound_to_its_first_host(root: Root) -> None:
+async def test_a_node_with_a_shared_certificate_belongs_to_its_first_host(root: Root) -> None:
     async with serving(root, ROLES) as cluster:
         agent = Control(cluster.settings.grpc_port, named(root, "compute-agent"))
         standby = Control(cluster.settings.grpc_port, root.tls(Role.SCHEDULER, "s2"))
@@ -142,7 +142,7 @@ async def test_a_stream_from_another_host_is_refused(root: Root) -> None:
         await standby.channel.close()
 
 
-async def test_the_binding_outlives_a_restart_and_ends_with_the_removal(root: Root) -> None:
+async def test_the_host_of_a_node_survives_a_restart_and_ends_with_the_removal(root: Root) -> None:
     async with serving(root, ROLES) as cluster:
         agent = Control(cluster.settings.grpc_port, named(root, "compute-agent"))
         standby = Control(cluster.settings.grpc_port, root.tls(Role.SCHEDULER, "s2"))

@@ -35,14 +35,14 @@ def the_old_copy(status: NodeStatus | None, *, confirmed_dead: bool = False) -> 
     return copy
 
 
-def test_a_copy_on_a_node_that_reports_may_live_until_the_node_says_otherwise() -> None:
+def test_a_copy_on_a_live_node_may_run_until_the_node_reports_otherwise() -> None:
     copy = the_old_copy(NodeStatus.READY)
 
     assert (copy.may_live, copy.lost, copy.stops_at) == (True, False, None)
 
 
 @pytest.mark.parametrize("status", [NodeStatus.NOT_READY, None], ids=["lost", "removed"])
-def test_a_copy_that_stops_by_itself_does_not_live_on_a_node_that_is_away(
+def test_a_copy_with_stop_after_does_not_run_on_an_unreachable_node(
     status: NodeStatus | None,
 ) -> None:
     copy = the_old_copy(status)
@@ -50,5 +50,5 @@ def test_a_copy_that_stops_by_itself_does_not_live_on_a_node_that_is_away(
     assert (copy.may_live, copy.lost, copy.stops_at) == (False, True, NOON)
 
 
-def test_nothing_lives_on_a_node_that_is_confirmed_dead() -> None:
+def test_nothing_runs_on_a_node_that_is_confirmed_dead() -> None:
     assert not the_old_copy(NodeStatus.READY, confirmed_dead=True).may_live

@@ -37,7 +37,7 @@ async def seats() -> AsyncIterator[Seats]:
         yield made
 
 
-async def test_a_standby_answers_reads_and_says_how_old_they_are(seats: Seats) -> None:
+async def test_a_standby_serves_reads_with_their_age(seats: Seats) -> None:
     leader, standby = await seats.add(), await seats.add()
     await leader.apply("web")
     await until_named(standby, "web")
@@ -47,7 +47,7 @@ async def test_a_standby_answers_reads_and_says_how_old_they_are(seats: Seats) -
     assert ROLE not in (await mode_of(leader))[1]
 
 
-async def test_what_a_standby_is_asked_to_change_the_leader_changes(seats: Seats) -> None:
+async def test_a_standby_forwards_changes_to_the_leader(seats: Seats) -> None:
     leader, standby = await seats.add(), await seats.add()
 
     answer = await standby.apply("web")
@@ -57,7 +57,7 @@ async def test_what_a_standby_is_asked_to_change_the_leader_changes(seats: Seats
     assert await standby.names() == ["web"]
 
 
-async def test_a_node_may_join_through_a_standby(seats: Seats) -> None:
+async def test_a_node_may_register_through_a_standby(seats: Seats) -> None:
     leader, standby = await seats.add(), await seats.add()
     async with a_node("n1", standby.stub, cpu=4000, memory=8192, types=("container",)) as node:
         await node.join()
@@ -65,7 +65,7 @@ async def test_a_node_may_join_through_a_standby(seats: Seats) -> None:
         await leader.until("web", "Running")
 
 
-async def test_logs_and_exec_go_through_a_standby_both_ways(seats: Seats) -> None:
+async def test_logs_and_exec_work_through_a_standby(seats: Seats) -> None:
     leader, standby = await seats.add(), await seats.add()
     async with a_node("n1", leader.stub) as node:
         await node.agent.stop()
@@ -90,7 +90,7 @@ async def test_logs_and_exec_go_through_a_standby_both_ways(seats: Seats) -> Non
         assert outputs[-1].exit.code == 3
 
 
-async def test_an_image_goes_through_a_standby_and_so_does_a_refusal(seats: Seats) -> None:
+async def test_an_image_upload_and_its_refusal_work_through_a_standby(seats: Seats) -> None:
     leader, standby = await seats.add(), await seats.add()
     async with a_node("n1", leader.stub, cpu=4000, memory=8192, types=("vm",)) as node:
         await node.agent.stop()
@@ -107,7 +107,7 @@ async def test_an_image_goes_through_a_standby_and_so_does_a_refusal(seats: Seat
         assert "no room for it" in refused["n1"].problem
 
 
-async def test_the_next_one_leads_at_once_when_the_leader_stops(seats: Seats) -> None:
+async def test_a_standby_leads_at_once_when_the_leader_stops(seats: Seats) -> None:
     leader, standby = await seats.add(), await seats.add()
     await leader.apply("before")
 
@@ -118,7 +118,7 @@ async def test_the_next_one_leads_at_once_when_the_leader_stops(seats: Seats) ->
     assert await standby.names() == ["after", "before"]
 
 
-async def test_a_leader_that_was_cut_off_leads_no_more_and_writes_nothing(seats: Seats) -> None:
+async def test_a_leader_that_was_cut_off_loses_leadership_and_writes_nothing(seats: Seats) -> None:
     old, new = await seats.add(), await seats.add()
     await old.apply("before")
 
@@ -131,7 +131,7 @@ async def test_a_leader_that_was_cut_off_leads_no_more_and_writes_nothing(seats:
     assert await new.names() == ["afterwards", "before", "meanwhile"]
 
 
-async def test_a_deposed_leader_follows_on_when_its_watch_breaks(seats: Seats) -> None:
+async def test_a_former_leader_keeps_following_when_its_watch_breaks(seats: Seats) -> None:
     old, new = await seats.add(), await seats.add()
     seats.stores[0].down = True
     await until_leading(new)
@@ -146,7 +146,7 @@ async def test_a_deposed_leader_follows_on_when_its_watch_breaks(seats: Seats) -
     assert not seats.stores[0].is_behind
 
 
-async def test_what_a_deposed_leader_was_asked_is_unavailable_and_not_refused(seats: Seats) -> None:
+async def test_a_request_to_a_former_leader_is_unavailable_and_not_refused(seats: Seats) -> None:
     old, new = await seats.add(), await seats.add()
     await old.apply("before")
     # Longer than its lease, which it cannot renew.
@@ -176,7 +176,7 @@ async def test_a_call_waits_for_the_next_leader(seats: Seats) -> None:
     assert (await asking).success
 
 
-async def test_events_go_on_without_a_gap_under_the_next_leader(seats: Seats) -> None:
+async def test_a_watch_continues_without_a_gap_under_the_next_leader(seats: Seats) -> None:
     leader, standby = await seats.add(), await seats.add()
     await leader.apply("one")
     seen: list[int] = []
@@ -200,7 +200,7 @@ async def test_events_go_on_without_a_gap_under_the_next_leader(seats: Seats) ->
         await watching
 
 
-async def test_a_standby_says_who_leads_and_where(seats: Seats) -> None:
+async def test_a_standby_reports_the_leader_and_its_endpoint(seats: Seats) -> None:
     leader, standby = await seats.add(), await seats.add()
 
     async def told() -> bool:
@@ -227,7 +227,7 @@ async def test_only_the_leader_counts_itself_as_leading(seats: Seats) -> None:
     assert leading == [1, 0]
 
 
-async def test_a_standby_without_its_store_says_degraded_and_finds_back(seats: Seats) -> None:
+async def test_a_standby_without_its_store_is_degraded_until_it_is_back(seats: Seats) -> None:
     leader, standby = await seats.add(), await seats.add()
     await leader.apply("web")
     await until_named(standby, "web")
@@ -244,7 +244,7 @@ async def test_a_standby_without_its_store_says_degraded_and_finds_back(seats: S
     assert (await mode_of(standby))[0].mode == "normal"
 
 
-async def test_a_standby_that_fell_too_far_behind_reads_everything_again(seats: Seats) -> None:
+async def test_a_standby_whose_revision_was_compacted_reads_everything_again(seats: Seats) -> None:
     leader, standby = await seats.add(), await seats.add()
     await leader.apply("one")
     await until_named(standby, "one")
@@ -257,7 +257,7 @@ async def test_a_standby_that_fell_too_far_behind_reads_everything_again(seats: 
     assert not seats.stores[1].is_behind
 
 
-async def test_a_standby_whose_watch_hangs_still_finds_the_next_leader(seats: Seats) -> None:
+async def test_a_standby_whose_watch_is_stuck_finds_the_next_leader(seats: Seats) -> None:
     controls = [await seats.add() for _ in range(3)]
     for control in controls:
         await control.names()
@@ -277,7 +277,7 @@ async def test_a_standby_whose_watch_hangs_still_finds_the_next_leader(seats: Se
     await until_named(controls[2], "web")
 
 
-async def test_what_stands_beside_the_leaders_answer_is_passed_back(seats: Seats) -> None:
+async def test_trailing_metadata_of_the_leader_is_returned(seats: Seats) -> None:
     leader, standby = await seats.add(), await seats.add()
     seats.stores[0].down = True
     assert not (await leader.apply("refused")).success
@@ -305,7 +305,7 @@ class Elsewhere(control_pb2_grpc.AgentControlServicer):
         return pb.RetryWorkloadResponse(accepted=True)
 
 
-async def test_a_call_that_is_passed_on_keeps_its_deadline_and_its_trace(seats: Seats) -> None:
+async def test_a_forwarded_call_keeps_its_deadline_and_its_trace(seats: Seats) -> None:
     leader = Elsewhere()
     server = grpc.aio.server()
     control_pb2_grpc.add_AgentControlServicer_to_server(leader, server)
@@ -357,7 +357,7 @@ def a_registration(node_id: str) -> pb.RegisterNodeRequest:
     )
 
 
-async def test_schedulers_that_remember_begin_no_new_cluster_on_a_wiped_store(seats: Seats) -> None:
+async def test_schedulers_with_records_create_no_new_cluster_on_a_wiped_store(seats: Seats) -> None:
     controls = [await seats.add() for _ in range(3)]
     await controls[0].apply("web")
     for control in controls:
@@ -383,7 +383,7 @@ async def test_schedulers_that_remember_begin_no_new_cluster_on_a_wiped_store(se
         assert (await mode_of(control))[0].cluster_uid == uid
 
 
-async def test_one_who_remembers_leads_the_recovery_when_the_leader_died_with_the_store(
+async def test_a_standby_with_records_leads_the_recovery_when_leader_and_store_are_lost(
     seats: Seats,
 ) -> None:
     controls = [await seats.add() for _ in range(3)]

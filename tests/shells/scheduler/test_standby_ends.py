@@ -30,7 +30,7 @@ DEADLINE_SECONDS = 5.0
 
 
 @pytest.mark.parametrize("steps", range(STEPS_MAX))
-async def test_a_standby_ends_although_its_watch_breaks_meanwhile(steps: int) -> None:
+async def test_a_cancelled_standby_ends_although_its_watch_breaks(steps: int) -> None:
     """Found by seed 13: after this many loop steps the cancellation was lost."""
     clock = SystemClock()
     store = MemoryStore(clock.monotonic)
@@ -80,7 +80,7 @@ class Interrupted(Scheduler):
 
 
 @pytest.mark.parametrize("shared", [False, True])
-async def test_a_leader_ends_although_something_is_being_written(shared: bool) -> None:
+async def test_a_cancelled_leader_ends_although_a_write_is_in_progress(shared: bool) -> None:
     settings, stop = brisk(leader_lease=timedelta(seconds=3)), asyncio.Event()
     plane = Plane(
         settings,

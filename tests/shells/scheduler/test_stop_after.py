@@ -29,7 +29,7 @@ async def join(cluster: Cluster, features: Sequence[str]) -> Node:
     return node
 
 
-async def test_only_a_node_that_can_stop_it_by_itself_gets_it(cluster: Cluster) -> None:
+async def test_only_a_node_that_supports_stop_after_gets_such_a_workload(cluster: Cluster) -> None:
     node = await join(cluster, [])
     assert (await apply(cluster, 60)).success
     assert STOP_AFTER in (await cluster.control.workload("db")).reason.message
@@ -41,7 +41,7 @@ async def test_only_a_node_that_can_stop_it_by_itself_gets_it(cluster: Cluster) 
     assert order.stop_after_seconds == 60
 
 
-async def test_a_span_within_the_lease_is_refused(cluster: Cluster) -> None:
+async def test_a_stop_after_shorter_than_the_lease_is_refused(cluster: Cluster) -> None:
     await join(cluster, [STOP_AFTER])
     refused = await apply(cluster, 7)
 
@@ -49,7 +49,7 @@ async def test_a_span_within_the_lease_is_refused(cluster: Cluster) -> None:
     assert "at least 8" in refused.error_message
 
 
-async def test_a_scheduler_says_that_it_leads_only_while_it_is_certain(cluster: Cluster) -> None:
+async def test_a_scheduler_claims_leadership_only_while_it_is_confirmed(cluster: Cluster) -> None:
     node = await cluster.join()
     assert (await node.heartbeat()).leads
     cluster.store.down = True
@@ -67,7 +67,7 @@ async def test_a_scheduler_says_that_it_leads_only_while_it_is_certain(cluster: 
     await eventually(certain, lambda: "the scheduler to be certain again")
 
 
-async def test_a_scheduler_that_was_replaced_ends_although_it_writes_nothing(
+async def test_a_replaced_scheduler_ends_without_a_write(
     cluster: Cluster,
 ) -> None:
     leader = await cluster.store.store.get(keys.LEADER)

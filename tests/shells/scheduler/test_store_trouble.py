@@ -30,7 +30,7 @@ async def until_normal(cluster: Cluster) -> None:
     await eventually(well, lambda: "the scheduler to be well again")
 
 
-async def test_what_the_store_did_not_take_is_refused_with_the_reason(cluster: Cluster) -> None:
+async def test_a_failed_commit_is_refused_with_the_reason(cluster: Cluster) -> None:
     node = await cluster.join()
     await cluster.control.apply("old")
     await cluster.control.until("old", "Running")
@@ -59,7 +59,7 @@ async def test_what_the_store_did_not_take_is_refused_with_the_reason(cluster: C
     assert node.agent.deletes == []
 
 
-async def test_reads_and_heartbeats_go_on_while_the_store_is_down(cluster: Cluster) -> None:
+async def test_reads_and_heartbeats_work_while_the_store_is_down(cluster: Cluster) -> None:
     node = await cluster.join()
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
@@ -74,7 +74,7 @@ async def test_reads_and_heartbeats_go_on_while_the_store_is_down(cluster: Clust
     assert node.agent.running() == {"web"}
 
 
-async def test_when_the_store_is_back_all_goes_on(cluster: Cluster) -> None:
+async def test_everything_resumes_when_the_store_is_back(cluster: Cluster) -> None:
     node = await cluster.join()
     cluster.store.down = True
     await cluster.control.apply("web")
@@ -87,7 +87,7 @@ async def test_when_the_store_is_back_all_goes_on(cluster: Cluster) -> None:
     assert not (await node.heartbeat()).drain_node
 
 
-async def test_the_end_of_the_trouble_is_noticed_without_anybody_asking(cluster: Cluster) -> None:
+async def test_the_end_of_an_outage_is_detected_without_a_request(cluster: Cluster) -> None:
     node = await cluster.join()
     cluster.store.down = True
     await cluster.control.apply("web")
@@ -98,7 +98,7 @@ async def test_the_end_of_the_trouble_is_noticed_without_anybody_asking(cluster:
     assert not (await node.heartbeat()).drain_node
 
 
-async def test_what_was_seen_during_the_outage_is_written_after_it(cluster: Cluster) -> None:
+async def test_observations_of_an_outage_are_written_after_it(cluster: Cluster) -> None:
     node = await cluster.join()
     node.agent.manner.work_seconds = 0.3
     await cluster.control.apply("web")
@@ -113,7 +113,7 @@ async def test_what_was_seen_during_the_outage_is_written_after_it(cluster: Clus
     await cluster.control.until("web", "Running")
 
 
-async def test_a_commit_whose_answer_was_lost_becomes_known(cluster: Cluster) -> None:
+async def test_a_commit_with_a_lost_reply_is_read_again(cluster: Cluster) -> None:
     node = await cluster.join()
     await cluster.control.apply(
         "first", cpu=1000
@@ -134,7 +134,9 @@ async def test_a_commit_whose_answer_was_lost_becomes_known(cluster: Cluster) ->
     assert node.agent.running() == {"first", "web"}
 
 
-async def test_an_apply_after_a_lost_answer_is_judged_by_what_is_stored(cluster: Cluster) -> None:
+async def test_an_apply_after_a_lost_reply_is_decided_on_the_stored_records(
+    cluster: Cluster,
+) -> None:
     await cluster.join("n1", cpu=2000)
     await cluster.join("n2", cpu=64_000)
     await cluster.control.apply("other", cpu=6400)  # fits only on n2, which is fuller then
@@ -156,7 +158,7 @@ async def test_an_apply_after_a_lost_answer_is_judged_by_what_is_stored(cluster:
     assert (await cluster.control.node("n2")).available_cpu_cores == 64 - 6.4 - 3
 
 
-async def test_a_deletion_whose_answer_was_lost_is_done(cluster: Cluster) -> None:
+async def test_a_deletion_with_a_lost_reply_is_completed(cluster: Cluster) -> None:
     node = await cluster.join()
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
@@ -169,7 +171,7 @@ async def test_a_deletion_whose_answer_was_lost_is_done(cluster: Cluster) -> Non
     assert node.agent.running() == set()
 
 
-async def test_a_registration_whose_answer_was_lost_is_made_good(cluster: Cluster) -> None:
+async def test_a_registration_with_a_lost_reply_is_completed(cluster: Cluster) -> None:
     node = await cluster.prepare("n1")
     cluster.store.loses_answers = True
     assert not (await node.register()).accepted
@@ -180,7 +182,7 @@ async def test_a_registration_whose_answer_was_lost_is_made_good(cluster: Cluste
     await cluster.control.until_node("n1", "Ready")
 
 
-async def test_no_node_is_given_more_than_it_has_while_the_store_comes_and_goes(
+async def test_no_node_is_overcommitted_while_the_store_fails_intermittently(
     cluster: Cluster,
 ) -> None:
     node = await cluster.join(cpu=1000)

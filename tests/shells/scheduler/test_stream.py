@@ -65,7 +65,7 @@ async def outward(
         running.cancel()
 
 
-async def test_an_agent_without_a_port_is_a_full_member(cluster: Cluster) -> None:
+async def test_an_agent_without_a_port_runs_workloads(cluster: Cluster) -> None:
     async with outward(cluster) as node:
         await cluster.control.apply("web")
         view = await cluster.control.until("web", "Running")
@@ -78,7 +78,7 @@ async def test_an_agent_without_a_port_is_a_full_member(cluster: Cluster) -> Non
     assert node.agent.deletes == ["web"]
 
 
-async def test_agents_that_are_called_work_beside_those_on_streams(cluster: Cluster) -> None:
+async def test_agents_with_an_endpoint_and_on_streams_work_together(cluster: Cluster) -> None:
     outside = await cluster.join("outside")
     async with outward(cluster) as node:
         for name in ("a", "b"):
@@ -89,7 +89,7 @@ async def test_agents_that_are_called_work_beside_those_on_streams(cluster: Clus
         assert len(node.agent.running()) == len(outside.agent.running()) == 1
 
 
-async def test_an_agent_goes_on_after_the_scheduler_was_started_again(cluster: Cluster) -> None:
+async def test_an_agent_reconnects_after_a_restart_of_the_scheduler(cluster: Cluster) -> None:
     async with outward(cluster) as node:
         await cluster.control.apply("before")
         await cluster.control.until("before", "Running")
@@ -110,7 +110,7 @@ async def test_a_scheduler_with_open_streams_stops_at_once(cluster: Cluster) -> 
         await cluster.start()
 
 
-async def test_an_agent_of_another_make_gets_the_orders_of_the_contract(cluster: Cluster) -> None:
+async def test_a_third_party_agent_gets_the_orders_of_the_contract(cluster: Cluster) -> None:
     """It supports only the four messages: it registers, sends heartbeats and executes orders."""
     states: dict[str, str] = {}
     orders: list[str] = []
@@ -187,7 +187,7 @@ async def test_a_heartbeat_of_an_unknown_node_ends_the_stream(cluster: Cluster) 
     indirect=True,
     ids=["no safety passes"],
 )
-async def test_an_old_copy_behind_nat_is_removed_as_soon_as_its_stream_is_open(
+async def test_a_stale_copy_behind_nat_is_removed_as_soon_as_its_stream_is_open(
     cluster: Cluster,
 ) -> None:
     async with outward(cluster) as node:

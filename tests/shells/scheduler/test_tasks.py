@@ -25,7 +25,7 @@ async def history(cluster: Cluster, count: int) -> Sequence[pb.ActionView]:
     return found
 
 
-async def test_every_finished_task_of_an_agent_is_kept_with_its_times_and_error(
+async def test_every_finished_task_of_an_agent_is_stored_with_its_times_and_error(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     async with real_nodes(tmp_path, cluster.settings.grpc_port, "n1"):
@@ -47,7 +47,7 @@ async def test_every_finished_task_of_an_agent_is_kept_with_its_times_and_error(
     assert oldest.created_at.ToDatetime() < newest.created_at.ToDatetime()
 
 
-async def test_a_failed_task_is_kept_with_its_error(cluster: Cluster, tmp_path: Path) -> None:
+async def test_a_failed_task_is_stored_with_its_error(cluster: Cluster, tmp_path: Path) -> None:
     async with real_nodes(tmp_path, cluster.settings.grpc_port, "n1") as (node,):
         node.runtime.pull_failure = Failure(FailureReason.IMAGE_PULL_FAILED, "registry is away")
         await cluster.control.apply("web")
@@ -119,7 +119,7 @@ async def test_a_refused_order_is_not_shown_as_admitted(cluster: Cluster) -> Non
     assert not view.dispatch_failed
 
 
-async def test_an_order_without_an_answer_is_shown_as_dispatch_failed_until_it_is_taken(
+async def test_an_order_without_a_reply_is_shown_as_dispatch_failed_until_it_is_accepted(
     cluster: Cluster,
 ) -> None:
     node = await cluster.join()

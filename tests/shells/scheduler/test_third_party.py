@@ -34,7 +34,7 @@ async def field_node(cluster: Cluster, node_id: str = "n1") -> Node:
     return node
 
 
-async def test_a_delete_ends_although_the_agent_reports_stopped_for_ever(cluster: Cluster) -> None:
+async def test_a_delete_ends_although_the_agent_keeps_reporting_stopped(cluster: Cluster) -> None:
     node = await field_node(cluster)
     names = [f"web{number}" for number in range(8)]
     for name in names:
@@ -49,7 +49,7 @@ async def test_a_delete_ends_although_the_agent_reports_stopped_for_ever(cluster
     assert sorted(node.agent.deletes) == names  # each was sent once
 
 
-async def test_what_the_agent_has_removed_and_lists_for_ever_is_no_orphan(
+async def test_a_removed_workload_that_the_agent_keeps_listing_is_not_an_orphan(
     cluster: Cluster,
 ) -> None:
     node = await field_node(cluster)
@@ -70,7 +70,7 @@ async def test_what_the_agent_has_removed_and_lists_for_ever_is_no_orphan(
     assert {drift.workload_id for drift in answer.drifts} == {"old"}
 
 
-async def test_a_delete_of_an_earlier_life_proves_nothing(cluster: Cluster) -> None:
+async def test_a_delete_task_of_an_earlier_workload_proves_nothing(cluster: Cluster) -> None:
     node = await field_node(cluster)
     old = agent_pb2.AgentAction(
         task_id="delete-web-0",
@@ -127,7 +127,7 @@ async def test_a_failure_that_is_reported_as_unknown_is_shown_with_its_cause(
     assert text in view.reason.message
 
 
-async def test_a_failure_of_an_earlier_attempt_is_not_taken_for_one_of_this(
+async def test_a_failure_of_an_earlier_attempt_is_ignored(
     cluster: Cluster,
 ) -> None:
     node = await field_node(cluster)
@@ -163,7 +163,7 @@ async def test_finished_tasks_of_the_agent_are_in_the_history(cluster: Cluster) 
     assert (found.task_id, found.status) == ("apply-web-1", "completed")
 
 
-async def test_another_revision_is_noticed_although_heartbeats_have_no_revisions() -> None:
+async def test_another_revision_is_detected_although_heartbeats_have_no_revisions() -> None:
     store = TroubledStore(MemoryStore(SystemClock().monotonic))
     settings = brisk(missing_grace_period=timedelta(seconds=1))
     async with a_cluster(store, settings) as cluster:
@@ -198,7 +198,7 @@ async def test_another_state_is_shown_at_once_and_remedied_after_the_grace() -> 
     await store.store.close()
 
 
-async def test_what_was_removed_by_hand_is_noticed_in_the_next_survey(cluster: Cluster) -> None:
+async def test_a_manual_removal_is_detected_by_the_next_poll(cluster: Cluster) -> None:
     node = await field_node(cluster)
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
@@ -208,7 +208,7 @@ async def test_what_was_removed_by_hand_is_noticed_in_the_next_survey(cluster: C
     assert await drifted(cluster) == {"missing_on_agent"}
 
 
-async def test_a_change_that_was_not_ordered_leads_to_a_survey_before_its_time() -> None:
+async def test_an_unordered_change_causes_an_early_poll() -> None:
     store = TroubledStore(MemoryStore(SystemClock().monotonic))
     settings = brisk(drift_detect_interval=timedelta(hours=1))
     async with a_cluster(store, settings) as cluster:

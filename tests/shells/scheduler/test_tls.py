@@ -118,7 +118,7 @@ async def test_a_workload_runs_over_tls_from_user_to_node(secure: Cluster, root:
     assert (await secure.control.until("web", "Running")).assigned_node_id == "n1"
 
 
-async def test_a_node_that_is_another_than_it_says_gets_no_orders(
+async def test_a_node_with_the_certificate_of_another_gets_no_orders(
     secure: Cluster, root: Root
 ) -> None:
     node = await secure.prepare("n1", tls=root.tls(Role.AGENT, "n1"))
@@ -140,7 +140,7 @@ async def test_a_node_that_is_another_than_it_says_gets_no_orders(
     assert node.agent.applies == []
 
 
-async def test_who_shows_no_certificate_is_not_even_told_what_there_is(
+async def test_a_client_without_a_certificate_cannot_use_reflection(
     secure: Cluster, root: Root, user: Tls
 ) -> None:
     port = secure.settings.grpc_port
@@ -157,7 +157,7 @@ async def test_a_certificate_of_another_root_is_refused(
 
 
 @pytest.mark.parametrize("age", [2 * LIFE, -LIFE], ids=["expired", "not yet valid"])
-async def test_a_certificate_out_of_its_time_is_refused(
+async def test_an_expired_or_future_certificate_is_refused(
     secure: Cluster, root: Root, age: timedelta
 ) -> None:
     files = root.write(Role.ADMIN, "late", age=age)
@@ -184,9 +184,7 @@ async def test_openssl_without_a_certificate_is_refused(secure: Cluster, version
     assert not await asyncio.to_thread(openssl_gets_in, secure.settings.grpc_port, version)
 
 
-async def test_a_thousand_that_connect_and_say_nothing_stop_nobody(
-    secure: Cluster, user: Tls
-) -> None:
+async def test_a_thousand_idle_connections_do_not_affect_others(secure: Cluster, user: Tls) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     address = ("127.0.0.1", secure.settings.grpc_port)
@@ -203,7 +201,7 @@ async def test_a_thousand_that_connect_and_say_nothing_stop_nobody(
     assert answer.total_nodes == 0
 
 
-async def test_what_connects_in_plain_text_is_cut_off(secure: Cluster) -> None:
+async def test_a_plain_text_connection_is_closed(secure: Cluster) -> None:
     with socket.create_connection(("127.0.0.1", secure.settings.grpc_port), 5) as plain:
         plain.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         plain.settimeout(15)
@@ -234,7 +232,7 @@ async def test_a_node_that_does_not_renew_is_an_event_once_and_time_left_is_a_me
     assert 0 < float(found[1]) <= LIFE.total_seconds()
 
 
-async def test_a_standby_passes_on_over_tls_before_and_after_its_certificate_changes(
+async def test_a_standby_forwards_over_tls_before_and_after_its_certificate_changes(
     root: Root, user: Tls
 ) -> None:
     store = MemoryStore(SystemClock().monotonic)

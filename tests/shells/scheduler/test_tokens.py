@@ -73,7 +73,9 @@ async def code(stub: Stub, *metadata: tuple[str, str]) -> grpc.StatusCode:
     return await code_of(stub.ListNodes(pb.ListNodesRequest(), timeout=10, metadata=metadata))
 
 
-async def test_who_shows_a_token_is_who_the_token_says(cluster: Cluster, root: Root) -> None:
+async def test_a_caller_with_a_token_has_the_identity_of_the_token(
+    cluster: Cluster, root: Root
+) -> None:
     token = await made(cluster.control.stub, "operator", "read", "workloads")
     assert token.accepted, token.reason
     async with as_one(cluster, root, Role.VIEWER, "eve") as stub:
@@ -95,7 +97,7 @@ async def test_a_token_allows_only_its_scope(cluster: Cluster, root: Root) -> No
         assert await code_of(call) is grpc.StatusCode.PERMISSION_DENIED
 
 
-async def test_what_is_no_token_of_ours_is_refused(cluster: Cluster) -> None:
+async def test_an_unknown_token_is_refused(cluster: Cluster) -> None:
     stub = cluster.control.stub
     good = (await made(stub)).secret
     forged = good[:-64] + "0" * 64
@@ -107,7 +109,7 @@ async def test_what_is_no_token_of_ours_is_refused(cluster: Cluster) -> None:
     assert await code(stub, *bearer(good)) is grpc.StatusCode.OK
 
 
-async def test_a_token_that_is_over_or_revoked_is_refused(cluster: Cluster) -> None:
+async def test_an_expired_or_revoked_token_is_refused(cluster: Cluster) -> None:
     stub = cluster.control.stub
     brief, lasting = await made(stub, seconds=60), await made(stub)
     assert await code(stub, *bearer(brief.secret)) is grpc.StatusCode.OK
@@ -184,7 +186,7 @@ async def test_a_log_that_is_read_ends_when_its_token_is_revoked(
         await node.agent.left.wait()
 
 
-async def test_those_that_are_over_go_with_the_next_one(cluster: Cluster) -> None:
+async def test_expired_tokens_are_deleted_with_the_next_one(cluster: Cluster) -> None:
     stub = cluster.control.stub
     await made(stub, seconds=60)
     cluster.clock.ahead = timedelta(hours=1)
@@ -213,13 +215,15 @@ async def test_tokens_outlive_a_restart_and_their_secret_is_written_nowhere(
     assert secret[:-1] not in str(logs)
 
 
-async def test_a_node_shows_no_token_of_a_person(cluster: Cluster, root: Root) -> None:
+async def test_an_agent_certificate_with_a_user_token_is_refused(
+    cluster: Cluster, root: Root
+) -> None:
     token = await made(cluster.control.stub, "admin")
     async with as_one(cluster, root, Role.AGENT, "n1") as stub:
         assert await code(stub, *bearer(token.secret)) is grpc.StatusCode.UNAUTHENTICATED
 
 
-async def test_nobody_makes_a_token_that_allows_more_than_he_may(cluster: Cluster) -> None:
+async def test_a_token_cannot_exceed_the_permissions_of_its_creator(cluster: Cluster) -> None:
     stub = cluster.control.stub
     narrow = await made(stub, "admin", "tokens", "read", seconds=600)
     refused = await made(stub, "operator", text=narrow.secret)
@@ -237,7 +241,7 @@ async def test_nobody_makes_a_token_that_allows_more_than_he_may(cluster: Cluste
     assert await code_of(call) is grpc.StatusCode.PERMISSION_DENIED
 
 
-async def test_what_cannot_be_made_is_refused_with_the_field(cluster: Cluster) -> None:
+async def test_an_invalid_token_request_is_refused_with_the_field(cluster: Cluster) -> None:
     stub = cluster.control.stub
     for role, deeds, seconds, word in (
         ("agent", (), 0, "role:"),
@@ -250,7 +254,7 @@ async def test_what_cannot_be_made_is_refused_with_the_field(cluster: Cluster) -
         assert (answer.accepted, answer.reason.startswith(word)) == (False, True), answer.reason
 
 
-async def test_a_gateway_speaks_for_people_only_and_a_token_counts_more(
+async def test_a_gateway_forwards_only_users_and_a_token_takes_precedence(
     cluster: Cluster, root: Root
 ) -> None:
     viewer = await made(cluster.control.stub, "viewer")
@@ -268,7 +272,7 @@ async def test_a_gateway_speaks_for_people_only_and_a_token_counts_more(
         assert (await whoami(stub, for_admin)).role == "operator"
 
 
-async def test_a_token_is_history(cluster: Cluster) -> None:
+async def test_creating_and_revoking_a_token_are_events(cluster: Cluster) -> None:
     stub = cluster.control.stub
     token = (await made(stub)).token
     await stub.RevokeToken(pb.RevokeTokenRequest(token_id=token.token_id), timeout=10)
@@ -279,7 +283,7 @@ async def test_a_token_is_history(cluster: Cluster) -> None:
     assert all("by admin/me" in event.message for event in events)
 
 
-async def test_a_standby_knows_tokens_and_lets_the_leader_judge_them_again(root: Root) -> None:
+async def test_a_standby_authenticates_tokens_and_the_leader_checks_them_again(root: Root) -> None:
     store = MemoryStore(SystemClock().monotonic)
     seats = Seats(store)
     user = root.tls(Role.ADMIN, "me")
@@ -312,7 +316,7 @@ async def test_a_standby_knows_tokens_and_lets_the_leader_judge_them_again(root:
         await store.close()
 
 
-async def test_the_next_leader_takes_the_tokens_of_the_last(root: Root) -> None:
+async def test_the_next_leader_accepts_the_tokens_of_the_last(root: Root) -> None:
     store = MemoryStore(SystemClock().monotonic)
     seats = Seats(store)
     user = root.tls(Role.ADMIN, "me")
@@ -329,7 +333,7 @@ async def test_the_next_leader_takes_the_tokens_of_the_last(root: Root) -> None:
         await store.close()
 
 
-async def test_where_nobody_is_asked_tokens_mean_nothing_and_none_are_made() -> None:
+async def test_with_insecure_tokens_are_ignored_and_cannot_be_created() -> None:
     store = TroubledStore(MemoryStore(SystemClock().monotonic))
     async with a_cluster(store, brisk()) as insecure:
         stub = insecure.control.stub

@@ -37,7 +37,7 @@ def reply_to(call: control_pb2.StreamCall) -> control_pb2.StreamReply:
     return control_pb2.StreamReply(id=call.id, response=answer.SerializeToString(), last=True)
 
 
-async def test_answers_in_another_order_reach_those_who_asked() -> None:
+async def test_replies_in_another_order_reach_their_callers() -> None:
     tunnel = Tunnel(NodeId("n1"), takes_calls=True)
     async with asyncio.TaskGroup() as group:
         first = group.create_task(ask(tunnel, "first"))
@@ -49,7 +49,7 @@ async def test_answers_in_another_order_reach_those_who_asked() -> None:
     assert (first.result(), second.result()) == ("first", "second")
 
 
-async def test_an_answer_that_comes_too_late_is_not_taken_for_the_next() -> None:
+async def test_a_late_reply_is_not_delivered_to_the_next_call() -> None:
     tunnel = Tunnel(NodeId("n1"), takes_calls=True)
     with pytest.raises(grpc.aio.AioRpcError, match="did not reply in time"):
         await ask(tunnel, "first", timeout=0.001)
@@ -84,7 +84,7 @@ async def failure_of(call: Coroutine[None, None, str]) -> str:
     return failed.value.details() or ""
 
 
-async def test_an_answer_that_cannot_be_parsed_fails_its_call_only() -> None:
+async def test_an_invalid_reply_fails_its_call_only() -> None:
     tunnel = Tunnel(NodeId("n1"), takes_calls=True)
 
     why = await refused_with(tunnel, control_pb2.StreamReply(response=b"\xff\xff\xff", last=True))
@@ -109,7 +109,7 @@ async def test_a_window_that_was_never_given_fails_its_call_only(taken: int) -> 
     assert "messages that were not sent" in reading.result()
 
 
-async def test_more_answers_than_the_window_allows_end_the_call() -> None:
+async def test_more_replies_than_the_window_allows_end_the_call() -> None:
     tunnel = Tunnel(NodeId("n1"), takes_calls=True)
     async with asyncio.TaskGroup() as group:
         reading = group.create_task(failure_of(first_line(tunnel)))
@@ -120,7 +120,7 @@ async def test_more_answers_than_the_window_allows_end_the_call() -> None:
     assert "more replies than the window allows" in reading.result()
 
 
-async def test_a_stream_takes_a_bounded_number_of_calls() -> None:
+async def test_a_stream_carries_a_bounded_number_of_calls() -> None:
     tunnel = Tunnel(NodeId("n1"), takes_calls=True)
     stub: Any = tunnel.stub
     for _ in range(CALLS_MAX):

@@ -39,7 +39,7 @@ async def cluster(old_store: TroubledStore) -> AsyncIterator[Cluster]:
         yield made
 
 
-async def test_all_that_the_first_version_wrote_is_there(cluster: Cluster) -> None:
+async def test_all_records_of_the_first_version_are_loaded(cluster: Cluster) -> None:
     statuses = {
         name: (await cluster.control.workload(name)).status
         for name in await cluster.control.names()

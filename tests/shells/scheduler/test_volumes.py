@@ -63,7 +63,7 @@ async def delete(cluster: Cluster, node_id: str = "") -> pb.DeleteVolumeResponse
     return answer
 
 
-async def test_all_nodes_are_asked_and_those_that_cannot_answer_are_named(
+async def test_all_nodes_are_called_and_those_that_do_not_reply_are_named(
     cluster: Cluster,
 ) -> None:
     with_one, _ = await a_keeper(cluster)
@@ -91,7 +91,7 @@ async def test_a_volume_is_deleted_on_the_only_node_that_has_it(cluster: Cluster
     assert "volume not found" in (await delete(cluster)).error_message
 
 
-async def test_of_several_nodes_one_must_be_named(cluster: Cluster) -> None:
+async def test_with_several_holders_a_node_must_be_named(cluster: Cluster) -> None:
     first, one = await a_keeper(cluster)
     await a_keeper(cluster, "n2")
 
@@ -113,7 +113,7 @@ async def test_the_volume_of_a_workload_stays(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("name", ["ListVolumes", "DeleteVolume"])
-async def test_a_node_behind_its_stream_is_asked_too(cluster: Cluster, name: str) -> None:
+async def test_a_node_on_a_control_stream_is_called_too(cluster: Cluster, name: str) -> None:
     async with outward(cluster, agent=Keeper()):
         found = await listed(cluster)
         assert len(found.volumes) == 1

@@ -15,7 +15,7 @@ from persys.scheduler.whereabouts import (
 )
 
 
-def test_the_names_are_those_of_the_contract_unless_said_otherwise() -> None:
+def test_the_default_names_are_those_of_the_contract() -> None:
     zone = zone_of(SchedulerSettings())
 
     assert (zone.domain, zone.of_shard) == ("persys.local", "default.agents.persys.cloud")
@@ -29,13 +29,13 @@ def test_the_names_are_those_of_the_contract_unless_said_otherwise() -> None:
         ({"grpc_addr": "10.0.0.1"}, "10.0.0.1"),
     ],
 )
-def test_what_was_set_comes_first_then_where_it_listens(
+def test_the_configured_address_takes_precedence_over_the_listen_address(
     settings: dict[str, Any], address: str
 ) -> None:
     assert address_of(SchedulerSettings(**settings)) == address
 
 
-def test_the_port_is_the_one_it_serves_unless_said_otherwise() -> None:
+def test_the_default_port_is_the_grpc_port() -> None:
     assert port_of(SchedulerSettings(grpc_port=1)) == 1
     assert port_of(SchedulerSettings(grpc_port=1, advertise_port=2)) == 2
 
@@ -49,7 +49,7 @@ def test_the_port_is_the_one_it_serves_unless_said_otherwise() -> None:
         ({"store": "etcd", "discovery_etcd_endpoints": ("b:2",)}, ("b:2",)),
     ],
 )
-def test_names_go_to_the_etcd_of_the_store_or_to_the_one_named(
+def test_names_are_written_to_the_etcd_of_the_store_or_the_configured_one(
     settings: dict[str, Any], endpoints: tuple[str, ...]
 ) -> None:
     assert etcd_of_names(SchedulerSettings(**settings)) == endpoints
@@ -70,7 +70,7 @@ def test_names_go_to_the_etcd_of_the_store_or_to_the_one_named(
         ({"advertise_port": 65536}, "SCHEDULER_ADVERTISE_PORT"),
     ],
 )
-def test_what_cannot_be_announced_is_refused_by_name(
+def test_an_invalid_discovery_setting_is_refused_by_name(
     settings: dict[str, Any], variable: str
 ) -> None:
     with pytest.raises(SettingsError, match=variable):
