@@ -1,4 +1,4 @@
-"""The command line's peer: a real gRPC server of both services, with a script instead of a cluster."""
+"""A real gRPC server of both services with scripted answers, and persysctl run against it."""
 
 # ruff: noqa: N802  # the contract names the methods
 
@@ -23,7 +23,7 @@ NOW_SECONDS = 1_700_000_000
 
 @dataclass
 class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentServiceServicer):
-    """Holds what it is given, records what it is asked. `after_change` plays the rest of the cluster."""
+    """Stores what a test sets, records requests. `after_change` simulates the rest of the cluster."""
 
     address: str = ""
     nodes: dict[str, control_pb2.NodeView] = field(default_factory=dict)
@@ -412,13 +412,13 @@ Run = Callable[..., Ended]
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A home directory of its own, so that no file of the machine's user is read."""
+    """A separate home directory, so that no file of the real user is read."""
     return tmp_path / "home"
 
 
 @pytest.fixture
 def environ(home: Path, unused_address: str) -> dict[str, str]:
-    """As on a machine without an agent: another cluster may run on this one, at the usual ports."""
+    """No agent at the default port: another cluster may run on this machine."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("PERSYS_")}
     return {
         **clean,
@@ -453,7 +453,7 @@ def run(
 
 @pytest.fixture
 def ctl(run: Run, cluster: Cluster) -> Run:
-    """persysctl that talks to the stub cluster."""
+    """persysctl connected to the stub cluster."""
 
     def ctl(*words: str, stdin: str = "", **variables: str) -> Ended:
         return run(*words, stdin=stdin, PERSYS_GRPC_ENDPOINT=cluster.address, **variables)
@@ -463,7 +463,7 @@ def ctl(run: Run, cluster: Cluster) -> Run:
 
 @pytest.fixture
 def unused_address() -> str:
-    """An address where nothing listens."""
+    """An address that refuses connections."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{probe.getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""A real gateway in a thread of its own, in front of whatever scheduler a test has."""
+"""A real gateway in its own thread, in front of the scheduler of a test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs, exec, top and stats as a user sees them; with a real terminal where that matters."""
+"""persysctl logs, exec, console, top and stats; with a real terminal where that matters."""
 
 # ruff: noqa: N802  # the contract names the methods
 
@@ -34,7 +34,7 @@ COMMAND = (sys.executable, "-m", "persys.cli.persysctl")
 
 
 class Inside(control_pb2_grpc.AgentControlServicer):
-    """A scheduler that plays the inside of one workload."""
+    """A scheduler that simulates one workload."""
 
     def __init__(self) -> None:
         self.variables: dict[str, str] = {}  # by which it is reached
@@ -138,13 +138,13 @@ def test_lines_of_a_stack_begin_with_their_service(process: Process) -> None:
     assert (ended.stdout, ended.stderr) == (b"db | one\ndb | two\n", b"db | bad\n")
 
 
-def test_logs_of_nothing_fail_with_a_reason(process: Process) -> None:
+def test_logs_of_an_unknown_workload_fail_with_a_reason(process: Process) -> None:
     ended = process("logs", "nobody")
 
     assert (ended.returncode, ended.stderr) == (1, b"error: workload not found: nobody\n")
 
 
-def test_following_ends_clean_when_interrupted(inside: Inside, environ: dict[str, str]) -> None:
+def test_following_logs_exits_cleanly_on_interrupt(inside: Inside, environ: dict[str, str]) -> None:
     following = subprocess.Popen(
         [*COMMAND, "logs", "web", "-f"],
         env={**environ, **inside.variables},
@@ -160,7 +160,7 @@ def test_following_ends_clean_when_interrupted(inside: Inside, environ: dict[str
     eventually(lambda: inside.left, "the scheduler knows")
 
 
-def test_following_ends_clean_when_its_reader_has_seen_enough(
+def test_following_logs_exits_cleanly_when_the_pipe_is_closed(
     inside: Inside, environ: dict[str, str]
 ) -> None:
     ended = subprocess.run(
@@ -193,14 +193,14 @@ def test_the_exit_code_of_the_command_is_that_of_persysctl(
     assert list(inside.started[0].command) == ["sh", "-c", "x", "--", "--wait"]
 
 
-def test_standard_input_is_passed_on_to_its_end(process: Process) -> None:
+def test_standard_input_is_forwarded_until_its_end(process: Process) -> None:
     ended = process("exec", "-i", "web", "cat", stdin=b"x" * 100_000)
 
     assert ended.returncode == 42
     assert ended.stdout.count(b"x") == 100_000
 
 
-def test_a_refused_session_says_why(process: Process) -> None:
+def test_a_refused_session_prints_the_reason(process: Process) -> None:
     ended = process("exec", "web", "--", "refused")
 
     assert (ended.returncode, ended.stderr) == (1, b"error: web is not running\n")
@@ -215,7 +215,7 @@ def test_a_refused_session_says_why(process: Process) -> None:
         (("node", "list", "--", "x"), b"only used before the command of exec"),
     ],
 )
-def test_what_cannot_be_is_said_before_anything_is_asked(
+def test_invalid_options_are_refused_before_any_request(
     process: Process, words: tuple[str, ...], text: bytes
 ) -> None:
     ended = process(*words)
@@ -225,7 +225,7 @@ def test_what_cannot_be_is_said_before_anything_is_asked(
 
 
 class Terminal:
-    """persysctl in a terminal of its own."""
+    """persysctl in its own terminal."""
 
     def __init__(self, words: tuple[str, ...], variables: dict[str, str]) -> None:
         self.seen = b""
@@ -259,7 +259,7 @@ class Terminal:
         return self._process.wait(timeout=20)
 
 
-def test_what_a_workload_writes_does_not_control_the_terminal(
+def test_output_of_a_workload_is_escaped_on_a_terminal(
     inside: Inside, environ: dict[str, str]
 ) -> None:
     terminal = Terminal(("logs", "hostile"), {**environ, **inside.variables})
@@ -269,7 +269,7 @@ def test_what_a_workload_writes_does_not_control_the_terminal(
     assert b"\x1b[31mred\x1b[0m ^[[2J^[]0;title^G" in terminal.seen
 
 
-def test_raw_logs_reach_the_terminal_as_they_are(inside: Inside, environ: dict[str, str]) -> None:
+def test_raw_logs_reach_the_terminal_unescaped(inside: Inside, environ: dict[str, str]) -> None:
     terminal = Terminal(("logs", "hostile", "--raw"), {**environ, **inside.variables})
     terminal.read_until(b"end")
 
@@ -277,11 +277,11 @@ def test_raw_logs_reach_the_terminal_as_they_are(inside: Inside, environ: dict[s
     assert b"\x1b[2J\x1b]0;title\x07" in terminal.seen
 
 
-def test_a_pipe_gets_every_byte_of_a_log(process: Process) -> None:
+def test_a_pipe_receives_every_byte_of_a_log(process: Process) -> None:
     assert b"\x1b[2J\x1b]0;title\x07" in process("logs", "hostile").stdout
 
 
-def test_an_error_that_a_node_words_does_not_control_the_terminal(
+def test_an_error_text_of_a_node_is_escaped_on_a_terminal(
     inside: Inside, environ: dict[str, str]
 ) -> None:
     terminal = Terminal(("logs", "hostile-error"), {**environ, **inside.variables})
@@ -292,7 +292,7 @@ def test_an_error_that_a_node_words_does_not_control_the_terminal(
     assert b"\x1b" not in terminal.seen
 
 
-def test_a_session_in_a_terminal_is_raw_follows_its_size_and_puts_it_back(
+def test_a_terminal_session_is_raw_follows_resizes_and_restores_the_terminal(
     inside: Inside, environ: dict[str, str]
 ) -> None:
     variables = {**environ, **inside.variables}
@@ -310,7 +310,7 @@ def test_a_session_in_a_terminal_is_raw_follows_its_size_and_puts_it_back(
     assert inside.started[0].tty
 
 
-def test_a_console_takes_every_key_but_the_one_that_leaves_it(
+def test_a_console_receives_every_key_except_the_detach_key(
     inside: Inside, environ: dict[str, str]
 ) -> None:
     variables = {**environ, **inside.variables}
@@ -341,7 +341,7 @@ def use(view: control_pb2.WorkloadView, **figures: float) -> None:
     view.usage.CopyFrom(usage)
 
 
-def test_top_sorts_by_what_is_asked_for(cluster: Cluster, ctl: Run) -> None:
+def test_top_sorts_by_the_given_key(cluster: Cluster, ctl: Run) -> None:
     cluster.add_node(
         "n1",
         total_cpu_cores=4,
@@ -362,7 +362,7 @@ def test_top_sorts_by_what_is_asked_for(cluster: Cluster, ctl: Run) -> None:
     assert by_memory.out.split() == ["fat", "busy"]
 
 
-def test_stats_of_one_workload_are_figures_for_scripts_too(cluster: Cluster, ctl: Run) -> None:
+def test_stats_of_one_workload_are_available_as_json(cluster: Cluster, ctl: Run) -> None:
     use(cluster.add_workload("web"), cpu_percent=12.5, memory_bytes=2048, net_rx_bytes=7)
     cluster.add_workload("new", status="Pending")
 

@@ -1,4 +1,4 @@
-"""The next command for each way in which a workload is not as it should be."""
+"""The advised command for each kind of failure."""
 
 import re
 import shlex
@@ -39,7 +39,7 @@ def test_every_advice_names_a_command_that_exists(advice: str) -> None:
 
 
 @pytest.mark.parametrize("reason", FailureReason)
-def test_every_reason_of_a_failure_has_advice(reason: FailureReason) -> None:
+def test_every_failure_reason_has_advice(reason: FailureReason) -> None:
     assert commands_of(next_step(a_failure(reason.value)))
 
 
@@ -58,20 +58,20 @@ def test_every_reason_of_a_failure_has_advice(reason: FailureReason) -> None:
     ],
     ids=lambda value: "" if isinstance(value, WorkloadView) else value,
 )
-def test_the_command_shows_something_about_this_failure(view: WorkloadView, command: str) -> None:
+def test_the_advised_command_fits_the_failure(view: WorkloadView, command: str) -> None:
     assert command in commands_of(next_step(view))
 
 
-def test_output_is_not_advised_for_what_never_ran() -> None:
+def test_logs_are_not_advised_for_a_workload_that_never_ran() -> None:
     assert "logs" not in next_step(a_failure(code="NameTaken"))
 
 
-def test_without_a_node_its_history_is_shown() -> None:
+def test_without_a_node_its_events_are_advised() -> None:
     view = a_failure(code="NodeLost")
     view.assigned_node_id = ""
 
     assert commands_of(next_step(view)) == ["persysctl events --workload web"]
 
 
-def test_a_workload_that_is_well_needs_no_advice() -> None:
+def test_a_healthy_workload_needs_no_advice() -> None:
     assert next_step(WorkloadView(workload_id="web", status="Running")) == ""

@@ -1,4 +1,4 @@
-"""Processes that outlive the command that started them."""
+"""Background processes with a pid file and a log."""
 
 import json
 import os
@@ -36,12 +36,12 @@ def is_awake(process: Background) -> None:
     assert poll(lambda: process.log_path.read_text() or None, within=timedelta(seconds=20))
 
 
-def test_what_was_not_started_does_not_run(process: Background) -> None:
+def test_a_process_that_was_not_started_is_not_running(process: Background) -> None:
     assert process.running() is None
     assert process.stop(grace=GRACE) is False
 
 
-def test_a_started_process_runs_in_a_session_of_its_own_and_writes_its_log(
+def test_a_started_process_has_its_own_session_and_log(
     process: Background,
 ) -> None:
     pid = process.start()
@@ -69,14 +69,14 @@ def test_a_process_that_ignores_the_signal_is_killed(tmp_path: Path) -> None:
     assert command_line(pid) == []
 
 
-def test_a_process_that_died_does_not_run(process: Background) -> None:
+def test_a_killed_process_is_not_running(process: Background) -> None:
     pid = process.start()
     os.kill(pid, signal.SIGKILL)
 
     assert poll(lambda: process.running() is None or None, within=timedelta(seconds=10))
 
 
-def test_an_innocent_process_with_the_same_pid_is_left_alone(
+def test_another_process_with_the_same_pid_is_not_stopped(
     process: Background, tmp_path: Path
 ) -> None:
     with subprocess.Popen(["sleep", "600"]) as innocent:
@@ -89,7 +89,7 @@ def test_an_innocent_process_with_the_same_pid_is_left_alone(
         innocent.kill()
 
 
-def test_other_settings_are_noticed(process: Background, tmp_path: Path) -> None:
+def test_changed_settings_are_detected(process: Background, tmp_path: Path) -> None:
     pid = process.start()
 
     other = a_process(tmp_path, PORT="1")
@@ -113,7 +113,7 @@ def test_a_command_that_does_not_exist_cannot_start(tmp_path: Path) -> None:
         Background("ghost", ("/no/such/program",), {}, tmp_path).start()
 
 
-def test_a_spoilt_pid_file_is_named(tmp_path: Path) -> None:
+def test_a_corrupt_pid_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "sleeper.pid").write_text("12 monkeys")
 
     with pytest.raises(SetUpError, match=r"sleeper\.pid"):

@@ -1,4 +1,4 @@
-"""The certificates that `persys up` sees to: each is made once, and again when it is not good any more."""
+"""The certificates of `persys up`: issued once, and again when they are no longer valid."""
 
 import socket
 from pathlib import Path
@@ -14,7 +14,7 @@ from persys.model.identity import Identity, Role
 from persys.wire.authority import RevokeRequest
 
 
-def test_what_is_good_is_left_alone_and_what_was_revoked_is_made_again(tmp_path: Path) -> None:
+def test_valid_certificates_are_kept_and_revoked_ones_are_reissued(tmp_path: Path) -> None:
     bootstrap = Bootstrap(tmp_path, 8888)
     host, node = socket.gethostname(), own_node_id("")
     everybody = [f"scheduler/{host}", f"agent/{node}", f"gateway/{host}", "admin/up"]

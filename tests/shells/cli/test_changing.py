@@ -1,4 +1,4 @@
-"""Applying, deleting, starting, stopping, retrying and redeploying, with and without waiting."""
+"""persysctl workload apply, delete, start, stop, retry and redeploy, with and without --wait."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_standard_input_is_applied_and_every_workload_is_reported(
     assert (ended.code, ended.out) == (0, "web: created\ndb: created\n")
 
 
-def test_nothing_is_sent_when_one_of_several_is_wrong(cluster: Cluster, ctl: Run) -> None:
+def test_nothing_is_sent_when_one_of_several_specs_is_invalid(cluster: Cluster, ctl: Run) -> None:
     ended = ctl("workload", "apply", "-f", "-", stdin=f"{WEB}---\nid: db\ncontainer: {{imag: x}}\n")
 
     assert ended.code == 2
@@ -80,20 +80,20 @@ def test_a_refusal_prints_its_reason(cluster: Cluster, ctl: Run) -> None:
     assert (ended.code, ended.err) == (1, "error: web: refused: the control plane is degraded\n")
 
 
-def test_a_spec_that_the_scheduler_finds_wrong_is_a_bad_spec(cluster: Cluster, ctl: Run) -> None:
+def test_a_spec_that_the_scheduler_rejects_is_a_usage_error(cluster: Cluster, ctl: Run) -> None:
     cluster.refusal = (control_pb2.INVALID_SPEC, "spec.container.image: no")
 
     assert ctl("workload", "apply", "-f", "-", stdin=WEB).code == 2
 
 
 @pytest.mark.parametrize("verb", ["delete", "retry", "redeploy"])
-def test_what_is_not_there_is_refused(verb: str, cluster: Cluster, ctl: Run) -> None:
+def test_an_unknown_workload_is_refused(verb: str, cluster: Cluster, ctl: Run) -> None:
     ended = ctl("workload", verb, "ghost")
 
     assert (ended.code, ended.err) == (1, "error: ghost: refused: workload not found\n")
 
 
-def test_several_workloads_change_at_once_and_the_worst_decides(cluster: Cluster, ctl: Run) -> None:
+def test_the_exit_code_of_several_workloads_is_the_highest(cluster: Cluster, ctl: Run) -> None:
     cluster.add_workload("a")
 
     ended = ctl("workload", "delete", "ghost", "a")
@@ -127,7 +127,7 @@ def test_start_and_stop_change_only_the_desired_state(cluster: Cluster, ctl: Run
     ]
 
 
-def test_waiting_for_apply_ends_well_when_it_runs(cluster: Cluster, ctl: Run) -> None:
+def test_waiting_for_apply_succeeds_when_it_runs(cluster: Cluster, ctl: Run) -> None:
     cluster.after_change = runs
 
     ended = ctl("workload", "apply", "-f", "-", "--wait", stdin=WEB)
@@ -160,9 +160,7 @@ def test_waiting_ends_when_the_time_is_over(
     assert "timed out after 300ms; no node has room" in ended.err
 
 
-def test_a_failure_ends_the_wait_although_it_will_be_tried_again(
-    cluster: Cluster, ctl: Run
-) -> None:
+def test_a_failure_ends_the_wait_although_a_retry_is_planned(cluster: Cluster, ctl: Run) -> None:
     def fails_for_now(view: WorkloadView) -> None:
         fails(view)
         view.retry_next_at.FromSeconds(view.last_updated.seconds + 5)
@@ -176,7 +174,7 @@ def test_a_failure_ends_the_wait_although_it_will_be_tried_again(
     assert "workload retry web" in ended.err
 
 
-def test_a_workload_that_ran_to_completion_has_come_to_its_goal(cluster: Cluster, ctl: Run) -> None:
+def test_a_completed_workload_has_reached_its_goal(cluster: Cluster, ctl: Run) -> None:
     def completes(view: WorkloadView) -> None:
         view.status = "Stopped"
         view.reason.code = "Completed"
@@ -186,9 +184,7 @@ def test_a_workload_that_ran_to_completion_has_come_to_its_goal(cluster: Cluster
     assert ctl("workload", "apply", "-f", "-", "--wait", stdin=WEB).code == 0
 
 
-def test_a_status_from_before_the_request_is_not_taken_for_its_result(
-    cluster: Cluster, ctl: Run
-) -> None:
+def test_a_status_from_before_the_request_is_not_its_result(cluster: Cluster, ctl: Run) -> None:
     view = cluster.add_workload("web", "Failed")
     before = WorkloadView()
     before.CopyFrom(view)
@@ -200,7 +196,7 @@ def test_a_status_from_before_the_request_is_not_taken_for_its_result(
     assert ended.code == 1
 
 
-def test_applying_what_already_runs_needs_no_waiting(cluster: Cluster, ctl: Run) -> None:
+def test_applying_a_running_workload_does_not_wait(cluster: Cluster, ctl: Run) -> None:
     view = cluster.add_workload("web")
     before = WorkloadView()
     before.CopyFrom(view)
@@ -245,7 +241,7 @@ def test_waiting_for_redeploy_ends_when_the_new_revision_runs(cluster: Cluster, 
     assert cluster.workloads["web"].revision_id.endswith("+2")
 
 
-def test_apply_has_a_short_way(cluster: Cluster, ctl: Run) -> None:
+def test_apply_is_also_a_top_level_command(cluster: Cluster, ctl: Run) -> None:
     ended = ctl("apply", "-f", "-", stdin=WEB)
 
     assert (ended.code, ended.out) == (0, "web: created\n")
@@ -261,7 +257,7 @@ def test_waiting_for_several_reports_each(cluster: Cluster, ctl: Run) -> None:
     assert "error: db: Failed" in ended.err
 
 
-def test_a_scheduler_that_gives_no_answer_is_unreachable(run: Run, unused_address: str) -> None:
+def test_a_scheduler_that_does_not_answer_is_unreachable(run: Run, unused_address: str) -> None:
     ended = run("workload", "apply", "-f", "-", "--scheduler", unused_address, stdin=WEB)
 
     assert ended.code == 4

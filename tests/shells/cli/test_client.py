@@ -31,7 +31,7 @@ def test_both_clients_are_context_managers(cluster: Cluster) -> None:
         assert agent.check_health().healthy
 
 
-def test_what_does_not_exist_is_not_found(cluster: Cluster) -> None:
+def test_an_unknown_workload_is_not_found(cluster: Cluster) -> None:
     with SchedulerClient(cluster.address) as client, pytest.raises(NotFoundError, match="web"):
         client.get_workload("web")
 
@@ -45,7 +45,7 @@ def test_what_does_not_exist_is_not_found(cluster: Cluster) -> None:
         (grpc.StatusCode.INTERNAL, "no", UnavailableError),
     ],
 )
-def test_each_code_is_one_of_our_errors(
+def test_each_grpc_code_maps_to_one_error(
     code: grpc.StatusCode, text: str, error: type[Exception], cluster: Cluster
 ) -> None:
     cluster.abort = (code, text)
@@ -66,7 +66,7 @@ def test_a_refusal_carries_the_reason_of_the_contract(cluster: Cluster) -> None:
     assert caught.value.reason == "INSUFFICIENT_RESOURCES"
 
 
-def test_a_peer_that_takes_the_call_and_says_nothing_runs_into_the_deadline() -> None:
+def test_a_peer_that_accepts_a_call_and_never_answers_times_out() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         target = f"127.0.0.1:{silent.getsockname()[1]}"
         with (

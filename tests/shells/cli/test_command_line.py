@@ -1,4 +1,4 @@
-"""Words on the command line: options given twice, files given twice, commands that do not exist."""
+"""Parsing: repeated options, several files, unknown commands."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DB = "id: db\ncontainer: {image: postgres}\n"
 
 
 def words_of(name: str) -> list[str]:
-    """The command with everything that it needs."""
+    """The command with all required arguments."""
     words = name.split()
     for argument in COMMANDS[name].arguments:
         if argument.is_option and argument.how.get("required"):
@@ -85,7 +85,7 @@ def test_a_global_option_before_and_after_the_command_is_given_twice(
     assert "given more than once" in capsys.readouterr().err
 
 
-def test_no_program_lets_a_second_option_replace_the_first() -> None:
+def test_no_program_accepts_an_option_twice() -> None:
     parser = StrictParser()
     parser.add_argument("--port", type=int)
     parser.add_argument("--name", action="store")
@@ -104,7 +104,9 @@ def test_all_files_are_applied_in_order(cluster: Cluster, ctl: Run, tmp_path: Pa
     assert (ended.code, ended.out) == (0, "web: created\ndb: created\n")
 
 
-def test_a_directory_is_all_its_spec_files(cluster: Cluster, ctl: Run, tmp_path: Path) -> None:
+def test_a_directory_stands_for_all_its_spec_files(
+    cluster: Cluster, ctl: Run, tmp_path: Path
+) -> None:
     (tmp_path / "2.yml").write_text(WEB)
     (tmp_path / "1.json").write_text('{"id": "db", "container": {"image": "postgres"}}')
     (tmp_path / "notes.txt").write_text("not a spec")
@@ -114,7 +116,9 @@ def test_a_directory_is_all_its_spec_files(cluster: Cluster, ctl: Run, tmp_path:
     assert (ended.code, ended.out) == (0, "db: created\nweb: created\n")
 
 
-def test_files_and_standard_input_go_together(cluster: Cluster, ctl: Run, tmp_path: Path) -> None:
+def test_files_and_standard_input_can_be_combined(
+    cluster: Cluster, ctl: Run, tmp_path: Path
+) -> None:
     (tmp_path / "web.yaml").write_text(WEB)
 
     ended = ctl("plan", "-f", str(tmp_path / "web.yaml"), "-f", "-", stdin=DB)
@@ -132,7 +136,7 @@ def test_files_and_standard_input_go_together(cluster: Cluster, ctl: Run, tmp_pa
         (("-f", "{0}", "--id", "other"), "--id needs a Compose file"),
     ],
 )
-def test_files_that_do_not_go_together_send_nothing(
+def test_files_that_cannot_be_combined_send_nothing(
     words: tuple[str, ...], problem: str, cluster: Cluster, ctl: Run, tmp_path: Path
 ) -> None:
     (tmp_path / "web.yaml").write_text(WEB)
@@ -157,7 +161,7 @@ def test_a_compose_file_is_applied_as_a_stack(cluster: Cluster, ctl: Run, tmp_pa
     assert cluster.applied[0].spec.compose.source_type == "inline"
 
 
-def test_what_is_shown_can_be_applied_again(cluster: Cluster, ctl: Run) -> None:
+def test_the_printed_spec_can_be_applied_again(cluster: Cluster, ctl: Run) -> None:
     view = cluster.add_workload("web")
     view.spec.container.image = "nginx"
     shown = ctl("workload", "get", "web", "-o", "yaml")
@@ -168,7 +172,7 @@ def test_what_is_shown_can_be_applied_again(cluster: Cluster, ctl: Run) -> None:
     assert cluster.applied[0].spec.container.image == "nginx"
 
 
-def test_apply_says_what_it_did(cluster: Cluster, ctl: Run) -> None:
+def test_apply_prints_created_updated_or_unchanged(cluster: Cluster, ctl: Run) -> None:
     said = [
         ctl("apply", "-f", "-", stdin=WEB + more).out
         for more in ("", "", "revision_id: r2\n", "desired_state: Stopped\n")
@@ -217,7 +221,7 @@ def test_a_refusal_in_a_plan_names_file_and_line(
         (("node", "lst"), "persysctl node list"),
     ],
 )
-def test_an_unknown_command_is_answered_with_the_one_that_exists(
+def test_an_unknown_command_suggests_an_existing_one(
     words: tuple[str, ...], instead: str, run: Run
 ) -> None:
     ended = run(*words)
@@ -227,7 +231,7 @@ def test_an_unknown_command_is_answered_with_the_one_that_exists(
     assert "usage" not in ended.err
 
 
-def test_a_word_that_is_like_no_command_points_to_the_help(run: Run) -> None:
+def test_a_word_without_a_close_match_points_to_the_help(run: Run) -> None:
     assert "`persysctl --help` lists all" in run("frobnicate").err
 
 

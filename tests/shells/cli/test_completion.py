@@ -1,4 +1,4 @@
-"""Completion: what the hidden command answers, and that the scripts are sound."""
+"""Shell completion: the output of the hidden command, and the scripts."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ def test_ids_come_from_the_cluster(cluster: Cluster, complete: Any) -> None:
     assert complete("workload", "list", "--node", "") == ["n1"]
 
 
-def test_candidates_say_what_they_are(cluster: Cluster, ctl: Run) -> None:
+def test_candidates_have_a_description(cluster: Cluster, ctl: Run) -> None:
     cluster.add_workload("web", "Failed")
 
     assert ctl("__complete", "--", "workload", "get", "").out == "web\tFailed\n"
 
 
-def test_the_scheduler_named_on_the_line_is_asked(cluster: Cluster, run: Run) -> None:
+def test_the_scheduler_on_the_command_line_is_used(cluster: Cluster, run: Run) -> None:
     cluster.add_workload("web")
 
     for words in (("--scheduler", cluster.address), (f"--scheduler={cluster.address}",)):
@@ -72,7 +72,7 @@ def test_the_scheduler_named_on_the_line_is_asked(cluster: Cluster, run: Run) ->
         assert ended.out == "web\tRunning\n"
 
 
-def test_a_cluster_that_gives_no_answer_completes_nothing(run: Run, unused_address: str) -> None:
+def test_a_cluster_that_does_not_answer_completes_nothing(run: Run, unused_address: str) -> None:
     ended = run("__complete", "--", "--scheduler", unused_address, "workload", "get", "")
 
     assert (ended.code, ended.out, ended.err) == (0, "", "")
@@ -112,7 +112,7 @@ def test_the_bash_script_completes_in_bash(
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_the_other_scripts_ask_the_hidden_command(shell: str, run: Run) -> None:
+def test_the_other_scripts_call_the_hidden_command(shell: str, run: Run) -> None:
     ended = run("completion", shell)
 
     assert ended.code == 0

@@ -1,4 +1,4 @@
-"""Where persysctl finds its peers: a flag beats a variable beats the file beats the default."""
+"""Settings of persysctl: flag before variable before file before default."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_flag_beats_the_variable(cluster: Cluster, run: Run) -> None:
     assert run(*words, PERSYS_GRPC_ENDPOINT="127.0.0.1:1").code == 0
 
 
-def test_without_a_word_the_contracts_port_is_tried(run: Run) -> None:
+def test_the_default_is_the_port_of_the_contract(run: Run) -> None:
     settings = load(Namespace(scheduler=None, timeout=None, wait=None), {})
 
     assert (settings.scheduler, settings.agent) == ("127.0.0.1:8085", "127.0.0.1:50051")
@@ -58,9 +58,7 @@ def test_a_context_names_its_agent_beside_its_scheduler(
     assert run("agent", "health", PERSYS_AGENT_ADDR="").code == 0
 
 
-def test_keys_of_other_command_lines_are_left_alone(
-    cluster: Cluster, run: Run, config: Path
-) -> None:
+def test_keys_of_other_clis_are_ignored(cluster: Cluster, run: Run, config: Path) -> None:
     config.write_text(
         "api_endpoint: https://gateway:8551\ntransport: grpc\nca_cert_path: x\ncert_path: y\n"
         f"key_path: z\ngrpc_insecure: true\nrpc_timeout_seconds: 5\ngrpc_endpoint: {cluster.address}\n"
@@ -88,9 +86,7 @@ def test_keys_of_other_command_lines_are_left_alone(
         ("a: [", "config.yaml"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_named(
-    content: str, named: str, run: Run, config: Path
-) -> None:
+def test_an_invalid_file_is_named(content: str, named: str, run: Run, config: Path) -> None:
     config.write_text(content)
 
     ended = run("node", "list", PERSYS_INSECURE="")
@@ -99,7 +95,7 @@ def test_a_file_that_cannot_be_used_is_named(
     assert named in ended.err
 
 
-def test_a_transport_that_is_not_there_is_refused(run: Run) -> None:
+def test_an_unknown_transport_is_refused(run: Run) -> None:
     ended = run("node", "list", PERSYS_TRANSPORT="pigeon")
 
     assert ended.code == 2
@@ -120,7 +116,7 @@ def test_a_transport_that_is_not_there_is_refused(run: Run) -> None:
         ({"api": "g:1"}, {"PERSYS_TRANSPORT": "grpc"}, "", "http"),
     ],
 )
-def test_who_says_first_whether_a_gateway_is_asked_decides(
+def test_the_first_source_that_names_a_server_selects_the_transport(
     flags: dict[str, str],
     variables: dict[str, str],
     file: str,
@@ -139,19 +135,17 @@ def test_who_says_first_whether_a_gateway_is_asked_decides(
     assert settings.transport == expected
 
 
-def test_the_transport_may_be_said(cluster: Cluster, run: Run) -> None:
+def test_the_transport_can_be_set(cluster: Cluster, run: Run) -> None:
     ended = run("node", "list", PERSYS_TRANSPORT="grpc", PERSYS_GRPC_ENDPOINT=cluster.address)
 
     assert ended.code == 0
 
 
-def test_of_several_schedulers_the_first_that_can_be_reached_is_asked(
-    cluster: Cluster, run: Run
-) -> None:
+def test_the_first_reachable_of_several_schedulers_is_used(cluster: Cluster, run: Run) -> None:
     assert run("node", "list", "--scheduler", f"127.0.0.1:1, {cluster.address}").code == 0
 
 
-def test_when_none_of_several_can_be_reached_the_first_is_named(run: Run) -> None:
+def test_when_no_scheduler_is_reachable_the_first_is_named(run: Run) -> None:
     done = run("node", "list", "--scheduler", "127.0.0.1:1,127.0.0.1:2")
 
     assert done.code != 0

@@ -1,4 +1,4 @@
-"""The file that `persys up` writes for persysctl: its own again and again, never somebody else's."""
+"""The context file that `persys up` writes: it replaces its own file, never one of the user."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def written(port: int) -> bool:
     )
 
 
-def test_it_is_written_for_its_user_alone_and_written_anew(config: Path) -> None:
+def test_the_file_is_private_and_is_rewritten(config: Path) -> None:
     assert written(1)
     assert written(3)
 
@@ -45,7 +45,7 @@ def test_it_is_written_for_its_user_alone_and_written_anew(config: Path) -> None
     }
 
 
-def test_a_file_of_somebody_else_is_left_as_it_is(config: Path) -> None:
+def test_a_file_of_the_user_is_not_changed(config: Path) -> None:
     config.parent.mkdir()
     config.write_text("api_endpoint: https://elsewhere\n")
 
@@ -54,7 +54,7 @@ def test_a_file_of_somebody_else_is_left_as_it_is(config: Path) -> None:
     assert config.read_text() == "api_endpoint: https://elsewhere\n"
 
 
-def test_contexts_that_were_added_to_it_stay(config: Path) -> None:
+def test_contexts_that_were_added_to_it_are_kept(config: Path) -> None:
     written(1)
     config.write_text(config.read_text() + "contexts: {far: {api_endpoint: https://far}}\n")
 

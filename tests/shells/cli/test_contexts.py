@@ -1,4 +1,4 @@
-"""Contexts: several clusters under names in one file, which older command lines can still read."""
+"""persysctl context: named clusters in one file, which older CLIs can still read."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_flat_file_is_the_context_default_and_stays_readable(
     assert run("node", "list").code == 0, "default is still the current context"
 
 
-def test_another_context_is_used_from_now_on_or_just_once(
+def test_another_context_is_used_permanently_or_once(
     cluster: Cluster, run: Run, config: Path, unused_address: str
 ) -> None:
     config.write_text(f"grpc_endpoint: {unused_address}\n")
@@ -64,7 +64,7 @@ def test_another_context_is_used_from_now_on_or_just_once(
     assert "lab" in run("context", "show").out
 
 
-def test_what_a_context_says_already_stays_when_it_is_changed(run: Run, config: Path) -> None:
+def test_other_keys_of_a_changed_context_are_kept(run: Run, config: Path) -> None:
     config.write_text("contexts: {lab: {grpc_endpoint: 'a:1', odd: yes}}\n")
 
     run("context", "add", "lab", "--scheduler", "b:2", "--use")
@@ -76,7 +76,7 @@ def test_what_a_context_says_already_stays_when_it_is_changed(run: Run, config: 
     }
 
 
-def test_the_one_in_use_is_not_removed_and_others_are(run: Run, config: Path) -> None:
+def test_the_current_context_cannot_be_removed(run: Run, config: Path) -> None:
     config.write_text("current_context: a\ncontexts: {a: {cluster: x}, b: {cluster: y}}\n")
 
     refused = run("context", "remove", "a")
@@ -98,7 +98,9 @@ def test_the_one_in_use_is_not_removed_and_others_are(run: Run, config: Path) ->
         (("add", "a b", "--api", "https://g:1"), "invalid name"),
     ],
 )
-def test_what_cannot_be_is_said(words: tuple[str, ...], named: str, run: Run, config: Path) -> None:
+def test_an_invalid_context_is_refused(
+    words: tuple[str, ...], named: str, run: Run, config: Path
+) -> None:
     config.write_text("current_context: a\ncontexts: {a: {cluster: x}}\n")
 
     ended = run("context", *words)
@@ -107,7 +109,7 @@ def test_what_cannot_be_is_said(words: tuple[str, ...], named: str, run: Run, co
     assert named in ended.err
 
 
-def test_secrets_are_not_shown(run: Run, config: Path) -> None:
+def test_secrets_are_hidden(run: Run, config: Path) -> None:
     config.write_text("token: psk_1_2\napi_token: x\n")
 
     shown = run("context", "show").out + run("context", "list", "-o", "json").out
@@ -116,7 +118,9 @@ def test_secrets_are_not_shown(run: Run, config: Path) -> None:
     assert "(hidden)" in shown
 
 
-def test_a_file_that_others_can_read_is_warned_of(cluster: Cluster, run: Run, config: Path) -> None:
+def test_a_file_that_other_users_can_read_is_a_warning(
+    cluster: Cluster, run: Run, config: Path
+) -> None:
     config.write_text(f"grpc_endpoint: {cluster.address}\n")
     config.chmod(0o644)
     assert "is accessible to other users" in run("node", "list").err

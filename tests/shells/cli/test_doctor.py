@@ -1,4 +1,4 @@
-"""The doctor, with each trouble made for real."""
+"""persysctl doctor, with each problem reproduced."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def secure(root: Root) -> Iterator[str]:
 
 
 def found(ended: Ended, check: str) -> list[dict[str, str]]:
-    """What is not well about one thing, each with a cure."""
+    """The findings of one check that are not ok, each with a fix."""
     findings = [each for each in json.loads(ended.out) if each["check"] == check]
     bad = [each for each in findings if each["level"] != "ok"]
     assert all(each["cure"] for each in bad)
@@ -67,7 +67,7 @@ def flags(files: CertificateFiles) -> tuple[str, ...]:
     return ("--ca", str(files.roots), "--cert", str(files.certificate), "--key", str(files.key))
 
 
-def test_a_cluster_that_is_well_is_told_to_be(ctl: Run) -> None:
+def test_a_healthy_cluster_has_no_findings(ctl: Run) -> None:
     ended = ctl("doctor")
 
     assert ended.code == 0, ended.out
@@ -75,7 +75,7 @@ def test_a_cluster_that_is_well_is_told_to_be(ctl: Run) -> None:
     assert "ok    clock" in ended.out
 
 
-def test_through_a_gateway_the_same_is_looked_at(cluster: Cluster, run: Run) -> None:
+def test_the_same_checks_run_through_a_gateway(cluster: Cluster, run: Run) -> None:
     with gateway(scheduler_addr=(cluster.address,)) as url:
         ended = run("doctor", "--api", url)
 
@@ -93,7 +93,7 @@ def test_a_context_file_that_cannot_be_read(run: Run, home: Path) -> None:
     assert "config.yaml" in worst(ended, "context")
 
 
-def test_a_context_file_that_others_can_read(ctl: Run, home: Path) -> None:
+def test_a_context_file_that_other_users_can_read(ctl: Run, home: Path) -> None:
     (home / ".persys").mkdir(parents=True)
     (home / ".persys" / "config.yaml").write_text("cluster: x\n")
     (home / ".persys" / "config.yaml").chmod(0o644)
@@ -104,14 +104,14 @@ def test_a_context_file_that_others_can_read(ctl: Run, home: Path) -> None:
     assert worst(ended, "context").startswith("warn")
 
 
-def test_a_name_that_nobody_knows(run: Run) -> None:
+def test_a_name_that_does_not_resolve(run: Run) -> None:
     ended = run("doctor", "-o", "json", "--scheduler", "nowhere.invalid:8085")
 
     assert ended.code == 1
     assert "cannot resolve nowhere.invalid" in worst(ended, "endpoint")
 
 
-def test_a_port_at_which_nobody_listens(run: Run, unused_address: str) -> None:
+def test_a_port_that_refuses_connections(run: Run, unused_address: str) -> None:
     for words in (("--scheduler", unused_address), ("--api", f"http://{unused_address}")):
         ended = run("doctor", "-o", "json", *words)
 
@@ -119,14 +119,14 @@ def test_a_port_at_which_nobody_listens(run: Run, unused_address: str) -> None:
         assert "connection refused" in worst(ended, "endpoint")
 
 
-def test_plain_text_to_a_port_that_speaks_tls(secure: str, run: Run) -> None:
+def test_plain_text_to_a_port_with_tls(secure: str, run: Run) -> None:
     ended = run("doctor", "-o", "json", "--scheduler", secure)
 
     assert ended.code == 1
     assert "the server requires TLS" in worst(ended, "endpoint")
 
 
-def test_tls_to_a_port_that_speaks_plain_text(cluster: Cluster, run: Run, root: Root) -> None:
+def test_tls_to_a_port_with_plain_text(cluster: Cluster, run: Run, root: Root) -> None:
     mine = root.write(Role.ADMIN, "me")
 
     ended = run(
@@ -144,7 +144,7 @@ def test_no_certificate_at_all(secure: str, run: Run) -> None:
     assert "no client certificate" in worst(ended, "certificate")
 
 
-def test_a_certificate_file_that_is_not_there(secure: str, run: Run, root: Root) -> None:
+def test_a_missing_certificate_file(secure: str, run: Run, root: Root) -> None:
     mine = root.write(Role.ADMIN, "me")
     mine.certificate.unlink()
 
@@ -162,7 +162,7 @@ def test_a_certificate_file_that_is_not_there(secure: str, run: Run, root: Root)
     ],
     ids=["expired", "ends soon", "not yet"],
 )
-def test_a_certificate_of_another_time(
+def test_an_expired_expiring_or_future_certificate(
     age: timedelta, life: timedelta, expected: str, secure: str, run: Run, root: Root
 ) -> None:
     mine = root.write(Role.ADMIN, "me", age=age, life=life)
@@ -174,9 +174,7 @@ def test_a_certificate_of_another_time(
     assert text in worst(ended, "certificate")
 
 
-def test_a_certificate_of_another_authority(
-    secure: str, run: Run, root: Root, tmp_path: Path
-) -> None:
+def test_a_certificate_of_another_ca(secure: str, run: Run, root: Root, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     mine = Root(tmp_path / "other").write(Role.ADMIN, "me", roots=root.pem)
 
@@ -194,7 +192,7 @@ def test_a_certificate_of_the_wrong_role(secure: str, run: Run, root: Root) -> N
     assert "agent/n1" in worst(ended, "certificate")
 
 
-def test_a_key_that_others_can_read(secure: str, run: Run, root: Root) -> None:
+def test_a_key_that_other_users_can_read(secure: str, run: Run, root: Root) -> None:
     mine = root.write(Role.ADMIN, "me")
     mine.key.chmod(0o644)
 
@@ -215,7 +213,7 @@ def test_a_clock_that_is_off(cluster: Cluster, ctl: Run) -> None:
     assert "n1" in second["what"]
 
 
-def test_what_the_way_takes_is_no_skew() -> None:
+def test_the_duration_of_the_request_is_not_skew() -> None:
     now = datetime.now(UTC)
     later = now + timedelta(seconds=9)
 
@@ -257,7 +255,7 @@ def test_versions_that_differ(cluster: Cluster, ctl: Run) -> None:
     assert "scheduler 9.9" in text
 
 
-def test_a_workload_that_waits(cluster: Cluster, ctl: Run) -> None:
+def test_a_pending_workload(cluster: Cluster, ctl: Run) -> None:
     view = cluster.add_workload("web", "Pending")
     view.reason.CopyFrom(
         control_pb2.ReasonDetail(code="INSUFFICIENT_RESOURCES", message="no node has 64 GB")
@@ -278,7 +276,7 @@ def test_a_workload_that_waits(cluster: Cluster, ctl: Run) -> None:
         ("Running", "Unhealthy", "", "persysctl logs web"),
     ],
 )
-def test_a_workload_that_failed_is_a_problem_with_the_cure_of_its_kind(
+def test_a_failed_workload_is_a_problem_with_the_fix_of_its_kind(
     status: str, code: str, failure: str, cure: str, cluster: Cluster, ctl: Run
 ) -> None:
     view = cluster.add_workload("web", status, failure_reason=failure)
@@ -291,7 +289,7 @@ def test_a_workload_that_failed_is_a_problem_with_the_cure_of_its_kind(
     assert cure in finding["cure"]
 
 
-def test_the_sum_counts_failed_workloads(cluster: Cluster, ctl: Run) -> None:
+def test_the_summary_counts_failed_workloads(cluster: Cluster, ctl: Run) -> None:
     cluster.add_workload("web", "Failed")
 
     assert "\n1 problem, " in ctl("doctor").out
@@ -300,7 +298,7 @@ def test_the_sum_counts_failed_workloads(cluster: Cluster, ctl: Run) -> None:
 @pytest.mark.parametrize(
     ("version", "program"), [("v2", "docker compose"), ("v1", "docker-compose")]
 )
-def test_either_compose_is_enough(
+def test_either_compose_command_is_enough(
     version: str,
     program: str,
     cluster: Cluster,
@@ -318,7 +316,7 @@ def test_either_compose_is_enough(
     assert (finding["level"], finding["what"]) == ("ok", f"`{program}` answers")
 
 
-def test_what_processes_contained_and_set_aside_is_shown(cluster: Cluster, ctl: Run) -> None:
+def test_internal_errors_and_unreadable_records_are_reported(cluster: Cluster, ctl: Run) -> None:
     error = control_pb2.InternalError(
         where="step", key="web", text="Traceback\n  a line\nValueError: odd", count=3
     )
@@ -338,7 +336,7 @@ def test_what_processes_contained_and_set_aside_is_shown(cluster: Cluster, ctl: 
     assert worst(ended, "policy").startswith("warn: old would be refused by the policy of n1")
 
 
-def test_a_service_that_dns_does_not_know(run: Run, unused_address: str) -> None:
+def test_an_srv_record_that_does_not_exist(run: Run, unused_address: str) -> None:
     ended = run(
         "doctor", "-o", "json", "--scheduler", "_persys._tcp.example", PERSYS_DNS_SERVER=unused_address
     )  # fmt: skip
@@ -347,9 +345,7 @@ def test_a_service_that_dns_does_not_know(run: Run, unused_address: str) -> None
     assert "cannot resolve the SRV records" in worst(ended, "dns")
 
 
-def test_a_docker_that_is_not_there_or_does_not_answer(
-    cluster: Cluster, run: Run, tmp_path: Path
-) -> None:
+def test_docker_is_missing_or_does_not_answer(cluster: Cluster, run: Run, tmp_path: Path) -> None:
     words = ("doctor", "-o", "json", "--scheduler", cluster.address, "--agent", cluster.address)
 
     silent = run(*words, DOCKER_HOST="tcp://127.0.0.1:1")
@@ -359,7 +355,7 @@ def test_a_docker_that_is_not_there_or_does_not_answer(
     assert found(missing, "docker") or found(missing, "libvirt")
 
 
-def test_an_agent_that_is_not_well(cluster: Cluster, run: Run) -> None:
+def test_an_unhealthy_agent(cluster: Cluster, run: Run) -> None:
     cluster.health.healthy = False
     cluster.health.runtime_status["container"] = "unhealthy: no socket"
 
@@ -368,7 +364,7 @@ def test_an_agent_that_is_not_well(cluster: Cluster, run: Run) -> None:
     assert "unhealthy: no socket" in worst(ended, "agent")
 
 
-def test_an_agents_port_that_somebody_else_has(
+def test_the_port_of_the_agent_belongs_to_another_process(
     cluster: Cluster, run: Run, unused_address: str
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
@@ -387,13 +383,15 @@ def test_a_disk_that_is_nearly_full() -> None:
     assert disk_of("/x", 2, 100).level == "fail"
 
 
-def test_the_place_of_the_state_is_looked_at(ctl: Run, tmp_path: Path) -> None:
+def test_the_state_directory_is_checked(ctl: Run, tmp_path: Path) -> None:
     ended = ctl("doctor", "-o", "json", "--state-dir", str(tmp_path))
 
     assert str(tmp_path) in str(json.loads(ended.out))
 
 
-def test_a_node_that_takes_no_orders_is_named_with_the_reason(cluster: Cluster, ctl: Run) -> None:
+def test_a_node_that_cannot_be_dispatched_to_is_named_with_the_reason(
+    cluster: Cluster, ctl: Run
+) -> None:
     cluster.add_node(
         "n2", agent_version=__version__, problems=["accepts no orders: journal: disk I/O error"]
     )

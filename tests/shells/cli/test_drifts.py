@@ -1,4 +1,4 @@
-"""Looking at drifts and orphans, and saying what becomes of an orphan."""
+"""persysctl drift and orphans."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_drifts_are_listed_with_their_type_and_detail(ctl: Run) -> None:
 
 
 @pytest.mark.usefixtures("drifts")
-def test_orphans_are_listed_alone_and_say_whether_they_can_be_adopted(ctl: Run) -> None:
+def test_orphans_are_listed_with_whether_they_can_be_adopted(ctl: Run) -> None:
     listed = ctl("orphans", "list").out
 
     assert "ADOPTABLE" in listed
@@ -63,7 +63,7 @@ def test_an_orphan_is_adopted_or_deleted_and_another_is_refused(
     assert "orphan not found: web on n1" in refused.err
 
 
-def test_a_scheduler_that_does_not_know_drifts_is_named_so(cluster: Cluster, ctl: Run) -> None:
+def test_a_scheduler_without_drift_support_is_reported(cluster: Cluster, ctl: Run) -> None:
     cluster.abort = (grpc.StatusCode.UNIMPLEMENTED, "unknown method ListDrifts")
     ended = ctl("drift", "list")
 

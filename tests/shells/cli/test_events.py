@@ -1,4 +1,4 @@
-"""persysctl events: listed in every form, and followed however often the scheduler goes away."""
+"""persysctl events: listed in every format, and streamed across restarts of the scheduler."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def an_event(sequence: int, kind: str = "WorkloadRunning", *, workload: str = "w
 
 @pytest.fixture(params=["straight", "through a gateway"])
 def ctl(request: pytest.FixtureRequest, run: Run, cluster: Cluster) -> Iterator[Run]:
-    """persysctl that talks to the stub cluster, one way and the other."""
+    """persysctl connected to the stub cluster, directly and through a gateway."""
     if request.param == "straight":
         yield partial(run, PERSYS_GRPC_ENDPOINT=cluster.address)
         return
@@ -88,11 +88,11 @@ def test_every_filter_reaches_the_scheduler(told: Cluster, ctl: Run) -> None:
     assert asked.since.seconds > 1_700_000_000
 
 
-def test_no_events_are_said_to_be_none(cluster: Cluster, ctl: Run) -> None:
+def test_an_empty_list_of_events_is_reported(cluster: Cluster, ctl: Run) -> None:
     assert ctl("events").out == "no events\n"
 
 
-def test_a_watch_shows_only_what_happens_from_now_on(told: Cluster, ctl: Run) -> None:
+def test_a_watch_shows_only_new_events(told: Cluster, ctl: Run) -> None:
     told.turns = [([an_event(4)], END)]
 
     ended = ctl("events", "--watch", "-o", "name")
@@ -101,7 +101,7 @@ def test_a_watch_shows_only_what_happens_from_now_on(told: Cluster, ctl: Run) ->
     assert told.watches[0].after_sequence == 3
 
 
-def test_a_watch_goes_on_where_the_connection_broke(told: Cluster, ctl: Run) -> None:
+def test_a_watch_resumes_after_a_lost_connection(told: Cluster, ctl: Run) -> None:
     told.turns = [([an_event(4), an_event(5)], BREAK), ([], BREAK), ([an_event(6)], END)]
 
     ended = ctl("events", "--watch", "-o", "json")
@@ -111,7 +111,7 @@ def test_a_watch_goes_on_where_the_connection_broke(told: Cluster, ctl: Run) -> 
     assert ended.err.count("no answer, retrying") == 1
 
 
-def test_a_bookmark_is_not_shown_and_moves_the_place(told: Cluster, ctl: Run) -> None:
+def test_a_bookmark_is_not_shown_and_advances_the_position(told: Cluster, ctl: Run) -> None:
     told.turns = [([EventView(sequence=700)], BREAK), ([], END)]
 
     ended = ctl("events", "--watch", "--workload", "web")
@@ -120,13 +120,13 @@ def test_a_bookmark_is_not_shown_and_moves_the_place(told: Cluster, ctl: Run) ->
     assert [watch.after_sequence for watch in told.watches] == [3, 700]
 
 
-def test_a_watch_can_begin_with_what_was(told: Cluster, ctl: Run) -> None:
+def test_a_watch_can_start_with_past_events(told: Cluster, ctl: Run) -> None:
     told.turns = [([an_event(4)], END)]
 
     assert ctl("events", "--watch", "--limit", "2", "-o", "name").out == "2\n3\n4\n"
 
 
-def test_a_watch_can_begin_after_a_sequence(told: Cluster, ctl: Run) -> None:
+def test_a_watch_can_start_after_a_sequence_number(told: Cluster, ctl: Run) -> None:
     told.turns = [([an_event(2)], END)]
 
     ended = ctl("events", "--watch", "--after", "1")
@@ -135,7 +135,7 @@ def test_a_watch_can_begin_after_a_sequence(told: Cluster, ctl: Run) -> None:
     assert "WorkloadRunning" in ended.out
 
 
-def test_what_is_no_longer_kept_ends_a_watch_with_the_reason(told: Cluster, ctl: Run) -> None:
+def test_a_watch_after_discarded_events_ends_with_the_reason(told: Cluster, ctl: Run) -> None:
     told.turns = [([], END)]
 
     ended = ctl("events", "--watch", "--after", "0")
@@ -144,11 +144,11 @@ def test_what_is_no_longer_kept_ends_a_watch_with_the_reason(told: Cluster, ctl:
     assert "the oldest is 9" in ended.err
 
 
-def test_two_beginnings_are_refused(told: Cluster, ctl: Run) -> None:
+def test_two_start_positions_are_refused(told: Cluster, ctl: Run) -> None:
     assert ctl("events", "--watch", "--after", "1", "--since", "5m").code == 2
 
 
-def test_a_scheduler_without_events_is_told_plainly(told: Cluster, ctl: Run) -> None:
+def test_a_scheduler_without_event_support_is_reported(told: Cluster, ctl: Run) -> None:
     told.abort = (grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
 
     ended = ctl("events")
@@ -157,7 +157,7 @@ def test_a_scheduler_without_events_is_told_plainly(told: Cluster, ctl: Run) -> 
     assert "error:" in ended.err
 
 
-def test_a_workload_shows_what_its_node_was_doing(cluster: Cluster, ctl: Run) -> None:
+def test_a_workload_shows_the_tasks_of_its_node(cluster: Cluster, ctl: Run) -> None:
     view = cluster.add_workload("web", "Failed")
     action = view.history.add(
         task_id="apply-web-1",

@@ -1,4 +1,4 @@
-"""Every command with --wait, against everything that can keep it from its goal.
+"""Every command with --wait, against every condition that can keep it from its goal.
 
 The commands come from the parser's own table, so that a new one is tried without a new test. Each ends with
 an exit code that is not 0, a reason and a next command that persysctl understands.
@@ -177,7 +177,7 @@ def test_every_wait_for_a_node_ends_with_a_code_a_reason_and_a_next_command(
     assert all(is_understood(command) for command in commands)
 
 
-def test_the_table_of_the_parser_has_no_wait_that_is_not_tried() -> None:
+def test_every_command_with_wait_is_covered() -> None:
     assert set(WAITING) == {
         "apply",
         "node drain",
@@ -186,7 +186,7 @@ def test_the_table_of_the_parser_has_no_wait_that_is_not_tried() -> None:
 
 
 @pytest.mark.parametrize("goal", Goal)
-def test_a_workload_on_a_node_that_gives_no_sign_ends_the_wait_after_a_while(goal: Goal) -> None:
+def test_a_workload_on_an_unreachable_node_ends_the_wait_after_a_while(goal: Goal) -> None:
     view = WorkloadView(status="Unknown", reason=ReasonDetail(code="NodeNotReady"))
     if goal is Goal.GONE:
         view = WorkloadView(status="Deleting", reason=ReasonDetail(code="NodeUnreachable"))
@@ -206,8 +206,6 @@ def test_a_workload_on_a_node_that_gives_no_sign_ends_the_wait_after_a_while(goa
     ],
     ids=["stopped", "started", "replaced", "applied again"],
 )
-def test_a_request_that_a_later_one_replaced_is_not_waited_for(
-    wanted: Wanted, view: WorkloadView
-) -> None:
+def test_a_superseded_request_ends_the_wait(wanted: Wanted, view: WorkloadView) -> None:
     assert judge(view, wanted, patient=False, same_for=timedelta()) is Verdict.OPEN
     assert judge(view, wanted, patient=False, same_for=SUPERSEDED_MAX) is Verdict.FAILED

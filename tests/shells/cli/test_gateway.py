@@ -1,4 +1,4 @@
-"""persysctl at a real gateway: every command works as it does at a scheduler."""
+"""persysctl through a real gateway: every command works as with a scheduler."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def front(cluster: Cluster) -> Iterator[str]:
 
 @pytest.fixture
 def ctl(run: Run, front: str) -> Run:
-    """persysctl that talks to the stub cluster through the gateway."""
+    """persysctl connected to the stub cluster through the gateway."""
 
     def ctl(*words: str, stdin: str = "") -> Ended:
         return run(*words, stdin=stdin, PERSYS_API_ENDPOINT=front)
@@ -55,7 +55,7 @@ def test_nodes_and_workloads_are_listed(cluster: Cluster, ctl: Run) -> None:
     assert "3 (0 running" in ctl("cluster", "summary").out
 
 
-def test_what_is_not_there_is_not_found(ctl: Run) -> None:
+def test_an_unknown_workload_is_not_found(ctl: Run) -> None:
     ended = ctl("workload", "get", "a/b c")
 
     assert ended.code == 1
@@ -73,7 +73,9 @@ def test_a_workload_is_applied_stopped_and_deleted(cluster: Cluster, ctl: Run) -
     assert cluster.workloads["web"].status == "Deleting"
 
 
-def test_a_refusal_says_what_it_says_at_a_scheduler(cluster: Cluster, run: Run, ctl: Run) -> None:
+def test_a_refusal_has_the_same_text_as_from_a_scheduler(
+    cluster: Cluster, run: Run, ctl: Run
+) -> None:
     cluster.refusal = (control_pb2.INVALID_SPEC, "the image is missing")
 
     through = ctl("apply", "-f", "-", stdin=SPEC)
@@ -83,7 +85,7 @@ def test_a_refusal_says_what_it_says_at_a_scheduler(cluster: Cluster, run: Run, 
     assert "the image is missing" in through.err
 
 
-def test_a_status_of_the_scheduler_keeps_its_meaning(cluster: Cluster, ctl: Run) -> None:
+def test_a_status_code_of_the_scheduler_keeps_its_meaning(cluster: Cluster, ctl: Run) -> None:
     cluster.abort = (grpc.StatusCode.INVALID_ARGUMENT, "spec: is empty")
     assert ctl("apply", "-f", "-", stdin=SPEC).code == 2
 
@@ -93,7 +95,7 @@ def test_a_status_of_the_scheduler_keeps_its_meaning(cluster: Cluster, ctl: Run)
     assert "viewer/ann may not" in denied.err
 
 
-def test_nodes_are_tended(cluster: Cluster, ctl: Run) -> None:
+def test_nodes_are_cordoned_drained_and_removed(cluster: Cluster, ctl: Run) -> None:
     cluster.add_node("n1")
 
     assert ctl("node", "cordon", "n1").code == 0
@@ -107,7 +109,7 @@ def test_nodes_are_tended(cluster: Cluster, ctl: Run) -> None:
     assert "node not found: n9" in refused.err
 
 
-def test_plans_and_capacity_are_told(cluster: Cluster, ctl: Run) -> None:
+def test_plans_and_capacity_are_shown(cluster: Cluster, ctl: Run) -> None:
     cluster.plans = [control_pb2.WorkloadPlan(workload_id="web", action="create")]
     cluster.capacity = control_pb2.GetCapacityResponse(fits=7)
 
@@ -133,7 +135,7 @@ def test_events_are_listed_and_watched(cluster: Cluster, ctl: Run) -> None:
     assert cluster.watches[0].after_sequence == 1
 
 
-def test_the_bytes_of_a_snapshot_come_and_go_whole(cluster: Cluster, front: str) -> None:
+def test_a_snapshot_is_saved_and_restored_byte_for_byte(cluster: Cluster, front: str) -> None:
     cluster.snapshot = [b"a" * 100_000, b"b" * 100_000]
     cluster.recovery = control_pb2.RecoveryAnswer(accepted=True, nodes=1, workloads=2)
 
@@ -146,7 +148,7 @@ def test_the_bytes_of_a_snapshot_come_and_go_whole(cluster: Cluster, front: str)
     assert (answer.nodes, answer.workloads) == (1, 2)
 
 
-def test_a_refused_restore_says_why(cluster: Cluster, front: str) -> None:
+def test_a_refused_restore_prints_the_reason(cluster: Cluster, front: str) -> None:
     cluster.recovery = control_pb2.RecoveryAnswer(accepted=False, reason="the cluster is not empty")
 
     with (
@@ -156,7 +158,7 @@ def test_a_refused_restore_says_why(cluster: Cluster, front: str) -> None:
         client.restore_snapshot([b"x"])
 
 
-def test_a_snapshot_that_breaks_off_is_no_snapshot(cluster: Cluster, front: str) -> None:
+def test_a_truncated_snapshot_is_an_error(cluster: Cluster, front: str) -> None:
     cluster.snapshot = [b"a" * 100_000]
     cluster.abort = (grpc.StatusCode.INTERNAL, "the store is gone")
 
@@ -178,9 +180,7 @@ def test_an_image_is_sent(cluster: Cluster, ctl: Run, tmp_path: Path) -> None:
     )
 
 
-def test_a_refused_image_is_not_sent_for_nothing(
-    cluster: Cluster, ctl: Run, tmp_path: Path
-) -> None:
+def test_a_refused_image_is_not_uploaded(cluster: Cluster, ctl: Run, tmp_path: Path) -> None:
     cluster.abort = (grpc.StatusCode.FAILED_PRECONDITION, "no node runs machines")
     file = tmp_path / "image"
     file.write_bytes(b"x" * 5_000_000)
@@ -191,7 +191,7 @@ def test_a_refused_image_is_not_sent_for_nothing(
     assert "no node runs machines" in added.err
 
 
-def test_the_mode_is_told_beside_the_answer(cluster: Cluster, ctl: Run) -> None:
+def test_the_mode_is_noted_on_standard_error(cluster: Cluster, ctl: Run) -> None:
     cluster.mode.mode = "degraded"
 
     ended = ctl("node", "list")
@@ -200,7 +200,7 @@ def test_the_mode_is_told_beside_the_answer(cluster: Cluster, ctl: Run) -> None:
     assert "12s old" in ended.err
 
 
-def test_a_gateway_that_is_not_there_is_named(run: Run, unused_address: str) -> None:
+def test_an_unreachable_gateway_is_named(run: Run, unused_address: str) -> None:
     ended = run("node", "list", "--api", f"http://{unused_address}")
 
     assert ended.code == 4
@@ -208,9 +208,7 @@ def test_a_gateway_that_is_not_there_is_named(run: Run, unused_address: str) -> 
     assert "--api URL" in ended.err
 
 
-def test_a_scheduler_that_is_not_there_is_told_by_the_gateway(
-    run: Run, unused_address: str
-) -> None:
+def test_an_unreachable_scheduler_is_reported_by_the_gateway(run: Run, unused_address: str) -> None:
     with gateway(scheduler_addr=(unused_address,)) as url:
         ended = run("node", "list", "--api", url)
 
@@ -225,7 +223,7 @@ def test_ids_are_completed_through_the_gateway(cluster: Cluster, run: Run, front
     assert ended.out == "web\tRunning\n"
 
 
-def test_a_volume_is_deleted_where_it_is(cluster: Cluster, ctl: Run) -> None:
+def test_a_volume_is_deleted_on_its_node(cluster: Cluster, ctl: Run) -> None:
     cluster.volumes = [
         control_pb2.VolumeView(node_id=node, workload_id="db", name=name)
         for node, name in (("n1", "data"), ("n1", "both"), ("n2", "both"))
@@ -250,7 +248,7 @@ def test_the_newest_events_come_in_the_same_order(cluster: Cluster, run: Run, ct
 
 @pytest.fixture
 def secure(root: Root) -> Iterator[tuple[Cluster, str]]:
-    """A scheduler with TLS, and a gateway with TLS before it."""
+    """A scheduler with TLS behind a gateway with TLS."""
     files = root.write(Role.SCHEDULER, "s1")
     server = grpc.server(ThreadPoolExecutor(4))
     cluster = Cluster()
@@ -265,7 +263,9 @@ def secure(root: Root) -> Iterator[tuple[Cluster, str]]:
     server.stop(None).wait()
 
 
-def test_a_certificate_opens_the_gateway(secure: tuple[Cluster, str], run: Run, root: Root) -> None:
+def test_a_client_certificate_authenticates_at_the_gateway(
+    secure: tuple[Cluster, str], run: Run, root: Root
+) -> None:
     mine = root.variables(root.write(Role.ADMIN, "me"))
 
     ended = run("node", "list", "--api", secure[1], PERSYS_INSECURE="", **mine)
@@ -273,7 +273,7 @@ def test_a_certificate_opens_the_gateway(secure: tuple[Cluster, str], run: Run, 
     assert ended.code == 0, ended.err
 
 
-def test_what_goes_both_ways_goes_over_tls_too(
+def test_exec_works_over_tls(
     secure: tuple[Cluster, str], run: Run, root: Root, tmp_path: Path
 ) -> None:
     cluster, url = secure
@@ -288,7 +288,7 @@ def test_what_goes_both_ways_goes_over_tls_too(
     assert (ran.code, ran.out) == (7, "[cat]"), ran.err
 
 
-def test_a_token_alone_opens_it_too_if_the_scheduler_says_so(
+def test_a_token_alone_authenticates_if_the_scheduler_accepts_it(
     secure: tuple[Cluster, str], run: Run, root: Root, tmp_path: Path
 ) -> None:
     roots = tmp_path / "ca.crt"
@@ -302,7 +302,7 @@ def test_a_token_alone_opens_it_too_if_the_scheduler_says_so(
     assert ended.code == 0, ended.err
 
 
-def test_a_gateway_of_another_authority_is_not_believed(
+def test_a_gateway_of_another_ca_is_not_trusted(
     secure: tuple[Cluster, str], run: Run, tmp_path: Path
 ) -> None:
     (tmp_path / "other").mkdir()
@@ -315,7 +315,7 @@ def test_a_gateway_of_another_authority_is_not_believed(
     assert "is not trusted" in ended.err
 
 
-def test_whoever_says_insecure_is_told_what_to_say(run: Run) -> None:
+def test_insecure_with_an_https_url_names_the_fix(run: Run) -> None:
     ended = run("node", "list", "--api", "https://127.0.0.1:1")
 
     assert ended.code == 2
@@ -330,7 +330,7 @@ def follow(cluster: Cluster) -> None:
     cluster.add_workload("web")
 
 
-def test_what_follows_a_repository_is_told_straight_and_through_the_gateway(
+def test_gitops_lists_workloads_directly_and_through_the_gateway(
     cluster: Cluster, run: Run, ctl: Run
 ) -> None:
     follow(cluster)
@@ -351,7 +351,7 @@ def test_what_follows_a_repository_is_told_straight_and_through_the_gateway(
     assert "git.example/team/shop" in ctl("gitops").out
 
 
-def test_clusters_and_the_audit_are_a_gateways(cluster: Cluster, run: Run, ctl: Run) -> None:
+def test_clusters_and_the_audit_log_need_a_gateway(cluster: Cluster, run: Run, ctl: Run) -> None:
     cluster.add_node("n1")
     ctl("node", "cordon", "n1")
 
@@ -362,7 +362,7 @@ def test_clusters_and_the_audit_are_a_gateways(cluster: Cluster, run: Run, ctl: 
     assert "--api URL" in refused.err
 
 
-def test_one_of_several_clusters_is_named(cluster: Cluster, run: Run, tmp_path: Path) -> None:
+def test_one_of_several_clusters_is_selected(cluster: Cluster, run: Run, tmp_path: Path) -> None:
     cluster.add_node("n1")
     file = tmp_path / "cluster.yaml"
     file.write_text(

@@ -1,4 +1,4 @@
-"""Images as a user brings them, sees them and removes them."""
+"""persysctl image add, list and remove."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from shells.cli.conftest import Cluster, Run
 
 
-def test_a_file_is_sent_and_each_node_that_has_it_is_told(
+def test_a_file_is_uploaded_and_each_node_is_reported(
     ctl: Run, cluster: Cluster, tmp_path: Path
 ) -> None:
     path = tmp_path / "disk.qcow2"
@@ -32,7 +32,7 @@ def test_a_file_is_sent_and_each_node_that_has_it_is_told(
     assert (list(start.node_ids), start.size_bytes) == (["n1"], 3_000_000)
 
 
-def test_an_address_is_left_to_the_nodes(ctl: Run, cluster: Cluster) -> None:
+def test_a_url_is_fetched_by_the_nodes(ctl: Run, cluster: Cluster) -> None:
     for url in ("https://images/debian.qcow2", "file:///srv/debian.qcow2"):
         assert ctl("image", "add", "debian", url, "--node", "n1", "--node", "n2").code == 0
 
@@ -44,7 +44,7 @@ def test_an_address_is_left_to_the_nodes(ctl: Run, cluster: Cluster) -> None:
     assert cluster.image_bytes == 0
 
 
-def test_a_node_that_has_it_not_is_named_and_the_command_fails(
+def test_a_node_without_the_image_is_named_and_the_command_fails(
     ctl: Run, cluster: Cluster, tmp_path: Path
 ) -> None:
     cluster.image_problem = "there is no room for it"
@@ -57,7 +57,7 @@ def test_a_node_that_has_it_not_is_named_and_the_command_fails(
     assert done.err == "node n2: there is no room for it\n"
 
 
-def test_a_refusal_and_a_file_that_is_not_there_say_so(
+def test_a_refusal_and_a_missing_file_are_reported(
     ctl: Run, cluster: Cluster, tmp_path: Path
 ) -> None:
     missing = ctl("image", "add", "debian", str(tmp_path / "none"))
@@ -70,7 +70,7 @@ def test_a_refusal_and_a_file_that_is_not_there_say_so(
     assert "no node runs machines" in refused.err
 
 
-def test_images_are_listed_with_their_nodes_and_who_needs_them(ctl: Run, cluster: Cluster) -> None:
+def test_images_are_listed_with_their_nodes_and_users(ctl: Run, cluster: Cluster) -> None:
     cluster.images = [
         ImageView(
             name="debian-12",
@@ -100,11 +100,11 @@ def test_images_are_listed_with_their_nodes_and_who_needs_them(ctl: Run, cluster
     assert shown["sha256"] == "0123456789abcdef"
 
 
-def test_no_images_say_how_to_bring_one(ctl: Run) -> None:
+def test_an_empty_list_says_how_to_add_an_image(ctl: Run) -> None:
     assert "persysctl image add" in ctl("image", "list").out
 
 
-def test_a_removal_names_those_who_kept_it(ctl: Run, cluster: Cluster) -> None:
+def test_a_removal_names_the_nodes_that_refused(ctl: Run, cluster: Cluster) -> None:
     done = ctl("image", "remove", "debian")
     cluster.image_problem = "image debian is needed by web"
     kept = ctl("image", "remove", "debian", "--node", "n2")
@@ -113,7 +113,7 @@ def test_a_removal_names_those_who_kept_it(ctl: Run, cluster: Cluster) -> None:
     assert (kept.code, kept.err) == (1, "node n2: image debian is needed by web\n")
 
 
-def test_a_terminal_shows_how_far_it_is(
+def test_a_terminal_shows_the_progress(
     cluster: Cluster, environ: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / "disk").write_bytes(bytes(100_000_000))

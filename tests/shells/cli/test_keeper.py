@@ -1,4 +1,4 @@
-"""A keeper starts its process again when it exits uncleanly, and ends it when it is told to stop."""
+"""A keeper restarts its process after an error, and stops it on SIGTERM."""
 
 import os
 import signal
@@ -47,7 +47,7 @@ def is_gone(pid: int) -> bool:
     return poll(lambda: command_line(pid) == [] or None, within=DEADLINE) is not None
 
 
-def test_a_process_that_is_killed_runs_again(sleeper: Background) -> None:
+def test_a_killed_process_is_restarted(sleeper: Background) -> None:
     first = pid_of(sleeper)
 
     os.kill(first, signal.SIGKILL)
@@ -75,7 +75,7 @@ def test_a_process_that_ignores_sigterm_is_killed_with_its_keeper(tmp_path: Path
     assert is_gone(pid)
 
 
-def test_a_killed_keeper_leaves_no_process_behind(sleeper: Background) -> None:
+def test_a_killed_keeper_takes_its_process_with_it(sleeper: Background) -> None:
     pid = pid_of(sleeper)
     keeper = sleeper.running()
     assert keeper is not None
@@ -85,7 +85,7 @@ def test_a_killed_keeper_leaves_no_process_behind(sleeper: Background) -> None:
     assert is_gone(pid)
 
 
-def test_a_process_that_ends_well_is_not_started_again(tmp_path: Path) -> None:
+def test_a_process_that_exits_with_0_is_not_restarted(tmp_path: Path) -> None:
     process = kept(tmp_path, "pass")
     process.start()
 
@@ -93,7 +93,9 @@ def test_a_process_that_ends_well_is_not_started_again(tmp_path: Path) -> None:
     assert process.status().restarts == 0
 
 
-def test_a_process_that_fails_at_its_start_is_reported_with_its_last_words(tmp_path: Path) -> None:
+def test_a_process_that_fails_at_its_start_is_reported_with_the_end_of_its_log(
+    tmp_path: Path,
+) -> None:
     process = kept(tmp_path, FAILING)
     process.start()
     try:
@@ -104,13 +106,13 @@ def test_a_process_that_fails_at_its_start_is_reported_with_its_last_words(tmp_p
         process.stop(grace=GRACE)
 
 
-def test_pauses_double_up_to_a_limit() -> None:
+def test_the_back_off_doubles_up_to_a_limit() -> None:
     pauses = [pause_after(failures) for failures in range(1, 40)]
 
     assert pauses[:3] == [PAUSE_MIN, 2 * PAUSE_MIN, 4 * PAUSE_MIN]
     assert pauses[-1] == PAUSE_MAX
 
 
-def test_an_exit_is_told_by_its_code_or_its_signal() -> None:
+def test_an_exit_is_described_by_its_code_or_signal() -> None:
     assert exit_text(3) == "exited with code 3"
     assert exit_text(-9) == "killed by SIGKILL"

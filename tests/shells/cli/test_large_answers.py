@@ -1,4 +1,4 @@
-"""A gateway that never stops sending fills nobody's memory."""
+"""Answers of a gateway are limited in size."""
 
 import socket
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
 @contextmanager
 def answering(head: bytes, *, parts: int) -> Iterator[str]:
-    """A server whose every answer is this head and so many parts."""
+    """A server that answers with this head and this many chunks."""
     listening = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -37,7 +37,7 @@ def answering(head: bytes, *, parts: int) -> Iterator[str]:
         listening.close()
 
 
-def test_an_answer_that_announces_too_much_is_not_read() -> None:
+def test_an_answer_with_too_large_a_length_is_not_read() -> None:
     head = HEAD + b"Content-Length: 1000000000000\r\n"
     with (
         answering(head, parts=1) as url,
@@ -48,7 +48,7 @@ def test_an_answer_that_announces_too_much_is_not_read() -> None:
 
 
 @pytest.mark.parametrize("stream", ["logs", "events"])
-def test_a_line_without_an_end_is_not_read_for_ever(stream: str) -> None:
+def test_a_line_without_an_end_is_refused(stream: str) -> None:
     parts = LINE_BYTES_MAX // len(PART) + 2
     head = HEAD + b"Connection: close\r\n"
     with answering(head, parts=parts) as url, SchedulerClient(Gateway(url)) as client:

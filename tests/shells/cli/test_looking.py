@@ -1,4 +1,4 @@
-"""Looking at nodes, workloads, the cluster and agents, in every form of output."""
+"""persysctl node, workload, cluster and agent: lists and details in every output format."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_json_of_a_list_is_an_array_with_snake_case_names(two_nodes: Cluster, ct
     assert nodes[1]["workload_count"] == 0, "a script can rely on the key"
 
 
-def test_yaml_says_the_same_as_json(two_nodes: Cluster, ctl: Run) -> None:
+def test_yaml_has_the_same_content_as_json(two_nodes: Cluster, ctl: Run) -> None:
     as_yaml = yaml.safe_load(ctl("node", "list", "-o", "yaml").out)
 
     assert as_yaml == json.loads(ctl("node", "list", "-o", "json").out)
@@ -67,9 +67,7 @@ def test_name_prints_only_ids(two_nodes: Cluster, ctl: Run) -> None:
     assert ctl("node", "list", "-o", "name").out == "n1\na-longer-name\n"
 
 
-def test_an_empty_list_says_so_to_people_and_is_empty_for_scripts(
-    cluster: Cluster, ctl: Run
-) -> None:
+def test_an_empty_list_is_a_note_as_table_and_empty_as_json(cluster: Cluster, ctl: Run) -> None:
     assert ctl("node", "list").out == "no nodes\n"
     assert ctl("node", "list", "-o", "json").out == "[]\n"
     assert ctl("workload", "list", "-o", "name").out == ""
@@ -106,7 +104,7 @@ def test_workloads_are_filtered_by_status_and_node(cluster: Cluster, ctl: Run) -
     ("word", "address"),
     [("vm.ip_addresses", "192.168.122.7,fd00::7"), ("container.ports", "8080->80/tcp")],
 )
-def test_a_wide_list_shows_where_a_workload_is_reached(
+def test_a_wide_list_shows_the_addresses_of_a_workload(
     cluster: Cluster, ctl: Run, word: str, address: str
 ) -> None:
     cluster.add_workload("up", "Running").metadata[word] = address
@@ -119,7 +117,7 @@ def test_a_wide_list_shows_where_a_workload_is_reached(
     assert address not in down
 
 
-def test_a_list_shows_why_a_workload_waits(cluster: Cluster, ctl: Run) -> None:
+def test_a_list_shows_why_a_workload_is_pending(cluster: Cluster, ctl: Run) -> None:
     cluster.add_workload("big", "Pending").reason.message = "no node has 900 GB " + "x" * 80
 
     (line,) = ctl("workload", "list").out.splitlines()[1:]
@@ -137,7 +135,7 @@ def test_failed_attempts_are_shown_only_until_the_workload_runs(
         assert ("attempts failed" in ctl("workload", *words).out) is shown
 
 
-def test_a_workload_tells_its_reason_retry_placement_and_metadata(
+def test_a_workload_shows_its_reason_retry_placement_and_metadata(
     cluster: Cluster, ctl: Run
 ) -> None:
     view = cluster.add_workload(
@@ -169,7 +167,7 @@ def test_the_summary_counts(two_nodes: Cluster, ctl: Run) -> None:
     assert json.loads(ctl("cluster", "summary", "-o", "json").out)["failed_workloads"] == 0
 
 
-def test_an_agent_tells_its_health(cluster: Cluster, run: Run) -> None:
+def test_an_agent_shows_its_health(cluster: Cluster, run: Run) -> None:
     ended = run("agent", "health", "--agent", cluster.address)
 
     assert ended.code == 0
@@ -230,14 +228,14 @@ def test_an_agent_lists_its_workloads(cluster: Cluster, run: Run) -> None:
     assert line.split()[:4] == ["web", "container", "-", "running"]
 
 
-def test_an_agent_that_gives_no_answer_is_unreachable(run: Run, unused_address: str) -> None:
+def test_an_agent_that_does_not_answer_is_unreachable(run: Run, unused_address: str) -> None:
     ended = run("agent", "health", "--agent", unused_address)
 
     assert ended.code == 4
     assert unused_address in ended.err
 
 
-def test_a_scheduler_that_gives_no_answer_is_unreachable(run: Run, unused_address: str) -> None:
+def test_a_scheduler_that_does_not_answer_is_unreachable(run: Run, unused_address: str) -> None:
     ended = run("node", "list", "--scheduler", unused_address)
 
     assert ended.code == 4
@@ -245,9 +243,7 @@ def test_a_scheduler_that_gives_no_answer_is_unreachable(run: Run, unused_addres
     assert "persys up" in ended.err
 
 
-def test_a_request_that_the_scheduler_will_not_answer_is_a_failure(
-    cluster: Cluster, ctl: Run
-) -> None:
+def test_a_refused_request_is_a_failure(cluster: Cluster, ctl: Run) -> None:
     cluster.abort = (grpc.StatusCode.PERMISSION_DENIED, "viewers only look")
 
     ended = ctl("node", "list")
@@ -272,14 +268,16 @@ def test_a_request_that_the_scheduler_will_not_answer_is_a_failure(
         ("workload", "stop", "web", "--wait=later"),
     ],
 )
-def test_a_wrong_command_line_is_a_usage_error(words: tuple[str, ...], run: Run) -> None:
+def test_an_invalid_command_line_is_a_usage_error(words: tuple[str, ...], run: Run) -> None:
     ended = run(*words)
 
     assert ended.code == 2
     assert ended.err
 
 
-def test_global_options_stand_before_or_after_the_command(two_nodes: Cluster, run: Run) -> None:
+def test_global_options_are_accepted_before_and_after_the_command(
+    two_nodes: Cluster, run: Run
+) -> None:
     before = run("--scheduler", two_nodes.address, "-o", "name", "node", "list")
     after = run("node", "list", "--scheduler", two_nodes.address, "-o", "name")
 
@@ -292,7 +290,7 @@ def test_help_and_version_need_no_cluster(run: Run) -> None:
     assert run("version").out.startswith("persysctl ")
 
 
-def test_a_callable_is_named_by_every_command() -> None:
+def test_every_command_names_a_function_that_exists() -> None:
     from importlib import import_module
 
     from persys.cli.commands import COMPLETE, GROUPS, SINGLES

@@ -1,4 +1,4 @@
-"""A gateway of an existing deployment, which has the contract's routes and no others."""
+"""persysctl with an older gateway, which has only the routes of the contract."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def older() -> Iterator[str]:
     server.server_close()
 
 
-def test_what_the_contract_has_a_route_for_works(run: Run, older: str) -> None:
+def test_routes_of_the_contract_work(run: Run, older: str) -> None:
     assert (
         run("workload", "list", "--status", "Running", "-o", "name", "--api", older).out == "web\n"
     )
@@ -78,7 +78,7 @@ def test_a_workload_is_scheduled(run: Run, older: str) -> None:
     assert json.loads(Older.bodies[-1])["workload_id"] == "web"
 
 
-def test_what_is_not_there_and_what_is_refused_is_said(run: Run, older: str) -> None:
+def test_unknown_and_refused_workloads_are_reported(run: Run, older: str) -> None:
     missing = run("workload", "get", "nobody", "--api", older)
     refused = run("workload", "retry", "web", "--api", older)
 
@@ -87,9 +87,7 @@ def test_what_is_not_there_and_what_is_refused_is_said(run: Run, older: str) -> 
     assert "it has not failed" in refused.err
 
 
-def test_a_connection_that_was_ended_meanwhile_is_made_anew(
-    older: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_closed_connection_is_reopened(older: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Older, "leaves", True)
 
     with SchedulerClient(Gateway(older)) as client:
@@ -98,7 +96,7 @@ def test_a_connection_that_was_ended_meanwhile_is_made_anew(
     assert found == ["n1", "n1", "n1"]
 
 
-def test_what_it_does_not_know_is_said_plainly(run: Run, older: str) -> None:
+def test_an_unsupported_request_is_reported(run: Run, older: str) -> None:
     for words in (("node", "cordon", "n1"), ("gitops",), ("logs", "web"), ("events",)):
         ended = run(*words, "--api", older)
 

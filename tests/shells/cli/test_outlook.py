@@ -1,4 +1,4 @@
-"""explain, plan and capacity: what would be, told to people and to scripts."""
+"""persysctl explain, plan and capacity, as text and for scripts."""
 
 from __future__ import annotations
 
@@ -44,9 +44,7 @@ def a_waiting(node_count: int = 2) -> pb.ExplainWorkloadResponse:
     )
 
 
-def test_explain_lists_nodes_with_what_they_lack_and_what_would_help(
-    cluster: Cluster, ctl: Run
-) -> None:
+def test_explain_lists_rejections_and_required_changes(cluster: Cluster, ctl: Run) -> None:
     cluster.explanation = a_waiting()
 
     ended = ctl("explain", "web")
@@ -57,7 +55,7 @@ def test_explain_lists_nodes_with_what_they_lack_and_what_would_help(
     assert "smallest first:\n  free 500m cpu on n1\n  uncordon n2\n" in ended.out
 
 
-def test_explain_tells_wide_what_would_help_on_each_node(cluster: Cluster, ctl: Run) -> None:
+def test_wide_explain_shows_the_required_change_of_each_node(cluster: Cluster, ctl: Run) -> None:
     cluster.explanation = a_waiting(1)
     cluster.explanation.nodes[0].change = "free 500m cpu on n1"
 
@@ -76,7 +74,7 @@ def test_explain_shows_twenty_nodes_and_counts_the_rest_by_reason(
     assert "and 9980 more: 8980 short of cpu; 1000 cordoned\n" in out
 
 
-def test_explain_as_json_asks_for_every_node(cluster: Cluster, ctl: Run) -> None:
+def test_explain_as_json_includes_every_node(cluster: Cluster, ctl: Run) -> None:
     cluster.explanation = a_waiting(30)
 
     found = json.loads(ctl("explain", "web", "-o", "json").out)
@@ -85,7 +83,7 @@ def test_explain_as_json_asks_for_every_node(cluster: Cluster, ctl: Run) -> None
     assert cluster.explain_limit > 1_000_000
 
 
-def test_explain_of_a_placed_one_shows_the_chosen_node_with_its_score(
+def test_explain_of_a_placed_workload_shows_the_chosen_node_with_its_score(
     cluster: Cluster, ctl: Run
 ) -> None:
     score = [pb.ScorePart(name="reserved", value=0.25, detail="25% reserved")]
@@ -109,7 +107,7 @@ def test_explain_of_a_placed_one_shows_the_chosen_node_with_its_score(
     ]
 
 
-def test_a_scheduler_that_does_not_know_the_request_is_told_plainly(
+def test_a_scheduler_that_does_not_support_the_request_is_reported(
     cluster: Cluster, ctl: Run, file: str
 ) -> None:
     cluster.abort = (grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
@@ -120,7 +118,7 @@ def test_a_scheduler_that_does_not_know_the_request_is_told_plainly(
     assert (planned.code, planned.err) == (2, told)
 
 
-def test_plan_shows_a_diff_and_a_summary_and_ends_with_1(
+def test_plan_shows_a_diff_and_a_summary_and_exits_with_1(
     cluster: Cluster, ctl: Run, file: str
 ) -> None:
     cluster.plans = [
@@ -155,7 +153,7 @@ def test_plan_shows_a_diff_and_a_summary_and_ends_with_1(
     ]
 
 
-def test_plan_shows_only_the_lines_that_differ_of_a_long_text(
+def test_plan_shows_only_the_changed_lines_of_a_long_text(
     cluster: Cluster, ctl: Run, file: str
 ) -> None:
     before, after = "\n".join("abcdefgh"), "\n".join("abcdeFgh")
@@ -176,7 +174,7 @@ def test_plan_shows_only_the_lines_that_differ_of_a_long_text(
         (pb.WorkloadPlan(workload_id="web", action="refused", reason="no"), 2),
     ],
 )
-def test_plan_ends_like_diff(
+def test_the_exit_codes_of_plan_follow_diff(
     cluster: Cluster, ctl: Run, file: str, plan: pb.WorkloadPlan, code: int
 ) -> None:
     cluster.plans = [plan]
@@ -185,7 +183,7 @@ def test_plan_ends_like_diff(
     assert ctl("plan", "-f", file, "-o", "yaml").code == code
 
 
-def test_plan_says_the_same_as_yaml_and_as_json(cluster: Cluster, ctl: Run, file: str) -> None:
+def test_plan_has_the_same_content_as_yaml_and_json(cluster: Cluster, ctl: Run, file: str) -> None:
     cluster.plans = [pb.WorkloadPlan(workload_id="web", action="create")]
 
     as_yaml = yaml.safe_load(ctl("plan", "-f", file, "-o", "yaml").out)
@@ -194,14 +192,14 @@ def test_plan_says_the_same_as_yaml_and_as_json(cluster: Cluster, ctl: Run, file
     assert as_yaml[0]["action"] == "create"
 
 
-def test_plan_of_a_wrong_file_ends_with_2_and_asks_nobody(cluster: Cluster, ctl: Run) -> None:
+def test_plan_of_an_invalid_file_exits_with_2_without_a_request(cluster: Cluster, ctl: Run) -> None:
     ended = ctl("plan", "-f", "-", stdin="id: web\ncontainer: {}\n")
 
     assert ended.code == 2
     assert cluster.planned == []
 
 
-def test_capacity_tells_room_and_losses_and_ends_with_0_when_all_is_well(
+def test_capacity_shows_fits_and_losses_and_exits_with_0(
     cluster: Cluster, ctl: Run, file: str
 ) -> None:
     cluster.capacity = pb.GetCapacityResponse(
@@ -226,7 +224,7 @@ def test_capacity_tells_room_and_losses_and_ends_with_0_when_all_is_well(
     ]
 
 
-def test_capacity_ends_with_1_when_a_loss_could_not_be_borne(
+def test_capacity_exits_with_1_when_a_loss_is_not_tolerated(
     cluster: Cluster, ctl: Run, file: str
 ) -> None:
     stranded = [f"w{number}" for number in range(7)]
@@ -242,13 +240,13 @@ def test_capacity_ends_with_1_when_a_loss_could_not_be_borne(
     assert "w0, w1, w2, w3, w4 and 2 more" in ended.out
 
 
-def test_capacity_ends_with_1_when_nothing_fits(cluster: Cluster, ctl: Run, file: str) -> None:
+def test_capacity_exits_with_1_when_nothing_fits(cluster: Cluster, ctl: Run, file: str) -> None:
     cluster.capacity = pb.GetCapacityResponse(survives_any_loss=True)
 
     assert ctl("capacity", "-f", file).code == 1
 
 
-def test_capacity_of_a_single_node_says_that_it_is_the_only_one(
+def test_capacity_of_a_single_node_reports_the_only_node(
     cluster: Cluster, ctl: Run, file: str
 ) -> None:
     cluster.capacity = pb.GetCapacityResponse(
@@ -263,9 +261,7 @@ def test_capacity_of_a_single_node_says_that_it_is_the_only_one(
     assert "Does not tolerate the loss of a node: n1 is the only one" in out
 
 
-def test_capacity_is_asked_of_one_workload_that_says_what_it_needs(
-    cluster: Cluster, ctl: Run
-) -> None:
+def test_capacity_needs_one_workload_with_a_spec(cluster: Cluster, ctl: Run) -> None:
     two = ctl("capacity", "-f", "-", stdin=f"{SPEC}---\n{SPEC.replace('web', 'api')}")
     no_spec = ctl("capacity", "-f", "-", stdin="id: web\ndesired_state: stopped\n")
 

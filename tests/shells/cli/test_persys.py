@@ -1,4 +1,4 @@
-"""The command of one machine, as far as it needs no cluster."""
+"""The persys command, as far as it needs no cluster."""
 
 import socket
 import subprocess
@@ -23,7 +23,7 @@ def persys(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_cleaning_up_without_a_control_plane_says_what_to_do(unused_address: str) -> None:
+def test_clean_demo_without_a_control_plane_names_the_next_step(unused_address: str) -> None:
     port = unused_address.partition(":")[2]
     ended = persys("clean-demo", "--scheduler-port", port, "--state-dir", "/nowhere")
 
@@ -32,7 +32,7 @@ def test_cleaning_up_without_a_control_plane_says_what_to_do(unused_address: str
     assert "persys up" in ended.stderr
 
 
-def test_going_down_when_nothing_is_up_changes_nothing(tmp_path: Path) -> None:
+def test_down_without_processes_changes_nothing(tmp_path: Path) -> None:
     ended = persys("down", "--state-dir", str(tmp_path))
 
     assert ended.returncode == 0
@@ -41,7 +41,7 @@ def test_going_down_when_nothing_is_up_changes_nothing(tmp_path: Path) -> None:
     assert "ca was not running" in ended.stdout
 
 
-def test_a_port_that_another_process_holds_is_named(tmp_path: Path, unused_address: str) -> None:
+def test_a_port_in_use_is_named(tmp_path: Path, unused_address: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         ended = persys(
@@ -55,11 +55,11 @@ def test_a_port_that_another_process_holds_is_named(tmp_path: Path, unused_addre
 
 
 @pytest.mark.parametrize("words", [(), ("sideways",), ("up", "--agent-port", "70000")])
-def test_a_wrong_command_line_is_a_usage_error(words: tuple[str, ...]) -> None:
+def test_an_invalid_command_line_is_a_usage_error(words: tuple[str, ...]) -> None:
     assert persys(*words).returncode == 2
 
 
-def test_the_demo_is_the_example_at_the_port_asked_for() -> None:
+def test_the_demo_uses_the_given_host_port() -> None:
     assert demo_request(host_port=None).spec.container.ports[0].host_port == 18080
     assert demo_request(host_port=1234).spec.container.ports[0].host_port == 1234
 

@@ -1,4 +1,4 @@
-"""persysctl as a process: what it imports, how it ends, how it watches."""
+"""persysctl as a process: its imports, exit codes and --watch."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_help_imports_nothing_heavy(variables: dict[str, str]) -> None:
     }
 
 
-def test_a_table_imports_only_what_speaks_to_the_scheduler(variables: dict[str, str]) -> None:
+def test_a_table_imports_only_the_scheduler_client(variables: dict[str, str]) -> None:
     imported = imported_by(("node", "list"), variables)
 
     assert "grpc" in imported
@@ -72,9 +72,7 @@ def test_the_exit_code_and_all_output_reach_the_caller(
     assert (missing.returncode, missing.stderr) == (1, b"error: workload not found: ghost\n")
 
 
-def test_a_reader_that_leaves_early_is_no_error(
-    variables: dict[str, str], cluster: Cluster
-) -> None:
+def test_a_closed_pipe_is_not_an_error(variables: dict[str, str], cluster: Cluster) -> None:
     for number in range(2000):
         cluster.add_workload(f"workload-{number}")
 
@@ -92,7 +90,7 @@ def test_a_reader_that_leaves_early_is_no_error(
     assert process.wait(timeout=30) == 0
 
 
-def test_watching_shows_changes_and_ends_on_interrupt(
+def test_watch_shows_changes_and_exits_on_interrupt(
     variables: dict[str, str], cluster: Cluster
 ) -> None:
     view = cluster.add_workload("web", "Pending")

@@ -1,4 +1,4 @@
-"""The mode, snapshots as files, and the ways out of recovery, from the command line."""
+"""persysctl recovery and snapshot."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def a_file(*, source: str = "store") -> bytes:
     return b"".join(snapshot.write(header, kept.items()))
 
 
-def test_the_status_tells_the_mode_and_what_to_do(cluster: Cluster, ctl: Run) -> None:
+def test_recovery_status_shows_the_mode_and_the_next_step(cluster: Cluster, ctl: Run) -> None:
     cluster.mode = control_pb2.ModeView(
         mode="recovery",
         reason="its records are gone",
@@ -64,7 +64,7 @@ def test_answers_from_memory_are_noted_on_standard_error(cluster: Cluster, ctl: 
     )
 
 
-def test_a_snapshot_is_saved_whole_and_for_its_owner_only(
+def test_a_snapshot_is_saved_completely_and_only_for_its_owner(
     cluster: Cluster, ctl: Run, tmp_path: Path
 ) -> None:
     whole = a_file()
@@ -80,7 +80,7 @@ def test_a_snapshot_is_saved_whole_and_for_its_owner_only(
 
 
 @pytest.mark.parametrize("ends", ["cut", "aborted"])
-def test_a_snapshot_that_did_not_come_whole_leaves_no_file(
+def test_an_incomplete_snapshot_leaves_no_file(
     ends: str, cluster: Cluster, ctl: Run, tmp_path: Path
 ) -> None:
     cluster.snapshot = [a_file()[:100]]
@@ -105,7 +105,7 @@ def test_a_snapshot_is_inspected_without_a_scheduler(ctl: Run, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("verb", ["inspect", "restore"])
-def test_a_cut_file_is_refused_before_anybody_is_asked(
+def test_a_truncated_file_is_refused_before_any_request(
     verb: str, cluster: Cluster, ctl: Run, tmp_path: Path
 ) -> None:
     (tmp_path / "s").write_bytes(a_file()[:-9])
@@ -116,7 +116,7 @@ def test_a_cut_file_is_refused_before_anybody_is_asked(
     assert cluster.restored == b""
 
 
-def test_a_restore_tells_what_came_back_and_what_did_not(
+def test_a_restore_prints_what_was_restored_and_what_was_not(
     cluster: Cluster, ctl: Run, tmp_path: Path
 ) -> None:
     (tmp_path / "s").write_bytes(a_file())
@@ -132,7 +132,7 @@ def test_a_restore_tells_what_came_back_and_what_did_not(
 
 
 @pytest.mark.parametrize("verb", ["rebuild-from-agents", "accept-empty"])
-def test_a_refused_way_out_says_why(verb: str, cluster: Cluster, ctl: Run) -> None:
+def test_a_refused_recovery_prints_the_reason(verb: str, cluster: Cluster, ctl: Run) -> None:
     cluster.recovery = control_pb2.RecoveryAnswer(reason="expected recovery mode")
     ended = ctl("recovery", verb)
 
@@ -140,7 +140,7 @@ def test_a_refused_way_out_says_why(verb: str, cluster: Cluster, ctl: Run) -> No
     assert "expected recovery mode" in ended.err
 
 
-def test_a_scheduler_that_knows_none_of_it_is_named(cluster: Cluster, ctl: Run) -> None:
+def test_a_scheduler_without_recovery_support_is_reported(cluster: Cluster, ctl: Run) -> None:
     cluster.abort = (grpc.StatusCode.UNIMPLEMENTED, "unknown method RebuildFromAgents")
     ended = ctl("recovery", "rebuild-from-agents")
 

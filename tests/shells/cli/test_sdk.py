@@ -1,4 +1,4 @@
-"""The SDK as its document shows it: the example runs, at a scheduler and at a gateway."""
+"""The examples of the SDK documentation, with a scheduler and with a gateway."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_the_example_runs_at_a_gateway(
         assert run_example(capsys) == EXPECTED
 
 
-def test_what_the_document_imports_is_there() -> None:
+def test_imports_of_the_document_exist() -> None:
     exec(compile(BLOCKS[1], "docs/sdk.md", "exec"), {})
     assert all(hasattr(persys.client, name) for name in persys.client.__all__)
 

@@ -48,7 +48,7 @@ async def ctl(cluster: Cluster, *words: str, stdin: bytes = b"", **variables: st
     return Ended(process.returncode, out.decode(), err.decode())
 
 
-async def test_a_secret_comes_from_a_pipe_a_file_or_a_variable(
+async def test_a_secret_is_read_from_a_pipe_a_file_or_a_variable(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     (tmp_path / "value").write_bytes(b"\xffas it is\n")
@@ -62,7 +62,7 @@ async def test_a_secret_comes_from_a_pipe_a_file_or_a_variable(
     assert from_env.out == "secret db has version 3\n"
 
 
-async def test_secrets_are_listed_with_who_uses_them_and_deleted_when_nobody_does(
+async def test_secrets_are_listed_with_their_users_and_deleted_when_unused(
     cluster: Cluster,
 ) -> None:
     await ctl(cluster, "secret", "put", "db", stdin=b"one")
@@ -95,7 +95,7 @@ async def test_secrets_are_listed_with_who_uses_them_and_deleted_when_nobody_doe
         (("the-value",), "unrecognized arguments"),
     ],
 )
-async def test_a_value_that_cannot_be_had_is_an_error(
+async def test_a_value_that_cannot_be_read_is_an_error(
     cluster: Cluster, words: tuple[str, ...], problem: str
 ) -> None:
     ended = await ctl(cluster, "secret", "put", "db", *words)

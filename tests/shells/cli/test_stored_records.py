@@ -74,7 +74,7 @@ async def test_delete_without_confirmation_deletes_nothing_and_names_the_export(
     assert await cluster.store.store.get(KEY) is not None
 
 
-async def test_a_confirmed_delete_says_what_is_left_to_do(cluster: Cluster) -> None:
+async def test_a_confirmed_delete_prints_the_next_step(cluster: Cluster) -> None:
     ended = await ctl(cluster, "record", "delete", KEY, "--confirm")
 
     assert ended.code == 0, ended.err

@@ -1,4 +1,4 @@
-"""What an automation proposes, from a file; policy decides, and a rejection is told as one."""
+"""persysctl suggestion, and the spec of an orphan."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ suggested_at: 2026-01-01T00:00:00Z
 """
 
 
-def test_it_is_submitted_as_it_stands(cluster: Cluster, ctl: Run) -> None:
+def test_a_suggestion_is_submitted_unchanged(cluster: Cluster, ctl: Run) -> None:
     cluster.ruling = control_pb2.SubmitAutomationSuggestionResponse(
         accepted=True, decision="accepted", applied_action="retried"
     )
@@ -36,7 +36,7 @@ def test_it_is_submitted_as_it_stands(cluster: Cluster, ctl: Run) -> None:
     assert heard.suggested_at.seconds == 1_767_225_600
 
 
-def test_a_rejection_is_told_straight_and_through_a_gateway(cluster: Cluster, run: Run) -> None:
+def test_a_rejection_is_reported_directly_and_through_a_gateway(cluster: Cluster, run: Run) -> None:
     cluster.ruling = control_pb2.SubmitAutomationSuggestionResponse(
         decision="rejected", reason="no policy allows it"
     )
@@ -52,7 +52,7 @@ def test_a_rejection_is_told_straight_and_through_a_gateway(cluster: Cluster, ru
 
 
 @pytest.mark.parametrize("text", ["a: [", "- list", "nonsense: 1", "replica_delta: many"])
-def test_what_is_no_suggestion_is_said(text: str, ctl: Run) -> None:
+def test_an_invalid_suggestion_is_refused(text: str, ctl: Run) -> None:
     ended = ctl("suggestion", "submit", "-f", "-", stdin=text)
 
     assert ended.code == 2

@@ -1,4 +1,4 @@
-"""persysctl over TLS: what it shows, whom it believes, and what it says when either is not enough."""
+"""persysctl over TLS: client certificates, verification of the server, and the errors."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ def flags(files: CertificateFiles) -> tuple[str, ...]:
     return ("--ca", str(files.roots), "--cert", str(files.certificate), "--key", str(files.key))
 
 
-def test_a_certificate_is_named_by_flags(secure: Cluster, run: Run, mine: CertificateFiles) -> None:
+def test_a_certificate_is_set_by_flags(secure: Cluster, run: Run, mine: CertificateFiles) -> None:
     ended = run("node", "list", "--scheduler", secure.address, *flags(mine))
 
     assert ended.code == 0, ended.err
 
 
-def test_a_certificate_is_named_by_variables_or_by_the_file(
+def test_a_certificate_is_set_by_variables_or_the_file(
     secure: Cluster, run: Run, root: Root, mine: CertificateFiles, home: Path
 ) -> None:
     words = ("node", "list", "--scheduler", secure.address)
@@ -81,11 +81,11 @@ def test_a_certificate_is_named_by_variables_or_by_the_file(
     assert run(*words, PERSYS_INSECURE="", **root.variables(mine)).code == 0
 
 
-def test_an_agent_is_asked_over_tls_too(node: Cluster, run: Run, mine: CertificateFiles) -> None:
+def test_an_agent_is_queried_over_tls(node: Cluster, run: Run, mine: CertificateFiles) -> None:
     assert run("agent", "health", "--agent", node.address, *flags(mine)).code == 0
 
 
-def test_without_a_certificate_it_says_how_to_get_one(run: Run) -> None:
+def test_without_a_certificate_the_error_names_the_ways_to_get_one(run: Run) -> None:
     ended = run("node", "list", PERSYS_INSECURE="")
 
     assert ended.code == 2
@@ -93,7 +93,7 @@ def test_without_a_certificate_it_says_how_to_get_one(run: Run) -> None:
     assert "--insecure" in ended.err
 
 
-def test_an_agent_is_not_taken_for_a_scheduler(
+def test_the_certificate_of_an_agent_is_not_accepted_for_a_scheduler(
     node: Cluster, run: Run, mine: CertificateFiles
 ) -> None:
     ended = run("node", "list", "--scheduler", node.address, *flags(mine))
@@ -102,7 +102,7 @@ def test_an_agent_is_not_taken_for_a_scheduler(
     assert "has no scheduler certificate" in ended.err
 
 
-def test_host_names_are_verified_instead_when_told_so(
+def test_host_names_are_verified_on_request(
     by_host: Cluster, run: Run, mine: CertificateFiles
 ) -> None:
     words = ("node", "list", "--scheduler", by_host.address, *flags(mine))
@@ -111,7 +111,7 @@ def test_host_names_are_verified_instead_when_told_so(
     assert run(*words, PERSYS_TLS_VERIFY="host").code == 0
 
 
-def test_a_certificate_of_another_authority_is_said_to_be_one(
+def test_a_client_certificate_of_another_ca_is_reported(
     secure: Cluster, run: Run, root: Root, tmp_path: Path
 ) -> None:
     other = Root(tmp_path / "elsewhere").write(Role.ADMIN, "me", roots=root.pem)
@@ -123,9 +123,7 @@ def test_a_certificate_of_another_authority_is_said_to_be_one(
     assert "persysctl certificate create" in ended.err
 
 
-def test_a_scheduler_of_another_authority_is_said_to_be_one(
-    secure: Cluster, run: Run, tmp_path: Path
-) -> None:
+def test_a_scheduler_of_another_ca_is_reported(secure: Cluster, run: Run, tmp_path: Path) -> None:
     other = Root(tmp_path / "elsewhere").write(Role.ADMIN, "me")
 
     ended = run("node", "list", "--scheduler", secure.address, *flags(other))
@@ -134,7 +132,7 @@ def test_a_scheduler_of_another_authority_is_said_to_be_one(
     assert "has no scheduler certificate that is signed by" in ended.err
 
 
-def test_an_expired_certificate_is_said_to_be_one(secure: Cluster, run: Run, root: Root) -> None:
+def test_an_expired_certificate_is_reported(secure: Cluster, run: Run, root: Root) -> None:
     late = root.write(Role.ADMIN, "late", age=2 * LIFE)
 
     ended = run("node", "list", "--scheduler", secure.address, *flags(late))
@@ -143,7 +141,7 @@ def test_an_expired_certificate_is_said_to_be_one(secure: Cluster, run: Run, roo
     assert "expired at" in ended.err
 
 
-def test_a_certificate_that_is_not_valid_yet_makes_one_look_at_the_clock(
+def test_a_certificate_that_is_not_valid_yet_points_to_the_clock(
     secure: Cluster, run: Run, root: Root
 ) -> None:
     early = root.write(Role.ADMIN, "early", age=-LIFE)
@@ -154,9 +152,7 @@ def test_a_certificate_that_is_not_valid_yet_makes_one_look_at_the_clock(
     assert "clock" in ended.err
 
 
-def test_a_file_that_is_not_there_is_named(
-    secure: Cluster, run: Run, mine: CertificateFiles
-) -> None:
+def test_a_missing_file_is_named(secure: Cluster, run: Run, mine: CertificateFiles) -> None:
     mine.key.unlink()
 
     ended = run("node", "list", "--scheduler", secure.address, *flags(mine))
@@ -165,14 +161,14 @@ def test_a_file_that_is_not_there_is_named(
     assert str(mine.key) in ended.err
 
 
-def test_plain_text_to_a_port_with_tls_is_told(secure: Cluster, run: Run) -> None:
+def test_plain_text_to_a_port_with_tls_is_reported(secure: Cluster, run: Run) -> None:
     ended = run("node", "list", "--scheduler", secure.address, "--insecure")
 
     assert ended.code == 4
     assert "requires TLS" in ended.err
 
 
-def test_tls_to_a_port_without_it_is_told(
+def test_tls_to_a_port_without_tls_is_reported(
     cluster: Cluster, run: Run, mine: CertificateFiles
 ) -> None:
     ended = run("node", "list", "--scheduler", cluster.address, *flags(mine))
@@ -185,7 +181,7 @@ def test_insecure_and_a_certificate_exclude_each_other(run: Run, mine: Certifica
     assert run("node", "list", "--insecure", *flags(mine)).code == 2
 
 
-def test_a_token_is_shown_beside_the_certificate_and_never_in_plain_text(
+def test_a_token_is_sent_with_the_certificate_and_never_in_plain_text(
     secure: Cluster, cluster: Cluster, run: Run, mine: CertificateFiles
 ) -> None:
     shown: list[object] = []

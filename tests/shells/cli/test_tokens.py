@@ -1,4 +1,4 @@
-"""Tokens from the command line, against a real scheduler and a real authority."""
+"""persysctl token, against a real scheduler and a real CA."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ async def town(tmp_path: Path) -> AsyncIterator[Town]:
 
 @pytest.fixture
 async def ctl(town: Town, run: Run) -> AsyncIterator[Ctl]:
-    """persysctl as an admin, beside a scheduler and an authority that answer."""
+    """persysctl as an admin, with a scheduler and a CA."""
     clock = SystemClock()
     mine = town.certificate(Role.ADMIN, "me")
     server = Tls(town.certificate(Role.SCHEDULER, "s1"), clock)
@@ -64,7 +64,7 @@ def shown(files: CertificateFiles) -> dict[str, str]:
     }
 
 
-async def test_a_token_is_made_shown_and_used_and_taken_back(ctl: Ctl) -> None:
+async def test_a_token_is_created_used_and_revoked(ctl: Ctl) -> None:
     made = await ctl(
         *("token", "create", "--role", "operator", "--name", "ann", "--allow", "read,logs"),
         *("--ttl", "7d"),
@@ -78,7 +78,7 @@ async def test_a_token_is_made_shown_and_used_and_taken_back(ctl: Ctl) -> None:
 
     who = await ctl("cluster", "whoami", PERSYS_TOKEN=secret)
     assert "operator/ann" in who.out
-    assert f"Token:      {token_id}, until" in who.out
+    assert f"Token:         {token_id}, until" in who.out
     refused = await ctl("workload", "delete", "web", PERSYS_TOKEN=secret)
     assert refused.code == 1
     assert "operator/ann may not call DeleteWorkload" in refused.err
@@ -90,7 +90,7 @@ async def test_a_token_is_made_shown_and_used_and_taken_back(ctl: Ctl) -> None:
     assert (again.code, "not found" in again.err) == (1, True)
 
 
-async def test_a_list_shows_both_kinds_plainly(ctl: Ctl) -> None:
+async def test_a_list_shows_both_kinds(ctl: Ctl) -> None:
     assert (await ctl("token", "create", "--role", "viewer", "--name", "bob")).code == 0
     assert (await ctl("token", "create", "--role", "agent", "--node", "n1")).code == 0
 
@@ -108,7 +108,7 @@ async def test_a_list_shows_both_kinds_plainly(ctl: Ctl) -> None:
     assert only.out.split() == [one["id"] for one in listed if one["kind"] == "join"]
 
 
-async def test_what_cannot_be_asked_is_said_and_the_rest_is_shown(
+async def test_a_server_that_does_not_answer_is_reported_and_the_rest_is_listed(
     ctl: Ctl, unused_address: str
 ) -> None:
     assert (await ctl("token", "create", "--role", "viewer", "--name", "bob")).code == 0
@@ -120,7 +120,7 @@ async def test_what_cannot_be_asked_is_said_and_the_rest_is_shown(
     assert "note: join tokens are not listed" in unnamed.err
 
 
-async def test_a_token_comes_from_the_context_too(ctl: Ctl, home: Path, tmp_path: Path) -> None:
+async def test_a_token_is_read_from_the_context(ctl: Ctl, home: Path, tmp_path: Path) -> None:
     made = await ctl("token", "create", "--role", "viewer", "--name", "bob", "-o", "json")
     secret = json.loads(made.out)["secret"]
     (home / ".persys").mkdir(parents=True, mode=0o700)
@@ -132,7 +132,7 @@ async def test_a_token_comes_from_the_context_too(ctl: Ctl, home: Path, tmp_path
     assert "viewer/bob" in (await ctl("cluster", "whoami", "-o", "name")).out
 
 
-async def test_what_a_token_cannot_have_is_an_error_of_usage(ctl: Ctl) -> None:
+async def test_an_invalid_token_request_is_a_usage_error(ctl: Ctl) -> None:
     joins = await ctl("token", "create", "--role", "agent", "--node", "n1", "--allow", "read")
     assert (joins.code, "--allow needs a role of users" in joins.err) == (2, True)
     person = await ctl("token", "create", "--role", "viewer", "--name", "x", "--host", "h")

@@ -1,4 +1,4 @@
-"""Closing, emptying and giving up nodes."""
+"""persysctl node cordon, taint, drain, confirm-dead and remove."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from shells.cli.conftest import Cluster, Run
 
 
-def test_a_node_is_cordoned_and_shown_so_until_it_is_uncordoned(cluster: Cluster, ctl: Run) -> None:
+def test_a_cordoned_node_is_shown_as_cordoned(cluster: Cluster, ctl: Run) -> None:
     cluster.add_node("n1")
 
     assert ctl("node", "cordon", "n1").code == 0
@@ -21,7 +21,7 @@ def test_a_node_is_cordoned_and_shown_so_until_it_is_uncordoned(cluster: Cluster
     assert "cordoned" not in ctl("node", "list").out
 
 
-def test_a_taint_is_added_to_those_that_a_node_has(cluster: Cluster, ctl: Run) -> None:
+def test_a_taint_is_added_to_existing_taints(cluster: Cluster, ctl: Run) -> None:
     cluster.add_node("n1", taints=["gpu=old", "team=ml"])
 
     ended = ctl("node", "taint", "n1", "gpu=new", "spare")
@@ -33,7 +33,7 @@ def test_a_taint_is_added_to_those_that_a_node_has(cluster: Cluster, ctl: Run) -
     assert "Taints" in ctl("node", "get", "n1").out
 
 
-def test_one_taint_is_taken_away_or_all(cluster: Cluster, ctl: Run) -> None:
+def test_one_taint_or_all_taints_are_removed(cluster: Cluster, ctl: Run) -> None:
     cluster.add_node("n1", taints=["gpu=old", "spare", "team=ml"])
 
     assert "is tainted: spare, team=ml;" in ctl("node", "untaint", "n1", "gpu").out
@@ -41,7 +41,7 @@ def test_one_taint_is_taken_away_or_all(cluster: Cluster, ctl: Run) -> None:
     assert ctl("node", "untaint", "n1").out == "node n1 has no taints\n"
 
 
-def test_a_taint_must_be_said(cluster: Cluster, ctl: Run) -> None:
+def test_a_taint_is_required(cluster: Cluster, ctl: Run) -> None:
     cluster.add_node("n1", taints=["gpu"])
 
     assert ctl("node", "taint", "n1").code == 2
@@ -56,7 +56,7 @@ def test_an_unknown_node_is_refused(verb: str, ctl: Run) -> None:
     assert "node not found: nowhere" in ended.err
 
 
-def test_a_drain_that_is_not_waited_for_says_how_it_stands(cluster: Cluster, ctl: Run) -> None:
+def test_a_drain_without_wait_prints_its_status(cluster: Cluster, ctl: Run) -> None:
     cluster.add_node("n1", drain=DrainView(state="draining", remaining=3))
 
     ended = ctl("node", "drain", "n1", "--deadline", "5m")
@@ -68,7 +68,7 @@ def test_a_drain_that_is_not_waited_for_says_how_it_stands(cluster: Cluster, ctl
 @pytest.mark.parametrize(
     ("state", "code"), [("drained", 0), ("overdue", 1), ("draining", 3)], ids=str
 )
-def test_the_exit_code_tells_whether_the_node_is_empty(
+def test_the_exit_code_shows_whether_the_node_is_empty(
     state: str, code: int, cluster: Cluster, ctl: Run
 ) -> None:
     blocked = [DrainBlock(workload_id="db", reason="its data is on this node")]
@@ -81,7 +81,7 @@ def test_the_exit_code_tells_whether_the_node_is_empty(
     assert ("its data is on this node" in ended.err) is bool(left)
 
 
-def test_a_deadline_that_is_none_is_a_usage_error(ctl: Run) -> None:
+def test_an_invalid_deadline_is_a_usage_error(ctl: Run) -> None:
     ended = ctl("node", "drain", "n1", "--deadline", "soon")
 
     assert ended.code == 2

@@ -1,4 +1,4 @@
-"""Looking at volumes wherever they are, and deleting one that nobody has."""
+"""persysctl volume list, get and delete."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def volumes(cluster: Cluster) -> None:
     ]
 
 
-def test_volumes_are_listed_with_their_size_and_the_nodes_that_are_silent(ctl: Run) -> None:
+def test_volumes_are_listed_with_their_size_and_unreachable_nodes(ctl: Run) -> None:
     listed = ctl("volume", "list")
 
     assert listed.out.splitlines()[1].split()[:7] == [
@@ -50,7 +50,7 @@ def test_volumes_are_listed_with_their_size_and_the_nodes_that_are_silent(ctl: R
     assert ctl("volume", "list", "-o", "name").out == "n1/web/data\nn2/old/kept\n"
 
 
-def test_one_volume_is_shown_with_all_that_is_known(ctl: Run) -> None:
+def test_one_volume_is_shown_with_all_fields(ctl: Run) -> None:
     shown = ctl("volume", "get", "web/data")
 
     assert "/volumes/web/data" in shown.out
@@ -70,7 +70,7 @@ def test_a_volume_is_deleted_and_another_is_not_found(ctl: Run) -> None:
     assert "not found" in missing.err
 
 
-def test_a_volume_is_named_by_its_workload_and_its_name(ctl: Run) -> None:
+def test_a_volume_is_identified_by_workload_and_name(ctl: Run) -> None:
     refused = ctl("volume", "get", "data")
 
     assert refused.code != 0

@@ -1,4 +1,4 @@
-"""When --wait ends, and with what: the reason, the exit code and the next command."""
+"""--wait: when it ends, with the reason, the exit code and the next command."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def has_a_bad_spec(view: WorkloadView) -> None:
         ("redeploy", is_unhealthy, "Running (unhealthy): Unhealthy", "persysctl logs web"),
     ],
 )
-def test_every_wait_ends_at_once_with_the_reason_and_the_next_command(
+def test_every_wait_ends_early_with_the_reason_and_the_next_command(
     verb: str, ends: object, reason: str, next_command: str, cluster: Cluster, ctl: Run
 ) -> None:
     desired = "Running" if verb == "retry" else "Stopped"
@@ -114,15 +114,13 @@ def test_wait_takes_a_duration_with_and_without_an_equals_sign(
     assert "timed out after 300ms" in ended.err
 
 
-def test_a_workload_after_wait_is_not_taken_for_a_duration(cluster: Cluster, ctl: Run) -> None:
+def test_a_workload_after_wait_is_not_read_as_a_duration(cluster: Cluster, ctl: Run) -> None:
     cluster.add_workload("web")
 
     assert ctl("workload", "delete", "--wait", "web").code == 0
 
 
-def test_a_stopped_workload_that_is_applied_again_is_waited_for_as_stopped(
-    cluster: Cluster, ctl: Run
-) -> None:
+def test_applying_a_stopped_workload_waits_for_stopped(cluster: Cluster, ctl: Run) -> None:
     def stays_stopped(view: WorkloadView) -> None:
         view.status = "Stopped"
 
@@ -134,7 +132,7 @@ def test_a_stopped_workload_that_is_applied_again_is_waited_for_as_stopped(
     assert (ended.code, ended.out) == (0, "web: Stopped\n")
 
 
-def test_a_program_that_just_started_is_not_up_yet() -> None:
+def test_a_program_that_just_started_has_not_reached_running() -> None:
     assert judge(a_view(), RUN, patient=False, same_for=INSTANT) is Verdict.OPEN
     assert judge(a_view(), RUN, patient=False, same_for=STEADY) is Verdict.REACHED
 
@@ -145,7 +143,7 @@ def test_a_passing_health_check_needs_no_further_wait() -> None:
     assert judge(view, RUN, patient=False, same_for=INSTANT) is Verdict.REACHED
 
 
-def test_what_its_node_repairs_is_waited_for_and_not_for_ever() -> None:
+def test_a_drifted_workload_is_waited_for_until_a_limit() -> None:
     view = a_view()
     view.reason.code = "Drifted"
 
@@ -162,14 +160,14 @@ def test_a_health_check_that_has_not_passed_yet_is_waited_for() -> None:
     assert judge(not_checked_yet, RUN, patient=False, same_for=10 * STEADY) is Verdict.OPEN
 
 
-def test_a_workload_without_a_place_gets_a_moment_for_room_that_is_being_freed() -> None:
+def test_an_unplaceable_workload_is_waited_for_a_moment() -> None:
     view = WorkloadView(status="Pending", reason=ReasonDetail(code="Unplaceable"))
 
     assert judge(view, RUN, patient=False, same_for=INSTANT) is Verdict.OPEN
     assert judge(view, RUN, patient=False, same_for=UNPLACED_MAX) is Verdict.FAILED
 
 
-def test_a_node_that_had_no_room_after_all_does_not_fail_the_workload() -> None:
+def test_a_node_without_capacity_does_not_fail_the_workload() -> None:
     view = WorkloadView(status="Failed", failure_reason="INSUFFICIENT_RESOURCES")
 
     assert judge(view, RUN, patient=False) is Verdict.FAILED
@@ -177,7 +175,7 @@ def test_a_node_that_had_no_room_after_all_does_not_fail_the_workload() -> None:
     assert judge(view, RUN, patient=False) is Verdict.OPEN
 
 
-def test_a_drain_that_nothing_can_end_says_so_at_once(cluster: Cluster, ctl: Run) -> None:
+def test_a_stuck_drain_is_reported_early(cluster: Cluster, ctl: Run) -> None:
     node = cluster.add_node("n1")
     node.drain.state, node.drain.remaining = "draining", 1
     node.drain.blocked.append(
