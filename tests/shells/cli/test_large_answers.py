@@ -42,7 +42,7 @@ def test_an_answer_with_too_large_a_length_is_not_read() -> None:
     with (
         answering(head, parts=1) as url,
         SchedulerClient(Gateway(url)) as client,
-        pytest.raises(UnavailableError, match="answer is larger than"),
+        pytest.raises(UnavailableError, match="response is larger than"),
     ):
         client.list_nodes()
 
