@@ -19,7 +19,7 @@ _ROWS_MAX = 20
 _NAMES_MAX = 5
 
 
-def show(options: Namespace) -> Exit:
+def show_capacity(options: Namespace) -> Exit:
     specs = read_specs(options.file, stack_id=options.id)
     if len(specs) > 1:
         named = ", ".join(options.file)

@@ -415,7 +415,7 @@ SINGLES = (
     Command(
         "capacity",
         "show how many more copies fit, and whether the cluster tolerates the loss of any one node",
-        "capacity:show",
+        "capacity:show_capacity",
         (arg.FILES, arg.STACK_ID),
     ),
     Command(
@@ -473,7 +473,7 @@ SINGLES = (
     Command(
         "completion", "print the completion script for a shell", "completion:script", (arg.SHELL,)
     ),
-    Command("version", "print the version", "version:show"),
+    Command("version", "print the version", "version:show_version"),
 )
 
 # Hidden: completion scripts call it while the user types.

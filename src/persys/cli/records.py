@@ -8,15 +8,15 @@ import msgspec
 
 from persys.cli.output import aligned, dump
 
-T = TypeVar("T", bound=msgspec.Struct)
+StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 
 def render(
-    records: Sequence[T],
+    records: Sequence[StructT],
     options: Namespace,
     *,
-    columns: Mapping[str, Callable[[T], str]],
-    name: Callable[[T], str],
+    columns: Mapping[str, Callable[[StructT], str]],
+    name: Callable[[StructT], str],
     nothing: str,
 ) -> str:
     """`nothing` is the text for an empty table."""

@@ -36,7 +36,7 @@ _REFUSED = 400
 Counts = Counter[tuple[str, bool]]
 
 
-class Deed(Struct, frozen=True):
+class AuditEntry(Struct, frozen=True):
     at: datetime
     who: str
     address: str
@@ -49,7 +49,7 @@ class Deed(Struct, frozen=True):
 
 class Line(Struct, frozen=True):
     number: int
-    deed: Deed
+    deed: AuditEntry
 
 
 class Audit:
@@ -59,10 +59,10 @@ class Audit:
         self._keep = keep
         database.prepare(_TABLE)
         self._counts = database.read(_count)  # from here on used on the database thread only
-        self._waiting: list[Deed] = []
+        self._waiting: list[AuditEntry] = []
         self._rounds: Shared[None] = Shared()
 
-    async def note(self, deed: Deed) -> None:
+    async def note(self, deed: AuditEntry) -> None:
         """Return once the entry is written. It is written even if the caller is cancelled.
 
         A full disk is logged and does not fail the request.
@@ -93,7 +93,7 @@ class Audit:
             log.error("audit.failed", reason=str(err), deeds=len(taken))
 
 
-def _write(deeds: Sequence[Deed], keep: int, counts: Counts, database: Connection) -> None:
+def _write(deeds: Sequence[AuditEntry], keep: int, counts: Counts, database: Connection) -> None:
     rows = [
         (
             deed.at.isoformat(),
@@ -159,4 +159,4 @@ def _read(limit: int, before: int, database: Connection) -> list[Line]:
         " ORDER BY number DESC LIMIT ?",
         (before, before, limit),
     )
-    return [Line(row[0], Deed(datetime.fromisoformat(row[1]), *row[2:])) for row in rows]
+    return [Line(row[0], AuditEntry(datetime.fromisoformat(row[1]), *row[2:])) for row in rows]

@@ -18,7 +18,7 @@ from aiohttp import web
 from msgspec import Struct
 
 from persys.errors import InvalidError, PersysError
-from persys.gateway.audit import Audit, Deed
+from persys.gateway.audit import Audit, AuditEntry
 from persys.gateway.cluster import Cluster, Metadata
 from persys.gateway.identity import ANYONE, Identities, Who
 from persys.gateway.limits import (
@@ -313,7 +313,7 @@ class Door:
         path = ask.request.match_info
         target = "/".join(value for name, value in path.items() if name != "cluster")
         where = ask.request.remote or ""
-        noted = Deed(
+        noted = AuditEntry(
             self._clock.now(), ask.who.name, where, deed, ask.cluster_id, target, status, ask.id
         )
         await self._audit.note(noted)

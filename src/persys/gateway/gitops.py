@@ -14,7 +14,7 @@ from aiohttp import web
 
 from persys.core.gitops import Push, follows, repository_name
 from persys.errors import UnavailableError
-from persys.gateway.audit import Audit, Deed
+from persys.gateway.audit import Audit, AuditEntry
 from persys.gateway.cluster import Cluster, Metadata
 from persys.gateway.door import Ask, Door, Handler
 from persys.gateway.gathering import read_many
@@ -121,7 +121,7 @@ class Gitops:
         outcome = Outcome(push.delivery, push.commit, now, status, detail)
         await self._pushes.note(cluster.id, workload_id, outcome)
         await self._audit.note(
-            Deed(
+            AuditEntry(
                 *(now, str(WEBHOOK), "", "RedeployWorkload", cluster.id),
                 *(workload_id, status, push.delivery),
             )

@@ -131,9 +131,9 @@ class Cluster:
         self.on_node: dict[NodeId, set[WorkloadId]] = {}
         self.waiting = Waiting()
         self.columns = Columns(strategy)
-        self.drifts = Drifts()
+        self.drifts: Drifts = Drifts()
         self.strangers = Strangers()
-        self.removed = Removals()
+        self.removed: Removals = Removals()
         self.tokens: dict[str, Token] = {}
         self.secrets: dict[str, Secret] = {}
         self.secret_uses = SecretUses()

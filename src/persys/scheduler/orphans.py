@@ -30,7 +30,8 @@ from persys.infra.clock import Clock
 from persys.infra.lanes import Lanes
 from persys.model import feature
 from persys.model.drift import Drift
-from persys.model.ids import NodeId, WorkloadId, workload_id
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.ids import workload_id as checked_workload_id
 from persys.model.observation import Actual, Observation
 from persys.scheduler.changes import Change
 from persys.scheduler.cluster import Cluster
@@ -208,7 +209,7 @@ class Orphans:
 def _is_name(text: str) -> bool:
     """A copy without a valid name cannot be recorded, adopted or deleted."""
     try:
-        workload_id(text)
+        checked_workload_id(text)
     except InvalidError:
         return False
     return True

@@ -17,7 +17,7 @@ from builders import owned_work
 from certified import Root
 from persys.core.gitops import Push
 from persys.gateway.audit import Audit, surplus_of
-from persys.gateway.audit import Deed as Line
+from persys.gateway.audit import AuditEntry as Line
 from persys.gateway.cluster import Answered, Cluster
 from persys.gateway.clusters import ClusterEntry, SchedulerEntry
 from persys.gateway.database import MEMORY, Database
