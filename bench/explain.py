@@ -17,8 +17,8 @@ from persys.core.placement.needs import Needs
 from persys.core.placement.row import Row
 from persys.core.placement.select import choose
 from persys.model.ids import NodeId, WorkloadId
+from persys.model.placement import Constraint, Operator, Rules
 from persys.model.resources import Resources
-from persys.model.rules import Constraint, Operator, Rules
 
 NODES = 10_000
 LIMIT = 20  # how many nodes an explanation tells about, if nobody says otherwise

@@ -46,10 +46,9 @@ from persys.infra.clock import SystemClock
 from persys.model import feature
 from persys.model.action import Action, ActionKind, ActionState
 from persys.model.ids import ActionId, NodeId, Revision, WorkloadId
-from persys.model.observation import Actual
-from persys.model.order import Order
 from persys.model.spec import ContainerSpec, WorkloadType
-from persys.model.workload import Desired
+from persys.model.status import Actual
+from persys.model.workload import Desired, Order
 from persys.store.sqlite import SqliteStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.gen.control.v1 import control_pb2_grpc

@@ -16,8 +16,8 @@ from persys.core.placement.row import Row
 from persys.core.placement.select import Placed, place
 from persys.core.waiting import Wait, Waiting
 from persys.model.ids import NodeId, WorkloadId
+from persys.model.placement import NO_RULES, Constraint, Operator, Rules, Strategy
 from persys.model.resources import Resources
-from persys.model.rules import NO_RULES, Constraint, Operator, Rules, Strategy
 
 TRAITS = frozenset({"type:container"})
 NVME = Constraint("disk", Operator.EQUALS, ("nvme",))

@@ -7,14 +7,14 @@ from time import perf_counter
 from msgspec import Struct
 
 from persys.model import feature
-from persys.model.assignment import Assignment
-from persys.model.belief import Belief, Status
+from persys.model.cluster import ClusterMarker
 from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId, Revision, WorkloadId
-from persys.model.mode import ClusterMarker
 from persys.model.node import Capabilities, Node
+from persys.model.placement import Assignment
 from persys.model.resources import Resources
 from persys.model.spec import ContainerSpec, WorkloadType
+from persys.model.status import Belief, Status
 from persys.model.workload import Workload
 from persys.store import keys
 from persys.store.port import Store, Unit

@@ -17,14 +17,11 @@ from persys.core.situation import Rooms, Situation
 from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import SystemClock
-from persys.model.assignment import Assignment, HostPort
-from persys.model.belief import Belief, Retry, Status
-from persys.model.failure import Failure, FailureReason
 from persys.model.ids import NodeId, Revision, WorkloadId
-from persys.model.observation import Actual, Observation
+from persys.model.placement import NO_RULES, Assignment, HostPort, Rules
 from persys.model.resources import Resources
-from persys.model.rules import NO_RULES, Rules
 from persys.model.spec import ContainerSpec, Spec
+from persys.model.status import Actual, Belief, Failure, FailureReason, Observation, Retry, Status
 from persys.model.workload import Desired, Workload
 
 NOON = datetime(2025, 6, 1, 12, tzinfo=UTC)

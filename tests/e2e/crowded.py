@@ -10,10 +10,10 @@ from msgspec import Struct
 
 from e2e.cluster import Cluster
 from persys.infra.clock import SystemClock
-from persys.model.belief import Belief, Status
+from persys.model.cluster import ClusterMarker
 from persys.model.ids import Revision, WorkloadId
-from persys.model.mode import ClusterMarker
 from persys.model.spec import ContainerSpec
+from persys.model.status import Belief, Status
 from persys.model.workload import Desired, Workload
 from persys.store import keys
 from persys.store.port import Unit

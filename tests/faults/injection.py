@@ -15,7 +15,7 @@ from typing import Any
 
 from faults.sites import Site, site_at
 from persys.agent.journal import Entry
-from persys.model.order import Order
+from persys.model.workload import Order
 
 BAD, GOOD = "bad", "good"
 INJECTED = "injected by the test"

@@ -43,7 +43,7 @@ from persys.agent.volumes.setup import find_drivers
 from persys.agent.volumes.tools import Tools
 from persys.infra.process import serve
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.observation import Actual
+from persys.model.status import Actual
 from persys.sim.machine import Hardware, WallClock
 from persys.wire.gen.agent.v1 import agent_pb2
 

@@ -25,12 +25,12 @@ from persys.core import cloud_init
 from persys.core.compose_policy import Json, first_violation, violations
 from persys.errors import PersysError
 from persys.gateway.dashboard.specs import LIMITS
-from persys.model.assignment import Assignment, Tombstone
-from persys.model.belief import Belief, Retry
 from persys.model.event import Event
 from persys.model.ids import Revision, WorkloadId
 from persys.model.node import Node
+from persys.model.placement import Assignment, Tombstone
 from persys.model.spec import ContainerSpec, VMSpec
+from persys.model.status import Belief, Retry
 from persys.model.workload import Workload
 from persys.wire import (
     agent,

@@ -29,12 +29,11 @@ from persys.core.placement.needs import holds_data
 from persys.core.receipt import Taken, Unchanged, receive
 from persys.core.reconcile import decide
 from persys.core.situation import Copy, Policy, Situation, fulfils
-from persys.model.assignment import Tombstone
 from persys.model.ids import NodeId, Revision
-from persys.model.observation import Actual, Observation
-from persys.model.order import Order
+from persys.model.placement import Tombstone
 from persys.model.spec import ContainerSpec, ManagedVolume, WorkloadType
-from persys.model.workload import Desired
+from persys.model.status import Actual, Observation
+from persys.model.workload import Desired, Order
 
 NODES = (NodeId("n1"), NodeId("n2"))
 STATELESS = ContainerSpec("web")

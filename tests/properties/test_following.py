@@ -8,12 +8,12 @@ from msgspec import Struct
 
 from builders import NOON, a_belief, a_workload, an_assignment
 from persys.core.event_retention import EventLimits
-from persys.model.assignment import Tombstone
-from persys.model.belief import Retry
 from persys.model.drift import Drift, DriftType
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.node import Capabilities, Node
+from persys.model.placement import Tombstone
 from persys.model.secret import Secret, SecretVersion
+from persys.model.status import Retry
 from persys.scheduler.cluster import Cluster
 from persys.scheduler.state.sync import follow, load
 from persys.scheduler.units import Units

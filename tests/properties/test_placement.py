@@ -13,10 +13,9 @@ from persys.core.placement.filters import reject
 from persys.core.placement.needs import Needs
 from persys.core.placement.row import Row, fullness
 from persys.core.placement.select import Placed, Unplaceable, place
-from persys.model.assignment import HostPort
 from persys.model.ids import NodeId, WorkloadId
+from persys.model.placement import Constraint, HostPort, Operator, Rules, Strategy
 from persys.model.resources import Resources
-from persys.model.rules import Constraint, Operator, Rules, Strategy
 
 TRAITS = ("type:container", "type:vm", "driver:nfs")
 PORTS = (HostPort(80), HostPort(80, "udp"), HostPort(443))

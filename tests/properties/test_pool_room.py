@@ -13,8 +13,7 @@ from persys.core.placement.row import fullness
 from persys.core.placement.select import Placed, place
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Capabilities, StoragePool
-from persys.model.pool import Draws
-from persys.model.resources import Resources
+from persys.model.resources import Draws, Resources
 
 NODES = [NodeId(f"n{number:02}") for number in range(24)]
 

@@ -14,8 +14,8 @@ from persys.core.placement.rankings import WORTH_KEEPING
 from persys.core.placement.runs import LOOKS_MAX, Entry, Runs, TooFarError
 from persys.core.placement.search import eligible
 from persys.model.ids import NodeId, WorkloadId
+from persys.model.placement import Constraint, Operator, Rules
 from persys.model.resources import Resources
-from persys.model.rules import Constraint, Operator, Rules
 
 NODES = [NodeId(f"n{number:03}") for number in range(200)]
 NOT_B = Constraint("zone", Operator.DIFFERS, ("b",))

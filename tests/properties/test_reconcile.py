@@ -25,12 +25,10 @@ from persys.core.liveness import Phase
 from persys.core.placement.columns import Columns
 from persys.core.reconcile import decide
 from persys.core.situation import COMPLETED, Copy, Decision, Policy, Rooms, Situation
-from persys.model.belief import Status
-from persys.model.failure import Failure, FailureReason
-from persys.model.observation import Actual
+from persys.model.placement import NO_RULES, Constraint, Operator, Rules
 from persys.model.resources import Resources
-from persys.model.rules import NO_RULES, Constraint, Operator, Rules
 from persys.model.spec import ContainerSpec, RestartPolicy, Spec, VMSpec
+from persys.model.status import Actual, Failure, FailureReason, Status
 from persys.model.workload import Desired
 
 POLICY = Policy()

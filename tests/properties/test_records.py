@@ -13,20 +13,16 @@ from msgspec import Struct
 from builders import NOON, a_belief, a_workload, an_assignment
 from persys.core.recovery import NodeReport, Recorded, merge
 from persys.errors import InvalidError
-from persys.model.action import Action, ActionKind, ActionState
-from persys.model.assignment import Assignment, EpochCounter, Tombstone
-from persys.model.belief import Retry
+from persys.model.action import Action, ActionKind, ActionState, History, Sighting
 from persys.model.drift import Drift, DriftType
 from persys.model.event import Event, EventKind
-from persys.model.history import History, Sighting
-from persys.model.identity import Role
+from persys.model.identity import Role, Token
 from persys.model.ids import ActionId, NodeId, Revision, WorkloadId
-from persys.model.lease import Lease
-from persys.model.node import Capabilities, Node
-from persys.model.removal import Removal
+from persys.model.node import Capabilities, Lease, Node, Removal
+from persys.model.placement import Assignment, EpochCounter, Tombstone
 from persys.model.secret import Secret, SecretVersion
+from persys.model.status import Retry
 from persys.model.suggestion import Ruling, Suggestion
-from persys.model.token import Token
 from persys.scheduler.cluster import Cluster
 from persys.scheduler.state.records import RECORDS, SINGLE_KEYS, RecordType, Unreadable, type_of
 from persys.scheduler.state.sync import encoded, follow, in_snapshot, load, rebuilt

@@ -13,11 +13,10 @@ from persys.core.liveness import Phase
 from persys.core.reconcile import decide
 from persys.core.rooms import rooms_over
 from persys.core.situation import Policy, Situation
-from persys.model.assignment import Assignment, HostPort, Tombstone
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Capabilities, Node
+from persys.model.placement import Assignment, HostPort, Rules, Tombstone
 from persys.model.resources import Resources
-from persys.model.rules import Rules
 from persys.model.spec import ContainerSpec, Port, WorkloadType
 from persys.model.workload import Desired
 from persys.scheduler.changes import Change

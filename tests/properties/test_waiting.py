@@ -14,10 +14,9 @@ from persys.core.placement.columns import Columns
 from persys.core.placement.needs import Needs
 from persys.core.placement.select import Placed, choose, place
 from persys.core.waiting import Wait, Waiting
-from persys.model.assignment import HostPort
 from persys.model.ids import NodeId, WorkloadId
+from persys.model.placement import Constraint, HostPort, Operator, Rules
 from persys.model.resources import Resources
-from persys.model.rules import Constraint, Operator, Rules
 
 NODES = [NodeId(f"n{number}") for number in range(4)]
 

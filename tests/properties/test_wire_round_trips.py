@@ -11,13 +11,10 @@ from msgspec.structs import replace
 
 from persys.core.bounded_yaml import dump
 from persys.model.action import Action, ActionKind, ActionState
-from persys.model.assignment import Assignment, HostPort
-from persys.model.failure import Failure, FailureReason
 from persys.model.ids import ActionId, NodeId, Revision, WorkloadId
-from persys.model.node import Capabilities, StoragePool
-from persys.model.observation import Actual, Observation
+from persys.model.node import Capabilities, NodeUsage, StoragePool, WorkloadUsage
+from persys.model.placement import Assignment, Constraint, HostPort, Operator, Rules, Strategy
 from persys.model.resources import Resources
-from persys.model.rules import Constraint, Operator, Rules, Strategy
 from persys.model.spec import (
     CloudInit,
     ContainerSpec,
@@ -36,7 +33,7 @@ from persys.model.spec import (
     VolumeMount,
     WorkloadType,
 )
-from persys.model.usage import NodeUsage, WorkloadUsage
+from persys.model.status import Actual, Failure, FailureReason, Observation
 from persys.model.workload import Desired, Workload
 from persys.wire import agent, agent_form, canonical, control, records, stack
 from persys.wire.gen.control.v1 import control_pb2

@@ -2,7 +2,7 @@
 
 from persys.core.convergence import Artefact
 from persys.errors import RuntimeUnavailableError
-from persys.model.order import Order
+from persys.model.workload import Order
 from persys.sim.happening import Happening, Plan, Shape, plan_from
 from persys.sim.node import SimNode
 from persys.sim.run import Outcome, run

@@ -13,12 +13,12 @@ from builders import NOON, a_belief, a_workload, an_assignment
 from persys.core.placement.needs import needs_of
 from persys.errors import NotFoundError
 from persys.model import feature
-from persys.model.belief import Status
+from persys.model.cluster import ClusterMarker
 from persys.model.ids import NodeId
-from persys.model.mode import ClusterMarker
 from persys.model.node import Capabilities, Node, StoragePool
 from persys.model.resources import Resources
 from persys.model.spec import ContainerSpec, ManagedVolume, WorkloadType
+from persys.model.status import Status
 from persys.sim.whatif import add, lose
 from persys.store import keys
 from persys.wire import records

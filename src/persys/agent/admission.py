@@ -12,11 +12,10 @@ from persys.agent.collector import SAMPLE_INTERVAL_SECONDS, Collector
 from persys.agent.metrics import Metrics
 from persys.agent.state import State
 from persys.core.admission import NODE_FULL, Load, demand_of, smoothed, too_busy, too_much
-from persys.model.failure import Failure, FailureReason
 from persys.model.ids import WorkloadId
-from persys.model.order import Order
 from persys.model.resources import Resources
-from persys.model.workload import Desired
+from persys.model.status import Failure, FailureReason
+from persys.model.workload import Desired, Order
 
 
 @dataclass(frozen=True, slots=True)

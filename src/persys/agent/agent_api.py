@@ -42,12 +42,10 @@ from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.call_metrics import CallMetrics
 from persys.infra.clock import Clock
-from persys.model.failure import Failure, FailureReason
 from persys.model.ids import NodeId, Revision, WorkloadId, workload_id
-from persys.model.observation import Actual, Observation
-from persys.model.order import Order
 from persys.model.spec import WorkloadType
-from persys.model.workload import Desired
+from persys.model.status import Actual, Failure, FailureReason, Observation
+from persys.model.workload import Desired, Order
 from persys.wire import agent as wire
 from persys.wire import limits
 from persys.wire.gen.agent.v1 import agent_pb2, agent_pb2_grpc

@@ -13,7 +13,7 @@ import structlog
 from persys.agent.host_paths import HeldBind, HostBind, HostPathError, hold, swapped
 from persys.agent.runtimes.docker_engine import Engine, EngineError, understood
 from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
-from persys.model.failure import Failure, FailureReason
+from persys.model.status import Failure, FailureReason
 
 log = structlog.get_logger()
 

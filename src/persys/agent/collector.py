@@ -12,7 +12,7 @@ from persys.agent.ports import Machine
 from persys.agent.state import State
 from persys.core.admission import demand_of
 from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
-from persys.model.usage import NodeUsage
+from persys.model.node import NodeUsage
 from persys.model.workload import Desired
 
 log = structlog.get_logger()

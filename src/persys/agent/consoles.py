@@ -9,7 +9,7 @@ from persys.errors import InvalidError, RefusedError
 from persys.infra.clock import Clock
 from persys.infra.together import together
 from persys.model.ids import WorkloadId
-from persys.model.observation import Actual
+from persys.model.status import Actual
 from persys.wire.gen.agent.v1 import agent_pb2
 
 # A VM that is down for longer is not just restarting.

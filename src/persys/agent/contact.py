@@ -20,8 +20,7 @@ from persys.core.placement.needs import has_data
 from persys.errors import StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.model.ids import WorkloadId
-from persys.model.order import Order
-from persys.model.workload import Desired
+from persys.model.workload import Desired, Order
 
 log = structlog.get_logger()
 

@@ -17,8 +17,8 @@ from persys.core.secrets import PLAIN_MODE, SECRET_MODE
 from persys.infra.files import write_whole
 from persys.infra.mount_table import MountEntry, read_mount_table
 from persys.model.ids import WorkloadId
-from persys.model.order import Order
 from persys.model.spec import ContainerSpec, FileMount
+from persys.model.workload import Order
 
 log = structlog.get_logger()
 

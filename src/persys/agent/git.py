@@ -29,7 +29,7 @@ from persys.agent.volumes.files import used_below
 from persys.errors import RefusedError
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
 from persys.infra.together import together
-from persys.model.failure import Failure, FailureReason
+from persys.model.status import Failure, FailureReason
 from persys.model.volume import GIB
 from persys.wire.git import host_of
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from persys.errors import RefusedError
 from persys.infra.mount_table import MountEntry, read_mount_table
-from persys.model.failure import Failure, FailureReason
+from persys.model.status import Failure, FailureReason
 
 DIRECTORY_MODE = 0o755
 _SYS_OPENAT2 = 437

@@ -31,9 +31,9 @@ from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutErro
 from persys.infra.clock import Clock
 from persys.infra.files import write_whole
 from persys.infra.turns import Turns
-from persys.model.failure import Failure, FailureReason
-from persys.model.image import Image
 from persys.model.spec import is_address
+from persys.model.status import Failure, FailureReason
+from persys.model.volume import Image
 
 log = structlog.get_logger()
 

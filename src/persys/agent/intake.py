@@ -24,13 +24,11 @@ from persys.infra.clock import Clock
 from persys.infra.failpoints import passing
 from persys.infra.turns import Turns
 from persys.model.action import ActionKind
-from persys.model.failure import Failure, FailureReason
 from persys.model.ids import WorkloadId
-from persys.model.observation import Actual
-from persys.model.order import Order
 from persys.model.resources import Resources
 from persys.model.spec import WorkloadType
-from persys.model.workload import Desired
+from persys.model.status import Actual, Failure, FailureReason
+from persys.model.workload import Desired, Order
 from persys.wire.canonical import revision_of
 from persys.wire.foreign import RUNTIME_NOT_AVAILABLE
 

@@ -5,10 +5,9 @@ from datetime import datetime
 from msgspec import Struct
 
 from persys.core.convergence import Progress
-from persys.model.failure import Failure
 from persys.model.ids import ActionId, WorkloadId
-from persys.model.observation import Actual
-from persys.model.order import Order
+from persys.model.status import Actual, Failure
+from persys.model.workload import Order
 
 
 class Standing(Struct, frozen=True):

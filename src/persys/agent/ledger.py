@@ -37,9 +37,8 @@ from persys.core.convergence import (
 from persys.errors import StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.model.action import Action, ActionKind, ActionState
-from persys.model.failure import Failure
 from persys.model.ids import ActionId, WorkloadId
-from persys.model.observation import Actual
+from persys.model.status import Actual, Failure
 
 log = structlog.get_logger()
 

@@ -10,7 +10,7 @@ from persys.errors import RuntimeUnavailableError
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock
 from persys.model.ids import WorkloadId
-from persys.model.usage import WorkloadUsage
+from persys.model.node import WorkloadUsage
 
 INTERVAL_SECONDS = 10.0
 # After the first sample of a new workload, so that its usage is available soon.

@@ -11,10 +11,10 @@ from persys.core.convergence import Step
 from persys.core.garbage import Kind
 from persys.infra.call_metrics import SECONDS, CallMetrics
 from persys.model.action import ActionKind, ActionState
-from persys.model.failure import FailureReason
 from persys.model.ids import WorkloadId
+from persys.model.node import WorkloadUsage
 from persys.model.spec import HealthType
-from persys.model.usage import WorkloadUsage
+from persys.model.status import FailureReason
 
 WORKLOADS_SHOWN_MAX = 500
 _PREFIX = "persys_agent"

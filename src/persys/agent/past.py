@@ -20,8 +20,7 @@ from persys.errors import PersysError, UnavailableError
 from persys.infra.aio.path_calls import PathCalls
 from persys.infra.files import write_whole
 from persys.model.ids import WorkloadId
-from persys.model.order import Order
-from persys.model.workload import Desired
+from persys.model.workload import Desired, Order
 
 log = structlog.get_logger()
 

@@ -18,10 +18,10 @@ from persys.core.convergence import Artefact
 from persys.core.garbage import ImageUse, Item
 from persys.core.pools import Room
 from persys.core.pulling import Download, Layers
-from persys.model.failure import Failure
 from persys.model.ids import WorkloadId
-from persys.model.order import Order
+from persys.model.status import Failure
 from persys.model.volume import VolumeSeen
+from persys.model.workload import Order
 
 
 class PullWatch(Protocol):

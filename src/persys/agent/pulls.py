@@ -15,7 +15,7 @@ from persys.agent.state import State
 from persys.core.pulling import Download, Layers
 from persys.errors import StoreUnavailableError
 from persys.infra.clock import Clock
-from persys.model.failure import Failure
+from persys.model.status import Failure
 
 log = structlog.get_logger()
 

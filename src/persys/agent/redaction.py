@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from persys.core.convergence import Settled
 from persys.core.report import shortened
 from persys.core.secrets import redacted, values_of
-from persys.model.failure import Failure
-from persys.model.order import Order
+from persys.model.status import Failure
+from persys.model.workload import Order
 
 
 def text_without(order: Order, text: str) -> str:

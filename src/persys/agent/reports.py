@@ -15,8 +15,8 @@ from persys.core.report import shortened
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.observation import Observation
 from persys.model.spec import WorkloadType
+from persys.model.status import Observation
 from persys.model.workload import Desired
 from persys.wire.agent import REASON_CODE, TASK_ID
 from persys.wire.control import status_message, timestamp, usage_message, workload_usage_message

@@ -11,11 +11,10 @@ from persys.agent.ports import Runtime, Volumes
 from persys.agent.pulls import Pulls
 from persys.core.convergence import Artefact, Step
 from persys.errors import ConflictError, PersysError, RuntimeUnavailableError
-from persys.model.failure import Failure, FailureReason
 from persys.model.ids import WorkloadId
-from persys.model.order import Order
 from persys.model.spec import ContainerSpec, Spec, VMSpec, WorkloadType
-from persys.model.workload import Desired
+from persys.model.status import Failure, FailureReason
+from persys.model.workload import Desired, Order
 
 STEP_TIMED_OUT = "StepTimedOut"
 # Stops mostly wait for the grace period, so a higher limit would be faster. But Docker 20.10 was seen to

@@ -1,7 +1,7 @@
 """Maps operating system errors to failures of a workload. They are retryable."""
 
 from persys.infra.aio.path_calls import PathTimeoutError
-from persys.model.failure import Failure, FailureReason
+from persys.model.status import Failure, FailureReason
 
 PATH_TIMEOUT = "PathTimeout"
 

@@ -36,11 +36,9 @@ from persys.infra.clock import Clock
 from persys.infra.failpoints import passing
 from persys.infra.lanes import Lanes
 from persys.infra.turns import Turns
-from persys.model.failure import Failure, FailureReason
 from persys.model.ids import WorkloadId
-from persys.model.observation import Actual
-from persys.model.order import Order
-from persys.model.workload import Desired
+from persys.model.status import Actual, Failure, FailureReason
+from persys.model.workload import Desired, Order
 
 log = structlog.get_logger()
 

@@ -18,11 +18,9 @@ from persys.core.situation import (
     current,
     is_finished,
 )
-from persys.model.assignment import Assignment, Tombstone
-from persys.model.belief import Status
-from persys.model.failure import Failure, FailureReason
 from persys.model.ids import NodeId
-from persys.model.observation import Actual
+from persys.model.placement import Assignment, Tombstone
+from persys.model.status import Actual, Failure, FailureReason, Status
 from persys.model.workload import Desired
 
 MISPLACED = "Misplaced"

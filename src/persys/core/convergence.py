@@ -16,12 +16,10 @@ from msgspec.structs import replace
 from persys.core.backoff import doubled
 from persys.core.deviations import DRIFTED, REPAIRS_MAX, Deviation, Repairs, summary
 from persys.core.health import UNHEALTHY, Health
-from persys.model.failure import Failure, FailureReason
 from persys.model.ids import Revision
-from persys.model.observation import Actual
-from persys.model.order import Order
 from persys.model.spec import ComposeSpec, ContainerSpec, HealthCheck, RestartPolicy, Spec, VMSpec
-from persys.model.workload import Desired
+from persys.model.status import Actual, Failure, FailureReason
+from persys.model.workload import Desired, Order
 
 COMPLETED = "Completed"
 CRASH_LOOP = "CrashLoop"

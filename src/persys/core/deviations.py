@@ -12,7 +12,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from persys.core.backoff import doubled
-from persys.model.failure import Failure
+from persys.model.status import Failure
 
 DRIFT = "container.drift"  # the key in the metadata of a status
 DRIFTED = "Drifted"  # the code of a running workload that differs from its configuration

@@ -5,12 +5,10 @@ limit is stopped and failed. A restart would not free the data, so only a new or
 """
 
 from persys.core.convergence import Artefact, Do, Progress, Settled, Step
-from persys.model.failure import Failure, FailureReason
-from persys.model.observation import Actual
-from persys.model.order import Order
 from persys.model.spec import ComposeSpec, ContainerSpec
+from persys.model.status import Actual, Failure, FailureReason
 from persys.model.volume import GIB
-from persys.model.workload import Desired
+from persys.model.workload import Desired, Order
 
 DISK_LIMIT_EXCEEDED = "DiskLimitExceeded"
 

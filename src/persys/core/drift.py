@@ -18,10 +18,10 @@ from datetime import datetime, timedelta
 from persys.core.deviations import DRIFT
 from persys.core.liveness import Phase
 from persys.core.situation import Policy, Situation, awaits_retry, current, was_settled
-from persys.model.assignment import Assignment
 from persys.model.drift import Drift, DriftType
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.observation import Actual, Observation
+from persys.model.placement import Assignment
+from persys.model.status import Actual, Observation
 from persys.model.workload import Desired, Workload
 
 # Orphans stored per node: a faulty node must not fill the store.

@@ -12,7 +12,7 @@ store may have been restored from an older copy, and then the record is behind w
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
-from persys.model.assignment import EpochCounter
+from persys.model.placement import EpochCounter
 
 BLOCK = 10_000
 EPOCH_MAX = 2**53 - 1  # what every JSON parser reads exactly

@@ -5,9 +5,7 @@ from datetime import datetime
 from persys.core.effects import Apply
 from persys.core.retry import after_failure
 from persys.core.situation import Decision, Policy, Situation, believe, retried
-from persys.model.belief import Belief, Retry, Status
-from persys.model.failure import Failure, FailureReason
-from persys.model.observation import Observation
+from persys.model.status import Belief, Failure, FailureReason, Observation, Retry, Status
 
 
 def after_failed(

@@ -8,8 +8,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from persys.model.action import Action
-from persys.model.history import ACTIONS_MAX, History, Sighting
+from persys.model.action import ACTIONS_MAX, Action, History, Sighting
 from persys.model.ids import ActionId, NodeId, WorkloadId
 
 ID_LENGTH_MAX = 256

@@ -13,8 +13,8 @@ from persys.core.fencing import stopped_after
 from persys.core.liveness import Phase
 from persys.core.placement.needs import holds_data
 from persys.core.situation import Decision, Rooms, Situation, believe, is_finished
-from persys.model.assignment import Tombstone
-from persys.model.belief import Status
+from persys.model.placement import Tombstone
+from persys.model.status import Status
 from persys.model.workload import Desired, Workload
 
 UNANSWERED_MAX = 2  # orders in a row

@@ -9,8 +9,8 @@ from datetime import datetime
 from msgspec import Struct
 
 from persys.model.ids import WorkloadId
+from persys.model.node import WorkloadUsage
 from persys.model.spec import WorkloadType
-from persys.model.usage import WorkloadUsage
 
 _NANOS = 10**9
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import assert_never
 
-from persys.model.mode import ClusterMarker, Mode
+from persys.model.cluster import ClusterMarker, Mode
 
 ACCEPTED_MAX = 256
 

@@ -5,8 +5,8 @@ They are part of the workload's status, so that no value is ignored silently.
 
 from collections.abc import Iterator
 
-from persys.model.order import Order
 from persys.model.spec import ComposeSpec, VMSpec
+from persys.model.workload import Order
 
 PROJECT_NAME = "COMPOSE_PROJECT_NAME"
 NOTE = "note"  # the key in the metadata of a status

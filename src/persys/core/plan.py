@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from persys.core.placement.needs import holds_data
 from persys.core.situation import Decision
-from persys.model.assignment import Assignment
+from persys.model.placement import Assignment
 from persys.model.spec import ComposeSpec, Spec
 from persys.model.workload import Desired, Workload
 

@@ -7,8 +7,8 @@ again only with a new order.
 from collections.abc import Mapping
 from enum import StrEnum
 
-from persys.model.failure import Failure, FailureReason
 from persys.model.ids import WorkloadId
+from persys.model.status import Failure, FailureReason
 
 QUARANTINED = "Quarantined"
 CRASHES_MAX = 2

@@ -9,8 +9,7 @@ from typing import assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from persys.model.order import Order
-from persys.model.workload import Desired
+from persys.model.workload import Desired, Order
 
 
 class Taken(Struct, frozen=True):

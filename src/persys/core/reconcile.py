@@ -54,12 +54,10 @@ from persys.core.situation import (
     speaks_of,
     was_settled,
 )
-from persys.model.assignment import Assignment, Tombstone
-from persys.model.belief import Belief, Status
-from persys.model.failure import Failure, FailureReason
 from persys.model.ids import NodeId
-from persys.model.observation import Actual, Observation
+from persys.model.placement import Assignment, Tombstone
 from persys.model.spec import ComposeSpec, ContainerSpec, VMSpec
+from persys.model.status import Actual, Belief, Failure, FailureReason, Observation, Status
 from persys.model.workload import Desired, Workload
 
 REMOVAL_LONGEST_AFTER = timedelta(hours=1)

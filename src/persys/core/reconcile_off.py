@@ -6,10 +6,8 @@ policies and health checks still apply, because they are part of an order. Every
 
 from persys.core.convergence import Artefact, Condition, Do, Settled
 from persys.core.deviations import DRIFTED, summary
-from persys.model.failure import Failure, FailureReason
-from persys.model.observation import Actual
-from persys.model.order import Order
-from persys.model.workload import Desired
+from persys.model.status import Actual, Failure, FailureReason
+from persys.model.workload import Desired, Order
 
 NOT_RECONCILED = "NotReconciled"
 

@@ -17,13 +17,11 @@ from persys.core.epochs import credible
 from persys.core.placement.needs import holds_data, needs_of
 from persys.core.secrets import secret_names
 from persys.core.situation import COMPLETED
-from persys.model.assignment import Assignment, HostPort, Tombstone
-from persys.model.belief import Belief
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.intent import KeptIntent
 from persys.model.node import Node
-from persys.model.observation import Actual, Observation
-from persys.model.workload import Desired, Workload
+from persys.model.placement import Assignment, HostPort, Tombstone
+from persys.model.status import Actual, Belief, Observation
+from persys.model.workload import Desired, KeptIntent, Workload
 
 
 @dataclass(frozen=True, slots=True)

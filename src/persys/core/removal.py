@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from persys.core.enrolment import SERVICE_LIFE_MOST
 from persys.core.upkeep import OPERATOR
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.node import Node
-from persys.model.removal import Removal
+from persys.model.node import Node, Removal
 
 # By then every certificate from before the removal has expired, with a margin for clock skew.
 REMEMBERED = SERVICE_LIFE_MOST + timedelta(days=1)

@@ -8,7 +8,7 @@ from datetime import datetime
 from persys.core.convergence import Artefact, Condition
 from persys.core.deviations import DRIFT, summary
 from persys.core.health import HEALTH
-from persys.model.failure import Failure, FailureReason
+from persys.model.status import Failure, FailureReason
 
 LOG_TAIL_BYTES_MAX = 4096
 MESSAGE_LENGTH_MAX = 4096

@@ -13,9 +13,8 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from persys.model.belief import Retry
-from persys.model.failure import Failure
 from persys.model.ids import Revision, WorkloadId
+from persys.model.status import Failure, Retry
 
 # Far beyond any limit; without it a power of two would overflow a timedelta.
 GROWTHS_MAX = 24

@@ -22,10 +22,8 @@ from persys.core.effects import Apply
 from persys.core.liveness import Phase
 from persys.core.placement.needs import holds_data, needs_of
 from persys.core.situation import Copy, Decision, Rooms, Situation, believe, current
-from persys.model.assignment import Assignment, Tombstone
-from persys.model.belief import Belief, Status
-from persys.model.failure import Failure, FailureReason
-from persys.model.observation import Actual
+from persys.model.placement import Assignment, Tombstone
+from persys.model.status import Actual, Belief, Failure, FailureReason, Status
 from persys.model.workload import Desired
 
 STALE_EPOCH = "StaleEpoch"  # the node has a newer assignment

@@ -6,8 +6,8 @@ from persys.core.placement.filters import Rejection, reject, reject_resident
 from persys.core.placement.needs import Needs
 from persys.core.placement.select import Placed, Unplaceable, place
 from persys.core.situation import Rooms
-from persys.model.assignment import Assignment
 from persys.model.ids import NodeId, WorkloadId
+from persys.model.placement import Assignment
 
 
 def rooms_over(columns: Columns) -> Rooms:

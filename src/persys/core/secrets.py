@@ -16,7 +16,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from persys.errors import InvalidError
-from persys.model.order import Order
 from persys.model.secret import (
     SCHEME,
     Reference,
@@ -26,6 +25,7 @@ from persys.model.secret import (
     VaultReference,
 )
 from persys.model.spec import ComposeSpec, ContainerSpec, FileMount, Spec
+from persys.model.workload import Order
 
 VALUE_BYTES_MAX = 64 * 1024
 VERSIONS_MAX = 10

@@ -16,11 +16,9 @@ from persys.core.placement.filters import Rejection
 from persys.core.placement.needs import Needs
 from persys.core.placement.select import Placed, Unplaceable
 from persys.core.retry import RetryPolicy
-from persys.model.assignment import Assignment, Tombstone
-from persys.model.belief import Belief, Retry, Status
-from persys.model.failure import Failure
 from persys.model.ids import NodeId, Revision, WorkloadId
-from persys.model.observation import Actual, Observation
+from persys.model.placement import Assignment, Tombstone
+from persys.model.status import Actual, Belief, Failure, Observation, Retry, Status
 from persys.model.workload import Desired, Workload
 
 COMPLETED = "Completed"

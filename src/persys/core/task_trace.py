@@ -13,7 +13,7 @@ from typing import assert_never
 
 from persys.model.action import Action, ActionKind, ActionState
 from persys.model.ids import Revision
-from persys.model.observation import Actual, Observation
+from persys.model.status import Actual, Observation
 from persys.model.workload import Desired
 
 # Task times are whole seconds, and the clock of the node is known only as of its last heartbeat.

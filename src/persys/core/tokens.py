@@ -15,8 +15,7 @@ from msgspec import Struct
 from persys.core.enrolment import PEOPLE, granted, hashed
 from persys.core.permission import deeds_of
 from persys.errors import DeniedError, InvalidError, RefusedError
-from persys.model.identity import Caller, Deed, Identity, Role
-from persys.model.token import Token
+from persys.model.identity import Caller, Deed, Identity, Role, Token
 
 LIFE = timedelta(days=30)
 LIFE_LEAST = timedelta(minutes=1)

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from persys.core.tokens import Fault, IsRevoked, fault, later_fault, parse
 from persys.errors import DeniedError
-from persys.model.token import Token
+from persys.model.identity import Token
 
 AUTHORIZATION = "authorization"
 REASON = "token"  # of the DeniedError: the caller must use another token, or none

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from persys.model.ids import ActionId, WorkloadId
+from persys.model.ids import ActionId, NodeId, WorkloadId
 
 
 class ActionKind(StrEnum):
@@ -34,3 +34,21 @@ class Action(Struct, frozen=True, gc=False):  # no reference cycles, and there a
     @property
     def has_ended(self) -> bool:
         return self.state in (ActionState.COMPLETED, ActionState.FAILED)
+
+
+ACTIONS_MAX = 20
+
+
+class Sighting(Struct, frozen=True):
+    """An action of an agent, as it was when the scheduler fetched it."""
+
+    node_id: NodeId
+    fetched_at: datetime
+    action: Action
+
+
+class History(Struct, frozen=True):
+    """Newest first, at most ACTIONS_MAX."""
+
+    workload_id: WorkloadId
+    sightings: tuple[Sighting, ...] = ()

@@ -6,7 +6,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from persys.model.ids import NodeId, Revision, WorkloadId
-from persys.model.observation import Actual
+from persys.model.status import Actual
 
 
 class DriftType(StrEnum):

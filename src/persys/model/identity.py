@@ -40,3 +40,21 @@ class Caller(Struct, frozen=True):
         token = f" by token {self.token_id}" if self.token_id else ""
         via = f" via {self.via}" if self.via else ""
         return f"{self.identity}{token}{via}"
+
+
+class Token(Struct, frozen=True):
+    id: str
+    name: str
+    role: Role
+    deeds: frozenset[Deed]  # the subset of the role's permissions; empty: all of them
+    secret_hash: str
+    created_at: datetime
+    created_by: str
+    expires_at: datetime
+    # Of the certificate that created it, directly or through another token. Empty: created by an older
+    # version.
+    created_serial: str = ""
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.role, self.name)

@@ -1,11 +1,11 @@
 """A node: a machine with an agent, with its capabilities and its status."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from msgspec import Struct
 
-from persys.model.ids import NodeId
+from persys.model.ids import NodeId, WorkloadId
 from persys.model.resources import Resources
 from persys.model.spec import WorkloadType
 
@@ -71,3 +71,36 @@ class Node(Struct, frozen=True):
     bound_host: str = ""  # the only host from which a shared certificate may act as the node
     has_own_certificate: bool = False  # the certificate of its agent names the node
     known_by_host: bool = False  # that certificate is not from persys-ca: it names only the host
+
+
+class Lease(Struct, frozen=True):
+    node_id: NodeId
+    granted_at: datetime
+    length: timedelta
+
+
+class Removal(Struct, frozen=True):
+    node_id: NodeId
+    removed_at: datetime
+
+
+class NodeUsage(Struct, frozen=True):
+    cpu_allocated_millicores: int = 0
+    cpu_used_millicores: int = 0
+    memory_allocated_mb: int = 0
+    memory_used_mb: int = 0
+    disk_allocated_gb: int = 0
+    disk_used_gb: int = 0
+
+
+class WorkloadUsage(Struct, frozen=True):
+    workload_id: WorkloadId
+    type: WorkloadType
+    collected_at: datetime
+    cpu_percent: float = 0.0
+    memory_bytes: int = 0
+    disk_read_bytes: int = 0
+    disk_write_bytes: int = 0
+    net_rx_bytes: int = 0
+    net_tx_bytes: int = 0
+    source: str = ""

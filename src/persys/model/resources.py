@@ -28,3 +28,9 @@ class Resources(Struct, frozen=True):
             and self.memory_mb <= room.memory_mb
             and self.disk_gb <= room.disk_gb
         )
+
+
+# Pool name and GB. Any further disk space is taken from the node's first pool.
+Draws = tuple[tuple[str, int], ...]
+
+DISKS = ""  # in place of a name: the node's default pool for disks

@@ -7,6 +7,18 @@ from msgspec import Struct
 
 from persys.model.ids import WorkloadId
 
+
+class Image(Struct, frozen=True):
+    """`name` is a name in the image store of the node, or the URL of the image."""
+
+    name: str
+    sha256: str  # of the whole file
+    format: str  # qcow2, raw
+    size_bytes: int
+    virtual_size_bytes: int  # the minimum size of a disk created from it
+    added_at: datetime
+
+
 GIB = 1 << 30
 DISK = "disk"  # the driver for disks in a libvirt pool
 

@@ -15,9 +15,9 @@ from persys.core.intake import Accepted
 from persys.core.secrets import secret_names
 from persys.errors import NotFoundError, RefusedError
 from persys.infra.clock import Clock
-from persys.model.assignment import Assignment, Tombstone
 from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId, WorkloadId
+from persys.model.placement import Assignment, Tombstone
 from persys.model.workload import Workload
 from persys.scheduler.burials import Burials
 from persys.scheduler.changes import Change

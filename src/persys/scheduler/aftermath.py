@@ -9,7 +9,7 @@ from persys.core.liveness import Phase
 from persys.core.placement.needs import needs_of
 from persys.core.situation import Decision, Situation
 from persys.errors import ConflictError, PersysError, UnavailableError
-from persys.model.assignment import Assignment
+from persys.model.placement import Assignment
 from persys.model.workload import Desired
 from persys.scheduler.cluster import Entry
 from persys.scheduler.metrics import Result

@@ -32,14 +32,11 @@ from persys.infra.answers import parsed
 from persys.infra.clock import Clock
 from persys.infra.message_sizes import LIST_BYTES_MAX, MESSAGE_BYTES_MAX
 from persys.infra.rpc import new_channel
-from persys.model.action import Action
-from persys.model.failure import Failure, FailureReason
-from persys.model.history import ACTIONS_MAX
+from persys.model.action import ACTIONS_MAX, Action
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.intent import KeptIntent
-from persys.model.observation import Actual, Observation
 from persys.model.spec import WorkloadType
-from persys.model.workload import Workload
+from persys.model.status import Actual, Failure, FailureReason, Observation
+from persys.model.workload import KeptIntent, Workload
 from persys.scheduler.metrics import Metrics
 from persys.scheduler.outgoing import Outgoing, unknown_to
 from persys.scheduler.reports import Limited

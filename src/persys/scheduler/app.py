@@ -17,9 +17,9 @@ from persys.infra.aio.supervisor import KeyedWork, Loop, Supervisor
 from persys.infra.clock import Clock
 from persys.infra.sealing import KeyFile
 from persys.infra.turns import Turns
-from persys.model.assignment import Tombstone
 from persys.model.event import Numbered
 from persys.model.ids import NodeId
+from persys.model.placement import Tombstone
 from persys.scheduler import whereabouts
 from persys.scheduler.agents import Connect, GrpcAgents, over_grpc
 from persys.scheduler.api.control import control_api

@@ -16,10 +16,10 @@ from persys.core.effects import Ask, Effect, Remove
 from persys.errors import ConflictError, StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.model import feature
-from persys.model.assignment import Tombstone
 from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import NodeStatus
+from persys.model.placement import Tombstone
 from persys.scheduler.changes import Change
 from persys.scheduler.cluster import Cluster
 from persys.scheduler.committer import Committer

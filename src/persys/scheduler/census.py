@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from persys.infra.clock import Clock
-from persys.model.belief import Status
-from persys.model.failure import FailureReason
+from persys.model.status import FailureReason, Status
 from persys.model.workload import Desired
 from persys.scheduler.cluster import Cluster, Entry
 

@@ -19,18 +19,15 @@ from persys.core.situation import Aside, fulfils
 from persys.core.upkeep import closed_because
 from persys.core.waiting import Waiting
 from persys.infra.aio.supervisor import InternalError
-from persys.model.assignment import Assignment, EpochCounter, Tombstone
-from persys.model.belief import Belief, Retry
-from persys.model.history import History
+from persys.model.action import History
+from persys.model.identity import Token
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.node import Node
-from persys.model.observation import Observation
-from persys.model.rules import Strategy
+from persys.model.node import Node, NodeUsage, WorkloadUsage
+from persys.model.placement import Assignment, EpochCounter, Strategy, Tombstone
 from persys.model.secret import Secret
 from persys.model.spec import WorkloadType
+from persys.model.status import Belief, Observation, Retry
 from persys.model.suggestion import Ruling
-from persys.model.token import Token
-from persys.model.usage import NodeUsage, WorkloadUsage
 from persys.model.workload import Workload
 from persys.scheduler.drifts import Drifts
 from persys.scheduler.event_log import EventLog

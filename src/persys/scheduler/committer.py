@@ -26,8 +26,8 @@ from persys.errors import (
 )
 from persys.infra import tracing
 from persys.infra.clock import Clock
+from persys.model.cluster import ClusterMarker
 from persys.model.event import Numbered
-from persys.model.mode import ClusterMarker
 from persys.scheduler.changes import Change, attributed
 from persys.scheduler.commit_queue import CommitQueue, Pending, fail
 from persys.scheduler.lead import Lead, not_leading

@@ -11,12 +11,11 @@ from prometheus_client.registry import Collector
 
 from persys.core.liveness import Phase, phase_of
 from persys.infra.clock import Clock
-from persys.model.belief import Status
+from persys.model.cluster import Mode
 from persys.model.drift import DriftType
-from persys.model.failure import FailureReason
 from persys.model.ids import NodeId
-from persys.model.mode import Mode
 from persys.model.node import NodeStatus
+from persys.model.status import FailureReason, Status
 from persys.model.workload import Desired
 from persys.scheduler.census import Census
 from persys.scheduler.cluster import Cluster, Member

@@ -13,8 +13,7 @@ import structlog
 from persys.core.modes import Lost, New, Same, judge
 from persys.errors import ConflictError, FencedError, NotFoundError, RefusedError
 from persys.infra.clock import Clock
-from persys.model.leader import Leader
-from persys.model.mode import ClusterMarker
+from persys.model.cluster import ClusterMarker, Leader
 from persys.scheduler.state.records import type_of
 from persys.store import keys
 from persys.store.port import Conflict, LeaseId, Record, Snapshot, Store, Unit

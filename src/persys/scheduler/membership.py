@@ -37,12 +37,11 @@ from persys.infra.aio.supervisor import InternalError, KeyedWork, Supervisor
 from persys.infra.clock import Clock
 from persys.infra.turns import Turns
 from persys.model import feature
+from persys.model.cluster import ClusterMarker
 from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.lease import Lease
-from persys.model.mode import ClusterMarker
-from persys.model.node import Node, NodeStatus
-from persys.model.observation import Actual, Observation
+from persys.model.node import Lease, Node, NodeStatus
+from persys.model.status import Actual, Observation
 from persys.scheduler.applicants import Applicant, Applicants
 from persys.scheduler.changes import Change
 from persys.scheduler.cluster import Cluster, Member

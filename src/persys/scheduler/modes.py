@@ -8,8 +8,8 @@ import structlog
 from persys.core.modes import Outcome, Standing, after
 from persys.errors import FrozenError
 from persys.infra.clock import Clock
+from persys.model.cluster import Mode, ModeState
 from persys.model.event import Event, EventKind
-from persys.model.mode import Mode, ModeState
 
 log = structlog.get_logger()
 

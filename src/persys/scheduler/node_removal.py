@@ -31,12 +31,11 @@ from persys.errors import (
 )
 from persys.infra.clock import Clock
 from persys.infra.turns import Turns
-from persys.model.assignment import Tombstone
 from persys.model.drift import Drift
 from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId
-from persys.model.node import Node
-from persys.model.removal import Removal
+from persys.model.node import Node, Removal
+from persys.model.placement import Tombstone
 from persys.scheduler.changes import Change
 from persys.scheduler.cluster import Cluster
 from persys.scheduler.committer import Committer, insist

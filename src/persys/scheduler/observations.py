@@ -14,7 +14,7 @@ from persys.core.deviations import DRIFT
 from persys.core.health import HEALTH
 from persys.core.situation import confirms
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.observation import Actual, Observation
+from persys.model.status import Actual, Observation
 from persys.scheduler.cluster import Cluster, Entry
 
 TEXT_LENGTH_MAX = 4 * 1024

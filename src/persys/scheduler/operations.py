@@ -9,7 +9,7 @@ attempt has its own end.
 import structlog
 
 from persys.core.situation import Decision, Situation
-from persys.model.belief import Status
+from persys.model.status import Status
 from persys.model.workload import Desired
 
 log = structlog.get_logger()

@@ -32,7 +32,7 @@ from persys.model import feature
 from persys.model.drift import Drift
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.ids import workload_id as checked_workload_id
-from persys.model.observation import Actual, Observation
+from persys.model.status import Actual, Observation
 from persys.scheduler.changes import Change
 from persys.scheduler.cluster import Cluster
 from persys.scheduler.committer import Committer

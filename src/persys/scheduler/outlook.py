@@ -20,8 +20,8 @@ from persys.core.situation import Situation, is_finished
 from persys.errors import NotFoundError
 from persys.infra.aio.offload import off_loop
 from persys.infra.clock import Clock
-from persys.model.assignment import Assignment
 from persys.model.ids import NodeId, Revision, WorkloadId
+from persys.model.placement import Assignment
 from persys.model.workload import Desired, Workload
 from persys.scheduler.cluster import Cluster, Entry
 from persys.scheduler.planning import Situated

@@ -25,7 +25,7 @@ from persys.infra.lanes import Lanes
 from persys.model import feature
 from persys.model.action import Action
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.observation import Actual, Observation
+from persys.model.status import Actual, Observation
 from persys.model.workload import Desired
 from persys.scheduler.cluster import Cluster, Entry
 from persys.scheduler.observations import Observations

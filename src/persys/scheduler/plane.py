@@ -39,7 +39,7 @@ from persys.infra.tls import Tls
 from persys.infra.together import together
 from persys.infra.vault import open_vault
 from persys.infra.vault_kv import VaultKv
-from persys.model.token import Token
+from persys.model.identity import Token
 from persys.scheduler import whereabouts
 from persys.scheduler.api.service import SERVICE, SERVICE_DESCRIPTOR
 from persys.scheduler.app import Scheduler

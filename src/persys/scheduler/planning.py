@@ -16,9 +16,9 @@ from persys.core.reconcile import decide
 from persys.core.rooms import rooms_over
 from persys.core.situation import Decision, Policy, Situation
 from persys.errors import RefusedError
-from persys.model.assignment import Assignment
-from persys.model.belief import Belief
 from persys.model.ids import WorkloadId, workload_id
+from persys.model.placement import Assignment
+from persys.model.status import Belief
 from persys.model.workload import Desired, Workload
 from persys.scheduler.cluster import Cluster
 from persys.scheduler.intake import judge_of, parse

@@ -5,10 +5,9 @@ from typing import Protocol
 from persys.core.effects import Remove
 from persys.model.action import Action
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.intent import KeptIntent
-from persys.model.observation import Observation
 from persys.model.spec import WorkloadType
-from persys.model.workload import Workload
+from persys.model.status import Observation
+from persys.model.workload import KeptIntent, Workload
 
 
 class Agents(Protocol):

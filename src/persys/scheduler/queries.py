@@ -12,12 +12,10 @@ from persys.core.placement.select import Placed, Unplaceable, place
 from persys.core.situation import fulfils, speaks_of
 from persys.errors import InvalidError, NotFoundError
 from persys.infra.clock import Clock
-from persys.model.belief import Status
-from persys.model.failure import FailureReason
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Drain, NodeStatus
-from persys.model.observation import Actual, Observation
 from persys.model.spec import type_of
+from persys.model.status import Actual, FailureReason, Observation, Status
 from persys.model.workload import Desired
 from persys.scheduler.cluster import (
     INTERNAL_ERROR,

@@ -38,9 +38,9 @@ from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
 from persys.infra.turns import Turns
-from persys.model.assignment import Tombstone
 from persys.model.event import EventKind
 from persys.model.ids import NodeId, WorkloadId
+from persys.model.placement import Tombstone
 from persys.model.spec import type_of
 from persys.model.workload import Workload
 from persys.scheduler.aftermath import dispatched, frees, plans_retry, renewal, result_of

@@ -20,9 +20,8 @@ from persys.errors import ConflictError, NotFoundError, RefusedError
 from persys.infra.clock import Clock
 from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.node import Node
-from persys.model.observation import Observation
-from persys.model.removal import Removal
+from persys.model.node import Node, Removal
+from persys.model.status import Observation
 from persys.scheduler.asking import ask_all
 from persys.scheduler.changes import Change
 from persys.scheduler.cluster import Cluster

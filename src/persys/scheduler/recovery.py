@@ -18,8 +18,8 @@ from persys.core.modes import Lost, accepted_uids
 from persys.core.recovery import Merged, NodeReport, Recorded, merge
 from persys.errors import AgentUnreachableError, RefusedError
 from persys.infra.clock import Clock
+from persys.model.cluster import ClusterMarker
 from persys.model.ids import NodeId
-from persys.model.mode import ClusterMarker
 from persys.model.node import Node
 from persys.model.workload import Workload
 from persys.scheduler.applicants import Applicants

@@ -17,7 +17,7 @@ from persys.infra.aio.supervisor import KeyedWork
 from persys.infra.identity import Claims
 from persys.model.identity import Role
 from persys.model.ids import NodeId
-from persys.model.removal import Removal
+from persys.model.node import Removal
 from persys.scheduler.cluster import Cluster
 from persys.store import keys
 

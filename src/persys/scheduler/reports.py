@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from persys.infra.aio.supervisor import InternalError
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.observation import Observation
+from persys.model.node import NodeUsage, WorkloadUsage
 from persys.model.spec import WorkloadType
-from persys.model.usage import NodeUsage, WorkloadUsage
+from persys.model.status import Observation
 from persys.scheduler.metrics import Metrics
 from persys.wire import control, limits
 from persys.wire.gen.control.v1 import control_pb2

@@ -10,9 +10,9 @@ from typing import Protocol
 
 from persys.core.secrets import Resolved, put_in, references_of
 from persys.errors import InvalidError, NotFoundError, PersysError, UnavailableError
-from persys.model.failure import Failure, FailureReason
 from persys.model.secret import Reference, Secret, StoredReference, VaultReference
 from persys.model.spec import Spec
+from persys.model.status import Failure, FailureReason
 from persys.model.workload import Desired, Workload
 
 VAULT_SECONDS = 10.0

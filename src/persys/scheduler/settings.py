@@ -9,7 +9,7 @@ from persys.infra.settings import DEFAULT, Loaded, setting
 from persys.infra.tls_settings import TlsSettings
 from persys.infra.trace_settings import TraceSettings
 from persys.model.identity import Role
-from persys.model.rules import Strategy
+from persys.model.placement import Strategy
 
 ETCD = "etcd"
 GATEWAY_ROLES = (Role.VIEWER, Role.OPERATOR, Role.ADMIN, Role.GATEWAY)

@@ -7,8 +7,8 @@ from persys.core.liveness import Phase, phase_of
 from persys.core.situation import Copy, Situation
 from persys.infra.clock import Clock
 from persys.model import feature
-from persys.model.assignment import Assignment, Tombstone
 from persys.model.node import NodeStatus
+from persys.model.placement import Assignment, Tombstone
 from persys.model.workload import Workload
 from persys.scheduler.cluster import Cluster, Entry, Member
 

@@ -13,7 +13,7 @@ import structlog
 from persys.core.modes import Lost, New, Same, Silent, Whole
 from persys.errors import ConflictError, FencedError, PersysError, StoreUnavailableError
 from persys.infra.clock import Clock
-from persys.model.leader import Leader
+from persys.model.cluster import Leader
 from persys.scheduler.lead import Lead, leader_of
 from persys.scheduler.modes import Modes
 from persys.store import keys

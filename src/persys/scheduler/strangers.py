@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from persys.core.drift import Stranger
 from persys.model.drift import Drift
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.observation import Observation
+from persys.model.status import Observation
 
 
 class Strangers:

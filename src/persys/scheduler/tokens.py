@@ -7,8 +7,7 @@ from persys.errors import NotFoundError
 from persys.infra.clock import Clock
 from persys.infra.turns import Turns
 from persys.model.event import Event, EventKind
-from persys.model.identity import Caller
-from persys.model.token import Token
+from persys.model.identity import Caller, Token
 from persys.scheduler.changes import Change
 from persys.scheduler.cluster import Cluster
 from persys.scheduler.committer import Committer, insist

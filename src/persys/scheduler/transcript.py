@@ -8,10 +8,10 @@ from persys.core.deviations import DRIFTED
 from persys.core.health import UNHEALTHY
 from persys.core.history import is_remembered, remember
 from persys.core.situation import Decision
-from persys.model.assignment import Assignment
-from persys.model.belief import Belief, Status
 from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId
+from persys.model.placement import Assignment
+from persys.model.status import Belief, Status
 from persys.model.workload import Workload
 from persys.scheduler.changes import Change
 from persys.scheduler.cluster import Cluster, Entry

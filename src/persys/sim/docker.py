@@ -14,7 +14,6 @@ from typing import Protocol
 
 from persys.core.convergence import Artefact, Condition
 from persys.model.ids import NodeId, Revision, WorkloadId
-from persys.model.order import Order
 from persys.model.spec import (
     ComposeSpec,
     ContainerSpec,
@@ -23,6 +22,7 @@ from persys.model.spec import (
     VMSpec,
     WorkloadType,
 )
+from persys.model.workload import Order
 from persys.sim.loop import later
 from persys.sim.machine import WallClock
 

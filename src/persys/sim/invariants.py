@@ -11,11 +11,10 @@ from typing import Any
 from persys.agent.journal import Entry
 from persys.core.placement.columns import Columns
 from persys.core.placement.needs import holds_data
-from persys.model.assignment import Assignment
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import NodeStatus
-from persys.model.order import Order
-from persys.model.workload import Desired
+from persys.model.placement import Assignment
+from persys.model.workload import Desired, Order
 from persys.scheduler.lead import leader_of
 from persys.sim.contacts import Contacts
 from persys.sim.docker import Container

@@ -7,8 +7,8 @@ from typing import Any
 
 import grpc
 
+from persys.model.cluster import Mode
 from persys.model.ids import WorkloadId
-from persys.model.mode import Mode
 from persys.sim.life import Life
 from persys.sim.losses import Losses
 from persys.sim.network import AbortedError, Context

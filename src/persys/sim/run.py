@@ -5,7 +5,7 @@ import gc
 from dataclasses import dataclass
 from itertools import islice
 
-from persys.model.belief import Status
+from persys.model.status import Status
 from persys.sim.happening import Happening, Plan
 from persys.sim.invariants import Violation
 from persys.sim.leadership import compare_followers, standby_differences, watch_leadership

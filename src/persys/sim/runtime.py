@@ -15,11 +15,11 @@ from persys.agent.steps import volumes_of
 from persys.core.convergence import Artefact
 from persys.errors import ConflictError, NotFoundError, RuntimeUnavailableError
 from persys.infra.aio.path_calls import DirectPathCalls
-from persys.model.failure import Failure, FailureReason
 from persys.model.ids import WorkloadId
-from persys.model.order import Order
 from persys.model.spec import ContainerSpec, WorkloadType
+from persys.model.status import Failure, FailureReason
 from persys.model.volume import VolumeSeen
+from persys.model.workload import Order
 from persys.sim.disk import Disk, Part
 from persys.sim.docker import Container, Docker, Witness, behaviour_of
 from persys.sim.engine import RuntimeTrouble, SimEngine, Way

@@ -9,10 +9,10 @@ from persys.core.placement.needs import needs_of
 from persys.core.retry import RetryPolicy
 from persys.core.situation import COMPLETED, fulfils
 from persys.core.upkeep import closed_because
-from persys.model.assignment import Assignment
-from persys.model.belief import Belief, Status
 from persys.model.ids import NodeId, WorkloadId
+from persys.model.placement import Assignment
 from persys.model.resources import Resources
+from persys.model.status import Belief, Status
 from persys.model.workload import Desired, Workload
 from persys.scheduler.app import Scheduler
 from persys.sim.docker import Container

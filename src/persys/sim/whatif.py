@@ -10,10 +10,9 @@ from typing import TypeVar
 import grpc
 
 from persys.errors import NotFoundError, PersysError
-from persys.model.belief import Status
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.node import NodeStatus
-from persys.model.observation import Actual, Observation
+from persys.model.status import Actual, Observation, Status
 from persys.model.workload import Desired
 from persys.scheduler.agents import Close
 from persys.scheduler.agents import Stub as AgentStub

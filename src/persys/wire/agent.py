@@ -9,14 +9,11 @@ from datetime import datetime
 from persys.core.secrets import Resolved
 from persys.errors import InvalidError, RefusedError
 from persys.model.action import Action, ActionKind, ActionState
-from persys.model.failure import Failure
 from persys.model.ids import ActionId, NodeId, Revision, WorkloadId, workload_id
-from persys.model.intent import KeptIntent
-from persys.model.observation import Actual, Observation
-from persys.model.order import Order
+from persys.model.node import WorkloadUsage
 from persys.model.spec import WorkloadType, type_of
-from persys.model.usage import WorkloadUsage
-from persys.model.workload import Desired, Workload
+from persys.model.status import Actual, Failure, Observation
+from persys.model.workload import Desired, KeptIntent, Order, Workload
 from persys.wire import agent_form, agent_spec, checks, foreign, limits, records
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.times import EPOCH, from_unix_seconds, unix_seconds

@@ -8,13 +8,11 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from persys.errors import InvalidError
-from persys.model.failure import Failure, FailureReason
 from persys.model.ids import NodeId, Revision, WorkloadId
-from persys.model.node import Capabilities, StoragePool
-from persys.model.observation import Actual, Observation
+from persys.model.node import Capabilities, NodeUsage, StoragePool, WorkloadUsage
 from persys.model.resources import Resources
 from persys.model.spec import WorkloadType
-from persys.model.usage import NodeUsage, WorkloadUsage
+from persys.model.status import Actual, Failure, FailureReason, Observation
 from persys.model.workload import Desired
 from persys.wire import checks
 from persys.wire.checks import SPEC_BYTES_MAX

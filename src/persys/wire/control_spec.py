@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from persys.errors import InvalidError
+from persys.model.placement import Rules
 from persys.model.resources import Resources
-from persys.model.rules import Rules
 from persys.model.spec import (
     ComposeSpec,
     ContainerSpec,

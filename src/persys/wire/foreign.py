@@ -5,8 +5,8 @@ Only this module matches on message texts.
 
 from collections.abc import Mapping
 
-from persys.model.failure import Failure, FailureReason
 from persys.model.spec import WorkloadType
+from persys.model.status import Failure, FailureReason
 
 # The zero time of Go in Unix seconds, which these agents send for unset times.
 ZERO_TIME_SECONDS = -62_135_596_800

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from persys.core.placement.constraints import parse, written
 from persys.core.placement.filters import TOLERATES_ALL
 from persys.errors import InvalidError
-from persys.model.rules import PRIORITY_DEFAULT, PRIORITY_MAX, Rules, Strategy
+from persys.model.placement import PRIORITY_DEFAULT, PRIORITY_MAX, Rules, Strategy
 from persys.wire import checks
 from persys.wire.gen.control.v1 import control_pb2
 

@@ -1,7 +1,6 @@
 """Actions of agents in the control contract: in reports of nodes and in views for users."""
 
-from persys.model.action import Action, ActionKind, ActionState
-from persys.model.history import Sighting
+from persys.model.action import Action, ActionKind, ActionState, Sighting
 from persys.model.ids import ActionId, WorkloadId
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.times import EPOCH, instant, timestamp

@@ -25,12 +25,11 @@ from persys.core.convergence import Artefact, Condition, Step
 from persys.infra.aio.path_calls import DirectPathCalls, PathCalls
 from persys.infra.clock import SystemClock
 from persys.infra.process import serve
-from persys.model.failure import Failure
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.observation import Actual
-from persys.model.order import Order
 from persys.model.spec import WorkloadType
+from persys.model.status import Actual, Failure
 from persys.model.volume import VolumeSeen
+from persys.model.workload import Order
 from persys.wire.gen.agent.v1 import agent_pb2
 
 DEADLINE_SECONDS = 30.0

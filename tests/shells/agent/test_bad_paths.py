@@ -16,7 +16,7 @@ from persys.agent.volumes.tools import Tools
 from persys.infra.aio.path_calls import ThreadPathCalls
 from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.observation import Actual
+from persys.model.status import Actual
 from shells.agent.in_memory import Node, Running, a_running_agent
 
 Result = TypeVar("Result")

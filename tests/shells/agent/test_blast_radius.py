@@ -25,7 +25,7 @@ from persys.core.convergence import Artefact
 from persys.core.garbage import Item, Kind
 from persys.core.pools import Room
 from persys.model.ids import WorkloadId
-from persys.model.observation import Actual
+from persys.model.status import Actual
 from shells.agent.in_memory import (
     MemoryRuntime,
     Node,

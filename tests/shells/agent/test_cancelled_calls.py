@@ -21,7 +21,7 @@ from persys.agent.journal import Image
 from persys.core.garbage import ImageUse, Item, Kind
 from persys.infra.aio.owned import OwnedWork
 from persys.model.ids import WorkloadId
-from persys.model.observation import Actual
+from persys.model.status import Actual
 from persys.model.workload import Desired
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.methods import AGENT_METHODS, Method

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from persys.core.convergence import Artefact, Condition
-from persys.model.failure import Failure
 from persys.model.ids import WorkloadId
-from persys.model.observation import Actual
-from persys.model.order import Order
+from persys.model.status import Actual, Failure
+from persys.model.workload import Order
 from shells.agent.in_memory import MemoryRuntime, Node, Running, a_running_agent
 
 WEB = WorkloadId("web")

@@ -16,10 +16,9 @@ from persys.agent.journal_changes import Change
 from persys.agent.metrics import Metrics
 from persys.agent.state import State
 from persys.model.ids import ActionId, NodeId, Revision, WorkloadId
-from persys.model.observation import Actual
-from persys.model.order import Order
 from persys.model.spec import ContainerSpec, VolumeMount, WorkloadType
-from persys.model.workload import Desired
+from persys.model.status import Actual
+from persys.model.workload import Desired, Order
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 ORDER = Order(

@@ -10,8 +10,8 @@ from persys.agent.runtimes.docker_engine import Engine
 from persys.agent.runtimes.docker_pull import NO_PROGRESS, PER_REGISTRY_MAX, Puller
 from persys.agent.settings import AgentSettings
 from persys.infra.aio.path_calls import ThreadPathCalls
-from persys.model.failure import FailureReason
 from persys.model.spec import ContainerSpec
+from persys.model.status import FailureReason
 
 
 class Watch:

@@ -35,8 +35,8 @@ from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.path_calls import DirectPathCalls, ThreadPathCalls
 from persys.infra.clock import SystemClock
 from persys.infra.process import serve
-from persys.model.failure import FailureReason
 from persys.model.ids import NodeId
+from persys.model.status import FailureReason
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
 from shells.agent.test_pools import Scheduler, until

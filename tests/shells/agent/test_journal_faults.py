@@ -23,11 +23,10 @@ from persys.agent.state import State
 from persys.errors import StoreUnavailableError
 from persys.model.action import Action, ActionKind, ActionState
 from persys.model.ids import ActionId, NodeId, Revision, WorkloadId
-from persys.model.observation import Actual
-from persys.model.order import Order
 from persys.model.spec import ContainerSpec, WorkloadType
+from persys.model.status import Actual
 from persys.model.volume import Volume
-from persys.model.workload import Desired
+from persys.model.workload import Desired, Order
 from persys.wire.gen.agent.v1 import agent_pb2
 from shells.agent.faulty_journal import FAULTS, HANG, FaultyConnection
 from shells.agent.in_memory import Node, Running, a_context, a_running_agent

@@ -18,10 +18,9 @@ from persys.agent.metrics import Metrics
 from persys.agent.state import State
 from persys.core.secrets import put_back, take_out
 from persys.model.ids import ActionId, NodeId, Revision, WorkloadId
-from persys.model.observation import Actual
-from persys.model.order import Order
 from persys.model.spec import ComposeSpec, ContainerSpec, FileMount, Spec, type_of
-from persys.model.workload import Desired
+from persys.model.status import Actual
+from persys.model.workload import Desired, Order
 from persys.wire.records import encode
 
 VALUE = "hunter2-of-the-test"

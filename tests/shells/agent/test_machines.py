@@ -28,12 +28,11 @@ from persys.core.convergence import Artefact, Condition
 from persys.core.garbage import Item, Kind
 from persys.infra.aio.path_calls import ThreadPathCalls
 from persys.infra.clock import SystemClock
-from persys.model.failure import Failure, FailureReason
 from persys.model.ids import NodeId, Revision, WorkloadId
-from persys.model.order import Order
 from persys.model.spec import CloudInit, Disk, Network, VMSpec, WorkloadType
+from persys.model.status import Failure, FailureReason
 from persys.model.volume import GIB, VolumeState
-from persys.model.workload import Desired
+from persys.model.workload import Desired, Order
 
 SMALL = VMSpec(
     1, 64, disks=(Disk(device="vda", type="disk", format="qcow2", size_gb=1),), stop_grace_seconds=1

@@ -16,7 +16,7 @@ from persys.agent.calls import AbortedError
 from persys.agent.journal_changes import Change
 from persys.infra.aio.parts import OnError
 from persys.model.ids import WorkloadId
-from persys.model.observation import Actual
+from persys.model.status import Actual
 from persys.wire.gen.agent.v1 import agent_pb2
 from shells.agent.in_memory import Node, Running, a_context, a_running_agent
 

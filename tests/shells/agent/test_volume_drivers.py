@@ -32,9 +32,8 @@ from persys.errors import InvalidError, NotFoundError
 from persys.infra.aio.path_calls import DirectPathCalls
 from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId, Revision, WorkloadId
-from persys.model.order import Order
 from persys.model.spec import ContainerSpec, ManagedVolume, VMSpec, WorkloadType
-from persys.model.workload import Desired
+from persys.model.workload import Desired, Order
 
 WEB = WorkloadId("web")
 PATHS = DirectPathCalls()

@@ -9,7 +9,7 @@ from persys.cli.advice import _ADVICE, next_step
 from persys.cli.parser import parse
 from persys.core.quarantine import QUARANTINED
 from persys.core.report import INTERNAL_ERROR
-from persys.model.failure import FailureReason
+from persys.model.status import FailureReason
 from persys.scheduler.resolving import UNRESOLVED
 from persys.wire.gen.control.v1.control_pb2 import ReasonDetail, WorkloadView
 

@@ -17,17 +17,15 @@ from builders import a_workload
 from persys.core.drift import Stranger
 from persys.core.removal import DEPENDENTS_PER_STEP_MAX
 from persys.infra.tls import Tls
-from persys.model.assignment import Assignment, Tombstone
-from persys.model.belief import Belief
-from persys.model.identity import Role
+from persys.model.identity import Role, Token
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Capabilities, Node, NodeStatus
-from persys.model.observation import Actual, Observation
+from persys.model.placement import Assignment, Tombstone
 from persys.model.resources import Resources
 from persys.model.secret import Secret
 from persys.model.spec import WorkloadType
+from persys.model.status import Actual, Belief, Observation
 from persys.model.suggestion import Ruling, SuggestedAction, Suggestion
-from persys.model.token import Token
 from persys.model.workload import Workload
 from persys.scheduler.app import Scheduler
 from persys.scheduler.changes import Change

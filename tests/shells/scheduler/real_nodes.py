@@ -8,7 +8,7 @@ from pathlib import Path
 
 from persys.agent.settings import AgentSettings
 from persys.model.ids import WorkloadId
-from persys.model.order import Order
+from persys.model.workload import Order
 from shells.agent.in_memory import MemoryRuntime, Node, Running, a_running_agent
 
 

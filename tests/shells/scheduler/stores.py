@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 
 from persys.errors import CompactedError, FencedError, StoreUnavailableError
-from persys.model.leader import Leader
+from persys.model.cluster import Leader
 from persys.store import keys
 from persys.store.port import Change, LeaseId, Outcome, Record, Snapshot, Store, Unit
 from persys.wire import records

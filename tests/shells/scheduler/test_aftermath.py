@@ -4,7 +4,7 @@ from builders import a_workload, an_assignment
 from persys.core.effects import Apply
 from persys.core.liveness import Phase
 from persys.core.situation import Decision, Situation
-from persys.model.assignment import Assignment
+from persys.model.placement import Assignment
 from persys.model.resources import Resources
 from persys.scheduler.aftermath import renewal
 

@@ -8,10 +8,10 @@ from prometheus_client import Metric
 
 from builders import a_belief, a_workload
 from persys.infra.clock import SystemClock
-from persys.model.belief import Status
+from persys.model.cluster import Mode
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.mode import Mode
 from persys.model.node import Capabilities, Node
+from persys.model.status import Status
 from persys.model.workload import Desired
 from persys.scheduler.census import SLICE, Census
 from persys.scheduler.cluster import Cluster

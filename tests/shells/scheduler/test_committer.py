@@ -14,7 +14,7 @@ from persys.errors import ConflictError, FrozenError, InvalidError, QuarantinedE
 from persys.infra.clock import SystemClock
 from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId
-from persys.model.removal import Removal
+from persys.model.node import Removal
 from persys.scheduler.changes import Change
 from persys.scheduler.committer import Committer
 from persys.scheduler.metrics import Metrics

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from persys.model.assignment import EpochCounter
+from persys.model.placement import EpochCounter
 from persys.store import keys
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.records import decode

@@ -11,7 +11,7 @@ import pytest
 
 from persys.errors import FrozenError
 from persys.infra.clock import SystemClock
-from persys.model.mode import ClusterMarker
+from persys.model.cluster import ClusterMarker
 from persys.scheduler.api.methods import REFUSALS, is_refusal
 from persys.store import keys
 from persys.store.port import Unit

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from persys.core.removal import DEPENDENTS_PER_STEP_MAX
 from persys.infra.clock import SystemClock
-from persys.model.assignment import Tombstone
 from persys.model.ids import NodeId
+from persys.model.placement import Tombstone
 from persys.model.resources import Resources
 from persys.store import keys
 from persys.store.memory import MemoryStore

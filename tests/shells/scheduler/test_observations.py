@@ -8,10 +8,9 @@ from msgspec.structs import replace
 
 from builders import WEB, a_dispatch, a_workload, after, an_assignment, an_observation
 from persys.core.health import HEALTH, Health
-from persys.model.assignment import Tombstone
-from persys.model.failure import Failure, FailureReason
 from persys.model.ids import NodeId, Revision, WorkloadId
-from persys.model.observation import Actual
+from persys.model.placement import Tombstone
+from persys.model.status import Actual, Failure, FailureReason
 from persys.scheduler.cluster import Cluster
 from persys.scheduler.observations import Observations
 

@@ -11,11 +11,10 @@ from persys.errors import AgentUnreachableError
 from persys.infra.clock import SystemClock
 from persys.model.action import Action
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.intent import KeptIntent
 from persys.model.node import Capabilities, Node
-from persys.model.observation import Actual, Observation
 from persys.model.spec import WorkloadType
-from persys.model.workload import Workload
+from persys.model.status import Actual, Observation
+from persys.model.workload import KeptIntent, Workload
 from persys.scheduler.cluster import Cluster
 from persys.scheduler.observations import Observations
 from persys.scheduler.performer import Performer

@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 
 from builders import N1, NOON, an_assignment
-from persys.model.assignment import Tombstone
 from persys.model.node import Capabilities, Node
+from persys.model.placement import Tombstone
 from persys.model.resources import Resources
 from persys.scheduler.cluster import Cluster
 

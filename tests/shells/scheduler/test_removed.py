@@ -10,7 +10,7 @@ from persys.errors import PersysError, UnavailableError
 from persys.infra.aio.supervisor import KeyedWork, Supervisor
 from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId
-from persys.model.removal import Removal
+from persys.model.node import Removal
 from persys.scheduler.cluster import Cluster as Memory
 from persys.scheduler.removed import Removed
 from persys.wire.gen.control.v1 import control_pb2 as pb

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from builders import a_belief, a_workload, an_assignment
-from persys.model.belief import Status
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.observation import Actual, Observation
+from persys.model.status import Actual, Observation, Status
 from persys.scheduler.cluster import Cluster
 from persys.scheduler.metrics import Metrics
 from persys.scheduler.observations import Observations

@@ -7,9 +7,9 @@ import pytest
 from builders import NOON, a_situation, an_assignment
 from persys.core.situation import Copy
 from persys.infra.clock import SystemClock
-from persys.model.assignment import Tombstone
 from persys.model.ids import NodeId
 from persys.model.node import Capabilities, Node, NodeStatus
+from persys.model.placement import Tombstone
 from persys.scheduler.cluster import Cluster
 from persys.scheduler.situating import Situating
 

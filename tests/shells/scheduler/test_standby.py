@@ -7,8 +7,7 @@ import grpc
 import pytest
 
 from persys.infra.clock import SystemClock
-from persys.model.leader import Leader
-from persys.model.mode import ClusterMarker
+from persys.model.cluster import ClusterMarker, Leader
 from persys.store import keys
 from persys.store.port import Unit
 from persys.wire import records

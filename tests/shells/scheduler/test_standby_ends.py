@@ -9,7 +9,7 @@ import pytest
 
 from persys.errors import FencedError
 from persys.infra.clock import SystemClock
-from persys.model.leader import Leader
+from persys.model.cluster import Leader
 from persys.scheduler.app import Scheduler
 from persys.scheduler.front import Front
 from persys.scheduler.lead import Lead

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from persys.model.failure import Failure, FailureReason
+from persys.model.status import Failure, FailureReason
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster, eventually
 from shells.scheduler.real_nodes import real_nodes

@@ -11,8 +11,8 @@ from persys.agent.runtimes.compose_commands import BUILDS_MAX, ComposeCommands
 from persys.agent.runtimes.compose_place import StackPlace, StackRecord
 from persys.agent.runtimes.compose_source import CONFIGS_MAX, ComposeSource, Prepared
 from persys.infra.aio.path_calls import ThreadPathCalls
-from persys.model.failure import Failure
 from persys.model.ids import Revision, WorkloadId
+from persys.model.status import Failure
 
 
 class SlowCompose:

@@ -6,9 +6,8 @@ import pytest
 
 from persys.agent.runtimes.docker_form import Owner, create_body
 from persys.model.ids import NodeId, Revision, WorkloadId
-from persys.model.order import Order
 from persys.model.spec import ContainerSpec, RestartPolicy, WorkloadType
-from persys.model.workload import Desired
+from persys.model.workload import Desired, Order
 
 OWNER = Owner("default", NodeId("n1"))
 

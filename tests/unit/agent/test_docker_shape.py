@@ -7,9 +7,8 @@ from persys.agent.runtimes.docker_form import Owner, deviations_of, wanted_shape
 from persys.agent.runtimes.docker_shape import first_network, shape_of
 from persys.core.deviations import DeviationKind, Shape, summary
 from persys.model.ids import NodeId, Revision, WorkloadId
-from persys.model.order import Order
 from persys.model.spec import ContainerSpec, RestartPolicy, WorkloadType
-from persys.model.workload import Desired
+from persys.model.workload import Desired, Order
 
 OWNER = Owner("default", NodeId("n1"))
 NAME = OWNER.name(WorkloadId("web"))

@@ -5,9 +5,8 @@ from pathlib import Path
 from persys.agent.files import ContainerFiles, memory_directory
 from persys.infra.mount_table import MountEntry
 from persys.model.ids import Revision, WorkloadId
-from persys.model.order import Order
 from persys.model.spec import ContainerSpec, FileMount, WorkloadType
-from persys.model.workload import Desired
+from persys.model.workload import Desired, Order
 
 VALUE = b"hunter2-of-the-test"
 WEB = WorkloadId("web")

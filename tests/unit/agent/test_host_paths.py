@@ -10,7 +10,7 @@ import pytest
 from persys.agent import host_paths
 from persys.agent.host_paths import HostBind, HostPathError, hold, open_below, swapped
 from persys.infra.mount_table import read_mount_table
-from persys.model.failure import FailureReason
+from persys.model.status import FailureReason
 
 
 @pytest.fixture(params=["openat2", "walk"])

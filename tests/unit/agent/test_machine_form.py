@@ -17,9 +17,8 @@ from persys.agent.runtimes.machine_form import (
 )
 from persys.agent.runtimes.machine_reading import described
 from persys.model.ids import NodeId, Revision, WorkloadId
-from persys.model.order import Order
 from persys.model.spec import VMSpec, WorkloadType
-from persys.model.workload import Desired
+from persys.model.workload import Desired, Order
 
 OWNER = Owner("blue", NodeId("n1"))
 WEB = WorkloadId("web")

@@ -13,8 +13,8 @@ from persys.agent.runtimes.machine_look import Sight, primary
 from persys.agent.runtimes.machine_place import MachinePlace, MadeDisk, Run
 from persys.agent.runtimes.machine_reading import Described
 from persys.core.convergence import Condition
-from persys.model.failure import FailureReason
 from persys.model.ids import WorkloadId
+from persys.model.status import FailureReason
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 LATER = NOON + timedelta(minutes=1)

@@ -17,9 +17,8 @@ from persys.agent.runtimes.docker_form import Owner
 from persys.agent.runtimes.docker_pull import Puller
 from persys.infra.aio.path_calls import DirectPathCalls
 from persys.model.ids import NodeId, Revision, WorkloadId
-from persys.model.order import Order
 from persys.model.spec import ContainerSpec, WorkloadType
-from persys.model.workload import Desired
+from persys.model.workload import Desired, Order
 
 
 class Docker:

@@ -4,10 +4,9 @@ from builders import add_node, needs
 from persys.core.placement.capacity import Loss, Room, lose, room_on, total_of
 from persys.core.placement.columns import Columns
 from persys.core.placement.needs import Needs
-from persys.model.assignment import HostPort
 from persys.model.ids import NodeId, WorkloadId
+from persys.model.placement import HostPort, Rules
 from persys.model.resources import Resources
-from persys.model.rules import Rules
 
 N1, N2 = NodeId("n1"), NodeId("n2")
 

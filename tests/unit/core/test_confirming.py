@@ -4,9 +4,7 @@ import pytest
 
 from builders import a_belief, a_workload, an_assignment, an_observation
 from persys.core.situation import confirms
-from persys.model.belief import Status
-from persys.model.failure import Failure, FailureReason
-from persys.model.observation import Actual, Observation
+from persys.model.status import Actual, Failure, FailureReason, Observation, Status
 from persys.model.workload import Desired
 
 

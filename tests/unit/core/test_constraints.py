@@ -6,7 +6,7 @@ import pytest
 
 from persys.core.placement.constraints import holds, parse, written
 from persys.errors import InvalidError
-from persys.model.rules import Constraint, Operator
+from persys.model.placement import Constraint, Operator
 
 EU = {"zone": "eu", "disks": "4", "kernel": "5.10.0-21-amd64", "rack": "r12"}
 

@@ -21,10 +21,8 @@ from persys.core.copies import described
 from persys.core.placement.columns import Columns
 from persys.core.reconcile import decide
 from persys.core.situation import Copy, Decision, Policy
-from persys.model.belief import Status
-from persys.model.failure import Failure, FailureReason
-from persys.model.observation import Actual
 from persys.model.spec import ContainerSpec, VolumeMount
+from persys.model.status import Actual, Failure, FailureReason, Status
 from persys.model.workload import Desired, Workload
 
 STATELESS = a_workload()

@@ -30,12 +30,10 @@ from persys.core.deviations import (
     summary,
 )
 from persys.core.health import Health
-from persys.model.failure import Failure, FailureReason
 from persys.model.ids import Revision, WorkloadId
-from persys.model.observation import Actual
-from persys.model.order import Order
 from persys.model.spec import ComposeSpec, ContainerSpec, RestartPolicy, Spec, type_of
-from persys.model.workload import Desired
+from persys.model.status import Actual, Failure, FailureReason
+from persys.model.workload import Desired, Order
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 WANTED = Shape("web", ("bridge",), ("80/tcp",), {"Memory": 64, "CpuShares": 0})

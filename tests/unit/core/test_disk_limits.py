@@ -9,13 +9,11 @@ from persys.core.disk_limits import (
     limit_gb,
     within_disk_limit,
 )
-from persys.model.failure import Failure, FailureReason
-from persys.model.observation import Actual
-from persys.model.order import Order
 from persys.model.resources import Resources
 from persys.model.spec import ComposeSpec, ContainerSpec
+from persys.model.status import Actual, Failure, FailureReason
 from persys.model.volume import GIB
-from persys.model.workload import Desired
+from persys.model.workload import Desired, Order
 from unit.core.test_convergence import NOW, an_artefact, an_order
 
 LIMITED = replace(an_order(), spec=ContainerSpec("web", disk_gb=1))

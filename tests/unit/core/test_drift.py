@@ -34,11 +34,10 @@ from persys.core.drift import (
 )
 from persys.core.liveness import Phase
 from persys.core.situation import Policy, Situation
-from persys.model.assignment import Assignment
-from persys.model.belief import Status
 from persys.model.drift import Drift, DriftType
 from persys.model.ids import WorkloadId
-from persys.model.observation import Actual, Observation
+from persys.model.placement import Assignment
+from persys.model.status import Actual, Observation, Status
 from persys.model.workload import Desired
 
 GRACE = timedelta(seconds=10)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from builders import NOON
 from persys.core.epochs import BLOCK, EPOCH_MAX, Epochs, credible, restart_at
-from persys.model.assignment import EpochCounter
+from persys.model.placement import EpochCounter
 
 
 def next_of(epochs: Epochs, stored: list[EpochCounter]) -> int:

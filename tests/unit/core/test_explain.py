@@ -9,10 +9,9 @@ from persys.core.placement.explain import explain
 from persys.core.placement.filters import Filter
 from persys.core.placement.needs import Needs
 from persys.core.placement.remedy import remedy
-from persys.model.assignment import HostPort
 from persys.model.ids import NodeId, WorkloadId
+from persys.model.placement import Constraint, HostPort, Operator, Rules
 from persys.model.resources import Resources
-from persys.model.rules import Constraint, Operator, Rules
 
 N1 = NodeId("n1")
 WEB = WorkloadId("web")

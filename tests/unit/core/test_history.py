@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from builders import N1, NOON, WEB, after
 from persys.core.history import ID_LENGTH_MAX, TEXT_LENGTH_MAX, remember, tell
-from persys.model.action import Action, ActionKind, ActionState
-from persys.model.history import ACTIONS_MAX
+from persys.model.action import ACTIONS_MAX, Action, ActionKind, ActionState
 from persys.model.ids import ActionId
 
 

@@ -22,8 +22,8 @@ from persys.core.liveness import Phase
 from persys.core.placement.columns import Columns
 from persys.core.reconcile import decide
 from persys.core.situation import COMPLETED, Decision, Policy, Situation
-from persys.model.belief import Status
 from persys.model.spec import ContainerSpec, VolumeMount
+from persys.model.status import Status
 from persys.model.workload import Desired, Workload
 
 DATA = a_workload(spec=ContainerSpec("db", volumes=(VolumeMount("/srv", "/data"),)))

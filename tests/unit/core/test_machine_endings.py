@@ -21,12 +21,10 @@ from persys.core.convergence import (
     next_step,
 )
 from persys.core.report import describe
-from persys.model.failure import Failure, FailureReason
 from persys.model.ids import Revision, WorkloadId
-from persys.model.observation import Actual
-from persys.model.order import Order
 from persys.model.spec import RestartPolicy, VMSpec, WorkloadType
-from persys.model.workload import Desired
+from persys.model.status import Actual, Failure, FailureReason
+from persys.model.workload import Desired, Order
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 REVISION = Revision("r1")

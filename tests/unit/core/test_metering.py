@@ -6,8 +6,8 @@ import pytest
 
 from persys.core.metering import Sample, metered
 from persys.model.ids import WorkloadId
+from persys.model.node import WorkloadUsage
 from persys.model.spec import WorkloadType
-from persys.model.usage import WorkloadUsage
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 WEB, SHOP = WorkloadId("web"), WorkloadId("shop")

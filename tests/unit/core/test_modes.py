@@ -18,7 +18,7 @@ from persys.core.modes import (
     judge,
     judge_newcomer,
 )
-from persys.model.mode import ClusterMarker, Mode
+from persys.model.cluster import ClusterMarker, Mode
 
 OURS = ClusterMarker("ours", NOON)
 OTHERS = ClusterMarker("others", NOON)

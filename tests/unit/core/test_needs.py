@@ -5,9 +5,9 @@ import pytest
 from builders import NOON, a_workload
 from persys.core.placement.needs import facts_of, holds_data, needs_of, traits_of
 from persys.model import feature
-from persys.model.assignment import HostPort
 from persys.model.ids import NodeId
 from persys.model.node import Capabilities, Node, StoragePool
+from persys.model.placement import HostPort
 from persys.model.resources import Resources
 from persys.model.spec import (
     ComposeSpec,

@@ -2,9 +2,8 @@
 
 from persys.core.notes import PROJECT_NAME, effective_env, notes_of
 from persys.model.ids import Revision, WorkloadId
-from persys.model.order import Order
 from persys.model.spec import CloudInit, ComposeSpec, Spec, VMSpec, type_of
-from persys.model.workload import Desired
+from persys.model.workload import Desired, Order
 
 
 def notes(spec: Spec, project: str = "") -> list[str]:

@@ -9,8 +9,8 @@ from persys.core.placement.needs import Needs
 from persys.core.placement.score import Company, score_parts
 from persys.core.placement.select import Placed, Unplaceable, place
 from persys.model.ids import NodeId, WorkloadId
+from persys.model.placement import Constraint, Operator, Rules, Strategy
 from persys.model.resources import Resources
-from persys.model.rules import Constraint, Operator, Rules, Strategy
 
 SMALL = Resources(100, 128)
 IN_EU = Constraint("zone", Operator.EQUALS, ("eu",))

@@ -6,9 +6,8 @@ from msgspec.structs import replace
 
 from persys.core.receipt import Draining, Receipt, Stale, Taken, Unchanged, receive
 from persys.model.ids import Revision, WorkloadId
-from persys.model.order import Order
 from persys.model.spec import ContainerSpec, WorkloadType
-from persys.model.workload import Desired
+from persys.model.workload import Desired, Order
 
 ORDER = Order(
     workload_id=WorkloadId("web"),

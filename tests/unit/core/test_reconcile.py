@@ -27,10 +27,9 @@ from persys.core.liveness import Phase
 from persys.core.placement.columns import Columns
 from persys.core.reconcile import decide
 from persys.core.situation import COMPLETED, Decision, Policy, Situation, fulfils
-from persys.model.belief import Belief, Status
-from persys.model.observation import Actual, Observation
 from persys.model.resources import Resources
 from persys.model.spec import ContainerSpec, RestartPolicy, VMSpec
+from persys.model.status import Actual, Belief, Observation, Status
 from persys.model.workload import Desired, Workload
 
 POLICY = Policy()

@@ -26,9 +26,8 @@ from persys.core.liveness import Phase
 from persys.core.placement.columns import Columns
 from persys.core.reconcile import decide
 from persys.core.situation import Decision, Policy, Situation
-from persys.model.assignment import Tombstone
-from persys.model.belief import Status
-from persys.model.observation import Actual
+from persys.model.placement import Tombstone
+from persys.model.status import Actual, Status
 from persys.model.workload import Desired
 
 POLICY = Policy()

@@ -25,9 +25,7 @@ from persys.core.liveness import Phase
 from persys.core.placement.columns import Columns
 from persys.core.reconcile import decide
 from persys.core.situation import Decision, Policy, Situation
-from persys.model.belief import Belief, Status
-from persys.model.failure import FailureReason
-from persys.model.observation import Actual
+from persys.model.status import Actual, Belief, FailureReason, Status
 from persys.model.workload import Desired
 
 POLICY = Policy()

@@ -7,9 +7,8 @@ from hypothesis import given
 
 from persys.core.convergence import Artefact, Condition, Do, Progress, Settled, Step, next_step
 from persys.core.reconcile_off import NOT_RECONCILED, without_reconciliation
-from persys.model.observation import Actual
-from persys.model.order import Order
-from persys.model.workload import Desired
+from persys.model.status import Actual
+from persys.model.workload import Desired, Order
 from unit.core.test_convergence import EARLIER, NOW, an_artefact, an_order, artefacts, orders
 
 LAUNCHED = Progress(launching=True)

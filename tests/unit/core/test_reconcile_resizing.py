@@ -19,10 +19,10 @@ from persys.core.liveness import Phase
 from persys.core.placement.columns import Columns
 from persys.core.reconcile import decide
 from persys.core.situation import Decision, Policy, Situation
-from persys.model.assignment import HostPort, Tombstone
-from persys.model.belief import Status
+from persys.model.placement import HostPort, Tombstone
 from persys.model.resources import Resources
 from persys.model.spec import ContainerSpec, ManagedVolume, Port, Spec, VMSpec
+from persys.model.status import Status
 from persys.model.workload import Workload
 
 ON_N1 = an_assignment()

@@ -15,11 +15,10 @@ from persys.core.placement.columns import Columns
 from persys.core.reconcile import decide
 from persys.core.rooms import rooms_over
 from persys.core.situation import Decision, Policy, Situation
-from persys.model.assignment import Assignment
-from persys.model.belief import Belief, Status
+from persys.model.placement import NO_RULES, Assignment, Constraint, Operator, Rules
 from persys.model.resources import Resources
-from persys.model.rules import NO_RULES, Constraint, Operator, Rules
 from persys.model.spec import ContainerSpec, ManagedVolume
+from persys.model.status import Belief, Status
 
 IN_B = Rules(constraints=(Constraint("zone", Operator.EQUALS, ("b",)),))
 IN_A = Rules(constraints=(Constraint("zone", Operator.EQUALS, ("a",)),), priority=90)

@@ -4,15 +4,13 @@ from msgspec.structs import replace
 
 from builders import N1, N2, NOON, WEB, a_belief, a_workload, after, an_assignment
 from persys.core.recovery import Merged, NodeReport, Recorded, merge
-from persys.model.assignment import Assignment
-from persys.model.belief import Status
 from persys.model.ids import NodeId, Revision, WorkloadId
-from persys.model.intent import KeptIntent
 from persys.model.node import Capabilities, Node
-from persys.model.observation import Actual, Observation
+from persys.model.placement import Assignment
 from persys.model.resources import Resources
 from persys.model.spec import ContainerSpec, ManagedVolume
-from persys.model.workload import Workload
+from persys.model.status import Actual, Observation, Status
+from persys.model.workload import KeptIntent, Workload
 
 SHOP = WorkloadId("shop")
 DATABASE = ContainerSpec("postgres", managed_volumes=(ManagedVolume("data", "/data"),))

@@ -16,8 +16,7 @@ from persys.core.removal import (
     next_step,
 )
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.node import Capabilities, Node
-from persys.model.removal import Removal
+from persys.model.node import Capabilities, Node, Removal
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

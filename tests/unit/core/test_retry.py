@@ -8,9 +8,8 @@ from hypothesis.strategies import floats, integers, sampled_from
 
 from builders import NOON, WEB, a_failure, after
 from persys.core.retry import RetryPolicy, after_failure, in_reach
-from persys.model.belief import Retry
-from persys.model.failure import Failure, FailureReason
 from persys.model.ids import Revision
+from persys.model.status import Failure, FailureReason, Retry
 
 POLICY = RetryPolicy()
 

@@ -26,10 +26,8 @@ from persys.core.placement.columns import Columns
 from persys.core.reconcile import decide
 from persys.core.rollback import ALREADY_DELETED, RENEWED_AFTER, STALE_EPOCH
 from persys.core.situation import Copy, Decision, Policy, Situation
-from persys.model.belief import Status
-from persys.model.failure import Failure, FailureReason
-from persys.model.observation import Actual, Observation
 from persys.model.spec import ContainerSpec, VolumeMount
+from persys.model.status import Actual, Failure, FailureReason, Observation, Status
 from persys.model.workload import Desired, Workload
 
 STATELESS = a_workload()

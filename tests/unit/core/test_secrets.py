@@ -15,7 +15,6 @@ from persys.core.secrets import (
 )
 from persys.errors import InvalidError
 from persys.model.ids import Revision, WorkloadId
-from persys.model.order import Order
 from persys.model.secret import Reference, Secret, SecretVersion, StoredReference, VaultReference
 from persys.model.spec import (
     ComposeSpec,
@@ -25,7 +24,7 @@ from persys.model.spec import (
     VMSpec,
     WorkloadType,
 )
-from persys.model.workload import Desired
+from persys.model.workload import Desired, Order
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

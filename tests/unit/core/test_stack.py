@@ -20,10 +20,9 @@ from persys.core.health import Health
 from persys.core.report import describe
 from persys.core.stack import Member, ServicePlan, artefact_of, speaks_for, to_start
 from persys.model.ids import Revision, WorkloadId
-from persys.model.observation import Actual
-from persys.model.order import Order
 from persys.model.spec import ComposeSpec, RestartPolicy, WorkloadType
-from persys.model.workload import Desired
+from persys.model.status import Actual
+from persys.model.workload import Desired, Order
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 R1 = Revision("r1")

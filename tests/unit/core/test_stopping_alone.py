@@ -20,12 +20,10 @@ from persys.core.convergence import (
     launching,
     next_step,
 )
-from persys.model.failure import Failure, FailureReason
 from persys.model.ids import Revision, WorkloadId
-from persys.model.observation import Actual
-from persys.model.order import Order
 from persys.model.spec import ContainerSpec, RestartPolicy, WorkloadType
-from persys.model.workload import Desired
+from persys.model.status import Actual, Failure, FailureReason
+from persys.model.workload import Desired, Order
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 JOB, SERVICE = RestartPolicy("no"), RestartPolicy("always")

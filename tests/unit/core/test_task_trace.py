@@ -10,7 +10,7 @@ from builders import N1, NOON, WEB, after
 from persys.core.task_trace import Ending, Operation, ending, is_lost, is_unclear, shows_removed
 from persys.model.action import Action, ActionKind, ActionState
 from persys.model.ids import ActionId, Revision
-from persys.model.observation import Actual, Observation
+from persys.model.status import Actual, Observation
 from persys.model.workload import Desired
 
 STOPPED = Observation(WEB, N1, Actual.STOPPED, after(20), message="no containers")

@@ -21,8 +21,7 @@ from persys.core.tokens import (
     parse,
 )
 from persys.errors import DeniedError, InvalidError, RefusedError
-from persys.model.identity import Caller, Deed, Identity, Role
-from persys.model.token import Token
+from persys.model.identity import Caller, Deed, Identity, Role, Token
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DRAWN = Drawn("ab" * 8, "cd" * 32)

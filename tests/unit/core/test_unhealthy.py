@@ -19,10 +19,9 @@ from persys.core.convergence import (
 )
 from persys.core.health import UNHEALTHY, Health
 from persys.model.ids import Revision, WorkloadId
-from persys.model.observation import Actual
-from persys.model.order import Order
 from persys.model.spec import ContainerSpec, HealthCheck, RestartPolicy, WorkloadType
-from persys.model.workload import Desired
+from persys.model.status import Actual
+from persys.model.workload import Desired, Order
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 SICK = Artefact(

@@ -18,10 +18,9 @@ from persys.core.placement.columns import Columns
 from persys.core.placement.needs import Needs
 from persys.core.situation import Copy
 from persys.core.waiting import Wait, Waiting, wait_of
-from persys.model.assignment import HostPort
 from persys.model.ids import WorkloadId
+from persys.model.placement import HostPort, Rules
 from persys.model.resources import Resources
-from persys.model.rules import Rules
 from persys.model.spec import ContainerSpec, ManagedVolume
 
 DATABASE = ContainerSpec("db", managed_volumes=(ManagedVolume("data", "/data"),))

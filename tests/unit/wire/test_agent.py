@@ -8,11 +8,7 @@ from msgspec import structs
 
 from persys.errors import InvalidError, RefusedError
 from persys.model.action import Action, ActionKind, ActionState
-from persys.model.failure import Failure, FailureReason
 from persys.model.ids import ActionId, NodeId, Revision, WorkloadId
-from persys.model.intent import KeptIntent
-from persys.model.observation import Actual, Observation
-from persys.model.order import Order
 from persys.model.resources import Resources
 from persys.model.spec import (
     ComposeSpec,
@@ -24,7 +20,8 @@ from persys.model.spec import (
     VMSpec,
     WorkloadType,
 )
-from persys.model.workload import Desired, Workload
+from persys.model.status import Actual, Failure, FailureReason, Observation
+from persys.model.workload import Desired, KeptIntent, Order, Workload
 from persys.wire import agent
 from persys.wire.gen.agent.v1 import agent_pb2 as pb
 

@@ -6,12 +6,11 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from persys.errors import InvalidError
-from persys.model.failure import Failure, FailureReason
 from persys.model.ids import NodeId
 from persys.model.node import Capabilities, StoragePool
-from persys.model.observation import Actual, Observation
 from persys.model.resources import Resources
 from persys.model.spec import WorkloadType
+from persys.model.status import Actual, Failure, FailureReason, Observation
 from persys.model.workload import Desired
 from persys.wire import control
 from persys.wire.gen.control.v1 import control_pb2 as pb

@@ -5,9 +5,8 @@ from datetime import UTC, datetime
 import pytest
 
 from persys.errors import InvalidError
-from persys.model.action import Action, ActionKind, ActionState
+from persys.model.action import Action, ActionKind, ActionState, Sighting
 from persys.model.event import Event, EventKind, Numbered
-from persys.model.history import Sighting
 from persys.model.ids import ActionId, NodeId, WorkloadId
 from persys.model.suggestion import Ruling, SuggestedAction, Suggestion
 from persys.wire import records

@@ -7,8 +7,8 @@ import pytest
 
 from persys.core.placement.constraints import written
 from persys.errors import InvalidError
+from persys.model.placement import Constraint, Operator, Rules, Strategy
 from persys.model.resources import Resources
-from persys.model.rules import Constraint, Operator, Rules, Strategy
 from persys.model.spec import ContainerSpec
 from persys.wire.canonical import revision_of
 from persys.wire.control import spec_message, workload_rules

@@ -8,7 +8,7 @@ from builders import a_workload
 from persys.core.placement.needs import holds_data, needs_of
 from persys.errors import InvalidError
 from persys.model import feature
-from persys.model.assignment import HostPort
+from persys.model.placement import HostPort
 from persys.model.spec import Port, RestartPolicy, StackNeeds
 from persys.wire.control_spec import workload_spec
 from persys.wire.gen.control.v1 import control_pb2 as pb

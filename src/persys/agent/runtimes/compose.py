@@ -45,11 +45,10 @@ from persys.core.fencing import stop_grace_seconds
 from persys.core.stack import artefact_of, speaks_for, to_start
 from persys.errors import ConflictError, RuntimeUnavailableError
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
-from persys.model.failure import Failure, FailureReason
 from persys.model.ids import Revision, WorkloadId
-from persys.model.order import Order
 from persys.model.spec import ContainerSpec
-from persys.model.workload import Desired
+from persys.model.status import Failure, FailureReason
+from persys.model.workload import Desired, Order
 
 log = structlog.get_logger()
 

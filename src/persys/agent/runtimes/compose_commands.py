@@ -11,7 +11,7 @@ from persys.agent.runtimes.compose_place import StackPlace
 from persys.agent.runtimes.compose_source import Prepared, last_words
 from persys.agent.runtimes.docker_engine import Engine
 from persys.errors import RuntimeUnavailableError
-from persys.model.failure import Failure, FailureReason
+from persys.model.status import Failure, FailureReason
 
 UP_DEADLINE_SECONDS = 1800.0  # a service may wait until another one is healthy or has exited
 CREATE_DEADLINE_SECONDS = 600.0

@@ -15,7 +15,7 @@ from persys.agent.runtimes.compose_source import Prepared
 from persys.agent.runtimes.docker_form import REVISION_LABEL, SERVICE_LABEL, WORKLOAD_LABEL, Owner
 from persys.agent.runtimes.stack_cgroups import StackCgroups
 from persys.core.compose_policy import Json
-from persys.model.order import Order
+from persys.model.workload import Order
 
 _EPOCH_LABEL = "persys.epoch"
 _HASH_LABEL = "persys.config_hash"

@@ -12,9 +12,9 @@ from persys.agent.runtimes.compose_place import StackRecord
 from persys.agent.runtimes.compose_source import compose_spec
 from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable, understood
 from persys.agent.runtimes.docker_form import WORKLOAD_LABEL, Owner
-from persys.model.failure import Failure, FailureReason
 from persys.model.ids import WorkloadId
-from persys.model.order import Order
+from persys.model.status import Failure, FailureReason
+from persys.model.workload import Order
 
 NAME_TAKEN = "NameTaken"
 _SHOWN_MAX = 5

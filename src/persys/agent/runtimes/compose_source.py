@@ -37,9 +37,9 @@ from persys.errors import InvalidError
 from persys.infra.aio.offload import off_loop
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
 from persys.infra.files import write_whole
-from persys.model.failure import Failure, FailureReason
-from persys.model.order import Order
 from persys.model.spec import ComposeSpec, PullPolicy
+from persys.model.status import Failure, FailureReason
+from persys.model.workload import Order
 from persys.wire.foreign import RUNTIME_NOT_AVAILABLE
 from persys.wire.stack import compose_text
 from persys.wire.stackfile import PROFILES, StackFile, read_resolved

@@ -15,10 +15,9 @@ from persys.agent.work_queue import WorkQueue
 from persys.core.disk_limits import exceeded, limit_gb
 from persys.errors import RuntimeUnavailableError
 from persys.infra.aio.supervisor import InternalError, Supervisor
-from persys.model.failure import Failure
 from persys.model.ids import WorkloadId
-from persys.model.observation import Actual
-from persys.model.order import Order
+from persys.model.status import Actual, Failure
+from persys.model.workload import Order
 
 log = structlog.get_logger()
 

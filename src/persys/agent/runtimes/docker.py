@@ -37,10 +37,9 @@ from persys.core.convergence import Artefact, Condition
 from persys.core.fencing import stop_grace_seconds
 from persys.errors import ConflictError
 from persys.infra.aio.path_calls import PathCalls
-from persys.model.failure import Failure, FailureReason
 from persys.model.ids import WorkloadId
-from persys.model.order import Order
-from persys.model.workload import Desired
+from persys.model.status import Failure, FailureReason
+from persys.model.workload import Desired, Order
 
 REMOVE_DEADLINE_SECONDS = 60.0
 STOP_MARGIN_SECONDS = 20.0

@@ -24,8 +24,8 @@ from persys.core.convergence import Artefact, Condition
 from persys.core.deviations import Deviation, Shape, deviations
 from persys.core.health import Health, timing_of
 from persys.model.ids import NodeId, Revision, WorkloadId
-from persys.model.order import Order
 from persys.model.spec import ContainerSpec, HealthCheck, HealthType, Port
+from persys.model.workload import Order
 
 LABEL_PREFIX = "persys."
 WORKLOAD_LABEL = "persys.workload_id"

@@ -22,8 +22,8 @@ from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavaila
 from persys.core.pulling import Layers
 from persys.errors import InvalidError, NotFoundError
 from persys.infra.aio.path_calls import PathCalls
-from persys.model.failure import Failure, FailureReason
 from persys.model.spec import ContainerSpec, PullPolicy
+from persys.model.status import Failure, FailureReason
 
 CREDENTIAL_UNUSABLE = "CredentialUnusable"
 HUB_HOST = "docker.io"

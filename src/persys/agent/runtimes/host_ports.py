@@ -9,9 +9,9 @@ from collections.abc import Iterable
 
 from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable, understood
 from persys.agent.runtimes.docker_form import Owner
-from persys.model.failure import Failure, FailureReason
 from persys.model.ids import WorkloadId
 from persys.model.spec import Port
+from persys.model.status import Failure, FailureReason
 
 
 async def port_taken(

@@ -47,9 +47,9 @@ from persys.infra.aio.offload import off_loop
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
 from persys.infra.clock import Clock
 from persys.infra.together import together
-from persys.model.failure import Failure, FailureReason
 from persys.model.ids import WorkloadId
-from persys.model.order import Order
+from persys.model.status import Failure, FailureReason
+from persys.model.workload import Order
 
 log = structlog.get_logger()
 

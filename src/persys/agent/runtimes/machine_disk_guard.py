@@ -18,8 +18,8 @@ from persys.agent.host_paths import HostPathError, open_below
 from persys.agent.policy import NodePolicy
 from persys.agent.runtimes.machine_errors import MachineError
 from persys.infra.aio.path_calls import PathCalls
-from persys.model.failure import FailureReason
 from persys.model.spec import Disk
+from persys.model.status import FailureReason
 
 DISK_REPLACED = "DiskReplaced"
 

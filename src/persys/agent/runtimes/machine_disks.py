@@ -24,10 +24,10 @@ from persys.agent.runtimes.machine_pool import OwnPool
 from persys.core.disk_formats import QCOW2
 from persys.infra.aio.path_calls import PathCalls
 from persys.infra.clock import Clock
-from persys.model.failure import FailureReason
-from persys.model.order import Order
 from persys.model.spec import Disk, VMSpec
+from persys.model.status import FailureReason
 from persys.model.volume import GIB
+from persys.model.workload import Order
 
 MAKE_SECONDS = 300.0  # some pools write the whole disk on creation
 

@@ -3,7 +3,7 @@
 from persys.agent.runtimes.libvirt_connection import LibvirtError
 from persys.agent.runtimes.libvirt_module import load
 from persys.errors import PersysError
-from persys.model.failure import Failure, FailureReason
+from persys.model.status import Failure, FailureReason
 
 NAME_TAKEN = "NameTaken"
 

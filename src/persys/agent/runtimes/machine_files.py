@@ -20,8 +20,8 @@ from persys.core.disk_formats import (
 )
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls
 from persys.infra.together import together
-from persys.model.failure import FailureReason
 from persys.model.spec import Disk
+from persys.model.status import FailureReason
 from persys.model.volume import GIB
 
 DEADLINE_SECONDS = 60.0

@@ -17,8 +17,8 @@ from xml.etree import ElementTree as ET
 from persys.agent.kvm import Accel
 from persys.agent.runtimes.docker_form import REVISION_LABEL, WORKLOAD_LABEL, Owner
 from persys.model.ids import WorkloadId
-from persys.model.order import Order
 from persys.model.spec import VMSpec
+from persys.model.workload import Order
 
 NAMESPACE = "urn:persys:machine:1"
 CLOUD_INIT_LABEL = "persys.cloud_init_sha256"

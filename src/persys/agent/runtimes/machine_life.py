@@ -10,8 +10,8 @@ from persys.agent.runtimes.libvirt_module import load
 from persys.agent.runtimes.machine_look import Sight, facts
 from persys.agent.runtimes.machine_place import Run
 from persys.core.convergence import SWITCHED_OFF, Artefact, Condition
-from persys.model.failure import Failure, FailureReason
 from persys.model.ids import Revision
+from persys.model.status import Failure, FailureReason
 
 ROOM_BYTES = (
     64 * 1024 * 1024

@@ -20,8 +20,8 @@ from persys.agent.runtimes.machine_form import CardPart
 from persys.agent.runtimes.machine_place import MachinePlace, Reservation
 from persys.core.cloud_init import Link
 from persys.infra.aio.path_calls import PathCalls
-from persys.model.failure import Failure, FailureReason
 from persys.model.spec import Network, VMSpec
+from persys.model.status import Failure, FailureReason
 
 DEFAULT = "default"
 USUAL_PREFIX = {4: 24, 6: 64}

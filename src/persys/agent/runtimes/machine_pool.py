@@ -12,7 +12,7 @@ from persys.agent.ports import BaseImage
 from persys.agent.runtimes.libvirt_module import load
 from persys.agent.runtimes.machine_errors import MachineError
 from persys.agent.runtimes.machine_place import MadeDisk
-from persys.model.failure import FailureReason
+from persys.model.status import FailureReason
 
 _TRAVERSABLE = 0o711  # QEMU runs as another user
 

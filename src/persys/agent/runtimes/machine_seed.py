@@ -14,7 +14,7 @@ from persys.agent.commands import run
 from persys.agent.runtimes.machine_errors import MachineError
 from persys.core.cloud_init import Seed
 from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
-from persys.model.failure import FailureReason
+from persys.model.status import FailureReason
 
 PROGRAMS = ("genisoimage", "mkisofs", "xorrisofs")
 LABEL = "cidata"  # the volume label that cloud-init expects

@@ -22,11 +22,11 @@ from persys.core.volumes import DEFAULT_FS_TYPE, object_to, settled
 from persys.errors import InvalidError, NotFoundError, RefusedError, UnavailableError
 from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
 from persys.infra.clock import Clock
-from persys.model.failure import Failure, FailureReason
 from persys.model.ids import WorkloadId
-from persys.model.order import Order
 from persys.model.spec import ContainerSpec, ManagedVolume, VMSpec, VolumeMount
+from persys.model.status import Failure, FailureReason
 from persys.model.volume import Volume, VolumeSeen, VolumeState
+from persys.model.workload import Order
 
 log = structlog.get_logger()
 

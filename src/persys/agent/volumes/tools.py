@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 from persys.agent.commands import Ran, run
 from persys.errors import PersysError
-from persys.model.failure import Failure, FailureReason
+from persys.model.status import Failure, FailureReason
 
 BRIEF_SECONDS = 30.0
 LONG_SECONDS = 600.0  # to create or grow a file system

@@ -16,11 +16,9 @@ from persys.core.placement.order import Order
 from persys.core.placement.pools import Accounts, PoolRoom
 from persys.core.placement.rankings import Rankings
 from persys.core.placement.row import Row, fullness
-from persys.model.assignment import Assignment, HostPort
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.pool import Draws
-from persys.model.resources import Resources
-from persys.model.rules import Strategy
+from persys.model.placement import Assignment, HostPort, Strategy
+from persys.model.resources import Draws, Resources
 
 LABELS_MAX = 64
 SIZE_AT_FIRST = 64

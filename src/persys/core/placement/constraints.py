@@ -13,7 +13,7 @@ from operator import eq, ge, gt, le, lt, ne
 
 from persys.core.placement.patterns import MATCHED_LENGTH_MAX, check_pattern, compiled
 from persys.errors import InvalidError
-from persys.model.rules import Constraint, Operator
+from persys.model.placement import Constraint, Operator
 
 TEXT_LENGTH_MAX = 512
 VALUES_MAX = 64

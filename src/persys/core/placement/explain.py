@@ -25,7 +25,7 @@ from persys.core.placement.row import Row
 from persys.core.placement.score import Company, Part, score, score_parts, strategy_of
 from persys.core.placement.search import eligible
 from persys.model.ids import NodeId
-from persys.model.rules import Strategy
+from persys.model.placement import Strategy
 
 Mask = NDArray[np.bool_]
 Reason = tuple[Filter, str]

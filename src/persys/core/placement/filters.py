@@ -10,8 +10,7 @@ from enum import StrEnum
 from persys.core.placement.constraints import holds, written
 from persys.core.placement.needs import Needs
 from persys.core.placement.row import Row
-from persys.model.assignment import HostPort
-from persys.model.rules import Rules
+from persys.model.placement import HostPort, Rules
 
 TOLERATES_ALL = "*"
 

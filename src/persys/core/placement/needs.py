@@ -10,11 +10,9 @@ refer to labels; the facts of a node are labels with the prefix `node.`.
 from dataclasses import dataclass
 
 from persys.model import feature
-from persys.model.assignment import HostPort
 from persys.model.node import Capabilities, Node
-from persys.model.pool import DISKS, Draws
-from persys.model.resources import Resources
-from persys.model.rules import NO_RULES, Rules
+from persys.model.placement import NO_RULES, HostPort, Rules
+from persys.model.resources import DISKS, Draws, Resources
 from persys.model.spec import (
     ComposeSpec,
     ContainerSpec,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from persys.model.node import Capabilities
-from persys.model.pool import DISKS, Draws
+from persys.model.resources import DISKS, Draws
 
 DEFAULT = "local"
 

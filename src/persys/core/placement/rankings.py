@@ -8,7 +8,7 @@ from persys.core.placement.needs import Needs
 from persys.core.placement.order import Order
 from persys.core.placement.ranking import Arrangement, Ranking, Rows
 from persys.model.ids import NodeId
-from persys.model.rules import Constraint
+from persys.model.placement import Constraint
 
 KEPT_MAX = 32
 COUNTED_MAX = 1024

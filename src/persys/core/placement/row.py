@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from persys.core.placement.pools import PoolRoom
-from persys.model.assignment import HostPort
 from persys.model.ids import NodeId
+from persys.model.placement import HostPort
 from persys.model.resources import Resources
 
 Rank = tuple[float, int, NodeId]  # utilisation, number of workloads, id: lower is better

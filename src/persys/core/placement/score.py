@@ -13,7 +13,7 @@ from persys.core.placement.needs import Needs
 from persys.core.placement.ranking import Domain
 from persys.core.placement.row import Row
 from persys.model.ids import NodeId
-from persys.model.rules import Strategy
+from persys.model.placement import Strategy
 
 Score = tuple[tuple[int, ...], float, int, NodeId]
 

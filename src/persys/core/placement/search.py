@@ -15,7 +15,7 @@ from persys.core.placement.filters import repels
 from persys.core.placement.needs import Needs
 from persys.core.placement.row import Row
 from persys.core.placement.score import strategy_of
-from persys.model.rules import Strategy
+from persys.model.placement import Strategy
 
 KEPT_MAX = 64
 FEW = 64

@@ -18,7 +18,7 @@ from persys.core.placement.score import Company, score, strategy_of
 from persys.core.placement.search import search
 from persys.core.placement.walk import walk
 from persys.model.ids import NodeId
-from persys.model.rules import Operator, Strategy
+from persys.model.placement import Operator, Strategy
 
 SCANNED_MOST = 16
 REFUSALS_KEPT = 8  # each has an entry for every node

@@ -17,7 +17,7 @@ from persys.core.placement.row import Row
 from persys.core.placement.runs import Entry, Runs, TooFarError
 from persys.core.placement.score import Company, strategy_of
 from persys.core.placement.search import eligible
-from persys.model.rules import Strategy
+from persys.model.placement import Strategy
 
 Level = tuple[int, ...]  # number of group members nearby, per label and then on the node
 Near = Callable[[Row], Level]

@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from persys.errors import PersysError, RefusedError
-from persys.model.failure import FailureReason
+from persys.model.status import FailureReason
 from persys.wire import control
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.methods import METHODS

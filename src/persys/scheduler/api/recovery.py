@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 from persys import __version__
 from persys.core.modes import Standing
-from persys.model.mode import Mode
+from persys.model.cluster import Mode
 from persys.scheduler.api.service import Context
 from persys.scheduler.applicants import Applicants
 from persys.scheduler.cluster import Cluster

@@ -5,7 +5,7 @@ from datetime import timedelta
 from persys.core import tokens as rules
 from persys.errors import InvalidError, RefusedError
 from persys.infra.door import CALLER
-from persys.model.token import Token
+from persys.model.identity import Token
 from persys.scheduler.api.service import Context, need
 from persys.scheduler.tokens import Tokens
 from persys.wire import control

@@ -10,17 +10,16 @@ from datetime import datetime
 
 from persys.core.epochs import Epochs, restart_at
 from persys.core.recovery import Merged
-from persys.model.assignment import Assignment, EpochCounter, Tombstone
-from persys.model.belief import Belief, Retry
+from persys.model.action import History
 from persys.model.drift import Drift, DriftType
 from persys.model.event import Event, Numbered
-from persys.model.history import History
+from persys.model.identity import Token
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.node import Node
-from persys.model.removal import Removal
+from persys.model.node import Node, Removal
+from persys.model.placement import Assignment, EpochCounter, Tombstone
 from persys.model.secret import Secret
+from persys.model.status import Belief, Retry
 from persys.model.suggestion import Ruling
-from persys.model.token import Token
 from persys.model.workload import Workload
 from persys.scheduler.cluster import Cluster
 from persys.store import keys

@@ -14,19 +14,16 @@ from msgspec import Struct
 
 from persys.core.recovery import Merged
 from persys.errors import RefusedError
-from persys.model.assignment import Assignment, EpochCounter, Tombstone
-from persys.model.belief import Belief, Retry
+from persys.model.action import History
+from persys.model.cluster import ClusterMarker, Leader
 from persys.model.drift import Drift
 from persys.model.event import Event
-from persys.model.history import History
-from persys.model.leader import Leader
-from persys.model.lease import Lease
-from persys.model.mode import ClusterMarker
-from persys.model.node import Node
-from persys.model.removal import Removal
+from persys.model.identity import Token
+from persys.model.node import Lease, Node, Removal
+from persys.model.placement import Assignment, EpochCounter, Tombstone
 from persys.model.secret import Secret
+from persys.model.status import Belief, Retry
 from persys.model.suggestion import Ruling
-from persys.model.token import Token
 from persys.model.workload import Workload
 from persys.scheduler.cluster import Cluster
 from persys.scheduler.state import memory

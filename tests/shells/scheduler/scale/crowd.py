@@ -12,23 +12,19 @@ from msgspec import Struct
 from builders import a_workload
 from persys.infra.sealing import Key
 from persys.model import feature
-from persys.model.assignment import Assignment, EpochCounter, Tombstone
-from persys.model.belief import Belief, Retry, Status
+from persys.model.action import History
+from persys.model.cluster import ClusterMarker
 from persys.model.drift import Drift, DriftType
 from persys.model.event import Event, EventKind
-from persys.model.history import History
-from persys.model.identity import Role
+from persys.model.identity import Role, Token
 from persys.model.ids import NodeId, Revision, WorkloadId
-from persys.model.lease import Lease
-from persys.model.mode import ClusterMarker
-from persys.model.node import Capabilities, Node, NodeStatus
-from persys.model.observation import Actual
-from persys.model.removal import Removal
+from persys.model.node import Capabilities, Lease, Node, NodeStatus, Removal
+from persys.model.placement import Assignment, EpochCounter, Tombstone
 from persys.model.resources import Resources
 from persys.model.secret import Secret, SecretVersion
 from persys.model.spec import ContainerSpec, VolumeMount, WorkloadType
+from persys.model.status import Actual, Belief, Retry, Status
 from persys.model.suggestion import Ruling, SuggestedAction, Suggestion
-from persys.model.token import Token
 from persys.store import keys
 from persys.store.port import Store, Unit
 from persys.wire import records

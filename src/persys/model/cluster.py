@@ -25,3 +25,8 @@ class ClusterMarker(Struct, frozen=True):
     created_at: datetime
     accepted: tuple[str, ...] = ()  # uids of clusters whose loss an operator accepted
     proof_key: str = ""  # the first key of the cluster for proofs of assignment
+
+
+class Leader(Struct, frozen=True):
+    name: str
+    endpoint: str = ""  # host:port, for replicas that forward calls to it

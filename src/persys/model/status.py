@@ -1,0 +1,91 @@
+"""What one agent reported about one workload at one time."""
+
+from datetime import datetime
+from enum import StrEnum
+
+from msgspec import Struct
+
+from persys.model.action import Action
+from persys.model.ids import NodeId, Revision, WorkloadId
+
+
+class FailureReason(StrEnum):
+    IMAGE_PULL_FAILED = "IMAGE_PULL_FAILED"
+    IMAGE_NOT_FOUND = "IMAGE_NOT_FOUND"
+    INSUFFICIENT_RESOURCES = "INSUFFICIENT_RESOURCES"
+    INVALID_SPEC = "INVALID_SPEC"
+    RUNTIME_ERROR = "RUNTIME_ERROR"
+    NETWORK_ERROR = "NETWORK_ERROR"
+    STORAGE_ERROR = "STORAGE_ERROR"
+    VM_BOOT_FAILED = "VM_BOOT_FAILED"
+
+    @property
+    def retryable(self) -> bool:
+        """An invalid spec or a missing image needs a change by a user."""
+        return self not in _PERMANENT
+
+
+_PERMANENT = frozenset({FailureReason.INVALID_SPEC, FailureReason.IMAGE_NOT_FOUND})
+
+
+class Failure(Struct, frozen=True):
+    """A workload could not reach its desired state."""
+
+    reason: FailureReason
+    message: str
+    retryable: bool = True
+    code: str = ""  # more specific than the reason, for example CrashLoop
+
+
+class Status(StrEnum):
+    PENDING = "Pending"
+    RUNNING = "Running"
+    STOPPED = "Stopped"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+    DELETING = "Deleting"
+
+
+class Belief(Struct, frozen=True):
+    workload_id: WorkloadId
+    status: Status
+    changed_at: datetime
+    code: str = ""
+    message: str = ""
+    failure: Failure | None = None
+    revision: Revision = Revision("")  # last reported by its node
+    epoch: int = 0
+    metadata: dict[str, str] = {}
+
+
+class Retry(Struct, frozen=True):
+    """The plan to retry the same revision."""
+
+    workload_id: WorkloadId
+    revision: Revision
+    attempts: int
+    next_at: datetime | None  # None: given up until a new revision or a retry request
+
+
+class Actual(StrEnum):
+    PENDING = "pending"
+    RUNNING = "running"
+    STOPPED = "stopped"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+    ABSENT = "absent"  # confirmed absent; never sent when the runtime could not be read
+
+
+class Observation(Struct, frozen=True, gc=False):  # no reference cycles, and there are very many
+    workload_id: WorkloadId
+    node_id: NodeId
+    actual: Actual
+    seen_at: datetime
+    revision: Revision = Revision("")  # "": not reported
+    epoch: int = 0  # 0: the agent does not use epochs
+    failure: Failure | None = None
+    message: str = ""
+    metadata: dict[str, str] = {}
+    known_epoch: int = 0  # the agent refused an order because of this epoch; 0: it did not
+    proof: bytes = b""  # of the assignment with this epoch; b"": the agent has none
+    action: Action | None = None  # the last action for it, once it has ended
