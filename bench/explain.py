@@ -11,10 +11,10 @@ from random import Random
 from time import process_time
 
 from bench.verdict import Verdict, report
-from persys.core.placement.columns import Columns
 from persys.core.placement.explain import explain
-from persys.core.placement.needs import Needs
-from persys.core.placement.row import Row
+from persys.core.placement.node_index import Columns
+from persys.core.placement.node_slot import Row
+from persys.core.placement.requirements import Needs
 from persys.core.placement.select import choose
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import Constraint, Operator, Rules

@@ -9,12 +9,12 @@ from random import Random
 from time import process_time
 
 from bench.verdict import Verdict, report
-from persys.core.placement.columns import Columns
 from persys.core.placement.filters import reject
-from persys.core.placement.needs import Needs
-from persys.core.placement.row import Row
+from persys.core.placement.node_index import Columns
+from persys.core.placement.node_slot import Row
+from persys.core.placement.pending_queue import Wait, Waiting
+from persys.core.placement.requirements import Needs
 from persys.core.placement.select import Placed, place
-from persys.core.waiting import Wait, Waiting
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import NO_RULES, Constraint, Operator, Rules, Strategy
 from persys.model.resources import Resources

@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 
 from prometheus_client import CollectorRegistry
 
-from persys.core.dispatch import Dispatch, Goal
-from persys.core.liveness import Phase
-from persys.core.placement.columns import Columns
+from persys.core.nodes import Phase
 from persys.core.placement.filters import Rejection, reject
-from persys.core.placement.needs import Needs
+from persys.core.placement.node_index import Columns
+from persys.core.placement.requirements import Needs
 from persys.core.placement.select import place
-from persys.core.situation import Rooms, Situation
+from persys.core.reconcile.dispatch import Dispatch, Goal
+from persys.core.reconcile.situation import Rooms, Situation
 from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import SystemClock

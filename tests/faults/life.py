@@ -24,7 +24,7 @@ from persys.agent.journal_changes import Change
 from persys.agent.runtimes.docker_form import WORKLOAD_LABEL, Owner
 from persys.agent.runtimes.machine_form import NAMESPACE
 from persys.agent.worker import NOT_SETTLED
-from persys.core.deviations import DRIFTED
+from persys.core.agent.deviations import DRIFTED
 from persys.model.ids import WorkloadId
 from persys.model.status import Actual
 from persys.wire.gen.agent.v1 import agent_pb2 as pb

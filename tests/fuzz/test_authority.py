@@ -20,7 +20,7 @@ from fuzz.http_requests import Route, draw, exchange
 from fuzz.mutation import TEXTS, changed
 from persys.ca.app import Ca
 from persys.ca.settings import CaSettings
-from persys.core.permission import CA
+from persys.core.auth.permissions import CA
 from persys.infra.certificates import CertificateFiles
 from persys.infra.keys import new_key, new_request
 from persys.model.identity import Identity, Role

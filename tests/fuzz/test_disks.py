@@ -11,7 +11,13 @@ from fuzz.budget import inputs
 from fuzz.mutation import bytes_like
 from persys.agent.runtimes.machine_errors import MachineError
 from persys.agent.runtimes.machine_files import chain_of
-from persys.core.disk_formats import HEAD_BYTES, QCOW2, backing_of, format_of, has_external_data
+from persys.core.agent.disk_formats import (
+    HEAD_BYTES,
+    QCOW2,
+    backing_of,
+    format_of,
+    has_external_data,
+)
 
 HEADER_BYTES = 160  # version 3 has 104 or 112, followed by extensions
 # Offset and length of the numbers in the header: version, backing file, incompatible features, length, …

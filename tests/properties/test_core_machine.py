@@ -21,14 +21,14 @@ from hypothesis.stateful import (
 from msgspec.structs import replace as changed
 
 from builders import NOON, a_workload, add_node, rooms_of
-from persys.core.dispatch import Dispatch, Goal, answered, unanswered
-from persys.core.effects import Apply, Effect, Remove
-from persys.core.liveness import Phase
-from persys.core.placement.columns import Columns
-from persys.core.placement.needs import holds_data
-from persys.core.receipt import Taken, Unchanged, receive
-from persys.core.reconcile import decide
-from persys.core.situation import Copy, Policy, Situation, fulfils
+from persys.core.agent.accept_order import Taken, Unchanged, receive
+from persys.core.nodes import Phase
+from persys.core.placement.node_index import Columns
+from persys.core.placement.requirements import holds_data
+from persys.core.reconcile.decide import decide
+from persys.core.reconcile.dispatch import Dispatch, Goal, answered, unanswered
+from persys.core.reconcile.effects import Apply, Effect, Remove
+from persys.core.reconcile.situation import Copy, Policy, Situation, fulfils
 from persys.model.ids import NodeId, Revision
 from persys.model.placement import Tombstone
 from persys.model.spec import ContainerSpec, ManagedVolume, WorkloadType

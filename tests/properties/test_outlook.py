@@ -5,15 +5,15 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from persys.core.intent.diff import changed_fields
 from persys.core.placement.capacity import lose, room_on, total_of
-from persys.core.placement.columns import Columns
 from persys.core.placement.explain import explain
 from persys.core.placement.filters import reject
-from persys.core.placement.needs import Needs
+from persys.core.placement.node_index import Columns
+from persys.core.placement.node_slot import Row
 from persys.core.placement.remedy import remedy
-from persys.core.placement.row import Row
+from persys.core.placement.requirements import Needs
 from persys.core.placement.select import choose
-from persys.core.plan import changed_fields
 from persys.model.ids import NodeId, WorkloadId
 from properties.test_placement import clusters, wants
 

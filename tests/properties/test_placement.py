@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import CONTAINER
-from persys.core.placement.columns import Columns
 from persys.core.placement.filters import reject
-from persys.core.placement.needs import Needs
-from persys.core.placement.row import Row, fullness
+from persys.core.placement.node_index import Columns
+from persys.core.placement.node_slot import Row, fullness
+from persys.core.placement.requirements import Needs
 from persys.core.placement.select import Placed, Unplaceable, place
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import Constraint, HostPort, Operator, Rules, Strategy

@@ -4,12 +4,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from persys.core.placement.capacity import room_on
-from persys.core.placement.columns import Columns
 from persys.core.placement.explain import explain
 from persys.core.placement.filters import reject
-from persys.core.placement.needs import Needs
-from persys.core.placement.pools import accounts_of
-from persys.core.placement.row import fullness
+from persys.core.placement.node_index import Columns
+from persys.core.placement.node_slot import fullness
+from persys.core.placement.pool_capacity import accounts_of
+from persys.core.placement.requirements import Needs
 from persys.core.placement.select import Placed, place
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Capabilities, StoragePool

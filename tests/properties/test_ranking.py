@@ -7,12 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import CONTAINER
-from persys.core.placement.columns import Columns
-from persys.core.placement.needs import Needs
-from persys.core.placement.ranking import Arrangement, Domain, Ranking
-from persys.core.placement.rankings import WORTH_KEEPING
-from persys.core.placement.runs import LOOKS_MAX, Entry, Runs, TooFarError
-from persys.core.placement.search import eligible
+from persys.core.placement.chunked_order import LOOKS_MAX, Entry, Runs, TooFarError
+from persys.core.placement.node_index import Columns
+from persys.core.placement.ranking import WORTH_KEEPING, Arrangement, Domain, Ranking
+from persys.core.placement.requirements import Needs
+from persys.core.placement.vector_search import eligible
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import Constraint, Operator, Rules
 from persys.model.resources import Resources

@@ -19,12 +19,12 @@ from builders import (
     an_observation,
     rooms_of,
 )
-from persys.core.dispatch import Dispatch, Goal
-from persys.core.effects import Apply, Remove
-from persys.core.liveness import Phase
-from persys.core.placement.columns import Columns
-from persys.core.reconcile import decide
-from persys.core.situation import COMPLETED, Copy, Decision, Policy, Rooms, Situation
+from persys.core.nodes import Phase
+from persys.core.placement.node_index import Columns
+from persys.core.reconcile.decide import decide
+from persys.core.reconcile.dispatch import Dispatch, Goal
+from persys.core.reconcile.effects import Apply, Remove
+from persys.core.reconcile.situation import COMPLETED, Copy, Decision, Policy, Rooms, Situation
 from persys.model.placement import NO_RULES, Constraint, Operator, Rules
 from persys.model.resources import Resources
 from persys.model.spec import ContainerSpec, RestartPolicy, Spec, VMSpec

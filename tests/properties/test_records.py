@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from builders import NOON, a_belief, a_workload, an_assignment
-from persys.core.recovery import NodeReport, Recorded, merge
+from persys.core.recovery.merge import NodeReport, Recorded, merge
 from persys.errors import InvalidError
 from persys.model.action import Action, ActionKind, ActionState, History, Sighting
 from persys.model.drift import Drift, DriftType

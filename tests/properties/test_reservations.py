@@ -9,10 +9,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from builders import NOON, a_workload
-from persys.core.liveness import Phase
-from persys.core.reconcile import decide
-from persys.core.rooms import rooms_over
-from persys.core.situation import Policy, Situation
+from persys.core.nodes import Phase
+from persys.core.placement.port import rooms_over
+from persys.core.reconcile.decide import decide
+from persys.core.reconcile.situation import Policy, Situation
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Capabilities, Node
 from persys.model.placement import Assignment, HostPort, Rules, Tombstone

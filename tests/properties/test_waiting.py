@@ -10,10 +10,10 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from builders import CONTAINER
-from persys.core.placement.columns import Columns
-from persys.core.placement.needs import Needs
+from persys.core.placement.node_index import Columns
+from persys.core.placement.pending_queue import Wait, Waiting
+from persys.core.placement.requirements import Needs
 from persys.core.placement.select import Placed, choose, place
-from persys.core.waiting import Wait, Waiting
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import Constraint, HostPort, Operator, Rules
 from persys.model.resources import Resources

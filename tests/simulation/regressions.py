@@ -98,7 +98,7 @@ REGRESSIONS = (
         "a new life of an id starts at epoch 1",
         (
             Patch(
-                "src/persys/core/assigning.py",
+                "src/persys/core/reconcile/assign.py",
                 "max(situation.next_epoch, used + 1),",
                 "used + 1,",
             ),
@@ -138,7 +138,7 @@ REGRESSIONS = (
         "a removal is one transaction",
         (
             Patch(
-                "src/persys/core/removal.py",
+                "src/persys/core/nodes.py",
                 "DEPENDENTS_PER_STEP_MAX = 64",
                 "DEPENDENTS_PER_STEP_MAX = 1_000_000",
             ),
@@ -190,7 +190,7 @@ REGRESSIONS = (
         "a data workload does not wait for its tombstone",
         (
             Patch(
-                "src/persys/core/assigning.py",
+                "src/persys/core/reconcile/assign.py",
                 "    if has_data and doomed:\n",
                 "    if False and doomed:\n",
             ),
@@ -211,7 +211,7 @@ REGRESSIONS = (
         "the epoch of a removed copy is ignored by its agent",
         (
             Patch(
-                "src/persys/core/receipt.py",
+                "src/persys/core/agent/accept_order.py",
                 "if known is None and 0 < order.epoch <= deleted_epoch:",
                 "if False:",
             ),
@@ -233,7 +233,7 @@ REGRESSIONS = (
         "the epoch of a belief is ignored",
         (
             Patch(
-                "src/persys/core/situation.py",
+                "src/persys/core/reconcile/situation.py",
                 "and belief.epoch == assignment.epoch\n        and fulfils",
                 "and fulfils",
             ),

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from builders import NOON, a_belief, a_workload, an_assignment
-from persys.core.placement.needs import needs_of
+from persys.core.placement.requirements import needs_of
 from persys.errors import NotFoundError
 from persys.model import feature
 from persys.model.cluster import ClusterMarker

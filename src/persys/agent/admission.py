@@ -11,7 +11,7 @@ from operator import add
 from persys.agent.collector import SAMPLE_INTERVAL_SECONDS, Collector
 from persys.agent.metrics import Metrics
 from persys.agent.state import State
-from persys.core.admission import NODE_FULL, Load, demand_of, smoothed, too_busy, too_much
+from persys.core.agent.admission import NODE_FULL, Load, demand_of, smoothed, too_busy, too_much
 from persys.model.ids import WorkloadId
 from persys.model.resources import Resources
 from persys.model.status import Failure, FailureReason

@@ -26,7 +26,7 @@ from persys.agent.meter import Meter
 from persys.agent.ports import Runtime
 from persys.agent.reports import Refusals, observation_of
 from persys.agent.state import State
-from persys.core.actions import select
+from persys.core.agent.actions import select
 from persys.core.secrets import redacted
 from persys.errors import (
     InvalidError,

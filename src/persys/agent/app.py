@@ -60,9 +60,9 @@ from persys.agent.volumes.setup import find_drivers
 from persys.agent.volumes.tools import Tools
 from persys.agent.work_queue import WorkQueue
 from persys.agent.worker import Worker
-from persys.core.admission import Load
-from persys.core.garbage import Ages
-from persys.core.health import HEALTH
+from persys.core.agent.admission import Load
+from persys.core.agent.garbage import Ages
+from persys.core.agent.health import HEALTH
 from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.parts import OnError, supervised
 from persys.infra.aio.path_calls import PathCalls, ThreadPathCalls

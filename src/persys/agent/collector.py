@@ -10,7 +10,7 @@ from msgspec import Struct
 from persys.agent import host
 from persys.agent.ports import Machine
 from persys.agent.state import State
-from persys.core.admission import demand_of
+from persys.core.agent.admission import demand_of
 from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
 from persys.model.node import NodeUsage
 from persys.model.workload import Desired

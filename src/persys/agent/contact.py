@@ -15,8 +15,8 @@ import structlog
 
 from persys.agent.journal_changes import Change
 from persys.agent.state import State
-from persys.core.convergence import STOPPED_ALONE
-from persys.core.placement.needs import has_data
+from persys.core.agent.next_step import STOPPED_ALONE
+from persys.core.placement.requirements import has_data
 from persys.errors import StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.model.ids import WorkloadId

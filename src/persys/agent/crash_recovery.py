@@ -20,7 +20,7 @@ import structlog
 
 from persys.agent.journal_changes import Change
 from persys.agent.state import State
-from persys.core.quarantine import LastExit, crashes_after, last_exit
+from persys.core.agent.quarantine import LastExit, crashes_after, last_exit
 from persys.errors import PersysError, StoreUnavailableError
 from persys.infra.files import PRIVATE
 from persys.model.ids import WorkloadId

@@ -17,7 +17,7 @@ from persys.agent.journal_changes import Change
 from persys.agent.metrics import Metrics
 from persys.agent.ports import Leftovers
 from persys.agent.state import State
-from persys.core.garbage import (
+from persys.core.agent.garbage import (
     Ages,
     Doomed,
     ImageUse,

@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import Struct
 
 from persys.agent.commands import Ran, run
-from persys.core.disk_formats import (
+from persys.core.agent.disk_formats import (
     HEAD_BYTES,
     QCOW2,
     RAW,

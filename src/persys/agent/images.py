@@ -25,7 +25,7 @@ from persys.agent import image_files, image_sources
 from persys.agent.image_files import BadImageError
 from persys.agent.policy import NodePolicy
 from persys.agent.ports import BaseImage, PullWatch
-from persys.core.pulling import Download
+from persys.core.agent.pull_progress import Download
 from persys.errors import NotFoundError, RefusedError, UnavailableError
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
 from persys.infra.clock import Clock

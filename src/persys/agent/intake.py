@@ -17,7 +17,7 @@ from persys.agent.ports import Volumes
 from persys.agent.state import State
 from persys.agent.steps import volumes_of
 from persys.agent.worker import Worker
-from persys.core.receipt import Draining, Stale, Taken, Unchanged, receive
+from persys.core.agent.accept_order import Draining, Stale, Taken, Unchanged, receive
 from persys.errors import InvalidError, StaleEpochError
 from persys.infra.aio.owned import OwnedWork
 from persys.infra.clock import Clock

@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from persys.agent.settings import USUAL_FILE, AgentSettings
 from persys.client.authority import join
+from persys.core.auth.enrolment import Fault
 from persys.core.bounded_yaml import dump, load_mapping
-from persys.core.enrolment import Fault
 from persys.errors import DeniedError, InvalidError, SettingsError
 from persys.infra.address import is_service
 from persys.infra.certificates import CertificateFiles, KeyPair, read_key_pair

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from persys.core.convergence import Progress
+from persys.core.agent.next_step import Progress
 from persys.model.ids import ActionId, WorkloadId
 from persys.model.status import Actual, Failure
 from persys.model.workload import Order

@@ -21,7 +21,7 @@ from persys.agent.redaction import (
     words_without,
 )
 from persys.agent.state import State
-from persys.core.convergence import (
+from persys.core.agent.next_step import (
     Artefact,
     Do,
     Progress,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from persys.agent.journal import Image
 from persys.agent.ports import Leftovers
-from persys.core.garbage import ImageUse, Item, Kind
+from persys.core.agent.garbage import ImageUse, Item, Kind
 
 
 class AllLeftovers:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from persys.agent.state import State
-from persys.core.metering import Sample, metered
+from persys.core.agent.usage import Sample, metered
 from persys.errors import RuntimeUnavailableError
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock

@@ -6,9 +6,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from persys.core.admission import Load
-from persys.core.convergence import Step
-from persys.core.garbage import Kind
+from persys.core.agent.admission import Load
+from persys.core.agent.garbage import Kind
+from persys.core.agent.next_step import Step
 from persys.infra.call_metrics import SECONDS, CallMetrics
 from persys.model.action import ActionKind, ActionState
 from persys.model.ids import WorkloadId

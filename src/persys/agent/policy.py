@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from persys.agent.host_paths import HostBind
 from persys.agent.runtimes.docker_form import LABEL_PREFIX
 from persys.agent.settings import AgentSettings
-from persys.core.host_paths import SYSTEM_DIRECTORIES, problem_with, root_of
+from persys.core.agent.compose_policy import SYSTEM_DIRECTORIES, problem_with, root_of
 from persys.errors import InvalidError
 from persys.model.spec import ComposeSpec, ContainerSpec, Spec, VMSpec
 

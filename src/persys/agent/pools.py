@@ -10,7 +10,7 @@ import structlog
 
 from persys.agent.ports import Machine, PoolSource
 from persys.agent.volumes.local import DRIVER
-from persys.core.pools import Room, as_pools
+from persys.core.agent.shared_pools import Room, as_pools
 from persys.errors import RuntimeUnavailableError
 from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
 from persys.model.node import StoragePool

@@ -14,10 +14,10 @@ from msgspec import Struct
 
 from persys.agent.host import CpuTime, Disk, Memory
 from persys.agent.journal import Image
-from persys.core.convergence import Artefact
-from persys.core.garbage import ImageUse, Item
-from persys.core.pools import Room
-from persys.core.pulling import Download, Layers
+from persys.core.agent.garbage import ImageUse, Item
+from persys.core.agent.next_step import Artefact
+from persys.core.agent.pull_progress import Download, Layers
+from persys.core.agent.shared_pools import Room
 from persys.model.ids import WorkloadId
 from persys.model.status import Failure
 from persys.model.volume import VolumeSeen

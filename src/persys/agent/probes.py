@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from persys.agent.journal import Entry
 from persys.agent.metrics import Metrics
 from persys.agent.probing import probe
-from persys.core.convergence import Artefact, Condition
-from persys.core.health import (
+from persys.core.agent.describe import ID, STARTED_AT, describe
+from persys.core.agent.health import (
     HEALTH,
     Timing,
     Vitals,
@@ -25,7 +25,7 @@ from persys.core.health import (
     remembered,
     timing_of,
 )
-from persys.core.report import ID, STARTED_AT, describe
+from persys.core.agent.next_step import Artefact, Condition
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
 from persys.model.ids import WorkloadId

@@ -12,7 +12,7 @@ from persys.agent.ledger import Ledger
 from persys.agent.metrics import Metrics
 from persys.agent.ports import PullWatch
 from persys.agent.state import State
-from persys.core.pulling import Download, Layers
+from persys.core.agent.pull_progress import Download, Layers
 from persys.errors import StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.model.status import Failure

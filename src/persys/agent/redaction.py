@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from persys.core.convergence import Settled
-from persys.core.report import shortened
+from persys.core.agent.describe import shortened
+from persys.core.agent.next_step import Settled
 from persys.core.secrets import redacted, values_of
 from persys.model.status import Failure
 from persys.model.workload import Order

@@ -11,7 +11,7 @@ from persys.agent.journal import Burial, Entry
 from persys.agent.meter import Meter
 from persys.agent.policy import NodePolicy
 from persys.agent.state import State
-from persys.core.report import shortened
+from persys.core.agent.describe import shortened
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
 from persys.model.ids import NodeId, WorkloadId

@@ -9,7 +9,7 @@ from persys.agent.journal import Entry
 from persys.agent.past import Past
 from persys.agent.ports import Runtime, Volumes
 from persys.agent.pulls import Pulls
-from persys.core.convergence import Artefact, Step
+from persys.core.agent.next_step import Artefact, Step
 from persys.errors import ConflictError, PersysError, RuntimeUnavailableError
 from persys.model.ids import WorkloadId
 from persys.model.spec import ContainerSpec, Spec, VMSpec, WorkloadType

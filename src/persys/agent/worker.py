@@ -23,12 +23,19 @@ from persys.agent.state import State
 from persys.agent.steps import Steps
 from persys.agent.storage_failures import storage_failure
 from persys.agent.work_queue import WorkQueue
-from persys.core.convergence import STOPPED_ALONE, Artefact, Do, Settled, Step, next_step
-from persys.core.disk_limits import within_disk_limit
-from persys.core.notes import NOTE, notes_of
-from persys.core.quarantine import LastExit, quarantine
-from persys.core.reconcile_off import without_reconciliation
-from persys.core.report import describe, internal_failure
+from persys.core.agent.describe import describe, internal_failure
+from persys.core.agent.disk_limits import within_disk_limit
+from persys.core.agent.next_step import (
+    STOPPED_ALONE,
+    Artefact,
+    Do,
+    Settled,
+    Step,
+    next_step,
+    without_reconciliation,
+)
+from persys.core.agent.notes import NOTE, notes_of
+from persys.core.agent.quarantine import LastExit, quarantine
 from persys.errors import ConflictError, PersysError, UnavailableError
 from persys.infra.aio.path_calls import PathTimeoutError
 from persys.infra.aio.supervisor import Containment, InternalError, Supervisor

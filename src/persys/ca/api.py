@@ -7,7 +7,7 @@ import msgspec
 from persys.ca.authority import Authority
 from persys.ca.call import Answer, Call, Handler
 from persys.ca.metrics import PAGE, Metrics
-from persys.core.enrolment import Invitation
+from persys.core.auth.enrolment import Invitation
 from persys.wire.authority import (
     CertificateRequest,
     JoinRequest,

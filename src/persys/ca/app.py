@@ -16,7 +16,7 @@ from persys.ca.keeping import BOOK, Keys, open_keys
 from persys.ca.metrics import Metrics
 from persys.ca.settings import CaSettings
 from persys.ca.whereabouts import addresses, own_hosts
-from persys.core.renewal import renew_at
+from persys.core.auth.certificate_renewal import renew_at
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock, SystemClock
 from persys.infra.http_server import HttpLimits, HttpServer, server_context, show_certificate

@@ -17,8 +17,8 @@ from persys.ca.book import REFUSED, Book
 from persys.ca.issuing import issue, pem
 from persys.ca.keeping import Keys
 from persys.ca.revocation import revocation_list
-from persys.core.denials import Denial, Ration
-from persys.core.enrolment import (
+from persys.core.auth.denials import Denial, Ration
+from persys.core.auth.enrolment import (
     FAULTS,
     SERVICES,
     Fault,

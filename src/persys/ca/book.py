@@ -14,9 +14,9 @@ from pathlib import Path
 
 import msgspec
 
-from persys.core.enrolment import Invitation
-from persys.core.permission import deeds_of
-from persys.core.tokens import LIFE_MOST as TOKEN_LIFE_MOST
+from persys.core.auth.enrolment import Invitation
+from persys.core.auth.permissions import deeds_of
+from persys.core.auth.tokens import LIFE_MOST as TOKEN_LIFE_MOST
 from persys.errors import ConflictError, SettingsError, StoreUnavailableError
 from persys.model.identity import Deed, Identity, Role
 from persys.wire.authority import AuditLine, CertificateView

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from persys.core.enrolment import SERVICES
+from persys.core.auth.enrolment import SERVICES
 from persys.errors import DeniedError, InvalidError
 from persys.infra.identity import by_common_name
 from persys.model.identity import Identity, Role

@@ -9,7 +9,7 @@ from persys.ca import cfssl
 from persys.ca.asking import RSA_BITS, Asked, read_request
 from persys.ca.authority import Authority, Wish
 from persys.ca.call import Answer, Call, Handler
-from persys.core.enrolment import granted_hosts
+from persys.core.auth.enrolment import granted_hosts
 from persys.errors import DeniedError, InvalidError
 from persys.infra.identity import parse_uri
 from persys.infra.keys import key_pem, new_request

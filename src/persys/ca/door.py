@@ -19,7 +19,7 @@ from persys.ca import cfssl
 from persys.ca.authority import Authority, Holder
 from persys.ca.call import JSON, Answer, Call, Handler
 from persys.ca.metrics import Metrics
-from persys.core.permission import CA, deeds_of
+from persys.core.auth.permissions import CA, deeds_of
 from persys.errors import DeniedError, InvalidError, PersysError
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
 from msgspec import Struct
 
 from persys.ca.issuing import Issuer, new_intermediate, new_root, pem
-from persys.core.renewal import renew_at
+from persys.core.auth.certificate_renewal import renew_at
 from persys.errors import SettingsError
 from persys.infra.files import PUBLIC, write_whole
 from persys.infra.keys import key_pem

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from persys.core.discovery import checked_name
-from persys.core.enrolment import LIFE, LIFE_LEAST, SERVICE_LIFE_MOST, SERVICES
+from persys.core.auth.enrolment import LIFE, LIFE_LEAST, SERVICE_LIFE_MOST, SERVICES
+from persys.core.dns_names import checked_name
 from persys.errors import SettingsError
 from persys.infra.settings import setting
 from persys.model.identity import Role

@@ -3,7 +3,7 @@
 import socket
 from collections.abc import Sequence
 
-from persys.core.enrolment import granted_hosts
+from persys.core.auth.enrolment import granted_hosts
 from persys.errors import InvalidError
 from persys.infra.address import address_outward
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from persys.ca.commands import is_revoked, run_command
 from persys.ca.keeping import ROOTS
 from persys.client.call import Trust
+from persys.core.auth.certificate_renewal import Freshness, freshness
 from persys.core.duration import format_duration
-from persys.core.renewal import Freshness, freshness
 from persys.errors import SettingsError
 from persys.infra.certificates import read_key_pair
 from persys.infra.clock import SystemClock

@@ -15,9 +15,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from persys.core.deviations import DRIFT
-from persys.core.liveness import Phase
-from persys.core.situation import Policy, Situation, awaits_retry, current, was_settled
+from persys.core.agent.deviations import DRIFT
+from persys.core.nodes import Phase
+from persys.core.reconcile.situation import Policy, Situation, awaits_retry, current, was_settled
 from persys.model.drift import Drift, DriftType
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import Assignment

@@ -9,9 +9,12 @@ before it uses the first of them. A new leader starts above what is reserved and
 store may have been restored from an older copy, and then the record is behind what was used.
 """
 
+import hashlib
+import hmac
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
+from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import EpochCounter
 
 BLOCK = 10_000
@@ -91,3 +94,20 @@ def restart_at(known: Iterable[int], *, now: datetime) -> int:
 def credible(epoch: int, reserved_until: int) -> int:
     """The epoch that a node reports if it can have been handed out; otherwise 0, for unknown."""
     return epoch if 0 < epoch <= reserved_until else 0
+
+
+PROOF_BYTES = 16
+KEY_BITS = 256
+
+
+def prove(key: str, workload_id: WorkloadId, node_id: NodeId, epoch: int) -> bytes:
+    """Empty without a key. `key` is hexadecimal."""
+    if not key:
+        return b""
+    text = f"{workload_id}\n{node_id}\n{epoch}".encode()
+    return hmac.digest(bytes.fromhex(key), text, hashlib.sha256)[:PROOF_BYTES]
+
+
+def is_proven(key: str, workload_id: WorkloadId, node_id: NodeId, epoch: int, proof: bytes) -> bool:
+    expected = prove(key, workload_id, node_id, epoch)
+    return bool(expected) and hmac.compare_digest(expected, proof)

@@ -13,8 +13,8 @@ from aiohttp import web
 from cryptography import x509
 from msgspec import Struct
 
-from persys.core.permission import deeds_of
-from persys.core.tokens import may_be_passed
+from persys.core.auth.permissions import deeds_of
+from persys.core.auth.tokens import may_be_passed
 from persys.errors import DeniedError
 from persys.gateway.cluster import Metadata
 from persys.gateway.problems import ProblemError

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from persys.core.tokens import Fault, IsRevoked, fault, later_fault, parse
+from persys.core.auth.tokens import Fault, IsRevoked, fault, later_fault, parse
 from persys.errors import DeniedError
 from persys.model.identity import Token
 

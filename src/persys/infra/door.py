@@ -20,9 +20,9 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
-from persys.core.denials import Denial
-from persys.core.permission import deeds_of, may
-from persys.core.tokens import IsRevoked, holder, may_be_passed
+from persys.core.auth.denials import Denial
+from persys.core.auth.permissions import deeds_of, may
+from persys.core.auth.tokens import IsRevoked, holder, may_be_passed
 from persys.errors import DeniedError, UnavailableError
 from persys.infra import bearer
 from persys.infra.certificates import Certificates

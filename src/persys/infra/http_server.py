@@ -22,7 +22,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 from msgspec import Struct
 
-from persys.core.discovery import PORT_MAX
+from persys.core.dns_names import PORT_MAX
 from persys.errors import SettingsError
 
 log = structlog.get_logger()

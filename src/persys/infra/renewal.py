@@ -12,7 +12,7 @@ from typing import Protocol
 import structlog
 from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPrivateKeyTypes
 
-from persys.core.renewal import Freshness, freshness, retry_after
+from persys.core.auth.certificate_renewal import Freshness, freshness, retry_after
 from persys.errors import PersysError, SettingsError
 from persys.infra.certificates import (
     CertificateFiles,

@@ -11,7 +11,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
-from persys.core.discovery import PORT_MAX
+from persys.core.dns_names import PORT_MAX
 from persys.errors import SettingsError
 from persys.infra.certificates import Certificates
 from persys.infra.message_sizes import LIST_BYTES_MAX, MESSAGE_BYTES_MAX

@@ -7,7 +7,7 @@ from random import SystemRandom
 from types import MappingProxyType
 from typing import Any
 
-from persys.core.renewal import freshness
+from persys.core.auth.certificate_renewal import freshness
 from persys.errors import DeniedError
 from persys.infra.certificates import CertificateFiles, Certificates, KeyPair
 from persys.infra.channels import LiveChannel

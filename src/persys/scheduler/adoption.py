@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from persys.core.drift import Stranger
 from persys.core.epochs import credible
-from persys.core.intake import Accepted
+from persys.core.intent.apply import Accepted
 from persys.core.secrets import secret_names
 from persys.errors import NotFoundError, RefusedError
 from persys.infra.clock import Clock

@@ -2,12 +2,12 @@
 
 from datetime import datetime
 
-from persys.core.assigning import amount_differs
-from persys.core.dispatch import Dispatch, Goal
-from persys.core.effects import Apply, Remove
-from persys.core.liveness import Phase
-from persys.core.placement.needs import needs_of
-from persys.core.situation import Decision, Situation
+from persys.core.nodes import Phase
+from persys.core.placement.requirements import needs_of
+from persys.core.reconcile.assign import amount_differs
+from persys.core.reconcile.dispatch import Dispatch, Goal
+from persys.core.reconcile.effects import Apply, Remove
+from persys.core.reconcile.situation import Decision, Situation
 from persys.errors import ConflictError, PersysError, UnavailableError
 from persys.model.placement import Assignment
 from persys.model.workload import Desired

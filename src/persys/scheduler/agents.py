@@ -15,10 +15,10 @@ import structlog
 from google.protobuf.message import Message
 from msgspec import structs
 
-from persys.core.effects import Remove
-from persys.core.rollback import ALREADY_DELETED, STALE_EPOCH
+from persys.core.reconcile.effects import Remove
+from persys.core.reconcile.situation import RUNTIME_NOT_AVAILABLE
+from persys.core.recovery.rollback import ALREADY_DELETED, STALE_EPOCH
 from persys.core.secrets import Resolved, redacted
-from persys.core.situation import RUNTIME_NOT_AVAILABLE
 from persys.errors import (
     AgentUnreachableError,
     InvalidError,

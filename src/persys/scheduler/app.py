@@ -8,9 +8,9 @@ from typing import Any
 
 import structlog
 
-from persys.core.discovery import scheduler_service
-from persys.core.effects import Effect
+from persys.core.dns_names import scheduler_service
 from persys.core.event_retention import EventLimits
+from persys.core.reconcile.effects import Effect
 from persys.errors import PersysError, QuarantinedError
 from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.supervisor import KeyedWork, Loop, Supervisor

@@ -12,7 +12,7 @@ from contextlib import suppress
 from datetime import timedelta
 from itertools import islice
 
-from persys.core.effects import Ask, Effect, Remove
+from persys.core.reconcile.effects import Ask, Effect, Remove
 from persys.errors import ConflictError, StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.model import feature

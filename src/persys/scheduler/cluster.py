@@ -8,16 +8,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from persys.core.dispatch import Dispatch
-from persys.core.epochs import Epochs
-from persys.core.placement.columns import Columns, hold_of
-from persys.core.placement.needs import facts_of, traits_of
-from persys.core.placement.pools import accounts_of
-from persys.core.proofs import is_proven, prove
-from persys.core.removal import Removals
-from persys.core.situation import Aside, fulfils
-from persys.core.upkeep import closed_because
-from persys.core.waiting import Waiting
+from persys.core.epochs import Epochs, is_proven, prove
+from persys.core.nodes import Removals, closed_because
+from persys.core.placement.node_index import Columns, hold_of
+from persys.core.placement.pending_queue import Waiting
+from persys.core.placement.pool_capacity import accounts_of
+from persys.core.placement.requirements import facts_of, traits_of
+from persys.core.reconcile.dispatch import Dispatch
+from persys.core.reconcile.situation import Aside, fulfils
 from persys.infra.aio.supervisor import InternalError
 from persys.model.action import History
 from persys.model.identity import Token

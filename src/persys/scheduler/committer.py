@@ -16,7 +16,7 @@ from typing import TypeVar
 import structlog
 
 from persys.core.event_retention import EventLimits
-from persys.core.modes import Lost, New, Same, Silent, Whole, is_awaited
+from persys.core.recovery.mode import Lost, New, Same, Silent, Whole, is_awaited
 from persys.errors import (
     ConflictError,
     FencedError,

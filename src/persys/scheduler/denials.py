@@ -6,7 +6,7 @@ If nothing can be written, in a frozen mode or after a failure, they are only in
 import asyncio
 from contextlib import suppress
 
-from persys.core.denials import WINDOW_SECONDS, Denial, Ration
+from persys.core.auth.denials import WINDOW_SECONDS, Denial, Ration
 from persys.errors import ConflictError, StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.model.event import Event, EventKind

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 import structlog
 
-from persys.core.discovery import (
+from persys.core.dns_names import (
     Announcement,
     Difference,
     Zone,

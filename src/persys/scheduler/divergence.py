@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from persys.core.drift import mismatch, reported
-from persys.core.situation import STATE_MISMATCH, Decision, Policy, Situation
+from persys.core.reconcile.situation import STATE_MISMATCH, Decision, Policy, Situation
 from persys.model.drift import Drift, DriftType
 from persys.scheduler.changes import Change
 from persys.scheduler.cluster import Cluster

@@ -7,7 +7,7 @@ check which node belongs to which host.
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from persys.core.denials import Denial
+from persys.core.auth.denials import Denial
 from persys.errors import DeniedError
 from persys.infra.bearer import FindToken
 from persys.infra.clock import Clock

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import structlog
 
-from persys.core.renewal import Freshness, freshness
+from persys.core.auth.certificate_renewal import Freshness, freshness
 from persys.errors import ConflictError, StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.infra.door import SHOWN

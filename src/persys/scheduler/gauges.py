@@ -9,7 +9,7 @@ from typing import TypeVar
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from persys.core.liveness import Phase, phase_of
+from persys.core.nodes import Phase, phase_of
 from persys.infra.clock import Clock
 from persys.model.cluster import Mode
 from persys.model.drift import DriftType

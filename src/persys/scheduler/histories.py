@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import structlog
 
-from persys.core.effects import Inquire
-from persys.core.history import remember, tell
+from persys.core.reconcile.effects import Inquire
+from persys.core.reconcile.timeout_history import remember, tell
 from persys.errors import ConflictError, StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.model.action import Action

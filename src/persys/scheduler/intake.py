@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 from functools import partial
 from math import ceil
 
-from persys.core import intake
-from persys.core.intake import Accepted, Unchanged, Wish
+from persys.core.intent import apply as intent_apply
+from persys.core.intent.apply import Accepted, Unchanged, Wish
 from persys.errors import InvalidError
 from persys.infra.aio.offload import off_loop
 from persys.infra.clock import Clock
@@ -49,17 +49,17 @@ class Intake:
         wanted_id, now = workload_id(request.workload_id), self._clock.now
         await self._reconciler.submit(
             wanted_id,
-            lambda old: intake.change_desired(old, wanted_id, Desired.DELETED, now=now()),
+            lambda old: intent_apply.change_desired(old, wanted_id, Desired.DELETED, now=now()),
         )
 
     async def retry(self, request: control_pb2.RetryWorkloadRequest) -> None:
         wanted_id = workload_id(request.workload_id)
-        await self._reconciler.submit(wanted_id, lambda old: intake.retry(old, wanted_id))
+        await self._reconciler.submit(wanted_id, lambda old: intent_apply.retry(old, wanted_id))
 
     async def redeploy(self, request: control_pb2.RedeployWorkloadRequest) -> Workload:
         wanted_id, now = workload_id(request.workload_id), self._clock.now
         return await self._reconciler.submit(
-            wanted_id, lambda old: intake.redeploy(old, wanted_id, now=now())
+            wanted_id, lambda old: intent_apply.redeploy(old, wanted_id, now=now())
         )
 
 
@@ -88,10 +88,10 @@ def judge_of(
         wish = _wish(request, parsed, wanted_id, desired)
         if desired is not Desired.DELETED:
             check_known(wish.spec, secrets)
-        return lambda old: intake.apply(old, wish, now=now())
+        return lambda old: intent_apply.apply(old, wish, now=now())
     if desired is None:
         raise InvalidError("spec", "is missing: expected a spec, or a desired_state to change")
-    return lambda old: intake.change_desired(old, wanted_id, desired, now=now())
+    return lambda old: intent_apply.change_desired(old, wanted_id, desired, now=now())
 
 
 def _check_stop_after(seconds: int, lease: timedelta) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
-from persys.core.modes import Lost, New, Same, judge
+from persys.core.recovery.mode import Lost, New, Same, judge
 from persys.errors import ConflictError, FencedError, NotFoundError, RefusedError
 from persys.infra.clock import Clock
 from persys.model.cluster import ClusterMarker, Leader

@@ -12,8 +12,8 @@ import structlog
 from msgspec.structs import replace
 
 from persys.core.event_retention import Repeats
-from persys.core.liveness import INTERVALS_KEPT, lease_seconds
-from persys.core.modes import is_strange, judge_newcomer
+from persys.core.nodes import INTERVALS_KEPT, lease_seconds, standing
+from persys.core.recovery.mode import is_strange, judge_newcomer
 from persys.core.registration import (
     Application,
     Holder,
@@ -25,7 +25,6 @@ from persys.core.registration import (
     refusal,
     speaks_for,
 )
-from persys.core.upkeep import standing
 from persys.errors import (
     ConflictError,
     NotFoundError,

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from persys.core.modes import Outcome, Standing, after
+from persys.core.recovery.mode import Outcome, Standing, after
 from persys.errors import FrozenError
 from persys.infra.clock import Clock
 from persys.model.cluster import Mode, ModeState

@@ -14,7 +14,7 @@ from typing import assert_never
 import structlog
 from msgspec.structs import replace
 
-from persys.core.removal import (
+from persys.core.nodes import (
     DEPENDENTS_PER_STEP_MAX,
     Blocked,
     Last,

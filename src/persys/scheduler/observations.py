@@ -10,9 +10,9 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from persys.core.deviations import DRIFT
-from persys.core.health import HEALTH
-from persys.core.situation import confirms
+from persys.core.agent.deviations import DRIFT
+from persys.core.agent.health import HEALTH
+from persys.core.reconcile.situation import confirms
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.status import Actual, Observation
 from persys.scheduler.cluster import Cluster, Entry

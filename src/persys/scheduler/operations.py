@@ -8,7 +8,7 @@ attempt has its own end.
 
 import structlog
 
-from persys.core.situation import Decision, Situation
+from persys.core.reconcile.situation import Decision, Situation
 from persys.model.status import Status
 from persys.model.workload import Desired
 

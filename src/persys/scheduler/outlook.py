@@ -8,15 +8,14 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
-from persys.core.copies import described
-from persys.core.leaving import must_leave, stays_because
-from persys.core.liveness import Phase
-from persys.core.placement.aside import set_aside
+from persys.core.nodes import Phase
 from persys.core.placement.capacity import lose, room_on
-from persys.core.placement.columns import Columns
 from persys.core.placement.explain import Explanation, explain
-from persys.core.placement.needs import Needs, needs_of
-from persys.core.situation import Situation, is_finished
+from persys.core.placement.hypothetical import set_aside
+from persys.core.placement.node_index import Columns
+from persys.core.placement.requirements import Needs, needs_of
+from persys.core.reconcile.evacuate import must_leave, stays_because
+from persys.core.reconcile.situation import Situation, described, is_finished
 from persys.errors import NotFoundError
 from persys.infra.aio.offload import off_loop
 from persys.infra.clock import Clock

@@ -9,7 +9,7 @@ from zlib import crc32
 from msgspec.structs import replace
 
 from persys.core.placement.select import choose
-from persys.core.situation import fulfils
+from persys.core.reconcile.situation import fulfils
 from persys.errors import PersysError
 from persys.infra.aio.supervisor import InternalError, KeyedWork, Supervisor
 from persys.infra.clock import Clock

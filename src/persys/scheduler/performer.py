@@ -14,9 +14,9 @@ from typing import assert_never
 import structlog
 from msgspec import structs
 
-from persys.core.dispatch import answered, unanswered
-from persys.core.effects import Apply, Ask, Effect, Inquire, Remove
-from persys.core.task_trace import Operation, ending, finished, is_lost, is_unclear
+from persys.core.agent.task_trace import Operation, ending, finished, is_lost, is_unclear
+from persys.core.reconcile.dispatch import answered, unanswered
+from persys.core.reconcile.effects import Apply, Ask, Effect, Inquire, Remove
 from persys.errors import AgentUnreachableError, FencedError, PersysError
 from persys.infra import tracing
 from persys.infra.aio.supervisor import Containment, InternalError, Supervisor

@@ -18,7 +18,7 @@ from typing import Any
 
 import structlog
 
-from persys.core.denials import Denial
+from persys.core.auth.denials import Denial
 from persys.errors import (
     ConflictError,
     FencedError,

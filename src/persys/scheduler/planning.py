@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from persys.core.intake import Accepted, Unchanged
-from persys.core.placement.needs import Needs, needs_of
+from persys.core.intent.apply import Accepted, Unchanged
+from persys.core.intent.diff import action_of, changed_fields, displaced
+from persys.core.placement.port import rooms_over
+from persys.core.placement.requirements import Needs, needs_of
 from persys.core.placement.select import choose
-from persys.core.plan import action_of, changed_fields, displaced
-from persys.core.reconcile import decide
-from persys.core.rooms import rooms_over
-from persys.core.situation import Decision, Policy, Situation
+from persys.core.reconcile.decide import decide
+from persys.core.reconcile.situation import Decision, Policy, Situation
 from persys.errors import RefusedError
 from persys.model.ids import WorkloadId, workload_id
 from persys.model.placement import Assignment

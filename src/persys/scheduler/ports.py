@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from persys.core.effects import Remove
+from persys.core.reconcile.effects import Remove
 from persys.model.action import Action
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.spec import WorkloadType

@@ -6,10 +6,10 @@ from datetime import datetime
 from heapq import nsmallest
 from typing import TypeVar
 
-from persys.core.leaving import stays_because
-from persys.core.placement.needs import needs_of
+from persys.core.placement.requirements import needs_of
 from persys.core.placement.select import Placed, Unplaceable, place
-from persys.core.situation import fulfils, speaks_of
+from persys.core.reconcile.evacuate import stays_because
+from persys.core.reconcile.situation import fulfils, speaks_of
 from persys.errors import InvalidError, NotFoundError
 from persys.infra.clock import Clock
 from persys.model.ids import NodeId, WorkloadId

@@ -14,18 +14,18 @@ from functools import partial
 from random import Random
 from typing import TypeVar
 
-from persys.core.assigning import refused_as_full, refused_by_runtime
-from persys.core.effects import Apply, Effect, Remove
-from persys.core.intake import Accepted, Unchanged
-from persys.core.placement.aside import BEING_REMOVED, TURNED_AWAY, out_of_sight
-from persys.core.placement.needs import needs_of
-from persys.core.proofs import KEY_BITS
-from persys.core.reconcile import decide
-from persys.core.retry import RetryPolicy
-from persys.core.rollback import held_epoch, proven_epoch
-from persys.core.rooms import rooms_over
-from persys.core.situation import Aside, Decision, Policy, Situation
-from persys.core.waiting import wait_of
+from persys.core.epochs import KEY_BITS
+from persys.core.intent.apply import Accepted, Unchanged
+from persys.core.placement.hypothetical import BEING_REMOVED, TURNED_AWAY, out_of_sight
+from persys.core.placement.pending_queue import wait_of
+from persys.core.placement.port import rooms_over
+from persys.core.placement.requirements import needs_of
+from persys.core.reconcile.assign import refused_as_full, refused_by_runtime
+from persys.core.reconcile.decide import decide
+from persys.core.reconcile.effects import Apply, Effect, Remove
+from persys.core.reconcile.retry import RetryPolicy
+from persys.core.reconcile.situation import Aside, Decision, Policy, Situation
+from persys.core.recovery.rollback import held_epoch, proven_epoch
 from persys.errors import (
     ConflictError,
     FencedError,

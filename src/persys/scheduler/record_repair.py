@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from persys.core.epochs import restart_at
-from persys.core.placement.needs import holds_data
+from persys.core.placement.requirements import holds_data
 from persys.errors import ConflictError, NotFoundError, RefusedError
 from persys.infra.clock import Clock
 from persys.model.event import Event, EventKind

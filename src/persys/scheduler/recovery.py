@@ -14,8 +14,8 @@ import structlog
 from msgspec.structs import replace
 
 from persys.core.epochs import restart_at
-from persys.core.modes import Lost, accepted_uids
-from persys.core.recovery import Merged, NodeReport, Recorded, merge
+from persys.core.recovery.merge import Merged, NodeReport, Recorded, merge
+from persys.core.recovery.mode import Lost, accepted_uids
 from persys.errors import AgentUnreachableError, RefusedError
 from persys.infra.clock import Clock
 from persys.model.cluster import ClusterMarker

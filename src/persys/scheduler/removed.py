@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from persys.core.removal import is_void
+from persys.core.nodes import is_void
 from persys.errors import DeniedError, PersysError
 from persys.infra.aio.supervisor import KeyedWork
 from persys.infra.identity import Claims

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from persys.core.liveness import Phase, phase_of
-from persys.core.situation import Copy, Situation
+from persys.core.nodes import Phase, phase_of
+from persys.core.reconcile.situation import Copy, Situation
 from persys.infra.clock import Clock
 from persys.model import feature
 from persys.model.node import NodeStatus

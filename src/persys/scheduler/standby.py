@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import structlog
 
-from persys.core.modes import Lost, New, Same, Silent, Whole
+from persys.core.recovery.mode import Lost, New, Same, Silent, Whole
 from persys.errors import ConflictError, FencedError, PersysError, StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.model.cluster import Leader

@@ -11,8 +11,8 @@ from operator import attrgetter
 
 from msgspec.structs import replace
 
-from persys.core import automation
-from persys.core.intake import Accepted, Unchanged
+from persys.core.intent import suggestions
+from persys.core.intent.apply import Accepted, Unchanged
 from persys.errors import DeniedError, NotFoundError, RefusedError
 from persys.infra.clock import Clock
 from persys.infra.turns import Turns
@@ -56,7 +56,7 @@ class Suggestions:
         """
         async with self._turns.of(suggestion.id):
             known = self._rulings.get(suggestion.id)
-            permitted = automation.may_apply(suggestion, caller)
+            permitted = suggestions.may_apply(suggestion, caller)
             by = caller.label if caller is not None else ""
             if known is None and permitted:
                 return await self._rule(suggestion, submitted_by=by)
@@ -104,8 +104,8 @@ class Suggestions:
             raise RefusedError(
                 f"suggestion {suggestion_id} expired at {ruling.pending_until:%F %T}"
             )
-        if not automation.may_apply(ruling.suggestion, caller):
-            needed = automation.permission_for(ruling.suggestion.action)
+        if not suggestions.may_apply(ruling.suggestion, caller):
+            needed = suggestions.permission_for(ruling.suggestion.action)
             raise DeniedError(
                 f"suggestion {suggestion_id} needs the permission {needed!s}", reason="role"
             )
@@ -118,7 +118,7 @@ class Suggestions:
         try:
             entry = self._cluster.entries.get(WorkloadId(suggestion.target_workload))
             target = entry.workload if entry is not None else None
-            automation.judge(suggestion, _desired(suggestion), target, now=now)
+            suggestions.judge(suggestion, _desired(suggestion), target, now=now)
         except RefusedError as err:
             ruling = replace(rejected, reason=str(err))
             await self._store(ruling)
@@ -130,7 +130,7 @@ class Suggestions:
                 reason=f"too many pending suggestions: {waiting} wait for approval, expected at most "
                 f"{PENDING_MAX}",
             )
-        needed = automation.permission_for(suggestion.action)
+        needed = suggestions.permission_for(suggestion.action)
         ruling = replace(
             rejected,
             reason=f"{by} does not have the permission {needed!s}; to apply it, an operator runs: "
@@ -147,7 +147,7 @@ class Suggestions:
 
         def judge(target: Workload | None) -> Accepted | Unchanged:
             desired = _desired(suggestion)
-            return automation.judge(suggestion, desired, target, now=self._clock.now())
+            return suggestions.judge(suggestion, desired, target, now=self._clock.now())
 
         def beside(outcome: Accepted | Unchanged, change: Change) -> None:
             nonlocal ruling
@@ -179,7 +179,7 @@ class Suggestions:
             accepted=True,
             decided_at=self._clock.now(),
             reason=f"desired_state is already {outcome.workload.desired}" if unchanged else "",
-            applied_action=automation.applied(suggestion, outcome),
+            applied_action=suggestions.applied(suggestion, outcome),
         )
 
     async def _store(self, ruling: Ruling) -> None:

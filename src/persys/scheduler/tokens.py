@@ -2,7 +2,7 @@
 
 import secrets
 
-from persys.core import tokens
+from persys.core.auth import tokens
 from persys.errors import NotFoundError
 from persys.infra.clock import Clock
 from persys.infra.turns import Turns

@@ -4,10 +4,10 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from persys.core.deviations import DRIFTED
-from persys.core.health import UNHEALTHY
-from persys.core.history import is_remembered, remember
-from persys.core.situation import Decision
+from persys.core.agent.deviations import DRIFTED
+from persys.core.agent.health import UNHEALTHY
+from persys.core.reconcile.situation import Decision
+from persys.core.reconcile.timeout_history import is_remembered, remember
 from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId
 from persys.model.placement import Assignment

@@ -12,7 +12,7 @@ from datetime import datetime
 from random import Random
 from typing import Protocol
 
-from persys.core.convergence import Artefact, Condition
+from persys.core.agent.next_step import Artefact, Condition
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.spec import (
     ComposeSpec,

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from persys.agent.journal import Entry
-from persys.core.placement.columns import Columns
-from persys.core.placement.needs import holds_data
+from persys.core.placement.node_index import Columns
+from persys.core.placement.requirements import holds_data
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import NodeStatus
 from persys.model.placement import Assignment

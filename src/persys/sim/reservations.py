@@ -5,8 +5,8 @@ Each function returns the problem, or an empty string.
 
 from collections.abc import Sequence
 
-from persys.core.placement.columns import Columns
-from persys.core.placement.needs import needs_of
+from persys.core.placement.node_index import Columns
+from persys.core.placement.requirements import needs_of
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.resources import Resources
 from persys.sim.mirror import Mirror

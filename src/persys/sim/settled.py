@@ -5,10 +5,10 @@ Promises 2, 7, 8 and 9, and that the scheduler's memory matches the store.
 
 from collections.abc import Iterator
 
-from persys.core.placement.needs import needs_of
-from persys.core.retry import RetryPolicy
-from persys.core.situation import COMPLETED, fulfils
-from persys.core.upkeep import closed_because
+from persys.core.nodes import closed_because
+from persys.core.placement.requirements import needs_of
+from persys.core.reconcile.retry import RetryPolicy
+from persys.core.reconcile.situation import COMPLETED, fulfils
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import Assignment
 from persys.model.resources import Resources

@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc
 
-from persys.core.placement.columns import Columns
+from persys.core.placement.node_index import Columns
 from persys.errors import FencedError, PersysError
 from persys.model.ids import NodeId, WorkloadId
 from persys.scheduler.lead import leader_of

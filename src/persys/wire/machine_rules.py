@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
+from persys.core.agent.cloud_init import YAML_LIMITS
 from persys.core.bounded_yaml import YamlError, load
-from persys.core.cloud_init import YAML_LIMITS
 from persys.errors import InvalidError
 from persys.model.spec import CloudInit, Disk, Network, VMSpec, is_address
 from persys.wire import checks

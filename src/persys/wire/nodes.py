@@ -7,6 +7,7 @@ refused.
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
+from persys.core.agent.compose_policy import Json
 from persys.core.bounded_yaml import (
     MERGE_TAG,
     NULL_TAG,
@@ -17,7 +18,6 @@ from persys.core.bounded_yaml import (
     compose,
     text_node,
 )
-from persys.core.compose_policy import Json
 from persys.errors import InvalidError
 from persys.wire.interpolation import VariableError
 

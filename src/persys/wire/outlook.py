@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 
 from google.protobuf.json_format import MessageToDict
 
+from persys.core.intent.diff import FieldChange
 from persys.core.placement.capacity import Loss, Room, total_of
 from persys.core.placement.explain import Explanation, Verdict
 from persys.core.placement.remedy import UNITS
-from persys.core.plan import FieldChange
 from persys.model.workload import Workload
 from persys.wire import machine
 from persys.wire.control import desired_word

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from persys.core.agent.notes import PROJECT_NAME
 from persys.core.bounded_yaml import MappingNode, YamlError
 from persys.core.bounded_yaml import compose as compose_yaml
-from persys.core.notes import PROJECT_NAME
 from persys.errors import InvalidError
 from persys.model.resources import Resources
 from persys.model.spec import ComposeSpec, StackNeeds

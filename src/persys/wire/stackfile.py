@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from posixpath import normpath
 from typing import NamedTuple
 
+from persys.core.agent.compose_policy import first_violation, may_need_privilege, violations
 from persys.core.bounded_yaml import MappingNode, ScalarNode
-from persys.core.compose_policy import first_violation, may_need_privilege, violations
 from persys.core.numbers import whole_number
 from persys.errors import InvalidError
 from persys.model.spec import Port, RestartPolicy, StackNeeds

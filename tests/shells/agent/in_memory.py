@@ -21,7 +21,7 @@ from persys.agent.runtimes.detect import NodeRuntimes
 from persys.agent.settings import AgentSettings
 from persys.agent.state import State
 from persys.agent.steps import StepDeadlines
-from persys.core.convergence import Artefact, Condition, Step
+from persys.core.agent.next_step import Artefact, Condition, Step
 from persys.infra.aio.path_calls import DirectPathCalls, PathCalls
 from persys.infra.clock import SystemClock
 from persys.infra.process import serve

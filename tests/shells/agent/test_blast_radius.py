@@ -21,9 +21,9 @@ from persys.agent.calls import AbortedError
 from persys.agent.meter import Sampler
 from persys.agent.ports import Disks, Leftovers, Machine, PoolSource, Runtime, Volumes
 from persys.agent.runtimes.detect import NodeRuntimes
-from persys.core.convergence import Artefact
-from persys.core.garbage import Item, Kind
-from persys.core.pools import Room
+from persys.core.agent.garbage import Item, Kind
+from persys.core.agent.next_step import Artefact
+from persys.core.agent.shared_pools import Room
 from persys.model.ids import WorkloadId
 from persys.model.status import Actual
 from shells.agent.in_memory import (

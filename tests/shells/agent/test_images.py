@@ -29,7 +29,7 @@ from persys.agent.volumes.book import Book
 from persys.agent.volumes.managed import ManagedVolumes
 from persys.agent.volumes.setup import find_drivers
 from persys.agent.volumes.tools import Tools
-from persys.core.pulling import Download
+from persys.core.agent.pull_progress import Download
 from persys.errors import InvalidError, NotFoundError, RefusedError
 from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.path_calls import DirectPathCalls, ThreadPathCalls

@@ -13,7 +13,7 @@ import pytest
 
 from e2e.machines import BOOT_SECONDS, TINY, domains, ground, page, virsh, volumes
 from persys.agent import failpoints
-from persys.core.convergence import Step
+from persys.core.agent.next_step import Step
 from persys.wire.gen.agent.v1 import agent_pb2 as pb
 
 RUNNING, STOPPED, FAILED = (

@@ -24,8 +24,8 @@ from persys.agent.runtimes.machine_disks import MachineDisks
 from persys.agent.runtimes.machine_inventory import DiskInventory
 from persys.agent.runtimes.machine_leftovers import MachineLeftovers
 from persys.agent.runtimes.machine_pool import OwnPool
-from persys.core.convergence import Artefact, Condition
-from persys.core.garbage import Item, Kind
+from persys.core.agent.garbage import Item, Kind
+from persys.core.agent.next_step import Artefact, Condition
 from persys.infra.aio.path_calls import ThreadPathCalls
 from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId, Revision, WorkloadId

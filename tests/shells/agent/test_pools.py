@@ -25,7 +25,7 @@ from persys.agent.volumes.book import Book
 from persys.agent.volumes.managed import ManagedVolumes
 from persys.agent.volumes.setup import find_drivers
 from persys.agent.volumes.tools import Tools
-from persys.core.pools import Room
+from persys.core.agent.shared_pools import Room
 from persys.infra.aio.path_calls import DirectPathCalls
 from persys.infra.clock import SystemClock
 from persys.infra.process import serve

@@ -25,7 +25,7 @@ from cancelling import Moment, at_every_wait
 from persys.ca.app import LIMITS
 from persys.ca.authority import Authority, Wish
 from persys.ca.settings import CaSettings
-from persys.core.permission import CA
+from persys.core.auth.permissions import CA
 from persys.infra.certificates import CertificateFiles
 from persys.infra.keys import new_key, new_request
 from persys.model.identity import Identity, Role

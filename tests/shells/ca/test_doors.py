@@ -19,7 +19,7 @@ from persys.ca.call import Answer, Call
 from persys.ca.cfssl import PREFIX
 from persys.ca.door import Door
 from persys.ca.metrics import Metrics
-from persys.core.permission import CA
+from persys.core.auth.permissions import CA
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import SystemClock
 from persys.infra.http_server import HttpLimits, HttpServer

@@ -13,7 +13,7 @@ from persys.ca.app import Ca
 from persys.ca.issuing import issue
 from persys.ca.settings import CaSettings
 from persys.client.authority import join
-from persys.core.enrolment import Fault
+from persys.core.auth.enrolment import Fault
 from persys.errors import DeniedError, RefusedError, UnavailableError
 from persys.infra.clock import SystemClock
 from persys.infra.identity import hosts_of, read_claims

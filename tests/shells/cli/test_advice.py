@@ -7,8 +7,8 @@ import pytest
 
 from persys.cli.advice import _ADVICE, next_step
 from persys.cli.parser import parse
-from persys.core.quarantine import QUARANTINED
-from persys.core.report import INTERNAL_ERROR
+from persys.core.agent.describe import INTERNAL_ERROR
+from persys.core.agent.quarantine import QUARANTINED
 from persys.model.status import FailureReason
 from persys.scheduler.resolving import UNRESOLVED
 from persys.wire.gen.control.v1.control_pb2 import ReasonDetail, WorkloadView

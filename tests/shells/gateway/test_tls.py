@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from certified import Root
-from persys.core.permission import deeds_of
+from persys.core.auth.permissions import deeds_of
 from persys.infra.http_server import HttpLimits
 from persys.model.identity import Role
 from persys.wire.gen.control.v1 import control_pb2 as pb

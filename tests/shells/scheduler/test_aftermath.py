@@ -1,9 +1,9 @@
 """Which intents are sent to a node although they need no work there."""
 
 from builders import a_workload, an_assignment
-from persys.core.effects import Apply
-from persys.core.liveness import Phase
-from persys.core.situation import Decision, Situation
+from persys.core.nodes import Phase
+from persys.core.reconcile.effects import Apply
+from persys.core.reconcile.situation import Decision, Situation
 from persys.model.placement import Assignment
 from persys.model.resources import Resources
 from persys.scheduler.aftermath import renewal

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from certified import LIFE, Listed, Root
-from persys.core.permission import ROLES
+from persys.core.auth.permissions import ROLES
 from persys.infra.clock import SystemClock
 from persys.infra.door import PASSED_CERTIFICATE, PASSED_IDENTITY
 from persys.infra.tls import Tls

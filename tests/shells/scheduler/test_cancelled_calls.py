@@ -17,7 +17,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from cancelling import Moment, at_every_wait, cancelled_at
-from persys.core.permission import deeds_of
+from persys.core.auth.permissions import deeds_of
 from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import SystemClock

@@ -9,7 +9,7 @@ import pytest
 
 from builders import NOON
 from persys.core.event_retention import EventLimits
-from persys.core.modes import Silent, Whole
+from persys.core.recovery.mode import Silent, Whole
 from persys.errors import ConflictError, FrozenError, InvalidError, QuarantinedError
 from persys.infra.clock import SystemClock
 from persys.model.event import Event, EventKind

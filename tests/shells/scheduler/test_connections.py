@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from builders import a_supervisor, a_workload
-from persys.core.effects import Remove
+from persys.core.reconcile.effects import Remove
 from persys.errors import AgentUnreachableError
 from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId, WorkloadId

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from persys.core.discovery import Zone
+from persys.core.dns_names import Zone
 from persys.errors import UnavailableError
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import SystemClock

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 from msgspec.structs import replace
 
-from persys.core.removal import DEPENDENTS_PER_STEP_MAX
+from persys.core.nodes import DEPENDENTS_PER_STEP_MAX
 from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId
 from persys.model.placement import Tombstone

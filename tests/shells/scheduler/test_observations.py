@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from builders import WEB, a_dispatch, a_workload, after, an_assignment, an_observation
-from persys.core.health import HEALTH, Health
+from persys.core.agent.health import HEALTH, Health
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.placement import Tombstone
 from persys.model.status import Actual, Failure, FailureReason

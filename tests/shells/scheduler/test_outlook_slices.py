@@ -7,7 +7,7 @@ from itertools import count
 from typing import TypeVar
 
 from builders import a_workload
-from persys.core.situation import Policy
+from persys.core.reconcile.situation import Policy
 from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId
 from persys.model.node import Capabilities, Node

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from builders import NOON, WEB, a_dispatch, a_supervisor, a_workload, an_assignment, an_observation
-from persys.core.effects import Apply, Ask, Effect, Inquire, Remove
+from persys.core.reconcile.effects import Apply, Ask, Effect, Inquire, Remove
 from persys.errors import AgentUnreachableError
 from persys.infra.clock import SystemClock
 from persys.model.action import Action

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from prometheus_client import CollectorRegistry
 
-from persys.core.removal import REMEMBERED
+from persys.core.nodes import REMEMBERED
 from persys.errors import PersysError, UnavailableError
 from persys.infra.aio.supervisor import KeyedWork, Supervisor
 from persys.infra.clock import SystemClock

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from builders import NOON, a_situation, an_assignment
-from persys.core.situation import Copy
+from persys.core.reconcile.situation import Copy
 from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId
 from persys.model.node import Capabilities, Node, NodeStatus

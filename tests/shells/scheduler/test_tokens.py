@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from certified import Root
-from persys.core import tokens
+from persys.core.auth import tokens
 from persys.infra.clock import SystemClock
 from persys.infra.door import PASSED_IDENTITY
 from persys.model.identity import Role

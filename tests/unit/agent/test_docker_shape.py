@@ -5,7 +5,7 @@ from typing import Any
 from persys.agent.runtimes.compose_shape import compare, joined_elsewhere, stranded_services
 from persys.agent.runtimes.docker_form import Owner, deviations_of, wanted_shape
 from persys.agent.runtimes.docker_shape import first_network, shape_of
-from persys.core.deviations import DeviationKind, Shape, summary
+from persys.core.agent.deviations import DeviationKind, Shape, summary
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.spec import ContainerSpec, RestartPolicy, WorkloadType
 from persys.model.workload import Desired, Order

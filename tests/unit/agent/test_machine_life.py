@@ -12,7 +12,7 @@ from persys.agent.runtimes.machine_life import artefact_of, run_of
 from persys.agent.runtimes.machine_look import Sight, primary
 from persys.agent.runtimes.machine_place import MachinePlace, MadeDisk, Run
 from persys.agent.runtimes.machine_reading import Described
-from persys.core.convergence import Condition
+from persys.core.agent.next_step import Condition
 from persys.model.ids import WorkloadId
 from persys.model.status import FailureReason
 

@@ -1,7 +1,7 @@
 """Usage samples from libvirt statistics."""
 
 from persys.agent.runtimes.machine_usage import sample_of
-from persys.core.metering import Sample
+from persys.core.agent.usage import Sample
 from persys.model.ids import WorkloadId
 
 VM = WorkloadId("vm")

@@ -3,7 +3,7 @@
 import pytest
 
 from persys.agent.policy import NodePolicy
-from persys.core.host_paths import SYSTEM_DIRECTORIES
+from persys.core.agent.compose_policy import SYSTEM_DIRECTORIES
 from persys.errors import InvalidError
 from persys.model.spec import ComposeSpec, ContainerSpec, Disk, VMSpec, VolumeMount
 from persys.wire.stackfile import read_inline

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persys.core.actions import select
+from persys.core.agent.actions import select
 from persys.model.action import Action, ActionKind, ActionState
 from persys.model.ids import ActionId, WorkloadId
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persys.core.admission import Load, demand_of, smoothed, too_busy, too_much
+from persys.core.agent.admission import Load, demand_of, smoothed, too_busy, too_much
 from persys.model.resources import Resources
 from persys.model.spec import (
     ComposeSpec,

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import NOON, a_workload, after
-from persys.core.automation import applied, judge
-from persys.core.intake import Accepted, Unchanged
+from persys.core.intent.apply import Accepted, Unchanged
+from persys.core.intent.suggestions import applied, judge
 from persys.errors import InvalidError, RefusedError
 from persys.model.event import EventKind
 from persys.model.suggestion import SuggestedAction, Suggestion

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from persys.agent.credentials import Credentials
 from persys.core import bounded_yaml
+from persys.core.agent.cloud_init import seed
 from persys.core.bounded_yaml import YamlError, YamlLimits
-from persys.core.cloud_init import seed
 from persys.errors import RefusedError
 from persys.gateway.clusters import read_clusters
 from persys.model.ids import WorkloadId

@@ -2,8 +2,8 @@
 
 from builders import add_node, needs
 from persys.core.placement.capacity import Loss, Room, lose, room_on, total_of
-from persys.core.placement.columns import Columns
-from persys.core.placement.needs import Needs
+from persys.core.placement.node_index import Columns
+from persys.core.placement.requirements import Needs
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import HostPort, Rules
 from persys.model.resources import Resources

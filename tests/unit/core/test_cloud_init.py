@@ -8,7 +8,7 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from persys.core.cloud_init import Link, is_wanted, seed
+from persys.core.agent.cloud_init import Link, is_wanted, seed
 from persys.model.ids import WorkloadId
 from persys.model.spec import CloudInit, Disk, Login, VMSpec
 

@@ -5,8 +5,8 @@ from typing import cast
 
 import pytest
 
+from persys.core.agent.compose_policy import Json, first_violation, violations
 from persys.core.bounded_yaml import load_mapping
-from persys.core.compose_policy import Json, first_violation, violations
 
 RECORDED = Path(__file__).parent / "compose_config"
 

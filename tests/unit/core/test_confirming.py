@@ -3,7 +3,7 @@
 import pytest
 
 from builders import a_belief, a_workload, an_assignment, an_observation
-from persys.core.situation import confirms
+from persys.core.reconcile.situation import confirms
 from persys.model.status import Actual, Failure, FailureReason, Observation, Status
 from persys.model.workload import Desired
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from persys.core.convergence import (
+from persys.core.agent.next_step import (
     Artefact,
     Condition,
     Do,

@@ -16,11 +16,10 @@ from builders import (
     an_observation,
     rooms_of,
 )
-from persys.core.admission import NODE_FULL
-from persys.core.copies import described
-from persys.core.placement.columns import Columns
-from persys.core.reconcile import decide
-from persys.core.situation import Copy, Decision, Policy
+from persys.core.agent.admission import NODE_FULL
+from persys.core.placement.node_index import Columns
+from persys.core.reconcile.decide import decide
+from persys.core.reconcile.situation import Copy, Decision, Policy, described
 from persys.model.spec import ContainerSpec, VolumeMount
 from persys.model.status import Actual, Failure, FailureReason, Status
 from persys.model.workload import Desired, Workload

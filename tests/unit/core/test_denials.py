@@ -1,6 +1,6 @@
 """Events of denied calls are bounded, whatever an attacker does."""
 
-from persys.core.denials import TOLD_MAX, WINDOW_SECONDS, Denial, Ration
+from persys.core.auth.denials import TOLD_MAX, WINDOW_SECONDS, Denial, Ration
 
 
 def a_denial(who: str = "viewer/eve", method: str = "ApplyWorkload") -> Denial:

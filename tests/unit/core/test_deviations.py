@@ -6,7 +6,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from persys.core.convergence import (
+from persys.core.agent.deviations import (
+    DRIFTED,
+    REPAIRS_MAX,
+    Deviation,
+    DeviationKind,
+    Repairs,
+    Shape,
+    deviations,
+    summary,
+)
+from persys.core.agent.health import Health
+from persys.core.agent.next_step import (
     Artefact,
     Condition,
     Do,
@@ -19,17 +30,6 @@ from persys.core.convergence import (
     repairing,
     replacing,
 )
-from persys.core.deviations import (
-    DRIFTED,
-    REPAIRS_MAX,
-    Deviation,
-    DeviationKind,
-    Repairs,
-    Shape,
-    deviations,
-    summary,
-)
-from persys.core.health import Health
 from persys.model.ids import Revision, WorkloadId
 from persys.model.spec import ComposeSpec, ContainerSpec, RestartPolicy, Spec, type_of
 from persys.model.status import Actual, Failure, FailureReason

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persys.core.discovery import (
+from persys.core.dns_names import (
     LABEL_LENGTH_MAX,
     Announcement,
     Zone,
@@ -18,7 +18,7 @@ from persys.core.discovery import (
     compare,
     label_of,
 )
-from persys.core.upkeep import cordon, drain
+from persys.core.nodes import cordon, drain
 from persys.errors import SettingsError
 from persys.model.ids import NodeId, node_id
 from persys.model.node import Capabilities, Node, NodeStatus

@@ -2,13 +2,8 @@
 
 from msgspec.structs import replace
 
-from persys.core.convergence import Condition, Do, Progress, Settled, Step, next_step
-from persys.core.disk_limits import (
-    DISK_LIMIT_EXCEEDED,
-    exceeded,
-    limit_gb,
-    within_disk_limit,
-)
+from persys.core.agent.disk_limits import DISK_LIMIT_EXCEEDED, exceeded, limit_gb, within_disk_limit
+from persys.core.agent.next_step import Condition, Do, Progress, Settled, Step, next_step
 from persys.model.resources import Resources
 from persys.model.spec import ComposeSpec, ContainerSpec
 from persys.model.status import Actual, Failure, FailureReason

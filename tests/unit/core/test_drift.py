@@ -22,7 +22,7 @@ from builders import (
     an_assignment,
     an_observation,
 )
-from persys.core.deviations import DRIFT
+from persys.core.agent.deviations import DRIFT
 from persys.core.drift import (
     ORPHANS_MAX,
     OrphanNews,
@@ -32,8 +32,8 @@ from persys.core.drift import (
     reported,
     strangers,
 )
-from persys.core.liveness import Phase
-from persys.core.situation import Policy, Situation
+from persys.core.nodes import Phase
+from persys.core.reconcile.situation import Policy, Situation
 from persys.model.drift import Drift, DriftType
 from persys.model.ids import WorkloadId
 from persys.model.placement import Assignment

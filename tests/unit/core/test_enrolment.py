@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from persys.core.enrolment import (
+from persys.core.auth.enrolment import (
     FAULTS,
     HOSTS_MAX,
     Fault,

@@ -3,12 +3,12 @@
 import pytest
 
 from builders import add_node, needs
-from persys.core.placement.aside import set_aside
-from persys.core.placement.columns import Columns
 from persys.core.placement.explain import explain
 from persys.core.placement.filters import Filter
-from persys.core.placement.needs import Needs
+from persys.core.placement.hypothetical import set_aside
+from persys.core.placement.node_index import Columns
 from persys.core.placement.remedy import remedy
+from persys.core.placement.requirements import Needs
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import Constraint, HostPort, Operator, Rules
 from persys.model.resources import Resources

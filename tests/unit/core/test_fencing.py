@@ -16,11 +16,11 @@ from builders import (
     an_observation,
     rooms_of,
 )
-from persys.core.fencing import MARGIN, stopped_after
-from persys.core.liveness import Phase
-from persys.core.placement.columns import Columns
-from persys.core.reconcile import decide
-from persys.core.situation import Decision, Policy, Situation
+from persys.core.nodes import Phase
+from persys.core.placement.node_index import Columns
+from persys.core.reconcile.decide import decide
+from persys.core.reconcile.evacuate import MARGIN, stopped_after
+from persys.core.reconcile.situation import Decision, Policy, Situation
 from persys.model.spec import ContainerSpec, VolumeMount
 
 DATA = structs.replace(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persys.core.garbage import (
+from persys.core.agent.garbage import (
     Ages,
     ImageUse,
     Item,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persys.core.health import (
+from persys.core.agent.health import (
     Health,
     Timing,
     Vitals,

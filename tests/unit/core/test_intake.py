@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from builders import NOON, WEB, a_workload, after
-from persys.core.intake import Accepted, Unchanged, Wish, apply, change_desired, redeploy
+from persys.core.intent.apply import Accepted, Unchanged, Wish, apply, change_desired, redeploy
 from persys.errors import InvalidError, NotFoundError, RefusedError
 from persys.model.ids import Revision
 from persys.model.placement import Rules

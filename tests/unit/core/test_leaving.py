@@ -15,13 +15,13 @@ from builders import (
     an_observation,
     rooms_of,
 )
-from persys.core.dispatch import unanswered
-from persys.core.effects import Apply
-from persys.core.leaving import must_leave
-from persys.core.liveness import Phase
-from persys.core.placement.columns import Columns
-from persys.core.reconcile import decide
-from persys.core.situation import COMPLETED, Decision, Policy, Situation
+from persys.core.nodes import Phase
+from persys.core.placement.node_index import Columns
+from persys.core.reconcile.decide import decide
+from persys.core.reconcile.dispatch import unanswered
+from persys.core.reconcile.effects import Apply
+from persys.core.reconcile.evacuate import must_leave
+from persys.core.reconcile.situation import COMPLETED, Decision, Policy, Situation
 from persys.model.spec import ContainerSpec, VolumeMount
 from persys.model.status import Status
 from persys.model.workload import Desired, Workload

@@ -2,7 +2,7 @@
 
 import pytest
 
-from persys.core.liveness import LEASE_LONGEST_SECONDS, Phase, lease_seconds, phase_of
+from persys.core.nodes import LEASE_LONGEST_SECONDS, Phase, lease_seconds, phase_of
 
 
 @pytest.mark.parametrize(

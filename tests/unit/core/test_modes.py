@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from builders import NOON
-from persys.core.modes import (
+from persys.core.recovery.mode import (
     ACCEPTED_MAX,
     Lost,
     New,

@@ -3,7 +3,7 @@
 import pytest
 
 from builders import NOON, a_workload
-from persys.core.placement.needs import facts_of, holds_data, needs_of, traits_of
+from persys.core.placement.requirements import facts_of, holds_data, needs_of, traits_of
 from persys.model import feature
 from persys.model.ids import NodeId
 from persys.model.node import Capabilities, Node, StoragePool

@@ -2,7 +2,7 @@
 
 import pytest
 
-from persys.core.permission import ROLES
+from persys.core.auth.permissions import ROLES
 from persys.model.identity import Deed, Role
 
 CHANGING = {

@@ -3,9 +3,9 @@
 import pytest
 
 from builders import CONTAINER, N1, N2
-from persys.core.placement.columns import Columns
 from persys.core.placement.filters import Filter, reject, reject_resident
-from persys.core.placement.needs import Needs
+from persys.core.placement.node_index import Columns
+from persys.core.placement.requirements import Needs
 from persys.core.placement.score import Company, score_parts
 from persys.core.placement.select import Placed, Unplaceable, place
 from persys.model.ids import NodeId, WorkloadId

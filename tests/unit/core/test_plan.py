@@ -1,8 +1,8 @@
 """The diff of an apply, by field and in the cluster."""
 
 from builders import a_workload, an_assignment
-from persys.core.plan import FieldChange, action_of, changed_fields, displaced
-from persys.core.situation import Decision
+from persys.core.intent.diff import FieldChange, action_of, changed_fields, displaced
+from persys.core.reconcile.situation import Decision
 from persys.model.spec import ContainerSpec, ManagedVolume
 from persys.model.workload import Desired
 

@@ -4,13 +4,13 @@ import pytest
 
 from builders import a_workload, add_node
 from persys.core.placement.capacity import room_on
-from persys.core.placement.columns import Columns
 from persys.core.placement.explain import explain
 from persys.core.placement.filters import reject
-from persys.core.placement.needs import Needs, needs_of
-from persys.core.placement.pools import Accounts, accounts_of
+from persys.core.placement.node_index import Columns
+from persys.core.placement.pending_queue import Wait, Waiting
+from persys.core.placement.pool_capacity import Accounts, accounts_of
+from persys.core.placement.requirements import Needs, needs_of
 from persys.core.placement.select import Placed, Unplaceable, place
-from persys.core.waiting import Wait, Waiting
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Capabilities, StoragePool
 from persys.model.resources import Resources

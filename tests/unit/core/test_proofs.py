@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import N1, N2, WEB
-from persys.core.proofs import PROOF_BYTES, is_proven, prove
+from persys.core.epochs import PROOF_BYTES, is_proven, prove
 from persys.model.ids import NodeId, WorkloadId
 
 KEY = "5a" * 32

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from persys.core.receipt import Draining, Receipt, Stale, Taken, Unchanged, receive
+from persys.core.agent.accept_order import Draining, Receipt, Stale, Taken, Unchanged, receive
 from persys.model.ids import Revision, WorkloadId
 from persys.model.spec import ContainerSpec, WorkloadType
 from persys.model.workload import Desired, Order

@@ -21,12 +21,12 @@ from builders import (
     an_observation,
     rooms_of,
 )
-from persys.core.dispatch import Dispatch
-from persys.core.effects import Apply, Ask
-from persys.core.liveness import Phase
-from persys.core.placement.columns import Columns
-from persys.core.reconcile import decide
-from persys.core.situation import COMPLETED, Decision, Policy, Situation, fulfils
+from persys.core.nodes import Phase
+from persys.core.placement.node_index import Columns
+from persys.core.reconcile.decide import decide
+from persys.core.reconcile.dispatch import Dispatch
+from persys.core.reconcile.effects import Apply, Ask
+from persys.core.reconcile.situation import COMPLETED, Decision, Policy, Situation, fulfils
 from persys.model.resources import Resources
 from persys.model.spec import ContainerSpec, RestartPolicy, VMSpec
 from persys.model.status import Actual, Belief, Observation, Status

@@ -3,7 +3,7 @@
 import pytest
 
 from builders import NOON, a_dispatch, after
-from persys.core.dispatch import Dispatch, answered, unanswered
+from persys.core.reconcile.dispatch import Dispatch, answered, unanswered
 
 
 def test_a_silent_node_is_tried_a_little_later_each_time_but_never_given_up() -> None:

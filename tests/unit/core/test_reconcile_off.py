@@ -5,8 +5,17 @@ from datetime import timedelta
 import pytest
 from hypothesis import given
 
-from persys.core.convergence import Artefact, Condition, Do, Progress, Settled, Step, next_step
-from persys.core.reconcile_off import NOT_RECONCILED, without_reconciliation
+from persys.core.agent.next_step import (
+    NOT_RECONCILED,
+    Artefact,
+    Condition,
+    Do,
+    Progress,
+    Settled,
+    Step,
+    next_step,
+    without_reconciliation,
+)
 from persys.model.status import Actual
 from persys.model.workload import Desired, Order
 from unit.core.test_convergence import EARLIER, NOW, an_artefact, an_order, artefacts, orders

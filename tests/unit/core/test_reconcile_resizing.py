@@ -14,11 +14,11 @@ from builders import (
     an_observation,
     rooms_of,
 )
-from persys.core.effects import Apply
-from persys.core.liveness import Phase
-from persys.core.placement.columns import Columns
-from persys.core.reconcile import decide
-from persys.core.situation import Decision, Policy, Situation
+from persys.core.nodes import Phase
+from persys.core.placement.node_index import Columns
+from persys.core.reconcile.decide import decide
+from persys.core.reconcile.effects import Apply
+from persys.core.reconcile.situation import Decision, Policy, Situation
 from persys.model.placement import HostPort, Tombstone
 from persys.model.resources import Resources
 from persys.model.spec import ContainerSpec, ManagedVolume, Port, Spec, VMSpec

@@ -10,11 +10,11 @@ from builders import (
     an_assignment,
     an_observation,
 )
-from persys.core.effects import Apply
-from persys.core.placement.columns import Columns
-from persys.core.reconcile import decide
-from persys.core.rooms import rooms_over
-from persys.core.situation import Decision, Policy, Situation
+from persys.core.placement.node_index import Columns
+from persys.core.placement.port import rooms_over
+from persys.core.reconcile.decide import decide
+from persys.core.reconcile.effects import Apply
+from persys.core.reconcile.situation import Decision, Policy, Situation
 from persys.model.placement import NO_RULES, Assignment, Constraint, Operator, Rules
 from persys.model.resources import Resources
 from persys.model.spec import ContainerSpec, ManagedVolume

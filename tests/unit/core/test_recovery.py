@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from builders import N1, N2, NOON, WEB, a_belief, a_workload, after, an_assignment
-from persys.core.recovery import Merged, NodeReport, Recorded, merge
+from persys.core.recovery.merge import Merged, NodeReport, Recorded, merge
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.node import Capabilities, Node
 from persys.model.placement import Assignment

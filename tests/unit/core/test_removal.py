@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from persys.core.removal import (
+from persys.core.nodes import (
     DEPENDENTS_PER_STEP_MAX,
     FORGOTTEN_PER_CHANGE_MAX,
     REMEMBERED,

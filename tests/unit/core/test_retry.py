@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis.strategies import floats, integers, sampled_from
 
 from builders import NOON, WEB, a_failure, after
-from persys.core.retry import RetryPolicy, after_failure, in_reach
+from persys.core.reconcile.retry import RetryPolicy, after_failure, in_reach
 from persys.model.ids import Revision
 from persys.model.status import Failure, FailureReason, Retry
 

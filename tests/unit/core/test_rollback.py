@@ -20,12 +20,12 @@ from builders import (
     an_observation,
     rooms_of,
 )
-from persys.core.effects import Apply, Remove
-from persys.core.liveness import Phase
-from persys.core.placement.columns import Columns
-from persys.core.reconcile import decide
-from persys.core.rollback import ALREADY_DELETED, RENEWED_AFTER, STALE_EPOCH
-from persys.core.situation import Copy, Decision, Policy, Situation
+from persys.core.nodes import Phase
+from persys.core.placement.node_index import Columns
+from persys.core.reconcile.decide import decide
+from persys.core.reconcile.effects import Apply, Remove
+from persys.core.reconcile.situation import Copy, Decision, Policy, Situation
+from persys.core.recovery.rollback import ALREADY_DELETED, RENEWED_AFTER, STALE_EPOCH
 from persys.model.spec import ContainerSpec, VolumeMount
 from persys.model.status import Actual, Failure, FailureReason, Observation, Status
 from persys.model.workload import Desired, Workload

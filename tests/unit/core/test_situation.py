@@ -3,8 +3,8 @@
 import pytest
 
 from builders import NOON, a_belief, a_situation, after, an_assignment
-from persys.core.health import HEALTH, Health
-from persys.core.situation import believe
+from persys.core.agent.health import HEALTH, Health
+from persys.core.reconcile.situation import believe
 from persys.model.ids import Revision
 from persys.model.status import Belief, Failure, FailureReason, Status
 

@@ -5,7 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from persys.core.convergence import (
+from persys.core.agent.compose_status import Member, ServicePlan, artefact_of, speaks_for, to_start
+from persys.core.agent.describe import describe
+from persys.core.agent.health import Health
+from persys.core.agent.next_step import (
     COMPLETED,
     CRASH_LOOP,
     Artefact,
@@ -16,9 +19,6 @@ from persys.core.convergence import (
     Step,
     next_step,
 )
-from persys.core.health import Health
-from persys.core.report import describe
-from persys.core.stack import Member, ServicePlan, artefact_of, speaks_for, to_start
 from persys.model.ids import Revision, WorkloadId
 from persys.model.spec import ComposeSpec, RestartPolicy, WorkloadType
 from persys.model.status import Actual

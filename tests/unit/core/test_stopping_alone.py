@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persys.core.convergence import (
+from persys.core.agent.next_step import (
     CRASH_LOOP,
     RESTARTING,
     STOPPED_ALONE,

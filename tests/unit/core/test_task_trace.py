@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import N1, NOON, WEB, after
-from persys.core.task_trace import Ending, Operation, ending, is_lost, is_unclear, shows_removed
+from persys.core.agent.task_trace import (
+    Ending,
+    Operation,
+    ending,
+    is_lost,
+    is_unclear,
+    shows_removed,
+)
 from persys.model.action import Action, ActionKind, ActionState
 from persys.model.ids import ActionId, Revision
 from persys.model.status import Actual, Observation

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from persys.core.permission import ROLES, deeds_of
-from persys.core.tokens import (
+from persys.core.auth.permissions import ROLES, deeds_of
+from persys.core.auth.tokens import (
     COUNT_MAX,
     LIFE,
     TRIMMED_MAX,

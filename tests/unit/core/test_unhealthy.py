@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from persys.core.convergence import (
+from persys.core.agent.health import UNHEALTHY, Health
+from persys.core.agent.next_step import (
     CRASH_LOOP,
     Artefact,
     Condition,
@@ -17,7 +18,6 @@ from persys.core.convergence import (
     curing,
     next_step,
 )
-from persys.core.health import UNHEALTHY, Health
 from persys.model.ids import Revision, WorkloadId
 from persys.model.spec import ContainerSpec, HealthCheck, RestartPolicy, WorkloadType
 from persys.model.status import Actual

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from builders import N1, NOON
-from persys.core import upkeep
+from persys.core import nodes
 from persys.errors import RefusedError
 from persys.model.node import Capabilities, Node, NodeStatus
 
@@ -14,44 +14,44 @@ NODE = Node(N1, Capabilities(1000, 1000), "127.0.0.1:1", NOON)
 
 
 def test_a_cordoned_node_is_ready_and_closed() -> None:
-    cordoned = upkeep.cordon(NODE, now=NOON)
+    cordoned = nodes.cordon(NODE, now=NOON)
 
     assert cordoned.status is NodeStatus.READY
-    assert upkeep.closed_because(cordoned) == "cordoned"
+    assert nodes.closed_because(cordoned) == "cordoned"
 
 
 def test_a_drain_has_its_deadline_and_says_draining() -> None:
-    drained = upkeep.drain(NODE, deadline=timedelta(minutes=5), now=NOON)
+    drained = nodes.drain(NODE, deadline=timedelta(minutes=5), now=NOON)
 
     assert drained.drain is not None
     assert drained.drain.deadline_at == NOON + timedelta(minutes=5)
     assert drained.status is NodeStatus.DRAINING
-    assert upkeep.closed_because(drained) == "draining"
+    assert nodes.closed_because(drained) == "draining"
 
 
 def test_uncordon_ends_a_drain_too() -> None:
-    opened = upkeep.uncordon(upkeep.drain(NODE, deadline=None, now=NOON), now=NOON)
+    opened = nodes.uncordon(nodes.drain(NODE, deadline=None, now=NOON), now=NOON)
 
-    assert upkeep.closed_because(opened) == ""
+    assert nodes.closed_because(opened) == ""
     assert opened.status is NodeStatus.READY
 
 
 def test_a_silent_node_stays_not_ready_whatever_is_said_of_it() -> None:
     silent = replace(NODE, status=NodeStatus.NOT_READY)
 
-    assert upkeep.drain(silent, deadline=None, now=NOON).status is NodeStatus.NOT_READY
-    assert upkeep.confirm_dead(silent, now=NOON).confirmed_dead
+    assert nodes.drain(silent, deadline=None, now=NOON).status is NodeStatus.NOT_READY
+    assert nodes.confirm_dead(silent, now=NOON).confirmed_dead
 
 
 def test_a_node_that_speaks_is_not_dead() -> None:
     with pytest.raises(RefusedError, match="only a NotReady node"):
-        upkeep.confirm_dead(NODE, now=NOON)
+        nodes.confirm_dead(NODE, now=NOON)
 
 
 def test_a_tainted_node_is_open_and_says_its_taints() -> None:
-    tainted = upkeep.taint(NODE, frozenset({"gpu", "team=ml"}), now=NOON)
+    tainted = nodes.taint(NODE, frozenset({"gpu", "team=ml"}), now=NOON)
 
-    assert upkeep.closed_because(tainted) == ""
+    assert nodes.closed_because(tainted) == ""
     assert tainted.status_reason == "tainted: gpu, team=ml"
-    assert upkeep.taint(tainted, frozenset({"team=ml", "gpu"}), now=NOON) is tainted
-    assert upkeep.taint(tainted, frozenset(), now=NOON).taints == frozenset()
+    assert nodes.taint(tainted, frozenset({"team=ml", "gpu"}), now=NOON) is tainted
+    assert nodes.taint(tainted, frozenset(), now=NOON).taints == frozenset()

@@ -14,10 +14,10 @@ from builders import (
     an_assignment,
     needs,
 )
-from persys.core.placement.columns import Columns
-from persys.core.placement.needs import Needs
-from persys.core.situation import Copy
-from persys.core.waiting import Wait, Waiting, wait_of
+from persys.core.placement.node_index import Columns
+from persys.core.placement.pending_queue import Wait, Waiting, wait_of
+from persys.core.placement.requirements import Needs
+from persys.core.reconcile.situation import Copy
 from persys.model.ids import WorkloadId
 from persys.model.placement import HostPort, Rules
 from persys.model.resources import Resources

@@ -5,7 +5,7 @@ from textwrap import dedent
 import pytest
 
 from builders import a_workload
-from persys.core.placement.needs import holds_data, needs_of
+from persys.core.placement.requirements import holds_data, needs_of
 from persys.errors import InvalidError
 from persys.model import feature
 from persys.model.placement import HostPort

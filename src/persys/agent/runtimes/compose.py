@@ -39,10 +39,10 @@ from persys.agent.runtimes.docker_start import end_lost
 from persys.agent.runtimes.host_ports import port_taken
 from persys.agent.runtimes.stack_cgroups import StackCgroups, limits_of
 from persys.agent.storage_failures import storage_failure
-from persys.core.convergence import Artefact, Condition
-from persys.core.deviations import Deviation, Shape
-from persys.core.fencing import stop_grace_seconds
-from persys.core.stack import artefact_of, speaks_for, to_start
+from persys.core.agent.compose_status import artefact_of, speaks_for, to_start
+from persys.core.agent.deviations import Deviation, Shape
+from persys.core.agent.next_step import Artefact, Condition
+from persys.core.reconcile.evacuate import stop_grace_seconds
 from persys.errors import ConflictError, RuntimeUnavailableError
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
 from persys.model.ids import Revision, WorkloadId

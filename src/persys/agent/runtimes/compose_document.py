@@ -10,8 +10,8 @@ from copy import deepcopy
 from pathlib import Path
 from typing import NamedTuple
 
+from persys.core.agent.compose_policy import Json
 from persys.core.bounded_yaml import load_mapping
-from persys.core.compose_policy import Json
 from persys.core.numbers import whole_number
 from persys.errors import InvalidError
 

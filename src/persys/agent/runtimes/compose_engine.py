@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable, understood
 from persys.agent.runtimes.docker_form import SERVICE_LABEL, WORKLOAD_LABEL, Owner, artefact
 from persys.agent.runtimes.docker_start import start_container
-from persys.core.convergence import Condition
-from persys.core.deviations import Deviation
-from persys.core.stack import Member
+from persys.core.agent.compose_status import Member
+from persys.core.agent.deviations import Deviation
+from persys.core.agent.next_step import Condition
 from persys.infra.aio.path_calls import PathCalls
 from persys.model.ids import WorkloadId
 from persys.model.spec import RestartPolicy

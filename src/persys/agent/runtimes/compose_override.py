@@ -14,7 +14,7 @@ from persys.agent.runtimes.compose_place import StackRecord
 from persys.agent.runtimes.compose_source import Prepared
 from persys.agent.runtimes.docker_form import REVISION_LABEL, SERVICE_LABEL, WORKLOAD_LABEL, Owner
 from persys.agent.runtimes.stack_cgroups import StackCgroups
-from persys.core.compose_policy import Json
+from persys.core.agent.compose_policy import Json
 from persys.model.workload import Order
 
 _EPOCH_LABEL = "persys.epoch"

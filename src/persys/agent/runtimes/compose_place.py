@@ -17,8 +17,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from persys.core.deviations import Shape
-from persys.core.stack import ServicePlan
+from persys.core.agent.compose_status import ServicePlan
+from persys.core.agent.deviations import Shape
 from persys.infra.files import write_whole
 from persys.model.ids import Revision, WorkloadId
 from persys.model.spec import Port

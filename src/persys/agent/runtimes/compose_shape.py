@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from persys.agent.runtimes.docker_form import SERVICE_LABEL
 from persys.agent.runtimes.docker_shape import first_network, joined_container, shape_of
-from persys.core.deviations import Deviation, DeviationKind, Shape, deviations
+from persys.core.agent.deviations import Deviation, DeviationKind, Shape, deviations
 
 _RUNNING = "running"
 

@@ -30,9 +30,9 @@ from persys.agent.runtimes.compose_document import Document
 from persys.agent.runtimes.compose_files import project_env, references_problem
 from persys.agent.runtimes.compose_place import StackPlace, StackRecord
 from persys.agent.storage_failures import storage_failure
-from persys.core import compose_policy
-from persys.core.notes import effective_env
-from persys.core.stack import ServicePlan
+from persys.core.agent import compose_policy
+from persys.core.agent.compose_status import ServicePlan
+from persys.core.agent.notes import effective_env
 from persys.errors import InvalidError
 from persys.infra.aio.offload import off_loop
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError

@@ -46,7 +46,7 @@ from persys.agent.runtimes.machine_setup import (
 from persys.agent.runtimes.machine_usage import MachineUsage
 from persys.agent.settings import STOP, AgentSettings
 from persys.agent.state import State
-from persys.core.garbage import Kind
+from persys.core.agent.garbage import Kind
 from persys.infra.aio.path_calls import PathCalls
 from persys.infra.clock import Clock, SystemClock
 from persys.model.spec import WorkloadType

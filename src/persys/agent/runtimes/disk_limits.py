@@ -12,7 +12,7 @@ from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavaila
 from persys.agent.runtimes.docker_form import WORKLOAD_LABEL, Owner
 from persys.agent.state import State
 from persys.agent.work_queue import WorkQueue
-from persys.core.disk_limits import exceeded, limit_gb
+from persys.core.agent.disk_limits import exceeded, limit_gb
 from persys.errors import RuntimeUnavailableError
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.model.ids import WorkloadId

@@ -33,8 +33,8 @@ from persys.agent.runtimes.docker_shape import repair_in_place
 from persys.agent.runtimes.docker_start import START_DEADLINE_SECONDS, start_container
 from persys.agent.runtimes.host_ports import port_taken
 from persys.agent.storage_failures import storage_failure
-from persys.core.convergence import Artefact, Condition
-from persys.core.fencing import stop_grace_seconds
+from persys.core.agent.next_step import Artefact, Condition
+from persys.core.reconcile.evacuate import stop_grace_seconds
 from persys.errors import ConflictError
 from persys.infra.aio.path_calls import PathCalls
 from persys.model.ids import WorkloadId

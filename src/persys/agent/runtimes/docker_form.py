@@ -20,9 +20,9 @@ from persys.agent.runtimes.docker_shape import (
     ports_to_publish,
     shape_of,
 )
-from persys.core.convergence import Artefact, Condition
-from persys.core.deviations import Deviation, Shape, deviations
-from persys.core.health import Health, timing_of
+from persys.core.agent.deviations import Deviation, Shape, deviations
+from persys.core.agent.health import Health, timing_of
+from persys.core.agent.next_step import Artefact, Condition
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.spec import ContainerSpec, HealthCheck, HealthType, Port
 from persys.model.workload import Order

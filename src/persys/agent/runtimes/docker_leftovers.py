@@ -15,7 +15,7 @@ from persys.agent.files import ContainerFiles
 from persys.agent.journal import Image
 from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable, understood
 from persys.agent.runtimes.docker_form import WORKLOAD_LABEL, Owner
-from persys.core.garbage import ImageUse, Item, Kind
+from persys.core.agent.garbage import ImageUse, Item, Kind
 from persys.errors import RuntimeUnavailableError
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls
 from persys.model.ids import WorkloadId

@@ -19,7 +19,7 @@ from http import HTTPStatus
 from persys.agent.credentials import Credentials
 from persys.agent.ports import PullWatch
 from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable, understood
-from persys.core.pulling import Layers
+from persys.core.agent.pull_progress import Layers
 from persys.errors import InvalidError, NotFoundError
 from persys.infra.aio.path_calls import PathCalls
 from persys.model.spec import ContainerSpec, PullPolicy

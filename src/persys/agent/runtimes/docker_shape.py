@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from persys.agent.runtimes.docker_engine import Engine, EngineError
-from persys.core.deviations import Deviation, DeviationKind, Shape
+from persys.core.agent.deviations import Deviation, DeviationKind, Shape
 
 RESTART_POLICY = "RestartPolicy"
 # Limits that `docker update` can change, by Docker's names.

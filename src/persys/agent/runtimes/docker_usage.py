@@ -15,7 +15,7 @@ from msgspec.structs import asdict
 from persys.agent.runtimes.cgroups import Cgroups
 from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable, understood
 from persys.agent.runtimes.docker_form import WORKLOAD_LABEL, Owner
-from persys.core.metering import Sample
+from persys.core.agent.usage import Sample
 from persys.infra.aio.path_calls import PathCalls
 from persys.infra.clock import Clock
 from persys.infra.together import together

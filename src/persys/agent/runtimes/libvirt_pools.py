@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 from persys.agent.runtimes.libvirt_connection import Libvirt, LibvirtError
 from persys.agent.runtimes.libvirt_module import load
 from persys.agent.runtimes.machine_pool import OwnPool
-from persys.core.pools import Room
+from persys.core.agent.shared_pools import Room
 from persys.errors import RuntimeUnavailableError
 from persys.model.volume import GIB
 

@@ -39,9 +39,9 @@ from persys.agent.runtimes.machine_networks import Attached, MachineNetworks
 from persys.agent.runtimes.machine_place import MachinePlace, Run
 from persys.agent.runtimes.machine_reading import described
 from persys.agent.runtimes.machine_seed import write_seed
-from persys.core.cloud_init import is_wanted, seed
-from persys.core.convergence import Artefact, Condition
-from persys.core.fencing import stop_grace_seconds
+from persys.core.agent.cloud_init import is_wanted, seed
+from persys.core.agent.next_step import Artefact, Condition
+from persys.core.reconcile.evacuate import stop_grace_seconds
 from persys.errors import ConflictError
 from persys.infra.aio.offload import off_loop
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError

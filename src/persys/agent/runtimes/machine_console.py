@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from persys.core.report import LOG_TAIL_BYTES_MAX
+from persys.core.agent.describe import LOG_TAIL_BYTES_MAX
 
 # Colours, cursor movement and other control sequences of firmware and boot loaders.
 CONTROL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[ -/]+[0-~]|[0-Z\\-~])|[\x00-\x08\x0b-\x1f\x7f]")

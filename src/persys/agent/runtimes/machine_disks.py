@@ -21,7 +21,7 @@ from persys.agent.runtimes.machine_files import DiskFiles
 from persys.agent.runtimes.machine_form import DiskPart, bus_of, machine_spec
 from persys.agent.runtimes.machine_place import MachinePlace, MadeDisk
 from persys.agent.runtimes.machine_pool import OwnPool
-from persys.core.disk_formats import QCOW2
+from persys.core.agent.disk_formats import QCOW2
 from persys.infra.aio.path_calls import PathCalls
 from persys.infra.clock import Clock
 from persys.model.spec import Disk, VMSpec

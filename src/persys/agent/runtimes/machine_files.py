@@ -10,7 +10,7 @@ from pathlib import Path
 from persys.agent.commands import Ran, run
 from persys.agent.ports import BaseImage
 from persys.agent.runtimes.machine_errors import MachineError
-from persys.core.disk_formats import (
+from persys.core.agent.disk_formats import (
     CLUSTER_BYTES_MAX,
     HEAD_BYTES,
     QCOW2,

@@ -15,7 +15,7 @@ from persys.agent.runtimes.libvirt_connection import Libvirt, LibvirtError
 from persys.agent.runtimes.libvirt_module import load
 from persys.agent.runtimes.machine_errors import is_code
 from persys.agent.runtimes.machine_reading import described
-from persys.core.garbage import ImageUse, Item, Kind
+from persys.core.agent.garbage import ImageUse, Item, Kind
 from persys.model.ids import WorkloadId
 
 

@@ -9,7 +9,7 @@ from persys.agent.runtimes.docker_form import REVISION_LABEL
 from persys.agent.runtimes.libvirt_module import load
 from persys.agent.runtimes.machine_look import Sight, facts
 from persys.agent.runtimes.machine_place import Run
-from persys.core.convergence import SWITCHED_OFF, Artefact, Condition
+from persys.core.agent.next_step import SWITCHED_OFF, Artefact, Condition
 from persys.model.ids import Revision
 from persys.model.status import Failure, FailureReason
 

@@ -18,7 +18,7 @@ from persys.agent.runtimes.libvirt_module import load
 from persys.agent.runtimes.machine_errors import MachineError, failure_of
 from persys.agent.runtimes.machine_form import CardPart
 from persys.agent.runtimes.machine_place import MachinePlace, Reservation
-from persys.core.cloud_init import Link
+from persys.core.agent.cloud_init import Link
 from persys.infra.aio.path_calls import PathCalls
 from persys.model.spec import Network, VMSpec
 from persys.model.status import Failure, FailureReason

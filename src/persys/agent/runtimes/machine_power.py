@@ -6,7 +6,7 @@ from typing import Any
 
 from persys.agent.runtimes.libvirt_connection import Libvirt, LibvirtError
 from persys.agent.runtimes.libvirt_module import load
-from persys.core.convergence import Artefact, Condition
+from persys.core.agent.next_step import Artefact, Condition
 from persys.errors import RuntimeUnavailableError
 from persys.infra.clock import Clock
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from persys.agent.commands import run
 from persys.agent.runtimes.machine_errors import MachineError
-from persys.core.cloud_init import Seed
+from persys.core.agent.cloud_init import Seed
 from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
 from persys.model.status import FailureReason
 

@@ -13,7 +13,7 @@ from persys.agent.runtimes.docker_form import Owner
 from persys.agent.runtimes.libvirt_connection import Libvirt, LibvirtError
 from persys.agent.runtimes.libvirt_module import load
 from persys.agent.runtimes.machine_form import machine_uuid
-from persys.core.metering import Sample
+from persys.core.agent.usage import Sample
 from persys.errors import RuntimeUnavailableError
 from persys.infra.clock import Clock
 from persys.model.ids import WorkloadId

@@ -17,8 +17,8 @@ from persys.agent.volumes.book import Book
 from persys.agent.volumes.driver import Driver
 from persys.agent.volumes.setup import Drivers
 from persys.agent.volumes.tools import VolumeError
-from persys.core.report import shortened
-from persys.core.volumes import DEFAULT_FS_TYPE, object_to, settled
+from persys.core.agent.describe import shortened
+from persys.core.agent.volume_changes import DEFAULT_FS_TYPE, object_to, settled
 from persys.errors import InvalidError, NotFoundError, RefusedError, UnavailableError
 from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
 from persys.infra.clock import Clock

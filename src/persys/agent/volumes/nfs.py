@@ -17,7 +17,7 @@ from persys.agent.volumes.book import Book
 from persys.agent.volumes.driver import Measure
 from persys.agent.volumes.mounts import Mounts
 from persys.agent.volumes.tools import LONG_SECONDS, Tools, VolumeError
-from persys.core.volumes import Abilities
+from persys.core.agent.volume_changes import Abilities
 from persys.infra.aio.path_calls import PathCalls
 from persys.model.ids import WorkloadId
 from persys.model.volume import Volume

@@ -6,10 +6,10 @@ Both use the filters of placement on a copy of the node index, so nothing is res
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from persys.core.placement.columns import Columns
 from persys.core.placement.filters import Filter, crowded, reject
-from persys.core.placement.needs import Needs
-from persys.core.placement.row import Row
+from persys.core.placement.node_index import Columns
+from persys.core.placement.node_slot import Row
+from persys.core.placement.requirements import Needs
 from persys.core.placement.select import choose
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.resources import Resources

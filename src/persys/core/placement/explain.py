@@ -16,14 +16,14 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from persys.core.placement.columns import Columns
 from persys.core.placement.constraints import holds_for
 from persys.core.placement.filters import Filter, Rejection, exclusive, reject, repels
-from persys.core.placement.needs import Needs
+from persys.core.placement.node_index import Columns
+from persys.core.placement.node_slot import Row
 from persys.core.placement.remedy import COSTS, FREEING, opening_cost, remedy
-from persys.core.placement.row import Row
+from persys.core.placement.requirements import Needs
 from persys.core.placement.score import Company, Part, score, score_parts, strategy_of
-from persys.core.placement.search import eligible
+from persys.core.placement.vector_search import eligible
 from persys.model.ids import NodeId
 from persys.model.placement import Strategy
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from persys.core.placement.constraints import holds, written
-from persys.core.placement.needs import Needs
-from persys.core.placement.row import Row
+from persys.core.placement.node_slot import Row
+from persys.core.placement.requirements import Needs
 from persys.model.placement import HostPort, Rules
 
 TOLERATES_ALL = "*"

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from msgspec.structs import replace as changed
 
-from persys.core.placement.columns import Columns, Hold
 from persys.core.placement.constraints import holds, written
 from persys.core.placement.filters import Filter, Rejection, described, exclusive, reject, repels
-from persys.core.placement.needs import Needs
-from persys.core.placement.row import Row
+from persys.core.placement.node_index import Columns, Hold
+from persys.core.placement.node_slot import Row
+from persys.core.placement.requirements import Needs
 from persys.model.ids import WorkloadId
 from persys.model.resources import Resources
 

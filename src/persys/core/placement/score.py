@@ -8,10 +8,10 @@ left.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from persys.core.placement.columns import Columns
-from persys.core.placement.needs import Needs
+from persys.core.placement.node_index import Columns
+from persys.core.placement.node_slot import Row
 from persys.core.placement.ranking import Domain
-from persys.core.placement.row import Row
+from persys.core.placement.requirements import Needs
 from persys.model.ids import NodeId
 from persys.model.placement import Strategy
 

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from persys.core.placement.columns import Columns
+from persys.core.placement.chunked_order import TooFarError
 from persys.core.placement.filters import Filter, Rejection, reject
-from persys.core.placement.needs import Needs
-from persys.core.placement.row import Row
-from persys.core.placement.runs import TooFarError
+from persys.core.placement.node_index import Columns
+from persys.core.placement.node_slot import Row
+from persys.core.placement.ordered_search import walk
+from persys.core.placement.requirements import Needs
 from persys.core.placement.score import Company, score, strategy_of
-from persys.core.placement.search import search
-from persys.core.placement.walk import walk
+from persys.core.placement.vector_search import search
 from persys.model.ids import NodeId
 from persys.model.placement import Operator, Strategy
 

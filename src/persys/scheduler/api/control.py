@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from persys.core.situation import Policy
+from persys.core.reconcile.situation import Policy
 from persys.infra.clock import Clock
 from persys.scheduler.adoption import Adoption
 from persys.scheduler.api.access import AccessApi

@@ -7,7 +7,7 @@ status codes.
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from persys.core import upkeep
+from persys.core import nodes
 from persys.core.registration import Application
 from persys.errors import InvalidError, PersysError, SupersededError
 from persys.infra.clock import Clock
@@ -133,7 +133,7 @@ class NodesApi:
         return await self._change_node(
             request.node_id,
             EventKind.NODE_CORDONED,
-            lambda node: upkeep.cordon(node, now=self._clock.now()),
+            lambda node: nodes.cordon(node, now=self._clock.now()),
         )
 
     async def UncordonNode(
@@ -142,7 +142,7 @@ class NodesApi:
         return await self._change_node(
             request.node_id,
             EventKind.NODE_UNCORDONED,
-            lambda node: upkeep.uncordon(node, now=self._clock.now()),
+            lambda node: nodes.uncordon(node, now=self._clock.now()),
         )
 
     async def TaintNode(
@@ -152,7 +152,7 @@ class NodesApi:
         return await self._change_node(
             request.node_id,
             EventKind.NODE_TAINTED if taints else EventKind.NODE_UNTAINTED,
-            lambda node: upkeep.taint(node, taints, now=self._clock.now()),
+            lambda node: nodes.taint(node, taints, now=self._clock.now()),
         )
 
     async def DrainNode(
@@ -165,7 +165,7 @@ class NodesApi:
         return await self._change_node(
             request.node_id,
             EventKind.NODE_DRAIN_ASKED,
-            lambda node: upkeep.drain(node, deadline=deadline, now=self._clock.now()),
+            lambda node: nodes.drain(node, deadline=deadline, now=self._clock.now()),
         )
 
     async def ConfirmNodeDead(
@@ -174,7 +174,7 @@ class NodesApi:
         return await self._change_node(
             request.node_id,
             EventKind.NODE_CONFIRMED_DEAD,
-            lambda node: upkeep.confirm_dead(node, now=self._clock.now()),
+            lambda node: nodes.confirm_dead(node, now=self._clock.now()),
         )
 
     async def RemoveNode(

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from persys.core.situation import Policy
+from persys.core.reconcile.situation import Policy
 from persys.infra.clock import Clock
 from persys.scheduler.api.service import Context, need
 from persys.scheduler.cluster import Cluster

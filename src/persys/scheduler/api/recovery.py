@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from persys import __version__
-from persys.core.modes import Standing
+from persys.core.recovery.mode import Standing
 from persys.model.cluster import Mode
 from persys.scheduler.api.service import Context
 from persys.scheduler.applicants import Applicants

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from persys.core import tokens as rules
+from persys.core.auth import tokens as rules
 from persys.errors import InvalidError, RefusedError
 from persys.infra.door import CALLER
 from persys.model.identity import Token

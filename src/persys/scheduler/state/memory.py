@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from persys.core.epochs import Epochs, restart_at
-from persys.core.recovery import Merged
+from persys.core.recovery.merge import Merged
 from persys.model.action import History
 from persys.model.drift import Drift, DriftType
 from persys.model.event import Event, Numbered

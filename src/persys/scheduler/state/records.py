@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from persys.core.recovery import Merged
+from persys.core.recovery.merge import Merged
 from persys.errors import RefusedError
 from persys.model.action import History
 from persys.model.cluster import ClusterMarker, Leader

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from persys.core.recovery import Merged
+from persys.core.recovery.merge import Merged
 from persys.errors import CompactedError, RefusedError
 from persys.infra.clock import Clock
 from persys.scheduler.cluster import Cluster

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from persys.core.modes import Silent, Whole
+from persys.core.recovery.mode import Silent, Whole
 from persys.model.node import NodeStatus
 from persys.store import keys
 from persys.store.port import Store

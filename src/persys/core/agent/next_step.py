@@ -1,0 +1,528 @@
+"""Decides the next step of an agent towards the state of an order, or that the order is settled.
+
+The worker inspects the runtime, calls `next_step`, performs the step and repeats. An exited container may be
+finished work, a failure, or a container to restart; only the journal distinguishes them. Before each start it
+stores when the container was last started (`launched_from`); a container with a later start has run for this
+order.
+"""
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import assert_never
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from persys.core.agent.deviations import DRIFTED, REPAIRS_MAX, Deviation, Repairs, summary
+from persys.core.agent.health import UNHEALTHY, Health
+from persys.core.backoff import doubled
+from persys.model.ids import Revision
+from persys.model.spec import ComposeSpec, ContainerSpec, HealthCheck, RestartPolicy, Spec, VMSpec
+from persys.model.status import Actual, Failure, FailureReason
+from persys.model.workload import Desired, Order
+
+COMPLETED = "Completed"
+CRASH_LOOP = "CrashLoop"
+BOOT_FAILED = "BootFailed"
+OOM_KILLED = "OOMKilled"
+RESTARTING = "Restarting"
+EXITED = "Exited"
+STOPPED_ALONE = "StoppedAlone"
+
+LOOP_RESTARTS_MIN = 3
+STABLE_AFTER = timedelta(seconds=10)
+BOOTED_AFTER = timedelta(seconds=60)  # the same for a VM, which takes longer to boot
+TROUBLE_LOOK_AFTER = timedelta(seconds=5)
+SWITCHED_OFF = 137  # the exit code after SIGKILL
+RESTART_FIRST_AFTER = timedelta(seconds=0.2)
+RESTART_LONGEST_AFTER = timedelta(seconds=60)
+# An unhealthy workload is reported before it is restarted; the delay between restarts grows.
+UNHEALTHY_SHOWN_FOR = timedelta(seconds=1)
+CURE_FIRST_AFTER = timedelta(seconds=10)
+CURE_LONGEST_AFTER = timedelta(minutes=5)
+
+
+class Step(StrEnum):
+    PULL = "pull"
+    PREPARE_VOLUMES = "prepare_volumes"
+    STOP = "stop"
+    REMOVE = "remove"
+    CREATE = "create"
+    START = "start"
+    RESTART = "restart"
+    REPAIR = "repair"
+    REPLACE = "replace"
+    REMOVE_VOLUMES = "remove_volumes"
+
+
+class Condition(StrEnum):
+    """The state of a container, in the terms of the runtime."""
+
+    CREATED = "created"
+    RUNNING = "running"
+    PAUSED = "paused"
+    RESTARTING = "restarting"
+    EXITED = "exited"
+    DEAD = "dead"
+    REMOVING = "removing"
+
+    @property
+    def active(self) -> bool:
+        return self in (Condition.RUNNING, Condition.PAUSED, Condition.RESTARTING)
+
+
+class Artefact(Struct, frozen=True):
+    """What the runtime has for a workload, as last inspected."""
+
+    id: str
+    name: str
+    condition: Condition
+    revision: Revision
+    image: str = ""
+    exit_code: int = 0
+    oom_killed: bool = False
+    restart_count: int = 0
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    ports: tuple[str, ...] = ()
+    error: str = ""
+    address: str = ""  # reachable from the host
+    health: Health | None = None  # None: no health check
+    ailment: str = ""  # the failure of the last check
+    # Only for a stack, which has many containers. The fields above are of the most significant one.
+    part: str = ""
+    parts: tuple[str, ...] = ()  # each service with its state, such as web=running
+    others_active: bool = False
+    restart: RestartPolicy | None = None  # of that container
+    commit: str = ""  # of the repository with its Compose file
+    # Only for a VM. Its end is in `error`; only the agent restarts it.
+    boots: bool = False
+    trouble: Failure | None = None  # why it is paused; it resumes afterwards
+    facts: dict[str, str] = {}  # reported unchanged in the metadata
+    look_again_after: timedelta | None = None  # when to inspect it again
+    deviations: tuple[Deviation, ...] = ()  # from its configuration; only while running
+    notes: tuple[str, ...] = ()  # for users, besides those about the spec
+    overrun: Failure | None = None  # it exceeded its disk limit: it is stopped and failed
+
+    @property
+    def active(self) -> bool:
+        return self.condition.active or self.others_active
+
+
+class Settled(Struct, frozen=True):
+    """Nothing to do now. A `final` result of finished work is kept after the container is removed."""
+
+    actual: Actual
+    code: str = ""
+    message: str = ""
+    failure: Failure | None = None
+    look_again_at: datetime | None = None
+    final: bool = False
+    healthy: bool = False  # confirmed by a health check
+    drifted: bool = False  # it runs, but differs from its configuration
+
+
+class Do(Struct, frozen=True):
+    step: Step
+    halts: bool = False  # stopped only because the scheduler is lost (`stop_after`)
+    by_policy: bool = False  # requested by the spec: its restart policy or health check
+
+
+class Progress(Struct, frozen=True):
+    """The progress of the current order in the journal. A new order starts with an empty one."""
+
+    done: frozenset[Step] = frozenset()
+    launching: bool = False
+    launched_from: datetime | None = None
+    failure: Failure | None = None
+    verdict: Settled | None = None
+    looping: bool = False
+    restarts: int = 0  # consecutive, each after a brief run, where the runtime does not restart
+    halted: bool = False  # stopped because the scheduler was lost; only a new order starts it again
+    cures: int = 0  # restarts because of a failed health check, since it was last healthy
+    unhealthy_shown: bool = False
+    repairs: Repairs = Repairs()
+
+    def has_launched(self, artefact: Artefact) -> bool:
+        return self.launching and artefact.started_at != self.launched_from
+
+
+def next_step(
+    order: Order,
+    artefact: Artefact | None,
+    progress: Progress,
+    *,
+    now: datetime,
+    alone: bool = False,
+) -> Do | Settled:
+    """`alone`: the scheduler has been lost for too long, or another machine is registered as this node."""
+    if order.desired is Desired.RUNNING and (alone or progress.halted):
+        return _towards_halted(order, artefact, progress, now)
+    match order.desired:
+        case Desired.RUNNING:
+            outcome = _towards_running(order, artefact, progress, now)
+        case Desired.STOPPED:
+            outcome = _towards_stopped(order, artefact)
+        case Desired.DELETED:
+            outcome = _towards_deleted(artefact, progress)
+        case unreachable:
+            assert_never(unreachable)
+    if isinstance(outcome, Do) and progress.failure is not None:
+        return _failed(progress.failure)  # only a new order retries
+    return outcome
+
+
+def launching(progress: Progress, artefact: Artefact | None) -> Progress:
+    """The progress to store before a start, so that a crash after it does not run finished work twice."""
+    started_at = artefact.started_at if artefact is not None else None
+    again = artefact is not None and progress.has_launched(artefact) and _was_brief(artefact)
+    restarts = progress.restarts + 1 if again else 0
+    return replace(progress, launching=True, launched_from=started_at, restarts=restarts)
+
+
+def curing(progress: Progress, artefact: Artefact | None) -> Progress:
+    """The progress to store before the restart of an unhealthy workload. Interrupted, it is repeated."""
+    started_at = artefact.started_at if artefact is not None else None
+    return replace(progress, launching=True, launched_from=started_at, cures=progress.cures + 1)
+
+
+def repairing(progress: Progress, *, now: datetime) -> Progress:
+    """The progress to store before the repair of a drifted workload."""
+    return replace(progress, repairs=progress.repairs.begun(now))
+
+
+def replacing(progress: Progress, artefact: Artefact | None, *, now: datetime) -> Progress:
+    """The same before the container is replaced. Interrupted, it is repeated."""
+    started_at = artefact.started_at if artefact is not None else None
+    return replace(repairing(progress, now=now), launching=True, launched_from=started_at)
+
+
+def after_step(
+    progress: Progress, step: Step, failure: Failure | None, *, now: datetime
+) -> Progress:
+    if step in (Step.REPAIR, Step.REPLACE):
+        progress = replace(progress, repairs=progress.repairs.ended(now, failure))
+    elif failure is not None:
+        return replace(progress, failure=failure)
+    return replace(progress, done=progress.done | {step})
+
+
+def after_settling(progress: Progress, settled: Settled) -> Progress:
+    """Reset the steps: when the container has to be recreated, its image may be gone.
+
+    A running container counts as launched, even if an earlier order started it.
+    """
+    return replace(
+        progress,
+        done=frozenset(),
+        launching=progress.launching or settled.actual is Actual.RUNNING,
+        failure=progress.failure if settled.failure == progress.failure else None,
+        verdict=settled if settled.final else None,
+        looping=settled.code in (CRASH_LOOP, BOOT_FAILED),
+        halted=settled.code == STOPPED_ALONE,
+        cures=0 if settled.healthy else progress.cures,
+        unhealthy_shown=settled.code == UNHEALTHY,
+        repairs=replace(progress.repairs, shown=True) if settled.drifted else Repairs(),
+    )
+
+
+def _towards_deleted(artefact: Artefact | None, progress: Progress) -> Do | Settled:
+    if artefact is not None:
+        return Do(Step.STOP if artefact.active else Step.REMOVE)
+    if Step.REMOVE_VOLUMES not in progress.done:
+        return Do(Step.REMOVE_VOLUMES)
+    return Settled(Actual.ABSENT)
+
+
+def _towards_stopped(order: Order, artefact: Artefact | None) -> Do | Settled:
+    if artefact is None:
+        return Settled(Actual.STOPPED)
+    if artefact.active:
+        return Do(Step.STOP)
+    if artefact.revision != order.revision or _is_rubble(artefact):
+        return Do(Step.REMOVE)
+    return Settled(Actual.STOPPED)
+
+
+def _towards_halted(
+    order: Order, artefact: Artefact | None, progress: Progress, now: datetime
+) -> Do | Settled:
+    """It must not run, whatever its state before. A workload that had already ended keeps its result."""
+    if artefact is not None and artefact.active:
+        return Do(Step.STOP, halts=True)
+    if not progress.halted:
+        outcome = _towards_running(order, artefact, progress, now)
+        if isinstance(outcome, Settled) and outcome.look_again_at is None:
+            return outcome
+    message = "another machine is registered as this node"
+    if order.stop_after_seconds:
+        message = f"no scheduler for {order.stop_after_seconds}s"
+    return Settled(Actual.STOPPED, code=STOPPED_ALONE, message=message)
+
+
+def _towards_running(
+    order: Order, artefact: Artefact | None, progress: Progress, now: datetime
+) -> Do | Settled:
+    if artefact is None:
+        return progress.verdict or _make(progress)
+    if _is_rubble(artefact):
+        return Do(Step.REMOVE)
+    if artefact.revision != order.revision:
+        return _make_way(order, artefact, progress)
+    match artefact.condition:
+        case Condition.RUNNING:
+            return _while_running(order, artefact, progress, now)
+        case Condition.RESTARTING:
+            return _while_restarting(artefact, progress)
+        case Condition.PAUSED if artefact.trouble is not None:
+            return replace(_failed(artefact.trouble), look_again_at=now + TROUBLE_LOOK_AFTER)
+        case Condition.EXITED if progress.has_launched(artefact):
+            return _after_exit(order, artefact, progress, now)
+        case _:
+            return Do(Step.START)
+
+
+def _is_rubble(artefact: Artefact) -> bool:
+    return artefact.condition in (Condition.DEAD, Condition.REMOVING)
+
+
+def _make(progress: Progress) -> Do:
+    for step in (Step.PULL, Step.PREPARE_VOLUMES):
+        if step not in progress.done:
+            return Do(step)
+    return Do(Step.CREATE)
+
+
+def _make_way(order: Order, artefact: Artefact, progress: Progress) -> Do:
+    if Step.PULL not in progress.done:
+        return Do(Step.PULL)  # before the stop: a failed pull leaves the old container running
+    if isinstance(order.spec, ComposeSpec):
+        return Do(Step.CREATE)  # in place: unchanged services keep running
+    return Do(Step.STOP if artefact.active else Step.REMOVE)
+
+
+def _while_running(
+    order: Order, artefact: Artefact, progress: Progress, now: datetime
+) -> Do | Settled:
+    if any(one.repairable for one in artefact.deviations):
+        return _while_drifted(order, artefact, progress, now)
+    outcome = _by_health(order, artefact, progress, now)
+    if not artefact.deviations or isinstance(outcome, Do) or outcome.code:
+        return outcome
+    # Only reported: the repair would have to replace the container.
+    return replace(outcome, code=DRIFTED, message=summary(artefact.deviations))
+
+
+def _while_drifted(
+    order: Order, artefact: Artefact, progress: Progress, now: datetime
+) -> Do | Settled:
+    """It runs, but differs from its configuration. A repair without success is repeated with back-off."""
+    cut_off = any(one.cuts_off for one in artefact.deviations)
+    repairs = progress.repairs
+    if now >= repairs.next_at(now):
+        # Compose recreates containers with their data; Docker only attaches them again.
+        in_place = not cut_off or (not repairs.count and isinstance(order.spec, ContainerSpec))
+        return Do(Step.REPAIR if in_place else Step.REPLACE)
+    message = summary(artefact.deviations)
+    if repairs.problem:
+        message = f"{message}; repair failed: {repairs.problem}"
+    settled = Settled(Actual.RUNNING, code=DRIFTED, message=message)
+    if cut_off and repairs.count >= REPAIRS_MAX:
+        text = f"{message}; repaired {repairs.count} times without success"
+        settled = _failed(Failure(FailureReason.NETWORK_ERROR, text, code=DRIFTED))
+    return replace(settled, drifted=True, look_again_at=repairs.next_at(now))
+
+
+def _by_health(order: Order, artefact: Artefact, progress: Progress, now: datetime) -> Do | Settled:
+    match artefact.health:
+        case Health.UNHEALTHY:
+            return _while_unhealthy(order, artefact, progress, now)
+        case Health.STARTING if progress.cures >= LOOP_RESTARTS_MIN:
+            return _not_cured(artefact, progress)
+        case Health.HEALTHY:
+            return replace(_while_alive(artefact, progress, now), healthy=True)
+        case _:
+            return _while_alive(artefact, progress, now)
+
+
+def _while_alive(artefact: Artefact, progress: Progress, now: datetime) -> Settled:
+    more = artefact.look_again_after
+    well = Settled(Actual.RUNNING, look_again_at=now + more if more is not None else None)
+    if not progress.looping or artefact.started_at is None:
+        return well
+    stable_at = artefact.started_at + _stable_after(artefact)
+    if now >= stable_at:
+        return well
+    return replace(_crash_loop(artefact, progress), look_again_at=stable_at)
+
+
+def _while_unhealthy(
+    order: Order, artefact: Artefact, progress: Progress, now: datetime
+) -> Do | Settled:
+    """It runs, but its health check fails. It is restarted only if its check and its policy allow it."""
+    message = f"unhealthy: {artefact.ailment}" if artefact.ailment else "unhealthy"
+    settled = Settled(Actual.RUNNING, code=UNHEALTHY, message=message)
+    if progress.cures >= LOOP_RESTARTS_MIN:
+        settled = _not_cured(artefact, progress)
+    policy = _restart_policy(order.spec)
+    given_up = 0 < policy.retries_max <= progress.cures
+    if not _health_check(order.spec).restart_unhealthy or policy.name == "no" or given_up:
+        return settled
+    restart_at = (artefact.started_at or now) + _patience(progress.cures)
+    if settled.actual is Actual.RUNNING and not progress.unhealthy_shown:
+        restart_at = max(restart_at, now + UNHEALTHY_SHOWN_FOR)
+    if now < restart_at:
+        return replace(settled, look_again_at=restart_at)
+    return Do(Step.RESTART, by_policy=True)
+
+
+def _patience(cures: int) -> timedelta:
+    longest = CURE_LONGEST_AFTER
+    return doubled(CURE_FIRST_AFTER, cures - 1, longest=longest) if cures else timedelta()
+
+
+def _not_cured(artefact: Artefact, progress: Progress) -> Settled:
+    message = f"crash loop: unhealthy, restarted {progress.cures} times"
+    if artefact.ailment:
+        message = f"{message}; {artefact.ailment}"
+    return _failed(Failure(FailureReason.RUNTIME_ERROR, message, retryable=False, code=CRASH_LOOP))
+
+
+def _while_restarting(artefact: Artefact, progress: Progress) -> Settled:
+    if _restarts(artefact, progress) >= LOOP_RESTARTS_MIN and _was_brief(artefact):
+        return _crash_loop(artefact, progress)
+    if _did_not_boot(artefact):
+        return _failed(_bad_end(artefact, f"{_ending(artefact)}; restarting"))
+    return Settled(Actual.PENDING, code=RESTARTING, message=f"{_ending(artefact)}; restarting")
+
+
+def _was_brief(artefact: Artefact) -> bool:
+    if artefact.started_at is None or artefact.finished_at is None:
+        return True  # it never ran
+    return artefact.finished_at - artefact.started_at < _stable_after(artefact)
+
+
+def _stable_after(artefact: Artefact) -> timedelta:
+    return BOOTED_AFTER if artefact.boots else STABLE_AFTER
+
+
+def _did_not_boot(artefact: Artefact) -> bool:
+    crashed = artefact.exit_code not in (0, SWITCHED_OFF)
+    return artefact.boots and crashed and _was_brief(artefact)
+
+
+def _after_exit(
+    order: Order, artefact: Artefact, progress: Progress, now: datetime
+) -> Do | Settled:
+    policy = artefact.restart or _restart_policy(order.spec)
+    if not policy.runs_to_completion:
+        return _again(order, artefact, progress, now)
+    if artefact.exit_code == 0 and not artefact.oom_killed:
+        return Settled(Actual.STOPPED, code=COMPLETED, message=_ending(artefact), final=True)
+    if policy.name == "on-failure" and not _is_exhausted(artefact, progress, policy):
+        return _again(order, artefact, progress, now)
+    return _ended_badly(artefact)
+
+
+def _again(order: Order, artefact: Artefact, progress: Progress, now: datetime) -> Do | Settled:
+    """Restart a workload that has exited.
+
+    Docker restarts containers automatically. A workload with `stop_after` is restarted only here: a runtime
+    that returns late would start it before the agent could stop it. libvirt restarts nothing.
+    """
+    only_here = bool(order.stop_after_seconds or artefact.boots)
+    if not only_here or artefact.finished_at is None:
+        return Do(Step.START, by_policy=only_here)
+    pause = doubled(RESTART_FIRST_AFTER, progress.restarts, longest=RESTART_LONGEST_AFTER)
+    start_at = artefact.finished_at + pause
+    if now >= start_at:
+        return Do(Step.START, by_policy=True)
+    return replace(_while_restarting(artefact, progress), look_again_at=start_at)
+
+
+def _is_exhausted(artefact: Artefact, progress: Progress, policy: RestartPolicy) -> bool:
+    return 0 < policy.retries_max <= _restarts(artefact, progress)
+
+
+def _restarts(artefact: Artefact, progress: Progress) -> int:
+    return max(artefact.restart_count, progress.restarts)
+
+
+def _ended_badly(artefact: Artefact) -> Settled:
+    return replace(_failed(_bad_end(artefact, _ending(artefact))), final=True)
+
+
+def _bad_end(artefact: Artefact, message: str) -> Failure:
+    if _did_not_boot(artefact):
+        reason, code = FailureReason.VM_BOOT_FAILED, BOOT_FAILED
+    else:
+        reason = FailureReason.RUNTIME_ERROR
+        code = OOM_KILLED if artefact.oom_killed else EXITED
+    return Failure(reason, message, retryable=False, code=code)
+
+
+def _crash_loop(artefact: Artefact, progress: Progress) -> Settled:
+    subject = f"{artefact.part} restarted" if artefact.part else "restarted"
+    message = f"crash loop: {subject} {_restarts(artefact, progress)} times"
+    if artefact.condition is not Condition.RUNNING:
+        message = f"{message}; {_ending(artefact)}"
+    reason = FailureReason.VM_BOOT_FAILED if artefact.boots else FailureReason.RUNTIME_ERROR
+    return _failed(Failure(reason, message, retryable=False, code=CRASH_LOOP))
+
+
+def _failed(failure: Failure) -> Settled:
+    return Settled(Actual.FAILED, code=failure.code, message=failure.message, failure=failure)
+
+
+def _ending(artefact: Artefact) -> str:
+    if artefact.boots:
+        return _end_of_machine(artefact)
+    subject = f"{artefact.part}: " if artefact.part else ""
+    if artefact.oom_killed:
+        return f"{subject}out of memory: killed with exit code {artefact.exit_code}"
+    return f"{subject}exited with code {artefact.exit_code}"
+
+
+def _end_of_machine(artefact: Artefact) -> str:
+    if artefact.started_at is None or artefact.finished_at is None:
+        return artefact.error
+    seconds = (artefact.finished_at - artefact.started_at).total_seconds()
+    return f"{artefact.error} {seconds:.0f} s after it started"
+
+
+def _restart_policy(spec: Spec) -> RestartPolicy:
+    return spec.restart if isinstance(spec, ContainerSpec | VMSpec) else RestartPolicy()
+
+
+def _health_check(spec: Spec) -> HealthCheck:
+    return spec.health if isinstance(spec, ContainerSpec) else HealthCheck()
+
+
+NOT_RECONCILED = "NotReconciled"
+
+
+def without_reconciliation(
+    outcome: Do | Settled, order: Order, artefact: Artefact | None, *, under_way: bool
+) -> Do | Settled:
+    """Allow only orders and the policies of their specs on a node whose reconciliation is off.
+
+    `under_way`: an order is being executed. Otherwise the state is only reported. A difference is a failure
+    that a new order repairs, so that no scheduler sends the same order repeatedly.
+    """
+    if isinstance(outcome, Settled) or under_way or outcome.halts or outcome.by_policy:
+        return outcome
+    if order.desired is Desired.DELETED:
+        return outcome
+    if artefact is not None and artefact.condition is Condition.RUNNING:
+        if order.desired is Desired.RUNNING and artefact.revision == order.revision:
+            message = summary(artefact.deviations)
+            return Settled(Actual.RUNNING, code=DRIFTED if message else "", message=message)
+        found = "is running"
+    else:
+        found = "is missing" if artefact is None else f"is {artefact.condition}"
+    text = (
+        f"desired state is {order.desired}, but it {found}, and reconciliation is off on this node "
+        "(PERSYS_RECONCILE_ENABLED); retry or apply the workload to repair it"
+    )
+    failure = Failure(FailureReason.RUNTIME_ERROR, text, retryable=False, code=NOT_RECONCILED)
+    return Settled(Actual.FAILED, code=NOT_RECONCILED, message=text, failure=failure)

@@ -1,0 +1,175 @@
+"""API tokens of users: who may create which, and whether a presented token is valid.
+
+A token is `psk_<id>_<secret>`. A caller cannot grant more permissions than it has, nor a longer lifetime if
+it authenticates with a token. Only a caller with the right secret learns that a token has expired.
+"""
+
+import hmac
+import re
+from collections.abc import Callable, Collection, Iterable
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from msgspec import Struct
+
+from persys.core.auth.enrolment import PEOPLE, granted, hashed
+from persys.core.auth.permissions import deeds_of
+from persys.errors import DeniedError, InvalidError, RefusedError
+from persys.model.identity import Caller, Deed, Identity, Role, Token
+
+LIFE = timedelta(days=30)
+LIFE_LEAST = timedelta(minutes=1)
+LIFE_MOST = timedelta(days=365)
+COUNT_MAX = 1_000
+TRIMMED_MAX = 32  # expired tokens that are deleted with a new one
+ID_BYTES = 8
+SECRET_BYTES = 32
+
+# Whether the certificate with this serial was revoked.
+IsRevoked = Callable[[str], bool]
+
+_FORM = re.compile(r"psk_(?P<id>[0-9a-f]{16})_(?P<secret>[0-9a-f]{64})")
+
+
+class Wish(Struct, frozen=True):
+    """A request for a new token."""
+
+    name: str
+    role: str
+    deeds: tuple[str, ...] = ()
+    ttl: timedelta | None = None
+
+
+class Drawn(Struct, frozen=True):
+    """The random parts of a token, in hexadecimal digits. The shell draws them."""
+
+    id: str
+    secret: str
+
+    def __repr__(self) -> str:
+        return f"Drawn({self.id})"  # a traceback must not show the secret
+
+    @property
+    def text(self) -> str:
+        return f"psk_{self.id}_{self.secret}"
+
+
+class Fault(StrEnum):
+    """Why a token is not accepted."""
+
+    MALFORMED = "invalid token: expected psk_ID_SECRET; was all of it copied?"
+    UNKNOWN = "this token is unknown or has been revoked"
+    EXPIRED = "this token has expired"
+    CREATOR_REVOKED = "the certificate that created this token has been revoked; create a new token"
+
+
+def make(
+    wish: Wish, drawn: Drawn, by: Caller, known: Iterable[Token], *, now: datetime
+) -> tuple[Token, tuple[Token, ...]]:
+    """The token, and the expired ones to delete with it. Raises RefusedError."""
+    known = list(known)
+    token = Token(
+        id=drawn.id,
+        name=wish.name,
+        role=_role(wish.role),
+        deeds=_deeds(wish),
+        secret_hash=hashed(drawn.secret),
+        created_at=now,
+        created_by=signature(by),
+        expires_at=now + _life(wish, by, now),
+        created_serial=_creator_serial(by, known),
+    )
+    granted(token.identity)
+    if more := allowed(token) - by.deeds:
+        raise DeniedError(
+            f"cannot grant permissions that you do not have: {_listed(more)}", reason="role"
+        )
+    over = [one for one in known if is_over(one, now)]
+    if sum(not is_over(one, now) for one in known) >= COUNT_MAX:
+        raise RefusedError(f"the limit of {COUNT_MAX} tokens is reached; revoke unused tokens")
+    return token, tuple(over[:TRIMMED_MAX])
+
+
+def allowed(token: Token) -> frozenset[Deed]:
+    """The permissions of the token. Its scope is limited to the current permissions of its role."""
+    deeds = deeds_of(token.role)
+    return deeds & (token.deeds | {Deed.ANYONE}) if token.deeds else deeds
+
+
+def is_over(token: Token, now: datetime) -> bool:
+    return now >= token.expires_at
+
+
+def signature(caller: Caller) -> str:
+    by = f" by token {caller.token_id}" if caller.token_id else ""
+    return f"{caller.identity}{by}"
+
+
+def parse(text: str) -> Drawn | None:
+    found = _FORM.fullmatch(text)
+    return Drawn(found["id"], found["secret"]) if found else None
+
+
+def fault(token: Token | None, shown: Drawn, now: datetime, is_revoked: IsRevoked) -> Fault | None:
+    """Why a presented token is not accepted."""
+    kept = "" if token is None else token.secret_hash
+    if not hmac.compare_digest(kept, hashed(shown.secret)) or token is None:
+        return Fault.UNKNOWN
+    return later_fault(token, now, is_revoked)
+
+
+def later_fault(token: Token | None, now: datetime, is_revoked: IsRevoked) -> Fault | None:
+    """Why a token that was accepted before is no longer valid."""
+    if token is None:
+        return Fault.UNKNOWN
+    if is_over(token, now):
+        return Fault.EXPIRED
+    if token.created_serial and is_revoked(token.created_serial):
+        return Fault.CREATOR_REVOKED
+    return None
+
+
+def holder(token: Token, serial: str) -> Caller:
+    """The caller with this token, on a connection with the certificate of this serial."""
+    return Caller(token.identity, allowed(token), token.expires_at, serial, token.id)
+
+
+def may_be_passed(identity: Identity, by: Role) -> bool:
+    """Whether a caller of this role may act for another identity."""
+    return by is Role.SCHEDULER or (by is Role.GATEWAY and identity.role in PEOPLE)
+
+
+def _creator_serial(by: Caller, known: Iterable[Token]) -> str:
+    """A token created with a token depends on the same certificate as that one."""
+    if not by.token_id:
+        return by.serial
+    return next((token.created_serial for token in known if token.id == by.token_id), "")
+
+
+def _role(text: str) -> Role:
+    if text not in PEOPLE:
+        raise InvalidError("role", f"invalid role {text[:80]!r}: expected one of {_listed(PEOPLE)}")
+    return Role(text)
+
+
+def _deeds(wish: Wish) -> frozenset[Deed]:
+    role = _role(wish.role)
+    able = deeds_of(role)
+    for word in wish.deeds:
+        if word not in able:
+            raise InvalidError(
+                "deeds",
+                f"role {role} does not allow {word[:80]!r}: expected any of {_listed(able)}",
+            )
+    return frozenset(map(Deed, wish.deeds))
+
+
+def _life(wish: Wish, by: Caller, now: datetime) -> timedelta:
+    life = LIFE if wish.ttl is None else wish.ttl
+    if not LIFE_LEAST <= life <= LIFE_MOST:
+        raise InvalidError("ttl", f"expected 1m to {LIFE_MOST.days}d")
+    return min(life, by.expires_at - now) if by.token_id else life
+
+
+def _listed(words: Collection[str]) -> str:
+    return ", ".join(sorted(words))

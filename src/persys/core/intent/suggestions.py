@@ -1,0 +1,93 @@
+"""Decides what a suggestion of an automation policy does: the same as a user's request, or a refusal.
+
+A refusal is a RefusedError that names the wrong field. A suggestion is applied only with the permission that
+its action needs; without it, it waits for approval by a caller that has it.
+"""
+
+from datetime import datetime
+from typing import assert_never
+
+from persys.core.auth.permissions import may
+from persys.core.intent.apply import Accepted, Unchanged, change_desired, retry
+from persys.errors import InvalidError, RefusedError
+from persys.model.identity import Caller, Deed
+from persys.model.ids import WorkloadId
+from persys.model.suggestion import SuggestedAction, Suggestion
+from persys.model.workload import Desired, Workload
+
+NOTHING = "none"
+_ONE_INSTANCE = (
+    "a workload is one instance and has no replicas; "
+    "apply one more workload for each additional instance, or delete workloads to have fewer"
+)
+
+
+def permission_for(action: SuggestedAction | None) -> Deed:
+    """What a caller needs to perform the action itself."""
+    match action:
+        case None:
+            return Deed.SUGGEST  # it cannot be applied
+        case (
+            SuggestedAction.SET_DESIRED_STATE
+            | SuggestedAction.RETRY_WORKLOAD
+            | SuggestedAction.DELETE_WORKLOAD
+            | SuggestedAction.SCALE_REPLICAS
+        ):
+            return Deed.WORKLOADS
+        case unreachable:
+            assert_never(unreachable)
+
+
+def may_apply(suggestion: Suggestion, caller: Caller | None) -> bool:
+    """Without authentication (`caller` None) every caller may."""
+    return caller is None or may(caller, permission_for(suggestion.action))
+
+
+def judge(
+    suggestion: Suggestion, desired: Desired | None, target: Workload | None, *, now: datetime
+) -> Accepted | Unchanged:
+    """`desired` is the parsed desired state of the suggestion; None when it has none."""
+    if not suggestion.target_workload:
+        raise InvalidError("target_workload", "is missing")
+    if suggestion.action is None:
+        raise InvalidError(
+            "action_type", f"is missing or unknown; use one of {', '.join(SuggestedAction)}"
+        )
+    if suggestion.action is SuggestedAction.SCALE_REPLICAS:
+        raise InvalidError("action_type", f"{suggestion.action} is not possible: {_ONE_INSTANCE}")
+    if suggestion.action is SuggestedAction.SET_DESIRED_STATE and desired is None:
+        raise InvalidError("desired_state", f"is missing; {suggestion.action} needs one")
+    if target is None:
+        raise InvalidError("target_workload", f"workload not found: {suggestion.target_workload}")
+    return _carry_out(suggestion.action, desired, target, now)
+
+
+def _carry_out(
+    action: SuggestedAction, desired: Desired | None, target: Workload, now: datetime
+) -> Accepted | Unchanged:
+    workload_id = WorkloadId(target.id)
+    match action:
+        case SuggestedAction.SET_DESIRED_STATE:
+            assert desired is not None
+            return change_desired(target, workload_id, desired, now=now)
+        case SuggestedAction.DELETE_WORKLOAD:
+            return change_desired(target, workload_id, Desired.DELETED, now=now)
+        case SuggestedAction.RETRY_WORKLOAD:
+            if target.desired is Desired.DELETED:
+                raise RefusedError(
+                    f"workload {target.id} is being deleted; there is nothing to retry"
+                )
+            return retry(target, workload_id)
+        case SuggestedAction.SCALE_REPLICAS:
+            raise AssertionError("refused before")
+        case unreachable:
+            assert_never(unreachable)
+
+
+def applied(suggestion: Suggestion, outcome: Accepted | Unchanged) -> str:
+    """The action that was performed, for the response."""
+    if isinstance(outcome, Unchanged) or suggestion.action is None:
+        return NOTHING
+    if suggestion.action is SuggestedAction.SET_DESIRED_STATE:
+        return f"{suggestion.action}={outcome.workload.desired}"
+    return suggestion.action.value

@@ -1,0 +1,119 @@
+"""One attribute of all nodes, encoded as small numbers, so that a condition is evaluated once per value.
+
+Thousands of nodes have a handful of different values of a label, sets of traits or sets of taints.
+"""
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from persys.core.placement.node_slot import Row
+from persys.model.resources import Resources
+
+
+class Figures:
+    def __init__(self, size: int) -> None:
+        self.cpu: NDArray[np.int64] = np.zeros(size, dtype=np.int64)
+        self.memory: NDArray[np.int64] = np.zeros(size, dtype=np.int64)
+        self.disk: NDArray[np.int64] = np.zeros(size, dtype=np.int64)
+        self.full: NDArray[np.float64] = np.zeros(size, dtype=np.float64)
+        self.count: NDArray[np.int64] = np.zeros(size, dtype=np.int64)
+        self.open: NDArray[np.bool_] = np.zeros(size, dtype=np.bool_)
+
+    def copy(self) -> "Figures":
+        twin = Figures(0)
+        twin.cpu, twin.memory, twin.disk = self.cpu.copy(), self.memory.copy(), self.disk.copy()
+        twin.full, twin.count, twin.open = self.full.copy(), self.count.copy(), self.open.copy()
+        return twin
+
+    def put(self, row: Row) -> None:
+        at = row.position
+        self.cpu[at] = row.free.cpu_millicores
+        self.memory[at] = row.free.memory_mb
+        self.disk[at] = row.free.disk_gb
+        self.full[at] = row.rank[0]
+        self.count[at] = row.count
+        self.open[at] = not row.closed
+
+    def remove(self, position: int) -> None:
+        self.open[position] = False
+
+    def enough_for(self, needed: Resources) -> NDArray[np.bool_]:
+        """By position, whether the node is open and has that much free."""
+        enough: NDArray[np.bool_] = (
+            self.open
+            & (self.cpu >= needed.cpu_millicores)
+            & (self.memory >= needed.memory_mb)
+            & (self.disk >= needed.disk_gb)
+        )
+        return enough
+
+    def grow(self, size: int) -> None:
+        self.cpu = np.resize(self.cpu, size)
+        self.memory = np.resize(self.memory, size)
+        self.disk = np.resize(self.disk, size)
+        self.full = np.resize(self.full, size)
+        self.count = np.resize(self.count, size)
+        # np.resize repeats old values in the new positions; only open positions are ever read.
+        self.open = np.concatenate([self.open, np.zeros(size - len(self.open), dtype=np.bool_)])
+
+
+ValueT = TypeVar("ValueT", bound=Hashable)
+
+CONDITIONS_MAX = 256
+
+
+class Codes(Generic[ValueT]):
+    def __init__(self, size: int) -> None:
+        self.codes: NDArray[np.int32] = np.zeros(size, dtype=np.int32)
+        self._code_of: dict[ValueT, int] = {}
+        self._tables: dict[Hashable, NDArray[np.bool_]] = {}
+
+    def __len__(self) -> int:
+        """The number of distinct values so far."""
+        return len(self._code_of)
+
+    def copy(self) -> "Codes[ValueT]":
+        twin: Codes[ValueT] = Codes(0)
+        twin.codes, twin._code_of = self.codes.copy(), self._code_of.copy()
+        return twin
+
+    def grow(self, size: int) -> None:
+        self.codes = np.resize(self.codes, size)
+
+    def put(self, position: int, value: ValueT) -> None:
+        self.codes[position] = self._code_of.setdefault(value, len(self._code_of))
+
+    def put_all(self, values: Mapping[int, ValueT]) -> None:
+        """By position."""
+        code_of = self._code_of
+        codes = [code_of.setdefault(value, len(code_of)) for value in values.values()]
+        self.codes[list(values)] = codes
+
+    def where(self, condition: Hashable, holds: Callable[[ValueT], bool]) -> NDArray[np.bool_]:
+        """By position, whether `holds` is true. `condition` is its cache key."""
+        table = self._tables.get(condition)
+        if table is None or len(table) < len(self._code_of):
+            if len(self._tables) >= CONDITIONS_MAX:
+                self._tables.clear()
+            table = np.fromiter(map(holds, self._code_of), dtype=np.bool_, count=len(self))
+            self._tables[condition] = table
+        return table[self.codes]
+
+    def levels(self, counts: Mapping[ValueT, int]) -> NDArray[np.int64]:
+        """By position, the count of the value there."""
+        table = np.zeros(len(self), dtype=np.int64)
+        for value, count in counts.items():
+            table[self._code_of[value]] = count
+        return table[self.codes]
+
+
+@dataclass(frozen=True, slots=True)
+class Eligible:
+    """By position: as an array for all nodes, and as bytes for single lookups."""
+
+    mask: NDArray[np.bool_]
+    each: bytes

@@ -1,0 +1,237 @@
+"""The queue of workloads that wait for capacity, grouped by equal requirements.
+
+Free capacity on a node wakes only the workloads that could use it. Each group is checked once, and the
+requirements of all groups are in arrays, so thousands of workloads that do not fit cost little. A workload
+that waits for one node, such as a VM that has to grow, is indexed by that node.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from heapq import heapify, heappop, heappush
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from persys.core.placement.filters import reject
+from persys.core.placement.node_slot import Row
+from persys.core.placement.requirements import Needs, holds_data, needs_of
+from persys.core.reconcile.evacuate import must_leave
+from persys.core.reconcile.situation import Situation
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.resources import Resources
+
+_NEVER = np.iinfo(np.int64).max  # more than any node has: marks a vacant position
+
+Line = dict[WorkloadId, None]
+
+
+class Lines:
+    def __init__(self) -> None:
+        self._lines: dict[Needs, Line] = {}
+        self._places: dict[Needs, int] = {}
+        self._at: list[Needs | None] = []
+        self._vacant: list[int] = []
+        self._amounts: NDArray[np.int64] = np.full((3, 64), _NEVER, dtype=np.int64)
+
+    def add(self, workload_id: WorkloadId, needs: Needs) -> None:
+        line = self._lines.get(needs)
+        if line is None:
+            line = self._lines[needs] = {}
+            self._open(needs)
+        line[workload_id] = None
+
+    def discard(self, workload_id: WorkloadId, needs: Needs) -> None:
+        line = self._lines[needs]
+        del line[workload_id]
+        if not line:
+            del self._lines[needs]
+            self._close(needs)
+
+    def that_may_fit(self, free: Resources) -> Iterator[tuple[Needs, Line]]:
+        """The groups whose amounts fit; their other requirements are not checked here."""
+        cpu, memory, disk = self._amounts
+        enough = (cpu <= free.cpu_millicores) & (memory <= free.memory_mb) & (disk <= free.disk_gb)
+        for place in np.flatnonzero(enough):
+            needs = self._at[int(place)]
+            assert needs is not None
+            yield needs, self._lines[needs]
+
+    def _open(self, needs: Needs) -> None:
+        if self._vacant:
+            place = self._vacant.pop()
+        else:
+            place = len(self._at)
+            self._at.append(None)
+            if place >= self._amounts.shape[1]:
+                more = np.full((3, place), _NEVER, dtype=np.int64)
+                self._amounts = np.concatenate([self._amounts, more], axis=1)
+        self._at[place] = needs
+        self._places[needs] = place
+        need = needs.resources
+        self._amounts[:, place] = need.cpu_millicores, need.memory_mb, need.disk_gb
+
+    def _close(self, needs: Needs) -> None:
+        place = self._places.pop(needs)
+        self._at[place] = None
+        self._amounts[:, place] = _NEVER
+        self._vacant.append(place)
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What a workload waits for: capacity on any node, or a change of certain nodes.
+
+    Capacity on a node with an old copy of it cannot be used until that copy is removed.
+    """
+
+    needs: Needs
+    homes: frozenset[NodeId] = frozenset()
+    anywhere: bool = True
+    old_copies: frozenset[NodeId] = frozenset()
+
+
+def wait_of(situation: Situation, now: datetime) -> Wait:
+    """Its own node counts unless it must leave it; other nodes count unless its data binds it.
+
+    Capacity on a node does not wake the workloads that leave it: otherwise each departure would re-evaluate
+    hundreds of them.
+    """
+    leaves = must_leave(situation, now)
+    homes = {copy.node_id for copy in situation.copies if copy.may_live}
+    if situation.assignment is not None and not leaves:
+        homes.add(situation.assignment.node_id)
+    kept = holds_data(situation.workload) and bool(homes) and not leaves
+    return Wait(
+        needs_of(situation.workload),
+        frozenset(homes),
+        anywhere=not kept,
+        old_copies=frozenset(copy.node_id for copy in situation.copies if copy.doomed),
+    )
+
+
+class Waiting:
+    def __init__(self) -> None:
+        self._waits: dict[WorkloadId, Wait] = {}
+        self._numbers: dict[WorkloadId, int] = {}
+        self._next_number = 0
+        self._lines = Lines()
+        self._at_home: dict[NodeId, dict[WorkloadId, None]] = {}
+        self._offered: dict[WorkloadId, set[NodeId]] = {}
+        self._looked_at = 0
+
+    def __contains__(self, workload_id: object) -> bool:
+        return workload_id in self._waits
+
+    def __len__(self) -> int:
+        return len(self._waits)
+
+    def __iter__(self) -> Iterator[WorkloadId]:
+        """In queue order."""
+        return iter(self._waits)
+
+    def add(self, workload_id: WorkloadId, wait: Wait) -> None:
+        """A workload that already waits for the same keeps its position."""
+        if self._waits.get(workload_id) == wait:
+            return
+        self.discard(workload_id)
+        self._waits[workload_id] = wait
+        self._numbers[workload_id] = self._next_number
+        self._next_number += 1
+        if wait.anywhere:
+            self._lines.add(workload_id, wait.needs)
+        for node_id in wait.homes:
+            self._at_home.setdefault(node_id, {})[workload_id] = None
+
+    def discard(self, workload_id: WorkloadId) -> None:
+        wait = self._waits.pop(workload_id, None)
+        if wait is None:
+            return
+        del self._numbers[workload_id]
+        if wait.anywhere:
+            self._lines.discard(workload_id, wait.needs)
+        for node_id in wait.homes:
+            del self._at_home[node_id][workload_id]
+            if not self._at_home[node_id]:
+                del self._at_home[node_id]
+
+    def offer(self, row: Row) -> list[WorkloadId]:
+        """Workloads to re-evaluate because this node has free capacity, in queue order, as many as fit.
+
+        After each has been decided, `answered` returns the nodes whose capacity is still free.
+        """
+        named = [
+            workload_id
+            for workload_id in self.concerned_by(row.node_id)
+            if row.node_id not in self._waits[workload_id].old_copies
+        ]
+        for workload_id in self._as_many_as_fit(row):
+            self._offered.setdefault(workload_id, set()).add(row.node_id)
+            named.append(workload_id)
+        return named
+
+    def concerned_by(self, node_id: NodeId) -> list[WorkloadId]:
+        """Workloads that wait for a change of this node."""
+        return list(self._at_home.get(node_id, ()))
+
+    def answered(self, workload_id: WorkloadId, rows: dict[NodeId, Row]) -> list[NodeId]:
+        """The nodes to offer again, after the decision for an offered workload was stored."""
+        offered = self._offered.pop(workload_id, None)
+        if offered is None:
+            return []
+        wait = self._waits.get(workload_id)
+        if wait is None:
+            return sorted(offered)
+        # It still waits. A node that fits and was not chosen would not be chosen by the next call either.
+        return sorted(
+            node_id
+            for node_id in offered
+            if node_id in rows and reject(rows[node_id], wait.needs) is not None
+        )
+
+    def some(self, most: int) -> list[WorkloadId]:
+        """The next few of the queue, round robin."""
+        if self._looked_at >= len(self._waits):
+            self._looked_at = 0
+        chosen = list(islice(self._waits, self._looked_at, self._looked_at + most))
+        self._looked_at += most
+        return chosen
+
+    def wait_of(self, workload_id: WorkloadId) -> Wait:
+        return self._waits[workload_id]
+
+    def _as_many_as_fit(self, row: Row) -> Iterator[WorkloadId]:
+        if row.closed:
+            return
+        heads: list[tuple[int, int, WorkloadId, Iterator[WorkloadId], Needs]] = []
+        for needs, line in self._lines.that_may_fit(row.free):
+            if reject(row, needs) is None:
+                members = iter(line)
+                first = next(members)
+                heads.append((-needs.rules.priority, self._numbers[first], first, members, needs))
+        heapify(heads)
+        left = row.copy()
+        while heads:
+            rank, _, workload_id, members, needs = heappop(heads)
+            if reject(left, needs) is not None:
+                continue
+            if row.node_id not in self._waits[workload_id].old_copies:
+                yield workload_id
+                _take(left, needs)
+            following = next(members, None)
+            if following is not None:
+                number = self._numbers[following]
+                heappush(heads, (rank, number, following, members, needs))
+
+
+def _take(row: Row, needs: Needs) -> None:
+    row.free -= needs.resources
+    if row.pools is not None:
+        row.pools.take(needs.resources.disk_gb, needs.pools)
+    for port in needs.host_ports:
+        row.ports[port] = 1
+    if group := needs.rules.group:
+        row.members[group] = row.members.get(group, 0) + 1
+        if needs.rules.apart:
+            row.apart[group] = 1

@@ -1,0 +1,272 @@
+"""Assigns a workload to a node: at first, after its node rejected it, and when its requirements change."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from persys.core.agent.admission import NODE_FULL
+from persys.core.nodes import Phase
+from persys.core.placement.requirements import Needs, holds_data, needs_of
+from persys.core.placement.select import Placed, Unplaceable
+from persys.core.reconcile.effects import Apply
+from persys.core.reconcile.situation import (
+    RUNTIME_NOT_AVAILABLE,
+    Copy,
+    Decision,
+    Rooms,
+    Situation,
+    believe,
+    current,
+    is_finished,
+)
+from persys.model.ids import NodeId
+from persys.model.placement import Assignment, Tombstone
+from persys.model.status import Actual, Failure, FailureReason, Status
+from persys.model.workload import Desired
+
+MISPLACED = "Misplaced"
+
+
+def assign(situation: Situation, rooms: Rooms, now: datetime) -> Decision:
+    workload = situation.workload
+    if situation.assignment is None and is_finished(situation):
+        # It ran to completion on its former node.
+        return Decision(None, situation.belief, None)
+    if situation.copies and (beside := _beside_copies(situation, rooms, now)) is not None:
+        return beside
+    if workload.desired is Desired.STOPPED:
+        belief = believe(
+            situation,
+            Status.STOPPED,
+            now,
+            code="NotPlaced",
+            message="assigned to a node when started",
+            revision=workload.revision,
+        )
+        return Decision(None, belief, None)
+    needs = needs_of(workload)
+    match rooms.place(needs, situation.assignment):
+        case Placed(node_id=node_id, why=why):
+            return bind(situation, node_id, needs, why, now)
+        case Unplaceable() as nowhere:
+            return wait(situation, nowhere.explain(), now)
+
+
+def _beside_copies(situation: Situation, rooms: Rooms, now: datetime) -> Decision | None:
+    """Assign the workload to a node that has an unassigned copy of it.
+
+    A workload with data may only go there; any other prefers it. The order adopts the copy, which is then no
+    longer an orphan. None: the copies do not affect placement.
+    """
+    doomed = [copy for copy in situation.copies if copy.doomed and copy.may_live]
+    orphaned = [copy.node_id for copy in situation.copies if not copy.doomed and copy.counts]
+    # A stopped workload cannot run twice, so its copies do not matter.
+    has_data = holds_data(situation.workload) and situation.workload.desired is Desired.RUNNING
+    if has_data and doomed:
+        return wait(situation, _old_copies(doomed), now)
+    if len(orphaned) == 1:
+        (node_id,) = orphaned
+        needs = needs_of(situation.workload)
+        rejection = rooms.fits_on(situation.workload.id, node_id, needs)
+        if rejection is None:
+            return bind(situation, node_id, needs, "the node has a copy of it already", now)
+        if has_data:
+            why = (
+                f"{node_id} has an orphan of it, possibly with its data, and is {rejection.detail}"
+            )
+            return wait(situation, f"{why}: free capacity there, or delete the orphan", now)
+    if has_data and orphaned:
+        why = f"{_named(orphaned)} have orphans of it, possibly with its data"
+        return wait(situation, f"{why}: delete all but one", now)
+    return None
+
+
+def _old_copies(doomed: list[Copy]) -> str:
+    """Why a workload with data cannot start on another node yet."""
+    here = [copy.node_id for copy in doomed if not copy.lost]
+    lost = [copy.node_id for copy in doomed if copy.lost]
+    texts = [f"an old copy is still being removed from {_named(here)}"] if here else []
+    if lost:
+        texts.append(
+            f"an old copy may still run on {_named(lost)}, which is not ready: it waits until the node "
+            "returns or is confirmed dead"
+        )
+    return "; ".join(texts)
+
+
+def _named(node_ids: list[NodeId]) -> str:
+    return ", ".join(sorted(node_ids))
+
+
+def bind(situation: Situation, node_id: NodeId, needs: Needs, why: str, now: datetime) -> Decision:
+    assignment = _assignment(situation, node_id, needs, why, now)
+    verb = "stopping" if situation.workload.desired is Desired.STOPPED else "starting"
+    belief = believe(
+        situation,
+        Status.PENDING,
+        now,
+        code=verb.capitalize(),
+        message=f"{verb} on {node_id}",
+        epoch=assignment.epoch,
+    )
+    effect = Apply(node_id, situation.workload, assignment.epoch)
+    return Decision(assignment, belief, situation.retry, effects=(effect,))
+
+
+def wait(situation: Situation, why: str, now: datetime) -> Decision:
+    why = "; ".join([why, *(f"{aside.node_id}: {aside.why}" for aside in situation.asides)])
+    belief = believe(
+        situation,
+        Status.PENDING,
+        now,
+        code="Unplaceable",
+        message=why,
+        failure=Failure(FailureReason.INSUFFICIENT_RESOURCES, why),
+    )
+    stopping = (copy.stops_at for copy in situation.copies if copy.stops_at and copy.may_live)
+    ask_again_at = min([*(aside.until for aside in situation.asides), *stopping], default=None)
+    return Decision(None, belief, situation.retry, waits_for_room=True, wake_at=ask_again_at)
+
+
+def _assignment(
+    situation: Situation, node_id: NodeId, needs: Needs, why: str, now: datetime
+) -> Assignment:
+    used = max(
+        situation.assignment.epoch if situation.assignment else 0,
+        situation.belief.epoch if situation.belief else 0,
+    )
+    return Assignment(
+        situation.workload.id,
+        node_id,
+        max(situation.next_epoch, used + 1),
+        now,
+        reserved=needs.resources,
+        host_ports=needs.host_ports,
+        why=why,
+        rules=needs.rules,
+        pools=needs.pools,
+    )
+
+
+def refused_by_runtime(situation: Situation) -> bool:
+    """The node does not have the runtime for this type, so it has no copy of the workload."""
+    failed = current(situation, Actual.FAILED)
+    return (
+        failed is not None
+        and failed.failure is not None
+        and failed.failure.code == RUNTIME_NOT_AVAILABLE
+    )
+
+
+def refused_as_full(situation: Situation) -> str:
+    """The message with which the node rejected this workload for lack of capacity; "" if it did not.
+
+    A node rejects only a workload that it does not run. But it may hold its data.
+    """
+    failed = current(situation, Actual.FAILED)
+    if failed is None or failed.failure is None or failed.failure.code != NODE_FULL:
+        return ""
+    has_run = situation.belief is not None and bool(situation.belief.revision)
+    if has_run and holds_data(situation.workload):
+        return ""
+    return failed.failure.message
+
+
+def after_refusal(situation: Situation, rooms: Rooms, now: datetime) -> Decision:
+    """Reassign a workload that its node rejected.
+
+    A workload with data moves only when the node can no longer start it: an earlier order without a response
+    may still be in flight.
+    """
+    assignment = situation.assignment
+    assert assignment is not None
+    if not holds_data(situation.workload):
+        return assign(situation, rooms, now)
+    left = Copy(assignment.node_id, assignment.epoch, doomed=True)
+    unbound = replace(situation, assignment=None, copies=(*situation.copies, left))
+    waiting = assign(unbound, rooms, now)
+    return replace(waiting, tombstone=Tombstone(assignment, now, keeps_data=True))
+
+
+def reservation_differs(assignment: Assignment, needs: Needs) -> bool:
+    return amount_differs(assignment, needs) or assignment.rules != needs.rules
+
+
+def amount_differs(assignment: Assignment, needs: Needs) -> bool:
+    return (assignment.reserved, assignment.host_ports, assignment.pools) != (
+        needs.resources,
+        needs.host_ports,
+        needs.pools,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Misplaced:
+    """It stays on its node although its new rules forbid that, because no other node can run it."""
+
+    why: str
+
+
+def resize(
+    situation: Situation, needs: Needs, rooms: Rooms, *, now: datetime
+) -> Assignment | Decision | Misplaced:
+    """Apply changed requirements or rules: on the same node if they fit, on another if it may move.
+
+    Returns the updated assignment, or the decision to move or to wait.
+    """
+    assignment = situation.assignment
+    assert assignment is not None
+    if situation.phase is not Phase.ALIVE:
+        return assignment
+    rejection = rooms.fits_on(assignment.workload_id, assignment.node_id, needs)
+    if rejection is None:
+        return _resized(assignment, needs)
+    elsewhere = "its data is on that node"
+    if not holds_data(situation.workload):
+        moved = assign(situation, rooms, now)
+        if moved.assignment is not None:
+            return replace(moved, tombstone=Tombstone(assignment, now, keeps_data=True))
+        elsewhere = f"other nodes: {moved.belief.message}" if moved.belief is not None else ""
+    if not amount_differs(assignment, needs):
+        return Misplaced(f"on {assignment.node_id}, {rejection.detail}; {elsewhere}")
+    message = f"node {assignment.node_id} {rejection.detail} for this revision"
+    belief = believe(
+        situation,
+        Status.PENDING,
+        now,
+        code="Unplaceable",
+        message=message,
+        failure=Failure(FailureReason.INSUFFICIENT_RESOURCES, message),
+    )
+    return Decision(assignment, belief, situation.retry, waits_for_room=True)
+
+
+def misplaced(situation: Situation, here: Decision, why: str, now: datetime) -> Decision:
+    """The decision for its current node, with a status that says why it should move."""
+    found = here.belief
+    if found is None or found.code not in ("", MISPLACED):
+        return replace(here, waits_for_room=True)
+    belief = believe(
+        situation,
+        found.status,
+        now,
+        code=MISPLACED,
+        message=why,
+        failure=found.failure,
+        revision=found.revision,
+        metadata=found.metadata,
+    )
+    return replace(here, belief=belief, waits_for_room=True)
+
+
+def _resized(assignment: Assignment, needs: Needs) -> Assignment:
+    return Assignment(
+        assignment.workload_id,
+        assignment.node_id,
+        assignment.epoch,
+        assignment.assigned_at,
+        reserved=needs.resources,
+        host_ports=needs.host_ports,
+        why=assignment.why,
+        rules=needs.rules,
+        pools=needs.pools,
+    )

@@ -1,0 +1,137 @@
+"""Decides when a workload leaves its node: the node is lost or draining.
+
+A workload with data stays assigned to a lost node, because a second copy could run beside the first. It moves
+when an operator confirms the node dead, or with `stop_after` once its agent has certainly stopped it. It also
+stays on a draining node: its data cannot move. Files that a workload wrote stay on its former node.
+"""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from math import ceil
+
+from persys.core.nodes import Phase
+from persys.core.placement.requirements import holds_data
+from persys.core.reconcile.assign import assign
+from persys.core.reconcile.situation import Decision, Rooms, Situation, believe, is_finished
+from persys.model.placement import Tombstone
+from persys.model.spec import ContainerSpec, Spec, VMSpec
+from persys.model.status import Status
+from persys.model.workload import Desired, Workload
+
+STOP_GRACE_SECONDS = 10
+MACHINE_STOP_GRACE_SECONDS = 60  # an operating system has to shut down
+STOPS_AT_ONCE = 16
+MARGIN = timedelta(seconds=10)
+MARGIN_SHARE = 0.05
+
+
+def stop_grace_seconds(spec: Spec) -> int:
+    """The grace period of a workload with stop_after. Scheduler and agent must use the same value."""
+    match spec:
+        case ContainerSpec():
+            return spec.stop_grace_seconds or STOP_GRACE_SECONDS
+        case VMSpec():
+            return spec.stop_grace_seconds or MACHINE_STOP_GRACE_SECONDS
+        case _:
+            return STOP_GRACE_SECONDS
+
+
+def stopped_after(workload: Workload, *, neighbours: int) -> timedelta:
+    """Time since the last heartbeat after which the workload no longer runs on the node.
+
+    `neighbours` is the number of workloads on the node: it does not stop all of them at once.
+    """
+    rounds = max(1, ceil(neighbours / STOPS_AT_ONCE))
+    span = timedelta(
+        seconds=workload.stop_after_seconds + rounds * stop_grace_seconds(workload.spec)
+    )
+    return span * (1 + MARGIN_SHARE) + MARGIN
+
+
+UNANSWERED_MAX = 2  # orders in a row
+
+
+def must_leave(situation: Situation, now: datetime) -> bool:
+    if situation.phase is Phase.LOST:
+        if situation.confirmed_dead:
+            return True
+        if situation.workload.stop_after_seconds:
+            free_at = stopped_alone_at(situation, now)
+            return free_at is not None and now >= free_at
+        return not holds_data(situation.workload)
+    if situation.phase is Phase.SUSPECT and situation.workload.stop_after_seconds:
+        return False  # its agent may not have stopped it yet
+    return situation.draining and stays_because(situation.workload) == ""
+
+
+def stopped_alone_at(situation: Situation, now: datetime) -> datetime | None:
+    """When the agent of the lost node has certainly stopped it. None: that is not guaranteed."""
+    workload = situation.workload
+    heard_at = now - situation.silent
+    if (
+        not workload.stop_after_seconds
+        or not situation.stops_alone
+        or not _knows_its_order(situation)
+        # An intent newer than the last heartbeat has not reached the node. A delete changes no rule.
+        or (workload.desired is not Desired.DELETED and workload.updated_at > heard_at)
+    ):
+        return None
+    return heard_at + stopped_after(workload, neighbours=situation.neighbours)
+
+
+def _knows_its_order(situation: Situation) -> bool:
+    """Whether the node reported this revision of this assignment."""
+    workload, assignment, seen = situation.workload, situation.assignment, situation.observation
+    assert assignment is not None
+    if seen is not None:
+        return (seen.revision, seen.epoch) == (workload.revision, assignment.epoch)
+    belief = situation.belief
+    return belief is not None and (belief.revision, belief.epoch) == (
+        workload.revision,
+        assignment.epoch,
+    )
+
+
+def was_never_taken(situation: Situation) -> bool:
+    """Whether the node did not respond to several orders and never reported the workload."""
+    dispatch, workload = situation.dispatch, situation.workload
+    return (
+        situation.phase is Phase.ALIVE
+        and dispatch is not None
+        and dispatch.unanswered_count >= UNANSWERED_MAX
+        and workload.desired is Desired.RUNNING
+        and not holds_data(workload)
+        and (situation.belief is None or not situation.belief.revision)
+    )
+
+
+def stays_because(workload: Workload) -> str:
+    """Why a workload cannot leave a draining node; empty if it can."""
+    return "its data is on this node" if holds_data(workload) else ""
+
+
+def leave(situation: Situation, rooms: Rooms, now: datetime) -> Decision | None:
+    """Move to another node, with a tombstone for the old copy. None: no other node fits."""
+    assignment = situation.assignment
+    assert assignment is not None
+    stops_at = stopped_alone_at(situation, now) if situation.phase is Phase.LOST else None
+    tombstone = Tombstone(assignment, now, keeps_data=True, stops_at=stops_at)
+    if is_finished(situation):
+        return Decision(None, situation.belief, None, tombstone=tombstone)
+    moved = assign(situation, rooms, now)
+    if moved.assignment is None and situation.workload.desired is Desired.RUNNING:
+        return None
+    if moved.assignment is not None and moved.assignment.node_id == assignment.node_id:
+        return None  # its node responds again: a tombstone would remove the assigned copy
+    return replace(moved, tombstone=tombstone)
+
+
+def stranded(situation: Situation, rooms: Rooms, now: datetime) -> Decision:
+    """On a lost node and no other node fits: stay assigned, since the node may return first."""
+    assignment = situation.assignment
+    assert assignment is not None
+    nowhere = assign(situation, rooms, now).belief
+    assert nowhere is not None
+    message = f"node {assignment.node_id} is lost; other nodes: {nowhere.message}"
+    belief = believe(situation, Status.UNKNOWN, now, code="NodeLost", message=message)
+    return Decision(assignment, belief, situation.retry, waits_for_room=True)

@@ -1,0 +1,315 @@
+"""The input and the output of `decide`: `Situation` and `Decision`, with predicates over a situation.
+
+The functions here only read. An observation that is older than the last dispatch is ignored.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from persys.core.agent.deviations import DRIFT
+from persys.core.agent.health import HEALTH
+from persys.core.nodes import Phase
+from persys.core.placement.filters import Rejection
+from persys.core.placement.requirements import Needs
+from persys.core.placement.select import Placed, Unplaceable
+from persys.core.reconcile.dispatch import Dispatch, Goal
+from persys.core.reconcile.effects import Effect
+from persys.core.reconcile.retry import RetryPolicy
+from persys.model.ids import NodeId, Revision, WorkloadId
+from persys.model.placement import Assignment, Tombstone
+from persys.model.status import Actual, Belief, Failure, Observation, Retry, Status
+from persys.model.workload import Desired, Workload
+
+COMPLETED = "Completed"
+STATE_MISMATCH = "StateMismatch"  # the node reports another state than the desired one
+RUNTIME_NOT_AVAILABLE = "RuntimeNotAvailable"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    apply_deadline: timedelta = timedelta(seconds=45)
+    vm_apply_deadline: timedelta = timedelta(seconds=240)
+    delete_deadline: timedelta = timedelta(seconds=60)
+    ask_interval: timedelta = timedelta(seconds=1)
+    missing_grace: timedelta = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy of the workload on a node to which it is not assigned.
+
+    `counts`: the copy is in the cluster's own records or has a proof of assignment. A copy that a node
+    reports without a proof is shown, but does not affect decisions.
+    """
+
+    node_id: NodeId
+    epoch: int
+    doomed: bool = False  # it has a tombstone
+    may_live: bool = True  # False: its node is confirmed dead, or its agent has stopped it
+    lost: bool = False  # its node is not ready
+    stops_at: datetime | None = None  # by then its agent has stopped it
+    counts: bool = True
+    proven: bool = False  # it has a valid proof of assignment for this epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """A node that rejected the workload and is excluded from its placement until then."""
+
+    node_id: NodeId
+    until: datetime
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """Everything that is known about one workload at one moment."""
+
+    workload: Workload
+    assignment: Assignment | None = None
+    belief: Belief | None = None
+    retry: Retry | None = None
+    observation: Observation | None = None
+    observed_since: datetime | None = None  # when the observed state last changed
+    dispatch: Dispatch | None = None
+    phase: Phase = Phase.LOST  # of the assigned node
+    reports: bool = False  # the agent of the assigned node reports changes without being polled
+    draining: bool = False  # the assigned node is being drained
+    confirmed_dead: bool = False  # an operator declared the assigned node dead
+    copies: tuple[Copy, ...] = ()  # on other nodes than the assigned one
+    stops_alone: bool = False  # the agent of the assigned node supports `stop_after`
+    silent: timedelta = timedelta()  # since the last heartbeat of the assigned node
+    neighbours: int = 0  # workloads on the assigned node, including this one
+    asides: tuple[Aside, ...] = ()  # excluded from placement
+    next_epoch: int = 0  # of the cluster's counter, for a new assignment
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The records to store, the effects to perform and the time of the next call.
+
+    `None` in place of a record deletes it.
+    """
+
+    assignment: Assignment | None
+    belief: Belief | None
+    retry: Retry | None
+    forget: bool = False
+    tombstone: Tombstone | None = None
+    effects: tuple[Effect, ...] = ()
+    wake_at: datetime | None = None
+    waits_for_room: bool = False
+    fulfilled: bool = False  # the last dispatch has reached its goal
+
+
+class Rooms:
+    """Placement as `decide` uses it: find a node for requirements, or check one node.
+
+    `place` also takes the assignment that the new one replaces, if any.
+    """
+
+    def __init__(
+        self,
+        place: Callable[[Needs, Assignment | None], Placed | Unplaceable],
+        fits_on: Callable[[WorkloadId, NodeId, Needs], Rejection | None],
+    ) -> None:
+        self.place = place
+        self.fits_on = fits_on
+
+
+def current(situation: Situation, actual: Actual) -> Observation | None:
+    """The observation, if it reports `actual` for this assignment and is newer than the last dispatch."""
+    seen = situation.observation
+    if (
+        seen is None
+        or situation.assignment is None
+        or seen.actual is not actual
+        or not speaks_of(seen, situation.workload.revision, situation.assignment)
+        or not after_sending(situation, seen)
+    ):
+        return None
+    return seen
+
+
+def after_sending(situation: Situation, seen: Observation) -> bool:
+    dispatch = situation.dispatch
+    if dispatch is None:
+        return True
+    return not dispatch.in_flight and seen.seen_at >= dispatch.sent_at
+
+
+def awaits_retry(situation: Situation, retry: Retry, now: datetime) -> bool:
+    return retry.next_at is not None and not retried(situation, retry) and now < retry.next_at
+
+
+def retried(situation: Situation, retry: Retry) -> bool:
+    """Whether the planned attempt has been sent."""
+    dispatch = situation.dispatch
+    return dispatch is not None and retry.next_at is not None and dispatch.sent_at >= retry.next_at
+
+
+def due_at(situation: Situation, dispatch: Dispatch, deadline: timedelta) -> datetime:
+    """The deadline of the last dispatch.
+
+    Each progress report of a node that reports changes extends it: the node may have other work queued, or
+    pull a large image.
+    """
+    at_work = current(situation, Actual.PENDING) if situation.reports else None
+    return max(dispatch.sent_at, at_work.seen_at if at_work else dispatch.sent_at) + deadline
+
+
+def overdue(situation: Situation, goal: Goal, deadline: timedelta, now: datetime) -> bool:
+    """Whether the last dispatch missed its deadline, and that is not yet counted as a failure."""
+    dispatch, retry = situation.dispatch, situation.retry
+    return (
+        dispatch is not None
+        and dispatch.goal == goal
+        and dispatch.answered_at is not None
+        and now >= due_at(situation, dispatch, deadline)
+        and (retry is None or retried(situation, retry))
+    )
+
+
+def believe(
+    situation: Situation,
+    status: Status,
+    now: datetime,
+    /,
+    code: str = "",
+    message: str = "",
+    *,
+    failure: Failure | None = None,
+    revision: Revision | None = None,
+    epoch: int | None = None,
+    metadata: dict[str, str] | None = None,
+) -> Belief:
+    """Build the new status. Returns the old one when nothing changed, so that nothing is written."""
+    old = situation.belief
+    if epoch is None:
+        epoch = situation.assignment.epoch if situation.assignment else old.epoch if old else 0
+    if revision is None:
+        revision = old.revision if old else Revision("")
+    if (
+        old is not None
+        and (old.status, old.code, old.message) == (status, code, message)
+        and (old.failure, old.revision, old.epoch) == (failure, revision, epoch)
+        and (metadata is None or metadata.get(HEALTH) == old.metadata.get(HEALTH))
+    ):
+        return old
+    changed_at = old.changed_at if old is not None and old.status is status else now
+    return Belief(
+        situation.workload.id,
+        status,
+        changed_at,
+        code=code,
+        message=message,
+        failure=failure,
+        revision=revision,
+        epoch=epoch,
+        metadata=metadata if metadata is not None else old.metadata if old else {},
+    )
+
+
+def speaks_of(seen: Observation, revision: Revision, assignment: Assignment) -> bool:
+    """Whether the observation is about this assignment. A missing revision or epoch matches any."""
+    return (
+        seen.node_id == assignment.node_id
+        and seen.revision in ("", revision)
+        and seen.epoch in (0, assignment.epoch)
+    )
+
+
+def is_finished(situation: Situation) -> bool:
+    """Whether the workload ran to completion at this revision."""
+    belief, workload = situation.belief, situation.workload
+    return (
+        workload.desired is Desired.RUNNING
+        and belief is not None
+        and belief.code == COMPLETED
+        and belief.revision == workload.revision
+    )
+
+
+def was_settled(situation: Situation) -> bool:
+    """Whether the stored status matches the intent: without a new observation nothing has to be done."""
+    belief, assignment = situation.belief, situation.assignment
+    assert assignment is not None
+    return (
+        belief is not None
+        and belief.epoch == assignment.epoch
+        and fulfils(belief, situation.workload)
+    )
+
+
+def had_settled(situation: Situation) -> bool:
+    """Whether the workload had converged, also if its node now reports another state."""
+    belief, assignment = situation.belief, situation.assignment
+    assert assignment is not None
+    return was_settled(situation) or (
+        belief is not None
+        and belief.code == STATE_MISMATCH
+        and belief.epoch == assignment.epoch
+        and belief.revision == situation.workload.revision
+    )
+
+
+def fulfils(belief: Belief, workload: Workload) -> bool:
+    """Whether the status matches the desired state and revision."""
+    if belief.revision != workload.revision:
+        return False
+    if workload.desired is Desired.RUNNING:
+        return belief.status is Status.RUNNING or belief.code == COMPLETED
+    return workload.desired is Desired.STOPPED and belief.status is Status.STOPPED
+
+
+def confirms(seen: Observation, belief: Belief, workload: Workload, assignment: Assignment) -> bool:
+    """Whether the observation matches the status and the intent: then there is nothing to decide."""
+    return (
+        seen.actual is Actual.RUNNING
+        and belief.status is Status.RUNNING
+        and workload.desired is Desired.RUNNING
+        and seen.failure is None
+        and not seen.metadata.get(DRIFT)
+        and seen.revision == belief.revision == workload.revision
+        and seen.epoch == belief.epoch == assignment.epoch
+    )
+
+
+SHOWN_MAX = 20
+
+
+def described(workload_id: WorkloadId, copies: Iterable[Copy]) -> list[str]:
+    lines = [_line(workload_id, copy) for copy in copies]
+    if len(lines) > SHOWN_MAX:
+        return [*lines[:SHOWN_MAX], f"and {len(lines) - SHOWN_MAX} more"]
+    return lines
+
+
+def _line(workload_id: WorkloadId, copy: Copy) -> str:
+    node_id = copy.node_id
+    if copy.doomed:
+        return _old_copy(copy)
+    commands = (
+        f"`persysctl orphans get {node_id} {workload_id}` shows it, "
+        f"`persysctl orphans delete {node_id} {workload_id}` removes it"
+    )
+    if copy.counts:
+        return f"{node_id}: an orphan with epoch {copy.epoch}; {commands}"
+    return (
+        f"{node_id}: the node reports a copy with epoch {copy.epoch} without proof of assignment; "
+        f"it is ignored; {commands}"
+    )
+
+
+def _old_copy(copy: Copy) -> str:
+    line = f"{copy.node_id}: an old copy with epoch {copy.epoch}, which is being removed"
+    if not copy.lost:
+        return line
+    if not copy.may_live:
+        return f"{line} when the node returns; it does not run"
+    return (
+        f"{line} when the node returns; if the machine does not return: "
+        f"`persysctl node confirm-dead {copy.node_id}`"
+    )

@@ -1,0 +1,326 @@
+"""Merges records after a loss: from a snapshot, from memory, and from the reports of the nodes.
+
+The copy with the highest epoch wins: the workload is assigned there with a new epoch, which its agent accepts
+without a restart. An older copy gets a tombstone only if the workload is known and holds no data; any other
+stays as an orphan for the operator. Nothing is started twice: a workload with data that may run on a node
+that did not respond is left out. No node gets more than its capacity: running copies come before records.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import count
+
+from msgspec.structs import replace
+
+from persys.core.epochs import credible
+from persys.core.placement.requirements import holds_data, needs_of
+from persys.core.reconcile.situation import COMPLETED
+from persys.core.secrets import secret_names
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.node import Node
+from persys.model.placement import Assignment, HostPort, Tombstone
+from persys.model.status import Actual, Belief, Observation
+from persys.model.workload import Desired, KeptIntent, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The records that are still available."""
+
+    nodes: Mapping[NodeId, Node] = field(default_factory=dict)
+    workloads: Mapping[WorkloadId, Workload] = field(default_factory=dict)
+    assignments: Mapping[WorkloadId, Assignment] = field(default_factory=dict)
+    tombstones: tuple[Tombstone, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReport:
+    """What a node reports. `problem`: why it did not respond."""
+
+    node: Node
+    copies: Sequence[Observation] = ()
+    intents: Sequence[KeptIntent] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    nodes: dict[NodeId, Node]
+    workloads: dict[WorkloadId, Workload]
+    assignments: dict[WorkloadId, Assignment]
+    tombstones: list[Tombstone]
+    left_out: list[str]
+    answered: frozenset[NodeId]
+    runs: dict[tuple[NodeId, WorkloadId], Workload]  # as its agent stores it, maybe not the newest
+    epochs: Iterator[int]  # above every epoch used before
+
+    def last_epoch(self) -> int:
+        """The highest epoch in use when the merge is stored. Call it last."""
+        return next(self.epochs)
+
+    def still_holds(self, belief: Belief) -> bool:
+        """Whether a status from before the merge is still valid.
+
+        The report of a node that responded replaces it, except for work that ran to completion.
+        """
+        bound = self.assignments.get(belief.workload_id)
+        return bound is None or bound.node_id not in self.answered or belief.code == COMPLETED
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    node_id: NodeId
+    epoch: int
+    seen: Observation
+
+
+def merge(
+    recorded: Recorded,
+    reports: Sequence[NodeReport],
+    *,
+    epochs_used: int,
+    allow_secrets: Collection[str] = (),
+    now: datetime,
+) -> Merged:
+    """`allow_secrets`: secrets that may be resolved although only the reports of nodes refer to them.
+
+    `epochs_used`: no epoch above it was assigned before, whatever nodes report. Every assignment gets an
+    epoch above it: copies on a node that does not respond may have a higher epoch than the record, and would
+    refuse the record's.
+    """
+    silent = {report.node.id: report.problem for report in reports if report.problem}
+    answered = {report.node.id for report in reports if not report.problem}
+    reported = _newest_intents(reports)
+    withheld = withheld_secrets(recorded, reported.values(), allow_secrets)
+    intents = {name: kept for name, kept in reported.items() if name not in withheld}
+    copies = _copies(reports, epochs_used)
+    merged = Merged(
+        {**recorded.nodes, **{report.node.id: report.node for report in reports}},
+        {},
+        {},
+        list(recorded.tombstones),
+        [f"node {node_id} did not respond: {why}" for node_id, why in sorted(silent.items())],
+        frozenset(answered),
+        {
+            (report.node.id, intent.workload.id): intent.workload
+            for report in reports
+            for intent in report.intents
+        },
+        count(epochs_used + 1),
+    )
+    for workload_id in sorted({*recorded.workloads, *intents}):
+        workload = _newest(recorded.workloads.get(workload_id), intents.get(workload_id))
+        bound = recorded.assignments.get(workload_id)
+        found = _ranked(copies.pop(workload_id, []), bound)
+        _settle(merged, workload, bound, found, answered, silent, now)
+    _check_room(merged, recorded)
+    for workload_id, names in sorted(withheld.items()):
+        merged.left_out.append(
+            f"{workload_id} on {reported[workload_id].node_id}: only the report of the node refers to "
+            f"secrets {', '.join(sorted(names))}; check the spec and allow them (--allow-secrets), "
+            "or adopt the orphan"
+        )
+    for workload_id, unknown in sorted(copies.items()):
+        for copy in unknown if workload_id not in withheld else ():
+            merged.left_out.append(
+                f"{workload_id} on {copy.node_id}: its agent has no stored intent; it stays as an orphan"
+            )
+    return merged
+
+
+def withheld_secrets(
+    recorded: Recorded, intents: Iterable[KeptIntent], allowed: Collection[str]
+) -> dict[WorkloadId, frozenset[str]]:
+    """Secrets that only a node's report refers to, by workload. A node could name any secret to get it."""
+    found: dict[WorkloadId, frozenset[str]] = {}
+    for intent in intents:
+        workload = intent.workload
+        known = recorded.workloads.get(workload.id)
+        names = secret_names(workload.spec) - frozenset(allowed)
+        if known is not None:
+            names -= secret_names(known.spec)
+        if names:
+            found[workload.id] = names
+    return found
+
+
+def _settle(
+    merged: Merged,
+    workload: Workload,
+    bound: Assignment | None,
+    found: list[_Copy],
+    answered: Collection[NodeId],
+    silent: Mapping[NodeId, str],
+    now: datetime,
+) -> None:
+    """`found` is in order of rank."""
+    if bound is not None and _trusts_record(bound, found, answered):
+        may_run_elsewhere = bound.node_id in answered and silent
+        if may_run_elsewhere and holds_data(workload) and workload.desired is Desired.RUNNING:
+            merged.left_out.append(
+                f"{workload.id}: assigned to {bound.node_id}, which does not have it, and it holds data; it "
+                f"may run on {', '.join(sorted(silent))}, which did not respond"
+            )
+            return
+        merged.assignments[workload.id] = replace(bound, epoch=next(merged.epochs))
+        left_behind, truth = found, None
+    elif found:
+        truth, *left_behind = found
+        merged.assignments[workload.id] = _assignment(merged, workload, truth.node_id, now)
+        _drop_tombstone(merged, workload.id, truth.node_id)
+        if bound is not None and bound.node_id not in answered and not holds_data(workload):
+            # In case its node returns. A copy there may be newer than the record.
+            buried = replace(bound, epoch=next(merged.epochs))
+            merged.tombstones.append(Tombstone(buried, now))
+        if truth.seen.revision not in ("", workload.revision):
+            merged.left_out.append(
+                f"{workload.id}: {truth.node_id} has revision {truth.seen.revision}, whose spec is lost; "
+                f"it is updated to {workload.revision}"
+            )
+    else:
+        left_behind, truth = [], None
+    merged.workloads[workload.id] = workload
+    for copy in left_behind:
+        if truth is not None and not holds_data(workload):
+            old = _assignment(merged, workload, copy.node_id, now)
+            _drop_tombstone(merged, workload.id, copy.node_id)
+            merged.tombstones.append(Tombstone(old, now))
+        else:
+            merged.left_out.append(
+                f"{workload.id}: an older copy on {copy.node_id} stays as an orphan"
+            )
+
+
+def _trusts_record(bound: Assignment, found: list[_Copy], answered: Collection[NodeId]) -> bool:
+    """No node has a copy, or all are older than the record's, whose node did not respond."""
+    return not found or (bound.node_id not in answered and found[0].epoch < bound.epoch)
+
+
+def _check_room(merged: Merged, recorded: Recorded) -> None:
+    """Leave out what exceeds the capacity of its node: orphans had no reservation."""
+    booked = {
+        (one.node_id, one.workload_id)
+        for one in (*recorded.assignments.values(), *_buried(recorded.tombstones))
+    }
+
+    def rank(one: Assignment) -> tuple[int, WorkloadId]:
+        copy = (one.node_id, one.workload_id)
+        if copy not in merged.runs:
+            return 3, one.workload_id  # only the record has it there
+        if copy in booked:
+            return 0, one.workload_id
+        return (1 if merged.assignments.get(one.workload_id) == one else 2), one.workload_id
+
+    for node_id in sorted(merged.answered):
+        held = {
+            one.workload_id: one
+            for one in (*_buried(merged.tombstones), *merged.assignments.values())
+            if one.node_id == node_id
+        }
+        room, ports = merged.nodes[node_id].capabilities.allocatable, set[HostPort]()
+        for one in sorted(held.values(), key=rank):
+            fits = one.reserved.fits_in(room) and not one.host_ports & ports
+            if fits or rank(one)[0] == 0:
+                room, ports = room - one.reserved, ports | one.host_ports
+            else:
+                _leave_out(merged, one)
+
+
+def _buried(tombstones: Iterable[Tombstone]) -> list[Assignment]:
+    return [tombstone.assignment for tombstone in tombstones]
+
+
+def _leave_out(merged: Merged, one: Assignment) -> None:
+    """Leave out an assignment that does not fit on its node."""
+    name, node_id = one.workload_id, one.node_id
+    runs = (node_id, name) in merged.runs
+    if merged.assignments.get(name) != one:
+        _drop_tombstone(merged, name, node_id)
+        merged.left_out.append(f"{name}: an older copy on {node_id} stays as an orphan")
+        return
+    del merged.assignments[name]
+    if not runs and not holds_data(merged.workloads[name]):
+        return  # it is placed on another node
+    del merged.workloads[name]
+    merged.tombstones[:] = [
+        each for each in merged.tombstones if each.assignment.workload_id != name
+    ]
+    why = "it stays as an orphan" if runs else "it is assigned there, and holds data"
+    merged.left_out.append(f"{name}: not enough capacity on {node_id}; {why}")
+
+
+def _assignment(merged: Merged, workload: Workload, node_id: NodeId, now: datetime) -> Assignment:
+    """Reserves what the running copy was given; a newer revision is resized later if that fits."""
+    needs = needs_of(merged.runs.get((node_id, workload.id), workload))
+    return Assignment(
+        workload.id,
+        node_id,
+        next(merged.epochs),
+        now,
+        reserved=needs.resources,
+        host_ports=needs.host_ports,
+        why="found there in a recovery",
+        rules=needs.rules,
+        pools=needs.pools,
+    )
+
+
+def _drop_tombstone(merged: Merged, workload_id: WorkloadId, node_id: NodeId) -> None:
+    merged.tombstones[:] = [
+        one
+        for one in merged.tombstones
+        if (one.assignment.workload_id, one.assignment.node_id) != (workload_id, node_id)
+    ]
+
+
+def _copies(reports: Iterable[NodeReport], epochs_used: int) -> dict[WorkloadId, list[_Copy]]:
+    copies: dict[WorkloadId, list[_Copy]] = {}
+    for report in reports:
+        kept = {intent.workload.id: intent.epoch for intent in report.intents}
+        for seen in report.copies:
+            if seen.actual is not Actual.ABSENT:
+                reported = max(seen.epoch, kept.get(seen.workload_id, 0))
+                epoch = credible(reported, epochs_used)
+                copy = _Copy(report.node.id, epoch, seen)
+                copies.setdefault(seen.workload_id, []).append(copy)
+    return copies
+
+
+def _ranked(copies: list[_Copy], bound: Assignment | None) -> list[_Copy]:
+    """A copy without an epoch on the assigned node has the record's epoch."""
+    if bound is not None:
+        copies = [
+            _Copy(copy.node_id, bound.epoch, copy.seen)
+            if copy.epoch == 0 and copy.node_id == bound.node_id
+            else copy
+            for copy in copies
+        ]
+
+    def rank(copy: _Copy) -> tuple[int, bool, bool, NodeId]:
+        on_record = bound is not None and copy.node_id == bound.node_id
+        return -copy.epoch, not on_record, copy.seen.actual is not Actual.RUNNING, copy.node_id
+
+    return sorted(copies, key=rank)
+
+
+def _newest_intents(reports: Iterable[NodeReport]) -> dict[WorkloadId, KeptIntent]:
+    newest: dict[WorkloadId, KeptIntent] = {}
+    for intent in (intent for report in reports for intent in report.intents):
+        known = newest.get(intent.workload.id)
+        if known is None or _age_rank(intent) > _age_rank(known):
+            newest[intent.workload.id] = intent
+    return newest
+
+
+def _age_rank(intent: KeptIntent) -> tuple[int, datetime]:
+    return intent.epoch, intent.workload.updated_at
+
+
+def _newest(recorded: Workload | None, kept: KeptIntent | None) -> Workload:
+    if recorded is None:
+        assert kept is not None
+        return kept.workload
+    if kept is None or recorded.updated_at >= kept.workload.updated_at:
+        return recorded
+    return replace(kept.workload, created_at=recorded.created_at)
