@@ -28,7 +28,7 @@ AREAS: dict[str, tuple[str, ...]] = {
             )
         ),
         f"{_SCHEDULER}/state/*.py",
-        "src/persys/store/judgement.py",
+        "src/persys/store/conflicts.py",
     ),
     "dispatch": tuple(
         f"{_SCHEDULER}/{name}.py"

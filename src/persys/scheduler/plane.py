@@ -50,7 +50,7 @@ from persys.scheduler.settings import ETCD, SchedulerSettings
 from persys.scheduler.standby import Standby
 from persys.scheduler.store_guard import StoreGuard
 from persys.scheduler.trust import by_vault, open_tls, to_agents, to_authority, to_leader
-from persys.store.etcd import EtcdOptions, EtcdStore
+from persys.store.etcd.store import EtcdOptions, EtcdStore
 from persys.store.open import open_store, refuse_second_cluster
 from persys.store.port import Store
 

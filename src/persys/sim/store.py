@@ -11,10 +11,10 @@ from persys.errors import FencedError, NotFoundError, StoreUnavailableError
 from persys.sim.life import Life
 from persys.sim.loop import later
 from persys.store import keys
-from persys.store.history import History
 from persys.store.leases import Leases
 from persys.store.memory import MemoryStore
 from persys.store.port import Change, Committed, LeaseId, Outcome, Record, Snapshot, Unit
+from persys.store.watch_history import History
 
 DELAY_SECONDS = (0.0005, 0.003)
 NO_ANSWER_SECONDS = 5.0

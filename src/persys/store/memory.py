@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextvars import Context
 
 from persys.errors import NotFoundError, StoreUnavailableError
-from persys.store.history import History
-from persys.store.judgement import judge, keys_relied_on
+from persys.store.conflicts import judge, keys_relied_on
 from persys.store.leases import Leases
 from persys.store.limits import check
 from persys.store.port import Change, LeaseId, Outcome, Record, Snapshot, Unit
+from persys.store.watch_history import History
 
 
 class MemoryStore:

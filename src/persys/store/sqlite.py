@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from persys.errors import NotFoundError, SettingsError, StoreUnavailableError
-from persys.store.history import History
-from persys.store.judgement import judge, keys_relied_on
+from persys.store.conflicts import judge, keys_relied_on
 from persys.store.leases import Leases
 from persys.store.limits import check
 from persys.store.port import Change, LeaseId, Outcome, Record, Snapshot, Unit
+from persys.store.watch_history import History
 
 T = TypeVar("T")
 

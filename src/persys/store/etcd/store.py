@@ -5,7 +5,7 @@ versions of all guards: units with a conflict are dropped and the rest is sent a
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Self
 
@@ -18,13 +18,31 @@ from persys.errors import (
     PersysError,
     StoreUnavailableError,
 )
-from persys.store.etcd_connection import EtcdAnswerError, EtcdConnection, EtcdOptions
+from persys.store.conflicts import find_conflict
+from persys.store.etcd.connection import EtcdAnswerError, EtcdConnection, EtcdOptions
 from persys.store.gen import rpc_pb2 as pb
 from persys.store.gen import rpc_pb2_grpc
-from persys.store.judgement import find_conflict
-from persys.store.limits import check
-from persys.store.packing import pack
+from persys.store.limits import GUARDS_MAX, OPERATIONS_MAX, TRANSACTION_BYTES_MAX, check
 from persys.store.port import Change, Committed, LeaseId, Outcome, Record, Snapshot, Unit
+
+
+def pack(units: Sequence[Unit], sizes: Sequence[int]) -> Iterator[list[int]]:
+    """Positions of the units per transaction. `sizes` are their bytes, each within the limits."""
+    together: list[int] = []
+    guards = writes = total = 0
+    for position, (unit, size) in enumerate(zip(units, sizes, strict=True)):
+        guards += len(unit.guards)
+        writes += len(unit.puts) + len(unit.deletes)
+        total += size
+        full = guards > GUARDS_MAX or writes > OPERATIONS_MAX or total > TRANSACTION_BYTES_MAX
+        if full and together:
+            yield together
+            together = []
+            guards, writes, total = len(unit.guards), len(unit.puts) + len(unit.deletes), size
+        together.append(position)
+    if together:
+        yield together
+
 
 __all__ = ["EtcdOptions", "EtcdStore"]
 
