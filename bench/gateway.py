@@ -26,7 +26,7 @@ from bench.verdict import Verdict, report
 from persys.infra.http_server import HttpLimits, HttpServer
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
-from persys.wire.rest_json import to_json
+from persys.wire.rest.json_codec import to_json
 
 SECONDS = 4.0
 ROUNDS = 3

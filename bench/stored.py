@@ -18,7 +18,7 @@ from persys.model.status import Belief, Status
 from persys.model.workload import Workload
 from persys.store import keys
 from persys.store.port import Store, Unit
-from persys.wire import records
+from persys.wire.stored import records
 
 AT = datetime(2025, 6, 1, 12, tzinfo=UTC)
 NEEDS = Resources(100, 64)

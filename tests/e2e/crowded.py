@@ -18,7 +18,7 @@ from persys.model.workload import Desired, Workload
 from persys.store import keys
 from persys.store.port import Unit
 from persys.store.sqlite import SqliteStore
-from persys.wire import records
+from persys.wire.stored import records
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 PER_TRANSACTION = 500

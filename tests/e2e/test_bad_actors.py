@@ -20,7 +20,7 @@ from persys.infra.certificates import CertificateFiles
 from persys.infra.keys import new_key, new_request
 from persys.infra.rpc import server_name
 from persys.model.identity import Identity, Role
-from persys.wire.authority import RevokeRequest, TokenRequest
+from persys.wire.ca.messages import RevokeRequest, TokenRequest
 from persys.wire.gen.agent.v1 import agent_pb2, agent_pb2_grpc
 from uninvited import openssl_gets_in, services_told
 

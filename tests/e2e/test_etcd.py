@@ -12,10 +12,10 @@ from e2e.waiting import eventually
 from persys.client import RequestRefusedError
 from persys.errors import PersysError, UnavailableError
 from persys.model.workload import Workload
-from persys.wire import records
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.agent.v1.agent_pb2_grpc import AgentServiceStub
 from persys.wire.gen.control.v1 import control_pb2 as pb
+from persys.wire.stored import records
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from e2e.cluster import Cluster
 from e2e.waiting import eventually
 from persys.model.resources import Resources
 from persys.model.spec import ContainerSpec
-from persys.wire.agent import apply_message
+from persys.wire.agent.messages import apply_message
 from persys.wire.gen.agent.v1.agent_pb2_grpc import AgentServiceStub
 
 PERSYSCTL = Path(sys.executable).parent / "persysctl"

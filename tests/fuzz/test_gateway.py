@@ -31,7 +31,7 @@ from fuzz.test_scheduler import valid as valid_call
 from persys.gateway.transcoding import request_descriptor
 from persys.infra.clock import SystemClock
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from persys.wire.rest import API, CONTRACT_ROUTES, ROUTES
+from persys.wire.rest.routes import API, CONTRACT_ROUTES, ROUTES
 from shells.gateway.test_webhooks import SECRET, a_push, hooked_settings
 from shells.gateway.town import House, a_gateway, quiet
 from shells.scheduler.harness import Cluster

@@ -32,22 +32,25 @@ from persys.model.placement import Assignment, Tombstone
 from persys.model.spec import ContainerSpec, VMSpec
 from persys.model.status import Belief, Retry
 from persys.model.workload import Workload
-from persys.wire import (
-    agent,
-    agent_form,
-    agent_spec,
-    control_spec,
-    limits,
-    machine,
-    records,
-    snapshot,
-    specfile,
-    stack,
-    stackfile,
+from persys.wire.agent import (
+    derived_fields,
+    vm,
 )
-from persys.wire.canonical import revision_of
+from persys.wire.agent import (
+    messages as agent_messages,
+)
+from persys.wire.agent import (
+    spec as agent_spec,
+)
+from persys.wire.compose import file as compose_file
+from persys.wire.compose import source as compose_source
+from persys.wire.control import spec_decode
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.limits import check as limits_check
+from persys.wire.specfile import read as specfile_read
+from persys.wire.stored import records, snapshot
+from persys.wire.stored.revision import revision_of
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 ENV = {"A": "x", "COMPOSE_PROFILES": "p"}
@@ -76,11 +79,11 @@ def read_compose_file(random: Random) -> None:
     document = changed(
         random, random.choice(corpus.compose_documents()), (corpus.REFUSED_PARTS, corpus.FULL_STACK)
     )
-    text = stack.compose_text(as_yaml(random, document), "inline_yaml")
+    text = compose_source.compose_text(as_yaml(random, document), "inline_yaml")
     if random.random() < 0.5:
-        stackfile.read_inline(text, ENV)
+        compose_file.read_inline(text, ENV)
     else:
-        stackfile.read_resolved(text, project="pp", inside=str(PLACE))
+        compose_file.read_resolved(text, project="pp", inside=str(PLACE))
 
 
 def read_compose_policy(random: Random) -> None:
@@ -88,8 +91,8 @@ def read_compose_policy(random: Random) -> None:
     document = changed(
         random, random.choice(corpus.compose_documents()), (corpus.REFUSED_PARTS, corpus.FULL_STACK)
     )
-    text = stack.compose_text(as_yaml(random, document), "the Compose file")
-    stackfile.read_resolved(text, project="pp", inside=str(PLACE))
+    text = compose_source.compose_text(as_yaml(random, document), "the Compose file")
+    compose_file.read_resolved(text, project="pp", inside=str(PLACE))
     loaded = compose_document.load(text)
     loaded = compose_document.with_active_services(loaded, frozenset("*"))
     for service in compose_document.section(loaded, "services").values():
@@ -109,7 +112,7 @@ def read_compose_policy(random: Random) -> None:
 def read_spec_file(random: Random) -> None:
     documents = corpus.spec_documents()
     document = changed(random, random.choice(documents), documents)
-    for found in specfile.read_spec_file(as_yaml(random, document), LIMITS):
+    for found in specfile_read.read_spec_file(as_yaml(random, document), LIMITS):
         if found.request.HasField("spec"):
             check_accepted(found.request)
 
@@ -123,7 +126,7 @@ def a_control_spec(random: Random) -> control_pb2.WorkloadSpec:
     if random.random() < 0.3:
         whole: control_pb2.WorkloadSpec = a_message(random, control_pb2.WorkloadSpec.DESCRIPTOR)
         return whole
-    (found,) = specfile.read_spec_file(json.dumps(random.choice(corpus.FULL_SPECS[:-1])))
+    (found,) = specfile_read.read_spec_file(json.dumps(random.choice(corpus.FULL_SPECS[:-1])))
     spec = found.request.spec
     a_change(random, spec)
     return spec
@@ -131,8 +134,8 @@ def a_control_spec(random: Random) -> control_pb2.WorkloadSpec:
 
 def check_accepted(request: control_pb2.ApplyWorkloadRequest) -> None:
     """What the scheduler accepts is stored, loaded, sent and accepted by an agent."""
-    limits.check(request)
-    parsed = control_spec.parse_spec(request.spec)
+    limits_check.check(request)
+    parsed = spec_decode.parse_spec(request.spec)
     workload = Workload(
         id=WorkloadId("w"),
         spec=parsed.spec,
@@ -145,25 +148,25 @@ def check_accepted(request: control_pb2.ApplyWorkloadRequest) -> None:
     )
     assert records.decode(records.encode(workload), Workload) == workload
     sent = agent_pb2.ApplyWorkloadRequest.FromString(
-        agent.apply_message(workload, 1).SerializeToString()
+        agent_messages.apply_message(workload, 1).SerializeToString()
     )
     try:
-        order = agent.apply(sent)
+        order = agent_messages.apply(sent)
     except PersysError as err:
         raise AssertionError(f"the scheduler accepts what an agent refuses: {err}") from err
-    assert order.spec == agent_form.settled(workload)
+    assert order.spec == derived_fields.settled(workload)
 
 
 def read_agent_spec(random: Random) -> None:
     message = agent_pb2.ApplyWorkloadRequest(id="w")
     if random.random() < 0.6:
-        (found,) = specfile.read_spec_file(json.dumps(random.choice(corpus.FULL_SPECS[:-1])))
-        spec, *_ = control_spec.workload_spec(found.request.spec)
+        (found,) = specfile_read.read_spec_file(json.dumps(random.choice(corpus.FULL_SPECS[:-1])))
+        spec, *_ = spec_decode.workload_spec(found.request.spec)
         message.spec.CopyFrom(agent_spec.spec_message(spec))
         a_change(random, message.spec)
     else:
         message.spec.CopyFrom(a_message(random, agent_pb2.WorkloadSpec.DESCRIPTOR))
-    order = agent.apply(message)
+    order = agent_messages.apply(message)
     assert agent_spec.spec(agent_spec.spec_message(order.spec)) == order.spec
     if isinstance(order.spec, VMSpec):
         cloud_init.seed(WorkloadId("w"), order.spec, ())
@@ -177,13 +180,13 @@ def read_cloud_init(random: Random) -> None:
             setattr(message.cloud_init, name, a_cloud_init_text(random, text))
     if random.random() < 0.5:
         message.login.ssh_keys.append(f"ssh-ed25519 {'A' * 68}")
-    accepted = control_spec.vm(message)
-    received = machine.vm(machine.vm_message(accepted))
+    accepted = spec_decode.vm(message)
+    received = vm.vm(vm.vm_message(accepted))
     if random.random() < 0.2:
         opaque = random.choice((b64encode(some_bytes(random)).decode(), random.choice(TEXTS)))
-        message_to_agent = machine.vm_message(accepted)
+        message_to_agent = vm.vm_message(accepted)
         message_to_agent.cloud_init = opaque.encode(errors="replace").decode()
-        received = machine.vm(message_to_agent)
+        received = vm.vm(message_to_agent)
     seed = cloud_init.seed(WorkloadId("w"), received, (cloud_init.Link("52:54:00:00:00:01"),))
     assert "user-data" in seed.files
 
@@ -254,11 +257,11 @@ def test_an_input_is_read_or_refused(reader: Callable[[Random], None]) -> None:
 
 def test_the_documents_from_which_fuzzers_start_are_valid() -> None:
     for document in corpus.spec_documents():
-        assert specfile.read_spec_file(json.dumps(document))
+        assert specfile_read.read_spec_file(json.dumps(document))
     for document in corpus.compose_documents():
         assert not violations(document)
         text = json.dumps(document)
-        assert stackfile.read_resolved(text, project="pp", inside=str(PLACE))
+        assert compose_file.read_resolved(text, project="pp", inside=str(PLACE))
     parts: dict[str, Json] = corpus.REFUSED_PARTS["services"]["bad"]
     for key, value in parts.items():
         assert violations({"services": {"web": {key: value}}}), key

@@ -30,7 +30,7 @@ from persys.store import keys
 from persys.store.memory import MemoryStore
 from persys.store.port import Change, Record, Snapshot, Unit
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from persys.wire.records import decode
+from persys.wire.stored.records import decode
 from properties.test_records import EXAMPLES, STORED
 from shells.scheduler.harness import Cluster, a_cluster, brisk
 from shells.scheduler.peer import Node

@@ -19,7 +19,7 @@ from persys.scheduler.state.sync import follow, load
 from persys.scheduler.units import Units
 from persys.store import keys
 from persys.store.port import Change, Record, Snapshot
-from persys.wire import records
+from persys.wire.stored import records
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -29,7 +29,7 @@ from persys.scheduler.state.sync import encoded, follow, in_snapshot, load, rebu
 from persys.sim.mirror import Mirror
 from persys.store import keys
 from persys.store.port import VALUE_BYTES_MAX, Change, Record, Snapshot, Unit
-from persys.wire import records
+from persys.wire.stored import records
 from strategies import values_of
 
 N1, WEB = NodeId("n1"), WorkloadId("web")

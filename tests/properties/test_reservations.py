@@ -24,7 +24,7 @@ from persys.scheduler.cluster import Cluster
 from persys.scheduler.state.sync import load
 from persys.scheduler.transcript import change_of
 from persys.store.port import Record, Snapshot
-from persys.wire import records
+from persys.wire.stored import records
 
 NODES = ("n1", "n2")
 CPU = 1000

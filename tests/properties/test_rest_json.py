@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from persys.errors import InvalidError
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from persys.wire.rest_json import fill, read_json, to_json, to_plain
+from persys.wire.rest.json_codec import fill, read_json, to_json, to_plain
 
 TIMES = st.builds(
     lambda seconds, nanos: {"seconds": seconds, "nanos": nanos},

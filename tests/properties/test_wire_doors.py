@@ -13,9 +13,14 @@ from persys.core.placement.constraints import holds
 from persys.errors import InvalidError
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.workload import Workload
-from persys.wire import agent, agent_form, canonical, control, placement, records
+from persys.wire.agent import derived_fields
+from persys.wire.agent import messages as agent_messages
+from persys.wire.control import messages as control_messages
+from persys.wire.control import placement
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
+from persys.wire.stored import records
+from persys.wire.stored import revision as stored_revision
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -113,7 +118,11 @@ messages = st.one_of(
             metadata=mostly(
                 maps,
                 st.fixed_dictionaries(
-                    {control.VM_SPEC_KEY: usually("e30=", "eyJ2Y3B1cyI6MSwibWVtb3J5X21iIjoxfQ==")}
+                    {
+                        control_messages.VM_SPEC_KEY: usually(
+                            "e30=", "eyJ2Y3B1cyI6MSwibWVtb3J5X21iIjoxfQ=="
+                        )
+                    }
                 ),
             ),
             **{kind: spec},
@@ -163,16 +172,20 @@ def test_rules_are_refused_by_name_or_can_be_judged_and_written(
 @given(messages)
 def test_a_spec_is_refused_by_name_or_reaches_the_agent_whole(message: pb.WorkloadSpec) -> None:
     try:
-        spec, resources, metadata = control.workload_spec(message)
+        spec, resources, metadata = control_messages.workload_spec(message)
     except InvalidError as refused:
         event(f"refused: {refused.field.partition('[')[0]}")
         return
     event("read")
-    revision = canonical.revision_of(spec, resources, metadata)
+    revision = stored_revision.revision_of(spec, resources, metadata)
     workload = Workload(WorkloadId("web"), spec, revision, NOW, NOW, resources=resources)
-    assert agent.apply(agent.apply_message(workload, 1)).spec == agent_form.settled(workload)
+    assert agent_messages.apply(
+        agent_messages.apply_message(workload, 1)
+    ).spec == derived_fields.settled(workload)
     assert records.decode(records.encode(workload), Workload) == workload
-    assert control.workload_spec(control.spec_message(spec, resources, metadata)) == (
+    assert control_messages.workload_spec(
+        control_messages.spec_message(spec, resources, metadata)
+    ) == (
         spec,
         resources,
         metadata,
@@ -196,6 +209,6 @@ def test_a_spec_is_refused_by_name_or_reaches_the_agent_whole(message: pb.Worklo
     )
 )
 def test_whatever_an_agent_reports_is_an_observation(message: agent_pb2.WorkloadStatus) -> None:
-    seen = agent.observation(message, NodeId("n1"), NOW)
+    seen = agent_messages.observation(message, NodeId("n1"), NOW)
 
     assert (seen.workload_id, seen.revision) == (message.id, Revision(message.revision_id))

@@ -35,9 +35,13 @@ from persys.model.spec import (
 )
 from persys.model.status import Actual, Failure, FailureReason, Observation
 from persys.model.workload import Desired, Workload
-from persys.wire import agent, agent_form, canonical, control, records, stack
+from persys.wire.agent import derived_fields
+from persys.wire.agent import messages as agent_messages
+from persys.wire.compose import source as compose_source
+from persys.wire.control import messages as control_messages
 from persys.wire.gen.control.v1 import control_pb2
-from persys.wire.specfile import read_spec_file
+from persys.wire.specfile.read import read_spec_file
+from persys.wire.stored import records, revision
 from persys.wire.times import EPOCH
 
 NODE = NodeId("n1")
@@ -134,14 +138,16 @@ variables = st.dictionaries(st.from_regex(r"[a-z_][a-z0-9_]*", fullmatch=True), 
 names_of_credentials = st.sampled_from(["", "forge"])
 stacks = st.one_of(
     st.builds(
-        partial(stack.compose, source_type="inline", text_field="yaml", git_repo="", git_ref=""),
+        partial(
+            compose_source.compose, source_type="inline", text_field="yaml", git_repo="", git_ref=""
+        ),
         text=words.map(lambda name: f"services:\n  {name}: {{image: '{name}'}}\n"),
         env=variables,
         image_credential=names_of_credentials,
         delete_volumes=st.booleans(),
     ),
     st.builds(
-        partial(stack.compose, source_type="git", text="", text_field="yaml"),
+        partial(compose_source.compose, source_type="git", text="", text_field="yaml"),
         git_repo=words.map(lambda name: f"https://example.org/{name}.git"),
         git_ref=st.one_of(st.just(""), words),
         git_path=st.sampled_from(["", "deploy", "deploy/stack.yaml"]),
@@ -329,12 +335,12 @@ def rule_sets(draw: st.DrawFn) -> Rules:
 def test_rules_come_back_from_a_control_message_and_from_stored_bytes(
     spec: ContainerSpec, rules: Rules, stop_after_seconds: int
 ) -> None:
-    message = control.spec_message(
+    message = control_messages.spec_message(
         spec, Resources(), {}, rules=rules, stop_after_seconds=stop_after_seconds
     )
 
-    assert control.workload_rules(message) == (rules, stop_after_seconds)
-    assert control.workload_spec(message) == (spec, Resources(), {})
+    assert control_messages.workload_rules(message) == (rules, stop_after_seconds)
+    assert control_messages.workload_spec(message) == (spec, Resources(), {})
     assert records.decode(records.encode(rules), Rules) == rules
 
 
@@ -342,8 +348,8 @@ def test_rules_come_back_from_a_control_message_and_from_stored_bytes(
 def test_a_spec_comes_back_from_a_control_message(
     spec: Spec, needs: Resources, metadata: dict[str, str]
 ) -> None:
-    got, got_needs, got_metadata = control.workload_spec(
-        control.spec_message(spec, needs, metadata)
+    got, got_needs, got_metadata = control_messages.workload_spec(
+        control_messages.spec_message(spec, needs, metadata)
     )
 
     assert (got, got_metadata) == (spec, metadata)
@@ -361,7 +367,7 @@ def test_a_spec_comes_back_from_a_control_message(
 def test_a_workload_that_is_shown_as_yaml_can_be_applied_again(
     name: str, spec: Spec, needs: Resources, metadata: dict[str, str]
 ) -> None:
-    message = control.spec_message(spec, needs, metadata)
+    message = control_messages.spec_message(spec, needs, metadata)
     view = control_pb2.WorkloadView(workload_id=name, status="Running", spec=message)
     shown = MessageToDict(
         view, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
@@ -369,7 +375,9 @@ def test_a_workload_that_is_shown_as_yaml_can_be_applied_again(
 
     (document,) = read_spec_file(dump(shown))
 
-    assert control.workload_spec(document.request.spec) == control.workload_spec(message)
+    assert control_messages.workload_spec(document.request.spec) == control_messages.workload_spec(
+        message
+    )
 
 
 @given(names, specs, resources, st.sampled_from([Desired.RUNNING, Desired.STOPPED]), amounts)
@@ -380,18 +388,18 @@ def test_a_workload_comes_back_from_an_agent_message_as_it_was_settled(
         WorkloadId(name), spec, Revision("r1"), NOW, NOW, desired=desired, resources=needs
     )
 
-    order = agent.apply(agent.apply_message(workload, epoch))
+    order = agent_messages.apply(agent_messages.apply_message(workload, epoch))
 
-    assert order.spec == agent_form.settled(workload)
+    assert order.spec == derived_fields.settled(workload)
     assert (order.workload_id, order.epoch, order.desired) == (name, epoch, desired)
 
 
 @given(names, specs, resources)
 def test_what_is_settled_stays_settled(name: str, spec: Spec, needs: Resources) -> None:
     workload = Workload(WorkloadId(name), spec, Revision("r1"), NOW, NOW, resources=needs)
-    once = agent_form.settled(workload)
+    once = derived_fields.settled(workload)
 
-    again = agent_form.settled(
+    again = derived_fields.settled(
         Workload(workload.id, once, workload.revision, NOW, NOW, resources=needs)
     )
 
@@ -429,14 +437,14 @@ def test_a_revision_does_not_depend_on_the_order_of_maps(
         random.shuffle(items)
         return dict(items)
 
-    message = control.spec_message(spec, needs, metadata)
-    same = control.spec_message(spec, needs, shuffled(metadata))
+    message = control_messages.spec_message(spec, needs, metadata)
+    same = control_messages.spec_message(spec, needs, shuffled(metadata))
     same.container.ClearField("env")
     for key, value in shuffled(spec.env).items():
         same.container.env[key] = value
 
-    assert canonical.revision_of(*control.workload_spec(message)) == canonical.revision_of(
-        *control.workload_spec(same)
+    assert revision.revision_of(*control_messages.workload_spec(message)) == revision.revision_of(
+        *control_messages.workload_spec(same)
     )
 
 
@@ -444,29 +452,29 @@ def test_a_revision_does_not_depend_on_the_order_of_maps(
 def test_revisions_are_equal_only_for_equal_specs(one: Spec, other: Spec) -> None:
     nothing = Resources()
 
-    same = canonical.revision_of(one, nothing, {}) == canonical.revision_of(other, nothing, {})
+    same = revision.revision_of(one, nothing, {}) == revision.revision_of(other, nothing, {})
 
     assert same == (one == other)
 
 
 @given(observations())
 def test_an_observation_comes_back_from_both_contracts(seen: Observation) -> None:
-    to_scheduler = control.status_message(seen)
-    to_poller = agent.status_message(seen, type=WorkloadType.VM, desired=Desired.RUNNING)
+    to_scheduler = control_messages.status_message(seen)
+    to_poller = agent_messages.status_message(seen, type=WorkloadType.VM, desired=Desired.RUNNING)
 
-    assert control.observation(to_scheduler, NODE, seen.seen_at) == seen
-    assert agent.observation(to_poller, NODE, seen.seen_at) == seen
+    assert control_messages.observation(to_scheduler, NODE, seen.seen_at) == seen
+    assert agent_messages.observation(to_poller, NODE, seen.seen_at) == seen
 
 
 @given(usages)
 def test_usage_comes_back_from_both_contracts(used: WorkloadUsage) -> None:
-    assert control.workload_usage(control.workload_usage_message(used)) == used
-    assert agent.workload_usage(agent.workload_usage_message(used)) == used
+    assert control_messages.workload_usage(control_messages.workload_usage_message(used)) == used
+    assert agent_messages.workload_usage(agent_messages.workload_usage_message(used)) == used
 
 
 @given(st.builds(NodeUsage, amounts, amounts, amounts, amounts, amounts, amounts))
 def test_node_usage_comes_back(used: NodeUsage) -> None:
-    assert control.usage(control.usage_message(used)) == used
+    assert control_messages.usage(control_messages.usage_message(used)) == used
 
 
 @given(
@@ -482,7 +490,10 @@ def test_node_usage_comes_back(used: NodeUsage) -> None:
     )
 )
 def test_capabilities_come_back(has: Capabilities) -> None:
-    assert control.capabilities(control.capabilities_message(has), has.features) == has
+    assert (
+        control_messages.capabilities(control_messages.capabilities_message(has), has.features)
+        == has
+    )
 
 
 @given(
@@ -499,9 +510,9 @@ def test_capabilities_come_back(has: Capabilities) -> None:
     )
 )
 def test_an_action_comes_back(done: Action) -> None:
-    assert agent.action(agent.action_message(done)) == done
+    assert agent_messages.action(agent_messages.action_message(done)) == done
 
 
 @given(instants)
 def test_an_instant_comes_back(at: datetime) -> None:
-    assert control.instant(control.timestamp(at)) == at
+    assert control_messages.instant(control_messages.timestamp(at)) == at

@@ -21,9 +21,9 @@ from persys.model.spec import ContainerSpec, ManagedVolume, WorkloadType
 from persys.model.status import Status
 from persys.sim.whatif import add, lose
 from persys.store import keys
-from persys.wire import records
 from persys.wire.gen.control.v1 import control_pb2
-from persys.wire.snapshot import FORMAT, Header, write
+from persys.wire.stored import records
+from persys.wire.stored.snapshot import FORMAT, Header, write
 
 DATA = ContainerSpec("db", managed_volumes=(ManagedVolume("data", size_gb=1),))
 BIG = Resources(2500, 128)

@@ -10,7 +10,7 @@ from persys.cli.examples import EXAMPLES, examples_of
 from persys.cli.manual import pages
 from persys.cli.parser import parse
 from persys.wire.gen.control.v1 import control_pb2
-from persys.wire.rest import NOT_SERVED, ROUTES
+from persys.wire.rest.routes import NOT_SERVED, ROUTES
 
 COMMANDS: dict[str, Command] = {
     **{f"{group.name} {each.name}": each for group in GROUPS for each in group.commands},

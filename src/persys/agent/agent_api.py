@@ -46,12 +46,12 @@ from persys.model.ids import NodeId, Revision, WorkloadId, workload_id
 from persys.model.spec import WorkloadType
 from persys.model.status import Actual, Failure, FailureReason, Observation
 from persys.model.workload import Desired, Order
-from persys.wire import agent as wire
-from persys.wire import limits
+from persys.wire.agent import messages as wire
+from persys.wire.errors import grpc_code
 from persys.wire.gen.agent.v1 import agent_pb2, agent_pb2_grpc
+from persys.wire.limits import check as limits_check
 from persys.wire.methods import AGENT_METHODS, Method
-from persys.wire.status import grpc_code
-from persys.wire.volume import agent_view
+from persys.wire.spec.volume import agent_view
 
 PING_DEADLINE_SECONDS = 5.0
 SERVICE = "persys.agent.v1.AgentService"
@@ -90,7 +90,7 @@ def _translated(
             with api.supervisor.contain("call", method.name, failed=errors.append):
                 try:
                     if isinstance(request, Message) and method.name not in REFUSES_IN_ANSWER:
-                        limits.check(request)
+                        limits_check.check(request)
                     work = partial(call, api, request, context)
                     if method.mutating:
                         answered = await api.owned.finish("call", method.name, work)

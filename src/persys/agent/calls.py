@@ -24,10 +24,10 @@ from google.protobuf.message import DecodeError, Message
 from persys.errors import InvalidError, PersysError
 from persys.infra.aio.flow import Inbox, SendWindow
 from persys.infra.aio.supervisor import InternalError, Supervisor
-from persys.wire import limits
+from persys.wire.errors import grpc_code
 from persys.wire.gen.agent.v1 import agent_pb2, agent_pb2_grpc
 from persys.wire.gen.control.v1 import control_pb2
-from persys.wire.status import grpc_code
+from persys.wire.limits import check as limits_check
 
 CALLS_MAX = 64  # unary calls that run concurrently
 UNDER_WAY_MAX = 1_024  # all open calls: running, queued and streaming
@@ -89,7 +89,7 @@ class StreamedCalls:
             code, text = grpc.StatusCode.ALREADY_EXISTS, f"call {call.id} is already open"
         elif len(self._under_way) < UNDER_WAY_MAX:
             try:
-                limits.check(call)
+                limits_check.check(call)
             except InvalidError as err:
                 code, text = grpc.StatusCode.INVALID_ARGUMENT, str(err)
             else:
@@ -146,7 +146,7 @@ def _read(kind: type[Message], request: bytes) -> Message:
     except DecodeError as err:
         text = f"the request cannot be parsed as {kind.DESCRIPTOR.name}"
         raise AbortedError(grpc.StatusCode.INVALID_ARGUMENT, text) from err
-    limits.check(message)
+    limits_check.check(message)
     return message
 
 

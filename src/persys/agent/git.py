@@ -31,7 +31,7 @@ from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutErro
 from persys.infra.together import together
 from persys.model.status import Failure, FailureReason
 from persys.model.volume import GIB
-from persys.wire.git import host_of
+from persys.wire.compose.git_source import host_of
 
 log = structlog.get_logger()
 

@@ -15,7 +15,7 @@ from persys.infra.aio.owned import OwnedWork
 from persys.infra.together import together
 from persys.model.volume import Image
 from persys.wire.gen.agent.v1 import agent_pb2
-from persys.wire.image import agent_view, checked_name, checked_sha256
+from persys.wire.spec.image import agent_view, checked_name, checked_sha256
 
 COMING_MAX = 8
 PARTS_MAX = 4  # chunks queued for writing

@@ -29,8 +29,8 @@ from persys.model.resources import Resources
 from persys.model.spec import WorkloadType
 from persys.model.status import Actual, Failure, FailureReason
 from persys.model.workload import Desired, Order
-from persys.wire.canonical import revision_of
-from persys.wire.foreign import RUNTIME_NOT_AVAILABLE
+from persys.wire.agent.legacy_agents import RUNTIME_NOT_AVAILABLE
+from persys.wire.stored.revision import revision_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from persys.infra.identity import read_claims
 from persys.infra.keys import fingerprints, key_pem, new_key, new_request
 from persys.infra.settings import load
 from persys.model.identity import Identity, Role
-from persys.wire.join import JoinToken, read_token
+from persys.wire.ca.join_token import JoinToken, read_token
 
 _STDIN = "-"
 

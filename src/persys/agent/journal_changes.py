@@ -9,7 +9,7 @@ from persys.agent.journal import Burial, Entry, Image
 from persys.model.action import Action
 from persys.model.ids import ActionId, WorkloadId
 from persys.model.volume import Volume
-from persys.wire.records import encode
+from persys.wire.stored.records import encode
 
 
 @dataclass(frozen=True, slots=True)

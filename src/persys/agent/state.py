@@ -34,7 +34,7 @@ from persys.infra.sealing import KeyFile
 from persys.model.action import Action, ActionState
 from persys.model.ids import ActionId, NodeId, WorkloadId
 from persys.model.volume import Volume
-from persys.wire.records import NewerSchemaError, StructT, decode, encode
+from persys.wire.stored.records import NewerSchemaError, StructT, decode, encode
 
 log = structlog.get_logger()
 

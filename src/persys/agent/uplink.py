@@ -37,7 +37,7 @@ from persys.infra.clock import Clock
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Capabilities
 from persys.model.workload import Desired
-from persys.wire.control import capabilities_message, timestamp
+from persys.wire.control.messages import capabilities_message, timestamp
 from persys.wire.gen.control.v1 import control_pb2
 
 log = structlog.get_logger()

@@ -8,7 +8,7 @@ from persys.ca.authority import Authority
 from persys.ca.call import Answer, Call, Handler
 from persys.ca.metrics import PAGE, Metrics
 from persys.core.auth.enrolment import Invitation
-from persys.wire.authority import (
+from persys.wire.ca.messages import (
     CertificateRequest,
     JoinRequest,
     RenewRequest,

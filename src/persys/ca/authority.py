@@ -37,7 +37,8 @@ from persys.infra.clock import Clock
 from persys.infra.identity import Claims
 from persys.infra.keys import fingerprint
 from persys.model.identity import Identity, Role
-from persys.wire.authority import (
+from persys.wire.ca.join_token import JoinToken, write_token
+from persys.wire.ca.messages import (
     AuditLine,
     CertificateRequest,
     CertificateView,
@@ -48,7 +49,6 @@ from persys.wire.authority import (
     TokenAnswer,
     TokenRequest,
 )
-from persys.wire.join import JoinToken, write_token
 
 SECRET_BYTES = 32
 _REFUSALS_BETWEEN = 1_000

@@ -19,7 +19,7 @@ from persys.core.auth.permissions import deeds_of
 from persys.core.auth.tokens import LIFE_MOST as TOKEN_LIFE_MOST
 from persys.errors import ConflictError, SettingsError, StoreUnavailableError
 from persys.model.identity import Deed, Identity, Role
-from persys.wire.authority import AuditLine, CertificateView
+from persys.wire.ca.messages import AuditLine, CertificateView
 
 REFUSALS_MAX = 10_000
 LINES_PER_AUTHOR_MAX = 10_000

@@ -20,7 +20,7 @@ from persys.core.auth.enrolment import SERVICES
 from persys.errors import DeniedError, InvalidError
 from persys.infra.identity import by_common_name
 from persys.model.identity import Identity, Role
-from persys.wire.authority import read_body
+from persys.wire.ca.messages import read_body
 
 PREFIX = "/api/v1/cfssl/"
 USAGES = ("digital signature", "server auth", "client auth")

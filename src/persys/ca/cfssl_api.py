@@ -14,7 +14,7 @@ from persys.errors import DeniedError, InvalidError
 from persys.infra.identity import parse_uri
 from persys.infra.keys import key_pem, new_request
 from persys.model.identity import Identity, Role
-from persys.wire.authority import read_body
+from persys.wire.ca.messages import read_body
 
 _CURVES: Mapping[int, ec.EllipticCurve] = {
     256: ec.SECP256R1(),

@@ -20,7 +20,7 @@ from persys.infra.files import PRIVATE, PUBLIC, write_together
 from persys.infra.keys import key_pem, new_key, new_request
 from persys.infra.settings import load
 from persys.model.identity import Identity, Role
-from persys.wire.authority import CertificateRequest, TokenRequest
+from persys.wire.ca.messages import CertificateRequest, TokenRequest
 
 COMMANDS = {
     "certificate": "issue a key and a certificate, as files",

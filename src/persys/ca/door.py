@@ -26,7 +26,7 @@ from persys.infra.clock import Clock
 from persys.infra.http_server import shown_certificate
 from persys.infra.identity import claims_of, hosts_of
 from persys.model.identity import Deed, Identity, Role
-from persys.wire.authority import BODY_BYTES_MAX, Refusal, http_status
+from persys.wire.ca.messages import BODY_BYTES_MAX, Refusal, http_status
 
 log = structlog.get_logger()
 

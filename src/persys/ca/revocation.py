@@ -10,7 +10,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
 from persys.ca.issuing import Issuer
-from persys.wire.authority import CertificateView
+from persys.wire.ca.messages import CertificateView
 
 VALID_FOR = timedelta(days=7)
 _BACKDATED = timedelta(minutes=5)  # tolerates clock skew of readers

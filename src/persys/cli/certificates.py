@@ -15,8 +15,8 @@ from persys.infra.files import PRIVATE, PUBLIC, write_together
 from persys.infra.identity import read_claims
 from persys.infra.keys import Issued, key_pem, new_key, new_request
 from persys.model.identity import Identity, Role
-from persys.wire.authority import CertificateRequest, CertificateView, RevokeRequest
-from persys.wire.join import read_token
+from persys.wire.ca.join_token import read_token
+from persys.wire.ca.messages import CertificateRequest, CertificateView, RevokeRequest
 
 _LIMIT = 100
 

@@ -188,7 +188,7 @@ def _plain(workload_id: str, outcome: Outcome) -> dict[str, object]:
 
 
 def _goal_of(request: ApplyWorkloadRequest) -> Goal | None:
-    from persys.wire.control import desired, desired_word
+    from persys.wire.control.messages import desired, desired_word
 
     if not request.desired_state:
         return None

@@ -16,7 +16,7 @@ from persys.cli.exits import SetUpError
 from persys.cli.packages import find_command, install_packages
 from persys.cli.progress import Progress
 from persys.wire.gen.control.v1.control_pb2 import ApplyWorkloadRequest
-from persys.wire.specfile import read_spec_file
+from persys.wire.specfile.read import read_spec_file
 
 IMAGE = "persys-demo:latest"
 _LABEL = "persys.demo"

@@ -14,8 +14,8 @@ from persys.model.node import Node
 from persys.model.spec import type_of
 from persys.model.workload import Workload
 from persys.store import keys
-from persys.wire import records
-from persys.wire.snapshot import CHUNK_BYTES_MAX, Contents, read
+from persys.wire.stored import records
+from persys.wire.stored.snapshot import CHUNK_BYTES_MAX, Contents, read
 
 
 def save(options: Namespace) -> Exit:

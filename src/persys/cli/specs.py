@@ -13,7 +13,7 @@ from persys.cli.exits import UsageError
 from persys.wire.gen.control.v1.control_pb2 import ApplyWorkloadRequest
 
 if TYPE_CHECKING:
-    from persys.wire.specfile import SpecDocument
+    from persys.wire.specfile.read import SpecDocument
 
 _STDIN = "-"
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -32,7 +32,7 @@ class Spec:
 
     def located(self, error: str) -> str:
         """Prefix a server's error with `FILE:LINE:` of the field that it names, if it names one."""
-        from persys.wire.spec_document import split_field
+        from persys.wire.specfile.document import split_field
 
         field, problem = split_field(error)
         if not field:
@@ -76,8 +76,8 @@ def _files(names: Sequence[str]) -> Iterator[str]:
 
 
 def _read(name: str, stack_id: str) -> list[Spec]:
-    from persys.wire.specfile import read_spec_file
-    from persys.wire.strict import SpecFileError
+    from persys.wire.specfile.read import read_spec_file
+    from persys.wire.specfile.strict import SpecFileError
 
     shown = "standard input" if name == _STDIN else name
     directory = "" if name == _STDIN else Path(name).resolve().parent.name

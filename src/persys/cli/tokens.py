@@ -15,7 +15,7 @@ from persys.cli.records import render
 from persys.cli.settings import duration, read_file
 from persys.errors import PersysError
 from persys.infra.clock import SystemClock
-from persys.wire.authority import TokenRequest, TokenView
+from persys.wire.ca.messages import TokenRequest, TokenView
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
 JOIN, PERSON = "join", "person"

@@ -10,7 +10,7 @@ from persys.cli.specs import read_specs, requests_of
 from persys.model.ids import NodeId
 from persys.sim.whatif import Fate, add, lose
 from persys.wire.gen.control.v1.control_pb2 import ApplyWorkloadRequest
-from persys.wire.snapshot import read
+from persys.wire.stored.snapshot import read
 
 ROWS_MAX = 40
 

@@ -22,7 +22,8 @@ from persys.infra.keys import Issued, fingerprint
 from persys.infra.renewal import CertificateSource
 from persys.infra.revocation import serials_in
 from persys.model.identity import Identity
-from persys.wire.authority import (
+from persys.wire.ca.join_token import JoinToken
+from persys.wire.ca.messages import (
     AuditLine,
     CertificateRequest,
     CertificateView,
@@ -35,7 +36,6 @@ from persys.wire.authority import (
     TokenRequest,
     TokenView,
 )
-from persys.wire.join import JoinToken
 
 T = TypeVar("T")
 TIMEOUT = timedelta(seconds=10)

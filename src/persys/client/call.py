@@ -82,7 +82,7 @@ def our_errors() -> Iterator[None]:
     except PersysError:
         raise
     except rpc_error() as err:
-        from persys.wire.status import error_from  # imported on failure only: start-up time
+        from persys.wire.errors import error_from  # imported on failure only: start-up time
 
         # Every RpcError of a call is also a Call; the type stubs do not declare it.
         answer = cast("grpc.Call", err)

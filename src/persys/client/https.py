@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from persys.errors import DeniedError, PersysError, SettingsError, UnavailableError
 from persys.model.identity import NAMES, Role
-from persys.wire.authority import refusal_from
+from persys.wire.ca.messages import refusal_from
 
 ANSWER_BYTES_MAX = 16 * 1024 * 1024
 _OK = 200

@@ -6,7 +6,7 @@ from typing import Any
 
 import grpc
 
-from persys.wire.beside import DATA_AGE_MS, MODE
+from persys.wire.metadata_keys import DATA_AGE_MS, MODE
 
 # Called with the mode and the data age when the mode is not normal.
 ToldMode = Callable[[str, timedelta], None]

@@ -18,9 +18,9 @@ from google.protobuf.message_factory import GetMessageClass
 from persys.client.rest_connection import Answer, Body, Door, Gateway
 from persys.client.rest_errors import FALLS_BACK, error_of, problem_of
 from persys.errors import InvalidError, RefusedError
-from persys.wire.beside import DATA_AGE_MS, MODE
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from persys.wire.rest import API, CONTRACT_ROUTES, NOT_SERVED, ROUTES, Form, Route
+from persys.wire.metadata_keys import DATA_AGE_MS, MODE
+from persys.wire.rest.routes import API, CONTRACT_ROUTES, NOT_SERVED, ROUTES, Form, Route
 
 if TYPE_CHECKING:
     from persys.client.mode import ToldMode

@@ -64,7 +64,7 @@ def error_of(
 def _by_code(code: str, text: str) -> PersysError | None:
     import grpc  # imported on failure only: start-up time
 
-    from persys.wire.status import error_from
+    from persys.wire.errors import error_from
 
     known = grpc.StatusCode.__members__.get(code)
     return None if known is None else error_from(known, text)

@@ -15,7 +15,7 @@ from persys.client.rest_errors import error_of, problem_of
 from persys.client.websocket import UpgradeRefusedError, WebSocket
 from persys.errors import UnavailableError
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from persys.wire.rest import Route
+from persys.wire.rest.routes import Route
 
 if TYPE_CHECKING:
     from persys.client.rest import RestStub

@@ -16,7 +16,7 @@ from persys.client.rest_connection import LINE_BYTES_MAX, Answer
 from persys.client.rest_errors import error_of, problem_of
 from persys.errors import UnavailableError
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from persys.wire.rest import Route
+from persys.wire.rest.routes import Route
 
 if TYPE_CHECKING:
     from persys.client.rest import RestStub

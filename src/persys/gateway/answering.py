@@ -9,7 +9,7 @@ from aiohttp import ETag, web
 from msgspec import Struct
 from multidict import CIMultiDict
 
-from persys.wire.beside import DATA_AGE_MS, MODE
+from persys.wire.metadata_keys import DATA_AGE_MS, MODE
 
 JSON = "application/json"
 PACK_BYTES = 1024

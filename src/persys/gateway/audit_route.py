@@ -11,7 +11,7 @@ from persys.gateway.door import Ask, Door, Handler
 from persys.gateway.overview import told
 from persys.gateway.proving import needing
 from persys.model.identity import Deed
-from persys.wire.rest import API
+from persys.wire.rest.routes import API
 
 LIMIT_MAX = 1000
 LIMIT_USUAL = 100

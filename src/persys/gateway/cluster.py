@@ -12,7 +12,7 @@ from persys.gateway.clusters import ClusterEntry, SchedulerEntry
 from persys.gateway.routing import in_order
 from persys.gateway.upstream import Dial, Upstream
 from persys.infra.clock import Clock
-from persys.wire.beside import DATA_AGE_MS, MODE, NOT_LEADING
+from persys.wire.metadata_keys import DATA_AGE_MS, MODE, NOT_LEADING
 
 log = structlog.get_logger()
 

@@ -16,8 +16,8 @@ from persys.gateway.problems import ProblemError
 from persys.infra.turns import Turns
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.methods import METHODS
-from persys.wire.rest import Route
-from persys.wire.rest_json import to_json
+from persys.wire.rest.json_codec import to_json
+from persys.wire.rest.routes import Route
 
 CONDITIONAL = frozenset(method.name for method in METHODS.values() if method.conditional)
 

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from persys.gateway.door import Ask, Door
 from persys.gateway.problems import ProblemError
-from persys.wire.rest import API
+from persys.wire.rest.routes import API
 
 
 def elsewhere_routes(door: Door) -> Iterator[web.RouteDef]:

@@ -23,8 +23,8 @@ from persys.gateway.transcoding import Transcoder
 from persys.gateway.upstream import Upstream
 from persys.infra.together import together
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from persys.wire.rest import API, ROUTES, Form, Route
-from persys.wire.rest_json import fill, read_json, to_json
+from persys.wire.rest.json_codec import fill, read_json, to_json
+from persys.wire.rest.routes import API, ROUTES, Form, Route
 
 FRAME_BYTES_MAX = 1024 * 1024
 START_SECONDS = 10.0

@@ -26,7 +26,7 @@ from persys.infra.clock import Clock
 from persys.infra.door import PASSED_IDENTITY
 from persys.model.identity import Identity, Role
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from persys.wire.rest import API
+from persys.wire.rest.routes import API
 
 log = structlog.get_logger()
 

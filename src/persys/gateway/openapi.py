@@ -16,8 +16,8 @@ from persys.gateway.paging import LISTS
 from persys.gateway.problems import PROBLEM
 from persys.gateway.streams import EVENT_STREAM, NDJSON
 from persys.gateway.transcoding import SERVICE, path_fields, request_descriptor
-from persys.wire.openapi_schema import Schema, field_schema, reference, schemas_of
-from persys.wire.rest import API, ROUTES, Form, Route
+from persys.wire.rest.openapi_schema import Schema, field_schema, reference, schemas_of
+from persys.wire.rest.routes import API, ROUTES, Form, Route
 
 PATH = "/openapi.json"
 _STRING: Schema = {"type": "string"}

@@ -3,8 +3,8 @@
 from typing import Any
 
 from persys.gateway.answering import JSON
-from persys.wire.openapi_schema import Schema
-from persys.wire.rest import API
+from persys.wire.rest.openapi_schema import Schema
+from persys.wire.rest.routes import API
 
 _TEXT: Schema = {"type": "string"}
 _NUMBER: Schema = {"type": "integer"}

@@ -20,8 +20,8 @@ from persys.gateway.problems import problem_from, problem_from_rpc
 from persys.gateway.proving import needing
 from persys.model.identity import Deed
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from persys.wire.rest import API
-from persys.wire.rest_json import to_plain
+from persys.wire.rest.json_codec import to_plain
+from persys.wire.rest.routes import API
 
 SERVICE = "persys-gateway"
 CLUSTER_SECONDS = 5.0

@@ -22,9 +22,9 @@ from persys.errors import (
     RefusedError,
     UnavailableError,
 )
-from persys.wire.foreign import says_not_found
+from persys.wire.agent.legacy_agents import says_not_found
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from persys.wire.rest_json import to_plain
+from persys.wire.rest.json_codec import to_plain
 
 PROBLEM = "application/problem+json"
 _FROZEN = ("degraded", "recovery")

@@ -21,8 +21,8 @@ from persys.gateway.sharing import Shared
 from persys.gateway.transcoding import OURS, PAGING, Transcoder
 from persys.infra.clock import Clock
 from persys.wire.methods import METHODS, Audit
-from persys.wire.rest import API, CONTRACT_ROUTES, ROUTES, Form, Route
-from persys.wire.rest_json import to_json
+from persys.wire.rest.json_codec import to_json
+from persys.wire.rest.routes import API, CONTRACT_ROUTES, ROUTES, Form, Route
 
 IN_CLUSTER = "/clusters/{cluster}"
 _NOT_FOUND = 404

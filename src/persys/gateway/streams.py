@@ -19,8 +19,8 @@ from persys.gateway.pumping import FIRST_SECONDS, SILENCE, Pump, StreamEndedErro
 from persys.gateway.routes import IN_CLUSTER, audited_as
 from persys.gateway.transcoding import Transcoder
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from persys.wire.rest import API, ROUTES, Form, Route
-from persys.wire.rest_json import to_json, to_plain
+from persys.wire.rest.json_codec import to_json, to_plain
+from persys.wire.rest.routes import API, ROUTES, Form, Route
 
 KEEPALIVE_SECONDS = 15.0
 RECONNECT_MS = 2000

@@ -15,8 +15,8 @@ from multidict import MultiMapping
 
 from persys.errors import InvalidError
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from persys.wire.rest import Route
-from persys.wire.rest_json import Descriptor, fill, read_json
+from persys.wire.rest.json_codec import Descriptor, fill, read_json
+from persys.wire.rest.routes import Route
 
 SERVICE = pb.DESCRIPTOR.services_by_name["AgentControl"]
 # For a stream of requests, path and query fill the start message.

@@ -18,8 +18,8 @@ from persys.gateway.routes import IN_CLUSTER, audited_as
 from persys.gateway.streams import NDJSON, in_place, pass_on, write_lines
 from persys.gateway.transcoding import Transcoder
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from persys.wire.rest import API, ROUTES, Form, Route
-from persys.wire.rest_json import to_json
+from persys.wire.rest.json_codec import to_json
+from persys.wire.rest.routes import API, ROUTES, Form, Route
 
 PART_BYTES = 256 * 1024
 PART_SECONDS = 30.0

@@ -25,7 +25,7 @@ from persys.gateway.overview import health
 from persys.gateway.problems import ProblemError
 from persys.gateway.pushes import Pushes
 from persys.infra.clock import Clock
-from persys.wire.github import RepositoryPayload, read_delivery, read_push
+from persys.wire.rest.github import RepositoryPayload, read_delivery, read_push
 
 log = structlog.get_logger()
 

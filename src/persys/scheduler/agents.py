@@ -41,9 +41,12 @@ from persys.scheduler.metrics import Metrics
 from persys.scheduler.outgoing import Outgoing, unknown_to
 from persys.scheduler.reports import Limited
 from persys.scheduler.streams import Streams, Tunnel
-from persys.wire import agent, control_message, foreign, limits
+from persys.wire.agent import legacy_agents
+from persys.wire.agent import messages as agent_messages
+from persys.wire.control import spec_encode
 from persys.wire.gen.agent.v1 import agent_pb2, agent_pb2_grpc
 from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.limits import check as limits_check
 
 log = structlog.get_logger()
 
@@ -122,15 +125,15 @@ class GrpcAgents:
             order = structs.replace(workload, spec=resolved.spec)
             return await self._send_apply(plain, order, epoch)
         proof = self._prove(workload.id, node_id, epoch)
-        request = agent.apply_message(workload, epoch, resolved, proof=proof)
+        request = agent_messages.apply_message(workload, epoch, resolved, proof=proof)
         try:
             answer = await self._call(node_id, endpoint, "ApplyWorkload", request)
         except PersysError as err:
             if isinstance(err, UnavailableError):
                 raise
-            refusal = _refusal(err, agent.secret_values(request))
+            refusal = _refusal(err, agent_messages.secret_values(request))
             return _failed(workload, node_id, epoch, self._clock.now(), refusal)
-        _mask_secrets(answer, agent.secret_values(request))
+        _mask_secrets(answer, agent_messages.secret_values(request))
         return self._applied(answer, node_id, workload, epoch)
 
     async def remove(self, removal: Remove, endpoint: str) -> None:
@@ -148,7 +151,7 @@ class GrpcAgents:
             answer = await self._call(node_id, endpoint, "DeleteWorkload", request)
         except NotFoundError:
             return
-        if not answer.success and not foreign.says_not_found(answer.message):
+        if not answer.success and not legacy_agents.says_not_found(answer.message):
             raise AgentUnreachableError(f"{node_id} refused the delete: {answer.message}")
 
     async def ask(self, node_id: NodeId, endpoint: str, workload_id: WorkloadId) -> Observation:
@@ -157,10 +160,10 @@ class GrpcAgents:
             answer = await self._call(node_id, endpoint, "GetWorkloadStatus", request)
         except NotFoundError:
             return Observation(workload_id, node_id, Actual.ABSENT, self._clock.now())
-        if answer.status.metadata.get(agent.REFUSED):
+        if answer.status.metadata.get(agent_messages.REFUSED):
             # The agent stores only that it refused an order; it has no copy.
             return Observation(workload_id, node_id, Actual.ABSENT, self._clock.now())
-        return agent.observation(answer.status, node_id, self._clock.now())
+        return agent_messages.observation(answer.status, node_id, self._clock.now())
 
     async def actions(
         self, node_id: NodeId, endpoint: str, workload_id: WorkloadId
@@ -174,7 +177,7 @@ class GrpcAgents:
         found: list[Action] = []
         for message in answer.actions:
             with suppress(InvalidError):  # an action of a kind that only a newer agent knows
-                found.append(agent.action(message))
+                found.append(agent_messages.action(message))
         # Third-party agents may ignore the limit and the order.
         own = (action for action in found if action.workload_id in ("", workload_id))
         return sorted(own, key=lambda action: action.created_at, reverse=True)[:ACTIONS_MAX]
@@ -183,7 +186,7 @@ class GrpcAgents:
         request = agent_pb2.ListWorkloadsRequest()
         answer = await self._call(node_id, endpoint, "ListWorkloads", request)
         now = self._clock.now()
-        return [agent.observation(found, node_id, now) for found in answer.workloads]
+        return [agent_messages.observation(found, node_id, now) for found in answer.workloads]
 
     async def probe(self, node_id: NodeId, endpoint: str) -> frozenset[WorkloadType]:
         if self._plain_stream(node_id, endpoint) is not None:
@@ -191,7 +194,7 @@ class GrpcAgents:
         deadline = timedelta(seconds=min(self._deadline, PROBE_SECONDS_MAX))
         request = agent_pb2.HealthCheckRequest()
         answer = await self._call(node_id, endpoint, "HealthCheck", request, deadline=deadline)
-        return foreign.unhealthy_types(answer.runtime_status)
+        return legacy_agents.unhealthy_types(answer.runtime_status)
 
     async def intents(self, node_id: NodeId, endpoint: str) -> list[KeptIntent]:
         kept: list[KeptIntent] = []
@@ -209,8 +212,8 @@ class GrpcAgents:
                             f"with {LIST_BYTES_MAX} bytes in total"
                         )
                     try:
-                        limits.check(message)
-                        kept.append(agent.intent(message, node_id))
+                        limits_check.check(message)
+                        kept.append(agent_messages.intent(message, node_id))
                     except RefusedError as err:
                         log.warning("intent.unreadable", node_id=node_id, reason=str(err))
             except grpc.aio.AioRpcError as err:
@@ -281,7 +284,7 @@ class GrpcAgents:
 
     async def _send_apply(self, stream: Tunnel, workload: Workload, epoch: int) -> Observation:
         """Sends an apply without a reply: the agent's heartbeats report the result."""
-        order = control_message.apply_message(workload)
+        order = spec_encode.apply_message(workload)
         with self._outgoing.call(stream.node_id, "ApplyWorkload"):
             message = control_pb2.ControlMessage(apply=order)
             await stream.tell(message, timeout=self._deadline)
@@ -324,7 +327,7 @@ class GrpcAgents:
             call = getattr(self._stub(node_id, endpoint), method)
             answer = await call(request, timeout=seconds, metadata=headers)
         try:
-            self._limited.note(node_id, limits.trim(answer))
+            self._limited.note(node_id, limits_check.trim(answer))
         except InvalidError as err:
             raise AgentUnreachableError(f"invalid reply from {node_id}: {err}") from err
         return answer
@@ -338,19 +341,21 @@ class GrpcAgents:
     ) -> Observation:
         now = self._clock.now()
         if answer.applied or answer.skipped:
-            return agent.observation(answer.status, node_id, now)
+            return agent_messages.observation(answer.status, node_id, now)
         if answer.known_epoch:
             code = ALREADY_DELETED if answer.deleted else STALE_EPOCH
             failure = Failure(FailureReason.RUNTIME_ERROR, answer.message, code=code)
-        elif foreign.says_runtime_not_available(answer.message):
+        elif legacy_agents.says_runtime_not_available(answer.message):
             failure = Failure(
                 FailureReason.INSUFFICIENT_RESOURCES, answer.message, code=RUNTIME_NOT_AVAILABLE
             )
         elif answer.HasField("status"):
-            seen = agent.observation(answer.status, node_id, now)
-            failure = seen.failure or foreign.failure("", answer.message, code="", terminal=False)
+            seen = agent_messages.observation(answer.status, node_id, now)
+            failure = seen.failure or legacy_agents.failure(
+                "", answer.message, code="", terminal=False
+            )
         else:
-            failure = foreign.failure("", answer.message, code="", terminal=False)
+            failure = legacy_agents.failure("", answer.message, code="", terminal=False)
         return Observation(
             workload.id,
             node_id,

@@ -39,7 +39,7 @@ from persys.scheduler.units import Units
 from persys.store import keys
 from persys.store.port import Change as Stored
 from persys.store.port import Committed, Conflict, Outcome, Snapshot, Store, Unit
-from persys.wire import records
+from persys.wire.stored import records
 
 log = structlog.get_logger()
 

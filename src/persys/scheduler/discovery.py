@@ -32,7 +32,7 @@ from persys.model.node import Node
 from persys.scheduler.cluster import Cluster
 from persys.store import keys
 from persys.store.port import LeaseId, Record, Store, Unit
-from persys.wire import records
+from persys.wire.stored import records
 
 log = structlog.get_logger()
 

@@ -27,8 +27,8 @@ from persys.scheduler.passing import (
 )
 from persys.scheduler.standby import Standby
 from persys.scheduler.upstream import LeaderChangedError, Upstream
-from persys.wire.beside import DATA_AGE_MS, NOT_LEADING, REVISION, ROLE
 from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.metadata_keys import DATA_AGE_MS, NOT_LEADING, REVISION, ROLE
 from persys.wire.methods import METHODS, Method
 
 # The time until the next leader is elected.

@@ -15,10 +15,10 @@ from persys.model.secret import Secret
 from persys.model.workload import Desired, Workload
 from persys.scheduler.reconciler import Reconciler
 from persys.scheduler.resolving import check_known
-from persys.wire import control
-from persys.wire.canonical import revision_of
-from persys.wire.control_spec import ParsedSpec, holds_yaml, parse_spec
+from persys.wire.control import messages as control_messages
+from persys.wire.control.spec_decode import ParsedSpec, holds_yaml, parse_spec
 from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.stored.revision import revision_of
 
 Judge = Callable[[Workload | None], Accepted | Unchanged]
 
@@ -83,7 +83,7 @@ def judge_of(
     """Build the transition this request asks for; raises if invalid."""
     wanted_id = workload_id(request.workload_id)
     _check_stop_after(request.spec.stop_after_seconds, lease)
-    desired = control.desired(request.desired_state) if request.desired_state else None
+    desired = control_messages.desired(request.desired_state) if request.desired_state else None
     if parsed is not None:
         wish = _wish(request, parsed, wanted_id, desired)
         if desired is not Desired.DELETED:

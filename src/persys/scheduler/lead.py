@@ -17,8 +17,8 @@ from persys.model.cluster import ClusterMarker, Leader
 from persys.scheduler.state.records import type_of
 from persys.store import keys
 from persys.store.port import Conflict, LeaseId, Record, Snapshot, Store, Unit
-from persys.wire import records
-from persys.wire.records import NewerSchemaError
+from persys.wire.stored import records
+from persys.wire.stored.records import NewerSchemaError
 
 log = structlog.get_logger()
 

@@ -38,7 +38,7 @@ from persys.scheduler.cluster import Cluster
 from persys.scheduler.committer import Committer
 from persys.scheduler.drifts import write_found, write_over
 from persys.scheduler.ports import Agents
-from persys.wire import foreign
+from persys.wire.agent import legacy_agents
 
 log = structlog.get_logger()
 
@@ -170,7 +170,7 @@ class Orphans:
             )
         except PersysError:  # also if the agent does not support this call
             return False
-        if not shows_removed(actions, is_not_found=foreign.says_not_found):
+        if not shows_removed(actions, is_not_found=legacy_agents.says_not_found):
             return False
         self._removed.setdefault(orphan.node_id, set()).add(orphan.workload_id)
         return True

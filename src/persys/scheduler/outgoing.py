@@ -14,7 +14,7 @@ from persys.infra import tracing
 from persys.infra.clock import Clock
 from persys.model.ids import NodeId
 from persys.scheduler.metrics import Metrics
-from persys.wire import status
+from persys.wire import errors as wire_errors
 
 SERVICE = "persys.agent.v1.AgentService"
 NO_ANSWER = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
@@ -54,12 +54,12 @@ class Outgoing:
                 code = err.code()
                 if code is grpc.StatusCode.UNIMPLEMENTED:
                     raise unknown_to(node_id, method) from err
-                error = status.error_from(code, err.details())
+                error = wire_errors.error_from(code, err.details())
                 if isinstance(error, UnavailableError):
                     raise AgentUnreachableError(f"{code.name}: {err.details()}") from err
                 raise error from err
             except PersysError as err:
-                code = status.grpc_code(err)
+                code = wire_errors.grpc_code(err)
                 raise
             except asyncio.CancelledError:
                 code = grpc.StatusCode.CANCELLED

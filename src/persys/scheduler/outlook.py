@@ -26,9 +26,9 @@ from persys.scheduler.cluster import Cluster, Entry
 from persys.scheduler.planning import Situated
 from persys.scheduler.situating import situation_of
 from persys.scheduler.slices import Slices
-from persys.wire.control_spec import ParsedSpec, holds_yaml, parse_spec
+from persys.wire.control.planning import capacity_message, explanation_message, loss_message
+from persys.wire.control.spec_decode import ParsedSpec, holds_yaml, parse_spec
 from persys.wire.gen.control.v1 import control_pb2
-from persys.wire.outlook import capacity_message, explanation_message, loss_message
 
 NODES_TOLD = 20
 TOLD_AT_ONCE = 200  # more are explained in a thread, on a copy of the placement index

@@ -17,7 +17,7 @@ from persys.infra.door import (
 )
 from persys.scheduler.api.service import SERVICE
 from persys.scheduler.upstream import LeaderChangedError, Upstream
-from persys.wire.beside import NOT_LEADING, PASSED_ON, REVISION
+from persys.wire.metadata_keys import NOT_LEADING, PASSED_ON, REVISION
 
 CALL_SECONDS = 10.0
 

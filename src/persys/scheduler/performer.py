@@ -30,7 +30,7 @@ from persys.model.workload import Desired
 from persys.scheduler.cluster import Cluster, Entry
 from persys.scheduler.observations import Observations
 from persys.scheduler.ports import Agents
-from persys.wire import foreign
+from persys.wire.agent import legacy_agents
 
 log = structlog.get_logger()
 
@@ -262,11 +262,11 @@ class Performer:
         with suppress(PersysError):  # also if the agent does not support this call
             actions = await self._agents.actions(node_id, endpoint, workload_id)
             self._note_loss(workload_id, sent, is_lost(actions, sent))
-        ended = ending(seen, actions, sent, is_not_found=foreign.says_not_found)
+        ended = ending(seen, actions, sent, is_not_found=legacy_agents.says_not_found)
         if ended is None:
             return seen
         if ended.actual is Actual.FAILED:
-            cause = seen.failure or foreign.failure("", ended.text, code="", terminal=False)
+            cause = seen.failure or legacy_agents.failure("", ended.text, code="", terminal=False)
             seen = structs.replace(seen, failure=cause, message=cause.message)
         seen = structs.replace(seen, actual=ended.actual)
         await self._keep_tasks(seen, sent, endpoint, actions)

@@ -23,8 +23,8 @@ from persys.model.workload import Desired, Workload
 from persys.scheduler.cluster import Cluster
 from persys.scheduler.intake import judge_of, parse
 from persys.scheduler.slices import Slices
+from persys.wire.control.planning import change_messages, fields_of
 from persys.wire.gen.control.v1 import control_pb2
-from persys.wire.outlook import change_messages, fields_of
 
 Situated = Callable[[Situation], Situation]
 

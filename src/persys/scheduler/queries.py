@@ -24,11 +24,11 @@ from persys.scheduler.cluster import (
     Member,
     SetAside,
 )
-from persys.wire import control
-from persys.wire.agent import REASON_CODE
-from persys.wire.control_message import spec_message
+from persys.wire.agent.messages import REASON_CODE
+from persys.wire.control import messages as control_messages
+from persys.wire.control.messages import sighting_message
+from persys.wire.control.spec_encode import spec_message
 from persys.wire.gen.control.v1 import control_pb2
-from persys.wire.sightings import sighting_message
 
 T = TypeVar("T", bound=str)
 
@@ -117,7 +117,7 @@ class Queries:
             pending_workloads=statuses[Status.PENDING],
             failed_workloads=statuses[Status.FAILED],
             deleted_workloads=statuses[Status.DELETING],
-            generated_at=control.timestamp(self._clock.now()),
+            generated_at=control_messages.timestamp(self._clock.now()),
         )
 
     def _node_view(self, member: Member) -> control_pb2.NodeView:
@@ -147,13 +147,13 @@ class Queries:
             clock_skew_ms=round(member.clock_skew.total_seconds() * 1000),
         )
         if member.usage is not None:
-            view.usage.CopyFrom(control.usage_message(member.usage))
+            view.usage.CopyFrom(control_messages.usage_message(member.usage))
         if node.drain is not None:
             view.drain.CopyFrom(self._drain_view(node.id, node.drain))
         if node.status_at is not None:
-            view.status_updated_at.CopyFrom(control.timestamp(node.status_at))
+            view.status_updated_at.CopyFrom(control_messages.timestamp(node.status_at))
         if member.last_heartbeat is not None:
-            view.last_heartbeat.CopyFrom(control.timestamp(member.last_heartbeat))
+            view.last_heartbeat.CopyFrom(control_messages.timestamp(member.last_heartbeat))
         return view
 
     def _drain_view(self, node_id: NodeId, drain: Drain) -> control_pb2.DrainView:
@@ -165,7 +165,7 @@ class Queries:
         late = drain.deadline_at is not None and self._clock.now() >= drain.deadline_at
         view = control_pb2.DrainView(
             state="drained" if not remaining else "overdue" if late else "draining",
-            started_at=control.timestamp(drain.started_at),
+            started_at=control_messages.timestamp(drain.started_at),
             remaining=remaining,
             blocked=[
                 *(self._drain_block(workload_id) for workload_id in shown),
@@ -178,7 +178,7 @@ class Queries:
             ],
         )
         if drain.deadline_at is not None:
-            view.deadline_at.CopyFrom(control.timestamp(drain.deadline_at))
+            view.deadline_at.CopyFrom(control_messages.timestamp(drain.deadline_at))
         return view
 
     def _drain_block(self, workload_id: WorkloadId) -> control_pb2.DrainBlock:
@@ -208,7 +208,7 @@ class Queries:
             status=_status(entry),
             revision_id=workload.revision,
             retry_max_attempts=self._attempts_max,
-            last_updated=control.timestamp(max(workload.updated_at, _changed_at(entry))),
+            last_updated=control_messages.timestamp(max(workload.updated_at, _changed_at(entry))),
         )
         if entry.assignment is not None:
             view.assigned_node_id = entry.assignment.node_id
@@ -220,14 +220,14 @@ class Queries:
         if retry is not None and not (belief is not None and fulfils(belief, workload)):
             view.retry_attempts = retry.attempts
             if retry.next_at is not None:
-                view.retry_next_at.CopyFrom(control.timestamp(retry.next_at))
-                view.reason.next_retry_at.CopyFrom(control.timestamp(retry.next_at))
+                view.retry_next_at.CopyFrom(control_messages.timestamp(retry.next_at))
+                view.reason.next_retry_at.CopyFrom(control_messages.timestamp(retry.next_at))
         if belief is not None:
             _set_reason(view, entry)
         if entry.set_aside is not None:
             _set_internal_error(view, entry.set_aside)
         if entry.usage is not None:
-            view.usage.CopyFrom(control.workload_usage_message(entry.usage))
+            view.usage.CopyFrom(control_messages.workload_usage_message(entry.usage))
         return view
 
 
@@ -281,7 +281,7 @@ def _set_reason(view: control_pb2.WorkloadView, entry: Entry) -> None:
     if belief.code or belief.message:
         view.reason.code = belief.code
         view.reason.message = belief.message
-        view.reason.last_transition.CopyFrom(control.timestamp(belief.changed_at))
+        view.reason.last_transition.CopyFrom(control_messages.timestamp(belief.changed_at))
     if belief.status is Status.PENDING and (seen := _progress(entry)) is not None:
         # Progress changes every second: it is shown as last reported, and never stored.
         view.reason.code, view.reason.message = seen.metadata[REASON_CODE], seen.message
@@ -299,7 +299,7 @@ def _set_internal_error(view: control_pb2.WorkloadView, aside: SetAside) -> None
     view.reason.code = INTERNAL_ERROR
     view.reason.message = aside.text
     view.reason.retryable = True
-    view.reason.next_retry_at.CopyFrom(control.timestamp(aside.until))
+    view.reason.next_retry_at.CopyFrom(control_messages.timestamp(aside.until))
 
 
 def _progress(entry: Entry) -> Observation | None:

@@ -31,8 +31,8 @@ from persys.scheduler.state.records import type_of
 from persys.scheduler.state.sync import in_snapshot, load, rebuilt
 from persys.store import keys
 from persys.store.port import Record, Snapshot, Store, Unit
-from persys.wire import records
-from persys.wire.snapshot import Contents
+from persys.wire.stored import records
+from persys.wire.stored.snapshot import Contents
 
 log = structlog.get_logger()
 

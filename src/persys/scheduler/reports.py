@@ -17,8 +17,9 @@ from persys.model.node import NodeUsage, WorkloadUsage
 from persys.model.spec import WorkloadType
 from persys.model.status import Observation
 from persys.scheduler.metrics import Metrics
-from persys.wire import control, limits
+from persys.wire.control import messages as control_messages
 from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.limits import check as limits_check
 from persys.wire.times import EPOCH
 
 log = structlog.get_logger()
@@ -50,7 +51,7 @@ class Limited:
         self._metrics = metrics
         self._told: dict[NodeId, set[str]] = {}
 
-    def note(self, node_id: NodeId, trimmed: limits.Trimmed) -> None:
+    def note(self, node_id: NodeId, trimmed: limits_check.Trimmed) -> None:
         fields = trimmed.fields()
         if not fields:
             return
@@ -90,10 +91,11 @@ class Statuses:
             self._read = [replace(seen, seen_at=seen_at) for seen in self._read]
             return self._read
         self._bytes = b""  # until all of it is decoded
-        trimmed = limits.trim(heartbeat)
+        trimmed = limits_check.trim(heartbeat)
         limited.note(sender, trimmed)
         self._read = [
-            control.observation(found, sender, seen_at) for found in heartbeat.workload_statuses
+            control_messages.observation(found, sender, seen_at)
+            for found in heartbeat.workload_statuses
         ]
         self.removed = [WorkloadId(gone) for gone in heartbeat.removed_workload_ids]
         self.is_whole = not trimmed.dropped["HeartbeatRequest.workload_statuses"]
@@ -113,9 +115,9 @@ def read(
     Fields that exceed a limit are cut or dropped. A list with dropped entries is not complete: a workload
     that is missing from it may still exist on the node.
     """
-    limited.note(sender, limits.trim(heartbeat, VOLATILE))
-    usage = control.usage(heartbeat.usage)
-    workload_usage = [control.workload_usage(used) for used in heartbeat.workload_usage]
+    limited.note(sender, limits_check.trim(heartbeat, VOLATILE))
+    usage = control_messages.usage(heartbeat.usage)
+    workload_usage = [control_messages.workload_usage(used) for used in heartbeat.workload_usage]
     skew = _skew(heartbeat, now)
     unavailable = frozenset(
         kind for kind in WorkloadType if kind.value in heartbeat.unavailable_types
@@ -143,11 +145,13 @@ def _internal_error(message: control_pb2.InternalError) -> InternalError:
         key=message.key,
         text=message.text,
         count=message.count,
-        last_at=control.instant(message.last_at) or EPOCH,
+        last_at=control_messages.instant(message.last_at) or EPOCH,
     )
 
 
 def _skew(heartbeat: control_pb2.HeartbeatRequest, now: datetime) -> timedelta:
     """How far the sender's clock is ahead; 0 if it sends no timestamp."""
-    told = control.instant(heartbeat.timestamp) if heartbeat.HasField("timestamp") else None
+    told = (
+        control_messages.instant(heartbeat.timestamp) if heartbeat.HasField("timestamp") else None
+    )
     return told - now if told is not None else timedelta()

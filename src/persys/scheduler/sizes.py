@@ -7,7 +7,7 @@ from persys.scheduler.changes import Change
 from persys.store import keys
 from persys.store.limits import OPERATIONS_MAX, check
 from persys.store.port import VALUE_BYTES_MAX, Unit
-from persys.wire import records
+from persys.wire.stored import records
 
 # An etcd transaction has at most 128 operations; this leaves room for trimmed events.
 CHANGE_RECORDS_MAX = 112

@@ -7,7 +7,7 @@ from persys.scheduler.cluster import Cluster
 from persys.scheduler.committer import Committer
 from persys.scheduler.state.sync import encoded, in_snapshot
 from persys.store.port import Store
-from persys.wire.snapshot import FORMAT, Header, count, is_text, write
+from persys.wire.stored.snapshot import FORMAT, Header, count, is_text, write
 
 
 class Snapshots:

@@ -16,9 +16,9 @@ import grpc
 from persys.infra.answers import rpc_error
 from persys.model.ids import NodeId
 from persys.scheduler.conversation import Conversation, Replies, deadline, in_time
-from persys.wire import limits
 from persys.wire.gen.agent.v1 import agent_pb2_grpc
 from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.limits import check as limits_check
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -98,7 +98,7 @@ class Tunnel:
 
     def take(self, reply: control_pb2.StreamReply) -> None:
         """Deliver a reply. A late one, without a call, is ignored."""
-        limits.trim(reply)
+        limits_check.trim(reply)
         if (waiting := self._calls.get(reply.id)) is not None:
             waiting.take(reply)
 

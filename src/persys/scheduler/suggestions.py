@@ -26,7 +26,7 @@ from persys.scheduler.cluster import Cluster
 from persys.scheduler.committer import Committer, insist
 from persys.scheduler.reconciler import Reconciler
 from persys.store import keys
-from persys.wire import control
+from persys.wire.control import messages as control_messages
 
 KEPT_MAX = 1_000
 PENDING_MAX = 200
@@ -219,7 +219,7 @@ class Suggestions:
 def _desired(suggestion: Suggestion) -> Desired | None:
     if suggestion.action is not SuggestedAction.SET_DESIRED_STATE or not suggestion.desired_state:
         return None
-    return control.desired(suggestion.desired_state)
+    return control_messages.desired(suggestion.desired_state)
 
 
 def _event(ruling: Ruling) -> Event:

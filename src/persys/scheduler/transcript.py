@@ -16,7 +16,7 @@ from persys.model.workload import Workload
 from persys.scheduler.changes import Change
 from persys.scheduler.cluster import Cluster, Entry
 from persys.store import keys
-from persys.wire.agent import TASK_ID
+from persys.wire.agent.messages import TASK_ID
 
 TASK_ID_MAX = 256
 _KIND = {

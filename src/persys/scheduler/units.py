@@ -18,7 +18,7 @@ from persys.scheduler.sizes import OUTDATED_PER_UNIT_MAX
 from persys.store import keys
 from persys.store.port import Change as Stored
 from persys.store.port import Snapshot, Unit
-from persys.wire import records
+from persys.wire.stored import records
 
 EVENT_TEXT_LENGTH_MAX = 1024
 

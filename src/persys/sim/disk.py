@@ -21,7 +21,7 @@ from persys.model.ids import NodeId, WorkloadId
 from persys.sim.life import Life
 from persys.sim.loop import later
 from persys.sim.silence import INJECTED
-from persys.wire.records import decode
+from persys.wire.stored.records import decode
 
 WRITE_SECONDS = (0.0005, 0.004)
 CLUSTER = "sim"

@@ -28,9 +28,9 @@ from persys.sim.reservations import order_problem, release_problem, room_problem
 from persys.sim.trace import Trace
 from persys.store import keys
 from persys.store.port import Record, Unit
-from persys.wire.beside import ROLE
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.metadata_keys import ROLE
 
 # An order that was correct when it was sent may be executed this much later.
 STALE_ORDER_SECONDS = 60.0

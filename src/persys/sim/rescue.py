@@ -14,8 +14,8 @@ from persys.sim.losses import Losses
 from persys.sim.network import AbortedError, Context
 from persys.sim.trace import Trace
 from persys.store import keys
-from persys.wire import snapshot
 from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.stored import snapshot
 
 LOOK_SECONDS = 5.0
 RULING_SECONDS = 60.0

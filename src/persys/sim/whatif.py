@@ -29,7 +29,7 @@ from persys.sim.silence import silence
 from persys.sim.trace import Trace
 from persys.store import keys
 from persys.store.port import Unit
-from persys.wire import agent as wire
+from persys.wire.agent import messages as wire
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
 

@@ -34,7 +34,7 @@ from persys.sim.store import SharedStore
 from persys.sim.trace import Trace
 from persys.sim.users import Users
 from persys.store import keys
-from persys.wire.beside import DATA_AGE_MS, ROLE
+from persys.wire.metadata_keys import DATA_AGE_MS, ROLE
 
 START_AGAIN_SECONDS = 2.0
 IN_TOUCH_SECONDS = 12.0

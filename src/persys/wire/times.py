@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from persys.wire.foreign import ZERO_TIME_SECONDS
+from persys.wire.agent.legacy_agents import ZERO_TIME_SECONDS
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

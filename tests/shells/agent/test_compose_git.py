@@ -11,8 +11,8 @@ import pytest
 import composes
 import forge
 from forge import Repository
+from persys.wire.compose.git_source import host_of
 from persys.wire.gen.agent.v1 import agent_pb2
-from persys.wire.git import host_of
 from shells.agent.stacks import WITHIN, stack_agent, until
 from shells.agent.stacks import apply as apply_stack
 

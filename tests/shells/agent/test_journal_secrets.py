@@ -21,7 +21,7 @@ from persys.model.ids import ActionId, NodeId, Revision, WorkloadId
 from persys.model.spec import ComposeSpec, ContainerSpec, FileMount, Spec, type_of
 from persys.model.status import Actual
 from persys.model.workload import Desired, Order
-from persys.wire.records import encode
+from persys.wire.stored.records import encode
 
 VALUE = "hunter2-of-the-test"
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

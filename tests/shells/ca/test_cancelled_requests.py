@@ -29,8 +29,8 @@ from persys.core.auth.permissions import CA
 from persys.infra.certificates import CertificateFiles
 from persys.infra.keys import new_key, new_request
 from persys.model.identity import Identity, Role
-from persys.wire.authority import TokenRequest
-from persys.wire.join import read_token
+from persys.wire.ca.join_token import read_token
+from persys.wire.ca.messages import TokenRequest
 from shells.ca.conftest import a_town
 from shells.ca.town import AUTH_KEY, Town
 

@@ -24,7 +24,7 @@ from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import SystemClock
 from persys.infra.http_server import HttpLimits, HttpServer
 from persys.model.identity import NAMES, Identity, Role
-from persys.wire.authority import BODY_BYTES_MAX, AuditLine
+from persys.wire.ca.messages import BODY_BYTES_MAX, AuditLine
 from shells.ca.town import Town
 
 ROOT = Path(__file__).parents[3]

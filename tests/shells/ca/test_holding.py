@@ -21,7 +21,12 @@ from persys.infra.clock import SystemClock
 from persys.infra.identity import hosts_of, read_claims
 from persys.infra.keys import key_pem, new_key, new_request
 from persys.model.identity import Identity, Role
-from persys.wire.authority import AuditLine, CertificateRequest, CertificateView, RevokeRequest
+from persys.wire.ca.messages import (
+    AuditLine,
+    CertificateRequest,
+    CertificateView,
+    RevokeRequest,
+)
 from shells.ca.town import Town, keep
 
 

@@ -13,7 +13,7 @@ from persys.ca.keeping import BOOK, INTERMEDIATE, ROOT, ROOTS, Keys, open_keys
 from persys.ca.settings import CaSettings
 from persys.errors import SettingsError
 from persys.infra.keys import key_pem
-from persys.wire.authority import AuditLine, CertificateView
+from persys.wire.ca.messages import AuditLine, CertificateView
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 

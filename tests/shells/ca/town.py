@@ -16,8 +16,8 @@ from persys.infra.clock import SystemClock
 from persys.infra.files import PRIVATE, PUBLIC, write_together
 from persys.infra.keys import Issued, key_pem, new_key, new_request
 from persys.model.identity import Identity, Role
-from persys.wire.authority import TokenAnswer, TokenRequest
-from persys.wire.join import JoinToken, read_token
+from persys.wire.ca.join_token import JoinToken, read_token
+from persys.wire.ca.messages import TokenAnswer, TokenRequest
 
 T = TypeVar("T")
 AUTH_KEY = "0123456789abcdef0123456789abcdef"

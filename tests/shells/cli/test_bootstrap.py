@@ -11,7 +11,7 @@ from persys.cli.bootstrap import Bootstrap
 from persys.infra.clock import SystemClock
 from persys.infra.node_name import own_node_id
 from persys.model.identity import Identity, Role
-from persys.wire.authority import RevokeRequest
+from persys.wire.ca.messages import RevokeRequest
 
 
 def test_valid_certificates_are_kept_and_revoked_ones_are_reissued(tmp_path: Path) -> None:

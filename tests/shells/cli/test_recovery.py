@@ -13,8 +13,8 @@ from builders import NOON, a_workload
 from persys.model.ids import NodeId
 from persys.model.node import Capabilities, Node
 from persys.store import keys
-from persys.wire import records, snapshot
 from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.stored import records, snapshot
 
 if TYPE_CHECKING:
     from pathlib import Path

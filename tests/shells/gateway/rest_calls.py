@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 from google.protobuf.json_format import MessageToDict
 
 from persys.wire.methods import METHODS, Form
-from persys.wire.rest import API, CONTRACT_ROUTES, ROUTES, Route
+from persys.wire.rest.routes import API, CONTRACT_ROUTES, ROUTES, Route
 from shells.gateway.town import House
 from shells.scheduler.calls import CALLS
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from persys.gateway.openapi import document
-from persys.wire.rest import API, ROUTES
+from persys.wire.rest.routes import API, ROUTES
 from shells.gateway.town import House
 from shells.scheduler.harness import Cluster
 

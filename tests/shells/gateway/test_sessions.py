@@ -15,7 +15,7 @@ from persys.infra.guarded import RECHECK_SECONDS
 from persys.infra.identity import read_claims
 from persys.model.identity import Role
 from persys.store.memory import MemoryStore
-from persys.wire.rest import API
+from persys.wire.rest.routes import API
 from shells.gateway.town import House, a_gateway, quiet, shows
 from shells.scheduler.harness import Cluster, ShiftedClock, a_cluster, brisk
 from shells.scheduler.idle import with_an_idle_workload

@@ -16,7 +16,7 @@ from persys.infra.http_server import HttpLimits
 from persys.model.identity import Role
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.methods import METHODS
-from persys.wire.rest import API, CONTRACT_ROUTES, ROUTES
+from persys.wire.rest.routes import API, CONTRACT_ROUTES, ROUTES
 from shells.gateway.town import House, a_container, ask_as, shows
 from shells.scheduler.harness import Cluster, eventually
 

@@ -33,10 +33,10 @@ from persys.scheduler.state.memory import Memory
 from persys.scheduler.state.records import type_of
 from persys.store import keys
 from persys.store.port import Unit
-from persys.wire import records, snapshot
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.methods import METHODS, Audit
+from persys.wire.stored import records, snapshot
 from shells.scheduler.harness import Cluster, brisk, eventually
 from shells.scheduler.peer import Agent, Context, Copy
 

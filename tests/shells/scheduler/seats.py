@@ -18,8 +18,8 @@ from persys.scheduler.plane import Plane
 from persys.scheduler.trust import to_agents, to_leader
 from persys.store.memory import MemoryStore
 from persys.store.port import Store
-from persys.wire.beside import ROLE
 from persys.wire.gen.control.v1 import control_pb2 as pb
+from persys.wire.metadata_keys import ROLE
 from shells.scheduler.harness import DEADLINE_SECONDS, Control, brisk, eventually
 from shells.scheduler.stores import TroubledStore
 

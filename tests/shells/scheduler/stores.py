@@ -8,7 +8,7 @@ from persys.errors import CompactedError, FencedError, StoreUnavailableError
 from persys.model.cluster import Leader
 from persys.store import keys
 from persys.store.port import Change, LeaseId, Outcome, Record, Snapshot, Store, Unit
-from persys.wire import records
+from persys.wire.stored import records
 
 
 class TroubledStore:

@@ -24,7 +24,7 @@ from persys.scheduler.state.quarantine import Quarantine, Quarantined
 from persys.store import keys
 from persys.store.memory import MemoryStore
 from persys.store.port import Outcome, Snapshot, Unit
-from persys.wire import records
+from persys.wire.stored import records
 from shells.scheduler.harness import DEADLINE_SECONDS, eventually
 from shells.scheduler.stores import TroubledStore
 

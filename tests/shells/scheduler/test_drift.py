@@ -12,9 +12,9 @@ from persys.model.resources import Resources
 from persys.model.spec import ContainerSpec
 from persys.store import keys
 from persys.store.port import Unit
-from persys.wire import records
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
+from persys.wire.stored import records
 from shells.scheduler.harness import Cluster, eventually
 from shells.scheduler.peer import Copy, Node
 from shells.scheduler.test_modes import our_node, running, until_mode

@@ -14,7 +14,7 @@ from persys.scheduler.event_log import BOOKMARK_EVERY, Bookmark, EventLog, Filte
 from persys.scheduler.state.sync import load
 from persys.store import keys
 from persys.store.port import Record, Snapshot
-from persys.wire import records
+from persys.wire.stored import records
 from shells.scheduler.harness import brisk
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from persys.scheduler import intake, outlook
-from persys.wire.control_spec import ParsedSpec, parse_spec
+from persys.wire.control.spec_decode import ParsedSpec, parse_spec
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster
 

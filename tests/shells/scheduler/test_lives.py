@@ -7,7 +7,7 @@ import pytest
 from persys.model.placement import EpochCounter
 from persys.store import keys
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from persys.wire.records import decode
+from persys.wire.stored.records import decode
 from shells.scheduler.harness import Cluster, eventually
 from shells.scheduler.peer import Node
 from shells.scheduler.test_failover import apply_with_data, tend

@@ -16,9 +16,9 @@ from persys.scheduler.api.methods import REFUSALS, is_refusal
 from persys.store import keys
 from persys.store.port import Unit
 from persys.store.sqlite import SqliteStore
-from persys.wire import records
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.methods import METHODS, ReadOnly
+from persys.wire.stored import records
 from shells.scheduler.harness import Cluster, Control, a_cluster, brisk, eventually
 from shells.scheduler.peer import Node
 from shells.scheduler.stores import TroubledStore

@@ -7,9 +7,9 @@ import pytest
 
 from persys.store import keys
 from persys.store.port import Unit
-from persys.wire import snapshot
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
+from persys.wire.stored import snapshot
 from shells.scheduler.harness import Cluster, eventually
 from shells.scheduler.peer import Copy
 from shells.scheduler.test_modes import mode, our_node, running, until_mode

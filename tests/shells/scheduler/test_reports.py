@@ -13,7 +13,7 @@ from persys.scheduler.cluster import Cluster
 from persys.scheduler.metrics import Metrics
 from persys.scheduler.observations import Observations
 from persys.scheduler.reports import Limited, Statuses, read
-from persys.wire.control import timestamp
+from persys.wire.control.messages import timestamp
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
 NODE = NodeId("n1")

@@ -15,7 +15,7 @@ from persys.scheduler.resolving import SecretSource
 from persys.store.sqlite import SqliteStore
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from persys.wire.snapshot import read
+from persys.wire.stored.snapshot import read
 from shells.scheduler.harness import Cluster, a_cluster, brisk, eventually
 from shells.scheduler.peer import Node, a_node
 from shells.scheduler.seats import some_seats, until_leading

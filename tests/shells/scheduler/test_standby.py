@@ -10,10 +10,10 @@ from persys.infra.clock import SystemClock
 from persys.model.cluster import ClusterMarker, Leader
 from persys.store import keys
 from persys.store.port import Unit
-from persys.wire import records
-from persys.wire.beside import DATA_AGE_MS, MODE, PASSED_ON, ROLE
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.gen.control.v1 import control_pb2_grpc
+from persys.wire.metadata_keys import DATA_AGE_MS, MODE, PASSED_ON, ROLE
+from persys.wire.stored import records
 from shells.scheduler.harness import eventually
 from shells.scheduler.peer import a_node
 from shells.scheduler.seats import (

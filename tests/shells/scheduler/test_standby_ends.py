@@ -20,7 +20,7 @@ from persys.scheduler.trust import to_agents, to_leader
 from persys.store import keys
 from persys.store.memory import MemoryStore
 from persys.store.port import Snapshot, Unit
-from persys.wire import records
+from persys.wire.stored import records
 from shells.scheduler.harness import Control, brisk
 from shells.scheduler.seats import until_leading
 from shells.scheduler.stores import TroubledStore

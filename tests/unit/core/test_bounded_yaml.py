@@ -19,12 +19,12 @@ from persys.errors import RefusedError
 from persys.gateway.clusters import read_clusters
 from persys.model.ids import WorkloadId
 from persys.model.spec import CloudInit, VMSpec
-from persys.wire import agent
-from persys.wire.control_spec import workload_spec
+from persys.wire.agent import messages as agent_messages
+from persys.wire.compose.file import read_resolved
+from persys.wire.control.spec_decode import workload_spec
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
-from persys.wire.specfile import FILE_LIMITS, read_spec_file
-from persys.wire.stackfile import read_resolved
+from persys.wire.specfile.read import FILE_LIMITS, read_spec_file
 
 CPU_SECONDS_MAX = 5.0  # refused within milliseconds; the limit leaves room for a slow machine
 NAMES = "abcdefghij"
@@ -79,7 +79,7 @@ def _agent_compose(text: str) -> object:
     encoded = b64encode(text.encode(errors="replace")).decode()
     compose = agent_pb2.ComposeSpec(compose_yaml=encoded, project_name="a")
     spec = agent_pb2.WorkloadSpec(compose=compose)
-    return agent.apply(
+    return agent_messages.apply(
         agent_pb2.ApplyWorkloadRequest(
             id="a", desired_state=agent_pb2.DESIRED_STATE_RUNNING, spec=spec
         )

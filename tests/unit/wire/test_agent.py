@@ -22,7 +22,7 @@ from persys.model.spec import (
 )
 from persys.model.status import Actual, Failure, FailureReason, Observation
 from persys.model.workload import Desired, KeptIntent, Order, Workload
-from persys.wire import agent
+from persys.wire.agent import messages as agent_messages
 from persys.wire.gen.agent.v1 import agent_pb2 as pb
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -39,7 +39,7 @@ def a_workload(
 
 
 def sent(spec: Spec, resources: Resources = NOTHING) -> pb.WorkloadSpec:
-    return agent.apply_message(a_workload(spec, resources), 3).spec
+    return agent_messages.apply_message(a_workload(spec, resources), 3).spec
 
 
 def an_order(**fields: object) -> pb.ApplyWorkloadRequest:
@@ -63,7 +63,7 @@ def a_stack(compose_yaml: str = "", project_name: str = "") -> pb.ApplyWorkloadR
 
 def seen(actual: pb.ActualState, text: str = "", **metadata: str) -> Observation:
     message = pb.WorkloadStatus(id="web", actual_state=actual, message=text, metadata=metadata)
-    return agent.observation(message, NODE, NOW)
+    return agent_messages.observation(message, NODE, NOW)
 
 
 def failure_of(text: str = "", **metadata: str) -> Failure:
@@ -73,7 +73,7 @@ def failure_of(text: str = "", **metadata: str) -> Failure:
 
 
 def test_an_order_carries_identity_revision_epoch_and_desired_state() -> None:
-    message = agent.apply_message(
+    message = agent_messages.apply_message(
         a_workload(ContainerSpec("nginx"), desired=Desired.STOPPED), epoch=3
     )
 
@@ -194,7 +194,7 @@ def test_an_order_of_a_third_party_scheduler_is_accepted() -> None:
         ),
     )
 
-    assert agent.apply(message) == Order(
+    assert agent_messages.apply(message) == Order(
         workload_id=WEB,
         type=WorkloadType.CONTAINER,
         revision=Revision("r9"),
@@ -211,13 +211,13 @@ def test_an_order_of_a_third_party_scheduler_is_accepted() -> None:
 
 
 def test_the_type_of_an_order_defaults_to_that_of_its_spec() -> None:
-    assert agent.apply(an_order()).type is WorkloadType.CONTAINER
+    assert agent_messages.apply(an_order()).type is WorkloadType.CONTAINER
 
 
 def test_a_retry_count_is_read_only_for_on_failure() -> None:
     policy = pb.RestartPolicy(policy="on-failure", max_retry_count=3)
 
-    spec = agent.apply(a_container(restart_policy=policy)).spec
+    spec = agent_messages.apply(a_container(restart_policy=policy)).spec
 
     assert isinstance(spec, ContainerSpec)
     assert spec.restart == RestartPolicy("on-failure", 3)
@@ -225,7 +225,7 @@ def test_a_retry_count_is_read_only_for_on_failure() -> None:
 
 def test_a_plain_compose_file_is_accepted() -> None:
     for text in (COMPOSE_FILE, b64encode(COMPOSE_FILE.encode()).decode()):
-        spec = agent.apply(a_stack(compose_yaml=text, project_name="my_app")).spec
+        spec = agent_messages.apply(a_stack(compose_yaml=text, project_name="my_app")).spec
 
         assert spec == ComposeSpec(yaml=COMPOSE_FILE, project_name="my_app")
 
@@ -233,7 +233,9 @@ def test_a_plain_compose_file_is_accepted() -> None:
 def test_the_largest_stack_that_users_may_send_reaches_the_agent() -> None:
     text = COMPOSE_FILE + "#" * (512 * 1024 - 100)
 
-    spec = agent.apply(agent.apply_message(a_workload(ComposeSpec(yaml=text)), 1)).spec
+    spec = agent_messages.apply(
+        agent_messages.apply_message(a_workload(ComposeSpec(yaml=text)), 1)
+    ).spec
 
     assert isinstance(spec, ComposeSpec)
     assert spec.yaml == text
@@ -300,7 +302,7 @@ def test_an_invalid_value_is_refused_with_its_field(
     message: pb.ApplyWorkloadRequest, field: str
 ) -> None:
     with pytest.raises(InvalidError) as refused:
-        agent.apply(message)
+        agent_messages.apply(message)
 
     assert refused.value.field == field
 
@@ -381,7 +383,7 @@ def test_a_status_has_its_failure_in_the_metadata_too() -> None:
         WEB, NODE, Actual.FAILED, NOW, failure=failure, metadata={"task_id": "apply-1"}
     )
 
-    message = agent.status_message(
+    message = agent_messages.status_message(
         observation, type=WorkloadType.VM, desired=Desired.RUNNING, created_at=NOW
     )
 
@@ -399,7 +401,7 @@ def test_a_status_has_its_failure_in_the_metadata_too() -> None:
 def test_the_status_of_a_workload_being_deleted_has_no_desired_state() -> None:
     observation = Observation(WEB, NODE, Actual.PENDING, NOW)
 
-    message = agent.status_message(
+    message = agent_messages.status_message(
         observation, type=WorkloadType.CONTAINER, desired=Desired.DELETED
     )
 
@@ -409,10 +411,10 @@ def test_the_status_of_a_workload_being_deleted_has_no_desired_state() -> None:
 def test_unset_times_are_sent_as_zero() -> None:
     action = Action(ActionId("apply-1"), WEB, ActionKind.APPLY, ActionState.PENDING, NOW)
 
-    message = agent.action_message(action)
+    message = agent_messages.action_message(action)
 
     assert (message.started_at, message.ended_at) == (0, 0)
-    assert agent.action(message) == action
+    assert agent_messages.action(message) == action
 
 
 def test_unset_times_of_a_third_party_agent_are_none() -> None:
@@ -424,7 +426,7 @@ def test_unset_times_of_a_third_party_agent_are_none() -> None:
         ended_at=-62_135_596_800,
     )
 
-    action = agent.action(message)
+    action = agent_messages.action(message)
 
     assert (action.started_at, action.ended_at) == (None, None)
 
@@ -438,30 +440,30 @@ def test_unset_times_of_a_third_party_agent_are_none() -> None:
 )
 def test_an_action_of_an_unknown_kind_is_refused(message: pb.AgentAction, field: str) -> None:
     with pytest.raises(InvalidError) as refused:
-        agent.action(message)
+        agent_messages.action(message)
 
     assert refused.value.field == field
 
 
 def test_an_intent_is_returned_unchanged() -> None:
     workload = a_workload(ContainerSpec("nginx"), Resources(100, 64), Desired.STOPPED)
-    kept = agent.apply_message(workload, 7).intent
+    kept = agent_messages.apply_message(workload, 7).intent
 
-    found = agent.intent(pb.IntentView(id="web", epoch=7, intent=kept), NODE)
+    found = agent_messages.intent(pb.IntentView(id="web", epoch=7, intent=kept), NODE)
 
     assert found == KeptIntent(NODE, workload, 7)
 
 
 def test_an_intent_of_another_workload_is_refused() -> None:
-    kept = agent.apply_message(a_workload(ContainerSpec("nginx")), 7).intent
+    kept = agent_messages.apply_message(a_workload(ContainerSpec("nginx")), 7).intent
 
     with pytest.raises(RefusedError, match="stored for mail is an intent of web"):
-        agent.intent(pb.IntentView(id="mail", epoch=7, intent=kept), NODE)
+        agent_messages.intent(pb.IntentView(id="mail", epoch=7, intent=kept), NODE)
 
 
 def test_stop_after_travels_with_the_order() -> None:
     workload = structs.replace(a_workload(ContainerSpec("nginx")), stop_after_seconds=60)
 
-    assert agent.apply(agent.apply_message(workload, 3)).stop_after_seconds == 60
+    assert agent_messages.apply(agent_messages.apply_message(workload, 3)).stop_after_seconds == 60
     with pytest.raises(InvalidError, match="stop_after_seconds"):
-        agent.apply(an_order(stop_after_seconds=-1))
+        agent_messages.apply(an_order(stop_after_seconds=-1))

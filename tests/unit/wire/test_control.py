@@ -12,7 +12,7 @@ from persys.model.resources import Resources
 from persys.model.spec import WorkloadType
 from persys.model.status import Actual, Failure, FailureReason, Observation
 from persys.model.workload import Desired
-from persys.wire import control
+from persys.wire.control import messages as control_messages
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
@@ -21,7 +21,7 @@ NODE = NodeId("n1")
 
 def seen(**fields: object) -> Observation:
     message = pb.WorkloadStatus(**{"workload_id": "web", **fields})  # type: ignore[arg-type]  # free by intent
-    return control.observation(message, NODE, NOW)
+    return control_messages.observation(message, NODE, NOW)
 
 
 @pytest.mark.parametrize(
@@ -39,18 +39,22 @@ def seen(**fields: object) -> Observation:
     ],
 )
 def test_desired_states_are_read_in_any_spelling(word: str, wanted: Desired) -> None:
-    assert control.desired(word) is wanted
+    assert control_messages.desired(word) is wanted
 
 
 def test_an_unknown_desired_state_is_refused_with_the_known_words() -> None:
     with pytest.raises(InvalidError, match="'paused' is unknown; expected running") as refused:
-        control.desired("paused")
+        control_messages.desired("paused")
 
     assert refused.value.field == "desired_state"
 
 
 def test_desired_states_are_shown_in_title_case() -> None:
-    assert [control.desired_word(wanted) for wanted in Desired] == ["Running", "Stopped", "Deleted"]
+    assert [control_messages.desired_word(wanted) for wanted in Desired] == [
+        "Running",
+        "Stopped",
+        "Deleted",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +107,7 @@ def test_an_unknown_reason_of_a_newer_agent_is_a_runtime_error() -> None:
         pb.WorkloadStatus(workload_id="web", state="Failed").SerializeToString() + b"\x18\x65"
     )
 
-    failure = control.observation(message, NODE, NOW).failure
+    failure = control_messages.observation(message, NODE, NOW).failure
 
     assert failure is not None
     assert failure.reason is FailureReason.RUNTIME_ERROR
@@ -115,7 +119,7 @@ def test_a_running_workload_has_no_failure() -> None:
 
 def test_a_status_is_sent_in_title_case_with_its_failure_details() -> None:
     failure = Failure(FailureReason.NETWORK_ERROR, "port 80 is taken", code="PortTaken")
-    sent = control.status_message(
+    sent = control_messages.status_message(
         Observation(seen().workload_id, NODE, Actual.FAILED, NOW, failure=failure)
     )
 
@@ -136,7 +140,7 @@ def test_capabilities_are_read_with_features_and_reserve() -> None:
         reserved_memory_mb=512,
     )
 
-    assert control.capabilities(message, ["push-status"]) == Capabilities(
+    assert control_messages.capabilities(message, ["push-status"]) == Capabilities(
         cpu_millicores=4000,
         memory_mb=8192,
         pools=(StoragePool("fast", "local", 100),),
@@ -167,18 +171,20 @@ def test_a_node_with_impossible_amounts_is_refused(
     message: pb.NodeCapabilities, field: str
 ) -> None:
     with pytest.raises(InvalidError) as refused:
-        control.capabilities(message, [])
+        control_messages.capabilities(message, [])
 
     assert refused.value.field == field
 
 
 @pytest.mark.parametrize("seconds", [0, -62_135_596_800, 1 << 60])
 def test_a_time_that_was_never_set_is_none(seconds: int) -> None:
-    assert control.instant(Timestamp(seconds=seconds)) is None
+    assert control_messages.instant(Timestamp(seconds=seconds)) is None
 
 
 def test_a_time_keeps_its_microseconds() -> None:
     before_the_epoch = datetime(1969, 12, 31, tzinfo=UTC) + timedelta(microseconds=1)
 
-    assert control.instant(control.timestamp(NOW)) == NOW
-    assert control.instant(control.timestamp(before_the_epoch)) == before_the_epoch
+    assert control_messages.instant(control_messages.timestamp(NOW)) == NOW
+    assert (
+        control_messages.instant(control_messages.timestamp(before_the_epoch)) == before_the_epoch
+    )

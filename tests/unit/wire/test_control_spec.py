@@ -22,7 +22,7 @@ from persys.model.spec import (
     VMSpec,
     VolumeMount,
 )
-from persys.wire.control import SPEC_BYTES_MAX, VM_SPEC_KEY, spec_message, workload_spec
+from persys.wire.control.messages import SPEC_BYTES_MAX, VM_SPEC_KEY, spec_message, workload_spec
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
 COMPOSE_FILE = "services:\n  web:\n    image: nginx\n"

@@ -9,11 +9,16 @@ from persys.model.action import Action, ActionKind, ActionState, Sighting
 from persys.model.event import Event, EventKind, Numbered
 from persys.model.ids import ActionId, NodeId, WorkloadId
 from persys.model.suggestion import Ruling, SuggestedAction, Suggestion
-from persys.wire import records
-from persys.wire.automation import ID_LENGTH_MAX, TEXT_LENGTH_MAX, ruling_message, suggestion
-from persys.wire.events import event_kinds, event_message
+from persys.wire.control.events import event_kinds, event_message
+from persys.wire.control.messages import sighting_message
+from persys.wire.control.suggestions import (
+    ID_LENGTH_MAX,
+    TEXT_LENGTH_MAX,
+    ruling_message,
+    suggestion,
+)
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from persys.wire.sightings import sighting_message
+from persys.wire.stored import records
 from persys.wire.times import EPOCH
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -5,7 +5,7 @@ import pytest
 from persys.errors import InvalidError
 from persys.model.spec import HealthCheck, HealthType
 from persys.wire.gen.control.v1 import control_pb2
-from persys.wire.health import health_check, health_message, short
+from persys.wire.spec.health import health_check, health_message, short
 
 
 def read(message: control_pb2.HealthCheck) -> HealthCheck:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from persys.errors import InvalidError
-from persys.wire.join import PREFIX, JoinToken, read_token, write_token
+from persys.wire.ca.join_token import PREFIX, JoinToken, read_token, write_token
 
 TOKEN = JoinToken(ca=("10.0.0.1:8888",), fp="ab", id="t1", secret="s" * 43, role="agent", name="n1")
 

@@ -7,19 +7,19 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 
 from persys.errors import InvalidError
-from persys.wire import limits
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from persys.wire.limit_table import COUNTS, ESSENTIAL, MAPS
+from persys.wire.limits import check as limits_check
+from persys.wire.limits.table import COUNTS, ESSENTIAL, MAPS
 
 
-@pytest.mark.parametrize("message", limits.messages(), ids=lambda message: message.full_name)
+@pytest.mark.parametrize("message", limits_check.messages(), ids=lambda message: message.full_name)
 def test_every_field_has_a_limit(message: Descriptor) -> None:
-    assert not limits.unlimited(message), "add them to wire/limit_table.py"
+    assert not limits_check.unlimited(message), "add them to wire/limits/table.py"
 
 
 def test_every_essential_field_exists() -> None:
-    known = {f"{one.name}.{field.name}" for one in limits.messages() for field in one.fields}
+    known = {f"{one.name}.{field.name}" for one in limits_check.messages() for field in one.fields}
 
     assert known >= ESSENTIAL
 
@@ -30,7 +30,7 @@ def an_apply(container: pb.ContainerSpec) -> pb.ApplyWorkloadRequest:
 
 
 def test_an_ordinary_request_passes() -> None:
-    limits.check(an_apply(pb.ContainerSpec(image="nginx", env={"A": "b"}, command=["x"])))
+    limits_check.check(an_apply(pb.ContainerSpec(image="nginx", env={"A": "b"}, command=["x"])))
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_an_ordinary_request_passes() -> None:
 )
 def test_a_request_is_refused_by_the_path_of_its_field(message: Message, text: str) -> None:
     with pytest.raises(InvalidError) as refused:
-        limits.check(message)
+        limits_check.check(message)
 
     assert str(refused.value) == text
 
@@ -75,7 +75,7 @@ def test_a_time_out_of_range_is_refused() -> None:
     request.since.seconds = 2**62
 
     with pytest.raises(InvalidError, match="since"):
-        limits.check(request)
+        limits_check.check(request)
 
 
 def test_texts_of_a_report_are_truncated_and_entries_stay() -> None:
@@ -84,7 +84,7 @@ def test_texts_of_a_report_are_truncated_and_entries_stay() -> None:
     status.revision_id = "r" * 5_000
     beat = pb.HeartbeatRequest(node_id="n1", workload_statuses=[status])
 
-    trimmed = limits.trim(beat)
+    trimmed = limits_check.trim(beat)
 
     kept = beat.workload_statuses[0]
     assert (len(kept.message), len(kept.reason.code), len(kept.revision_id)) == (4096, 128, 253)
@@ -106,7 +106,7 @@ def test_a_status_with_an_impossible_epoch_is_dropped(epoch: int) -> None:
         ],
     )
 
-    trimmed = limits.trim(beat)
+    trimmed = limits_check.trim(beat)
 
     assert [one.workload_id for one in beat.workload_statuses] == ["a"]
     assert trimmed.dropped == {"HeartbeatRequest.workload_statuses": 1}
@@ -118,7 +118,7 @@ def test_entries_above_the_limit_are_dropped_from_a_report() -> None:
         node_id="n1", internal_errors=[pb.InternalError(text=str(one)) for one in range(most + 9)]
     )
 
-    trimmed = limits.trim(beat)
+    trimmed = limits_check.trim(beat)
 
     assert [one.text for one in beat.internal_errors] == [str(one) for one in range(most)]
     assert trimmed.dropped == {"HeartbeatRequest.internal_errors": 9}
@@ -131,7 +131,7 @@ def test_a_map_of_a_report_keeps_its_first_entries_with_truncated_values() -> No
         workload_statuses=[pb.WorkloadStatus(workload_id="web", metadata=metadata)]
     )
 
-    limits.trim(beat)
+    limits_check.trim(beat)
 
     kept = beat.workload_statuses[0].metadata
     assert set(kept) == {f"key-{number:04}" for number in range(most)}
@@ -148,7 +148,7 @@ def test_numbers_of_a_report_are_clamped() -> None:
     )
     beat.timestamp.seconds = 2**62
 
-    limits.trim(beat)
+    limits_check.trim(beat)
 
     assert beat.usage.cpu_used_millicores == 0
     assert [used.cpu_percent for used in beat.workload_usage] == [0.0, 0.0]
@@ -157,7 +157,7 @@ def test_numbers_of_a_report_are_clamped() -> None:
 
 def test_a_report_without_a_valid_sender_is_refused() -> None:
     with pytest.raises(InvalidError, match="node_id"):
-        limits.trim(pb.HeartbeatRequest(node_id="n" * 5_000))
+        limits_check.trim(pb.HeartbeatRequest(node_id="n" * 5_000))
 
 
 def extremes(message: Message, *, large: bool) -> None:
@@ -227,9 +227,9 @@ def test_any_report_is_refused_or_within_its_limits_after_trimming(
     extremes(report, large=large)
 
     try:
-        limits.trim(report)
+        limits_check.trim(report)
     except InvalidError:
         return
 
-    limits.check(report)
+    limits_check.check(report)
     assert kind.FromString(report.SerializeToString()) == report

@@ -8,7 +8,7 @@ from persys.model.identity import Deed
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.methods import AGENT_METHODS, METHODS, Audit, Method, ReadOnly, Stream
-from persys.wire.rest import CONTRACT_ROUTES, ROUTES, Route
+from persys.wire.rest.routes import CONTRACT_ROUTES, ROUTES, Route
 
 SERVICES: list[tuple[ServiceDescriptor, dict[str, Method]]] = [
     (control_pb2.DESCRIPTOR.services_by_name["AgentControl"], METHODS),

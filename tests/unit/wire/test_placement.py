@@ -10,12 +10,12 @@ from persys.errors import InvalidError
 from persys.model.placement import Constraint, Operator, Rules, Strategy
 from persys.model.resources import Resources
 from persys.model.spec import ContainerSpec
-from persys.wire.canonical import revision_of
-from persys.wire.control import spec_message, workload_rules
+from persys.wire.control.messages import spec_message, workload_rules
+from persys.wire.control.placement import node_taints, rules
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from persys.wire.placement import node_taints, rules
-from persys.wire.specfile import read_spec_file
-from persys.wire.strict import SpecFileError
+from persys.wire.specfile.read import read_spec_file
+from persys.wire.specfile.strict import SpecFileError
+from persys.wire.stored.revision import revision_of
 
 PROJECT = Path(__file__).parents[3]
 EXAMPLE = PROJECT / "examples" / "placement.yaml"

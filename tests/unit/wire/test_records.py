@@ -10,8 +10,8 @@ from persys.errors import RefusedError
 from persys.model.node import StoragePool
 from persys.model.resources import Resources
 from persys.model.spec import ComposeSpec, ContainerSpec, Port
-from persys.wire.canonical import revision_of
-from persys.wire.records import NewerSchemaError, decode, encode
+from persys.wire.stored.records import NewerSchemaError, decode, encode
+from persys.wire.stored.revision import revision_of
 
 
 def test_a_record_has_its_checksum_and_schema_beside_its_fields() -> None:

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from persys.errors import InvalidError
-from persys.wire import snapshot
-from persys.wire.snapshot import CHUNK_BYTES_MAX, FORMAT, Header
+from persys.wire.stored import snapshot
+from persys.wire.stored.snapshot import CHUNK_BYTES_MAX, FORMAT, Header
 
 TAKEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 RECORDS = [(f"/workloads/w{number}", b'{"schema":1,"id":"w%d"}' % number) for number in range(50)]

@@ -8,9 +8,9 @@ import yaml
 from google.protobuf.json_format import MessageToDict
 
 from persys.wire.gen.control.v1 import control_pb2
-from persys.wire.spec_document import line_of, split_field
-from persys.wire.specfile import SpecDocument, read_spec_file
-from persys.wire.strict import SpecFileError
+from persys.wire.specfile.document import line_of, split_field
+from persys.wire.specfile.read import SpecDocument, read_spec_file
+from persys.wire.specfile.strict import SpecFileError
 
 COMPOSE = "services:\n  web:\n    image: nginx\n"
 

@@ -10,9 +10,9 @@ from persys.errors import InvalidError
 from persys.model import feature
 from persys.model.placement import HostPort
 from persys.model.spec import Port, RestartPolicy, StackNeeds
-from persys.wire.control_spec import workload_spec
+from persys.wire.compose.file import StackFile, read_inline, read_resolved
+from persys.wire.control.spec_decode import workload_spec
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from persys.wire.stackfile import StackFile, read_inline, read_resolved
 
 
 def a_stack(services: str, rest: str = "", **env: str) -> StackFile:

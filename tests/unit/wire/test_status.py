@@ -4,7 +4,7 @@ import grpc
 import pytest
 
 from persys import errors
-from persys.wire.status import error_from, grpc_code
+from persys.wire.errors import error_from, grpc_code
 
 CODE = grpc.StatusCode
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from persys.errors import InvalidError
-from persys.wire.stack_references import PROJECT_DIRECTORY, Reference, references
+from persys.wire.compose.secret_references import PROJECT_DIRECTORY, Reference, references
 
 FILES_MAX = 50
 FILE_BYTES_MAX = 1024 * 1024

@@ -40,9 +40,9 @@ from persys.infra.files import write_whole
 from persys.model.spec import ComposeSpec, PullPolicy
 from persys.model.status import Failure, FailureReason
 from persys.model.workload import Order
-from persys.wire.foreign import RUNTIME_NOT_AVAILABLE
-from persys.wire.stack import compose_text
-from persys.wire.stackfile import PROFILES, StackFile, read_resolved
+from persys.wire.agent.legacy_agents import RUNTIME_NOT_AVAILABLE
+from persys.wire.compose.file import PROFILES, StackFile, read_resolved
+from persys.wire.compose.source import compose_text
 
 log = structlog.get_logger()
 

@@ -16,10 +16,10 @@ from persys.gateway.door import Ask, Door, Handler, read_body
 from persys.gateway.problems import ProblemError
 from persys.infra.aio.offload import off_loop
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from persys.wire.rest import API
-from persys.wire.rest_json import to_plain
-from persys.wire.specfile import SpecDocument, read_spec_file
-from persys.wire.strict import SpecFileError
+from persys.wire.rest.json_codec import to_plain
+from persys.wire.rest.routes import API
+from persys.wire.specfile.read import SpecDocument, read_spec_file
+from persys.wire.specfile.strict import SpecFileError
 
 PATH = f"{API}/specs/parse"
 BYTES_MAX = 1024 * 1024

@@ -6,7 +6,7 @@ from persys.infra.door import CALLER
 from persys.model.suggestion import Ruling
 from persys.scheduler.api.service import Context, need
 from persys.scheduler.suggestions import Suggestions
-from persys.wire.automation import (
+from persys.wire.control.suggestions import (
     DECISIONS,
     decision_of,
     ruling_message,

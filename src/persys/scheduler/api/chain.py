@@ -35,8 +35,8 @@ from persys.scheduler.api.methods import DECISIONS, REFUSALS, SERVICE, is_refusa
 from persys.scheduler.audit import Audit
 from persys.scheduler.metrics import Metrics
 from persys.scheduler.modes import Modes
-from persys.wire import status
-from persys.wire.beside import DATA_AGE_MS, MODE
+from persys.wire import errors as wire_errors
+from persys.wire.metadata_keys import DATA_AGE_MS, MODE
 from persys.wire.methods import Audit as Audited
 from persys.wire.methods import Method, ReadOnly
 
@@ -76,7 +76,7 @@ class Chain:
                     answer = await self._answer(method, handler, request, context)
                     code = grpc.StatusCode.OK
                 except PersysError as err:
-                    code = status.grpc_code(err)
+                    code = wire_errors.grpc_code(err)
                     await context.abort(code, str(err))
                 except asyncio.CancelledError:
                     code = grpc.StatusCode.CANCELLED
@@ -137,7 +137,7 @@ class Chain:
                     await contained(self.supervisor, method.name, handler(request, context))
                 code = grpc.StatusCode.OK
             except PersysError as err:
-                code = status.grpc_code(err)
+                code = wire_errors.grpc_code(err)
                 await context.abort(code, str(err))
             finally:
                 self.metrics.streamed(method.name, code.name)

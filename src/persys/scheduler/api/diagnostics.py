@@ -10,7 +10,7 @@ from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.scheduler.api.records import record_view
 from persys.scheduler.api.service import Context
 from persys.scheduler.cluster import Cluster
-from persys.wire.control import timestamp
+from persys.wire.control.messages import timestamp
 from persys.wire.gen.control.v1 import control_pb2
 
 POLICY_VIOLATION = "policy_violation"  # in the metadata of a workload's status

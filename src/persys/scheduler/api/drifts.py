@@ -6,8 +6,8 @@ from persys.model.ids import node_id, workload_id
 from persys.scheduler.adoption import Adoption
 from persys.scheduler.api.service import Context, need
 from persys.scheduler.cluster import Cluster
-from persys.wire import control
-from persys.wire.adoption import orphan_view
+from persys.wire.control import messages as control_messages
+from persys.wire.control.adoption import orphan_view
 from persys.wire.gen.control.v1 import control_pb2
 
 
@@ -72,7 +72,7 @@ class DriftsApi:
             workload_id=drift.workload_id,
             type=drift.type,
             detail=drift.detail,
-            detected_at=control.timestamp(drift.detected_at),
+            detected_at=control_messages.timestamp(drift.detected_at),
             revision_id=drift.revision,
             epoch=drift.epoch,
             state=actual.value.title(),

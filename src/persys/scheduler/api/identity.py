@@ -2,7 +2,7 @@
 
 from persys.infra.door import CALLER
 from persys.scheduler.api.service import Context
-from persys.wire import control
+from persys.wire.control import messages as control_messages
 from persys.wire.gen.control.v1 import control_pb2
 
 
@@ -17,7 +17,7 @@ class IdentityApi:
             role=caller.identity.role,
             name=caller.identity.name,
             deeds=sorted(caller.deeds),
-            expires_at=control.timestamp(caller.expires_at),
+            expires_at=control_messages.timestamp(caller.expires_at),
             serial=caller.serial,
             token_id=caller.token_id,
         )

@@ -14,7 +14,7 @@ from persys.scheduler.cluster import Cluster
 from persys.scheduler.sharing import Inputs, share
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
-from persys.wire.image import checked_name, checked_sha256, control_views
+from persys.wire.spec.image import checked_name, checked_sha256, control_views
 
 REMOVE_DEADLINE = timedelta(seconds=30)
 

@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 
 from persys.errors import InvalidError
 from persys.model.role import Deed
-from persys.wire import limits
+from persys.wire.limits import check as limits_check
 from persys.wire.methods import Method
 
 
@@ -58,7 +58,7 @@ def _check(method: Method, message: Message) -> None:
         raise InvalidError(
             "request", f"{size} bytes, expected at most {method.request_bytes_max} bytes"
         )
-    limits.check(message)
+    limits_check.check(message)
 
 
 class Messages:

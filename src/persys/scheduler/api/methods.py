@@ -13,7 +13,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from persys.errors import PersysError, RefusedError
 from persys.model.status import FailureReason
-from persys.wire import control
+from persys.wire.control import messages as control_messages
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.methods import METHODS
 
@@ -39,7 +39,7 @@ def refusal_of(answer: Descriptor) -> Refuse | None:
         if "decision" in fields:
             values["decision"] = "rejected"
         if "failure_reason" in fields and isinstance(err, RefusedError):
-            values["failure_reason"] = control.failure_enum(FailureReason.INVALID_SPEC)
+            values["failure_reason"] = control_messages.failure_enum(FailureReason.INVALID_SPEC)
         return make(**values)
 
     return refuse

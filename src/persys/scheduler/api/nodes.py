@@ -22,9 +22,10 @@ from persys.scheduler.expiry import Expiry
 from persys.scheduler.membership import Membership
 from persys.scheduler.modes import Modes
 from persys.scheduler.queries import Queries
-from persys.wire import control, limits
+from persys.wire.control import messages as control_messages
+from persys.wire.control.placement import node_taints
 from persys.wire.gen.control.v1 import control_pb2
-from persys.wire.placement import node_taints
+from persys.wire.limits import check as limits_check
 
 DRAIN_SECONDS_MAX = 30 * 24 * 3600
 
@@ -63,7 +64,7 @@ class NodesApi:
         """`streamed`: over the control stream, on which the agent can also be called."""
         need(request.node_id, "node_id")
         try:
-            self._limited.note(node_id(request.node_id), limits.trim(request))
+            self._limited.note(node_id(request.node_id), limits_check.trim(request))
             marker = await self._membership.register(
                 Application(
                     self._node(request, streamed=streamed),
@@ -85,7 +86,7 @@ class NodesApi:
         return control_pb2.RegisterNodeResponse(
             accepted=True,
             heartbeat_interval_seconds=self._heartbeat_seconds,
-            lease_expires_at=control.timestamp(
+            lease_expires_at=control_messages.timestamp(
                 self._membership.lease_ends_at(node_id(request.node_id))
             ),
             cluster_uid=marker.uid,
@@ -112,7 +113,7 @@ class NodesApi:
             acknowledged=True,
             # While nothing can be written no node gets new work; running workloads continue.
             drain_node=self._modes.is_frozen or self._membership.is_draining(sender),
-            lease_expires_at=control.timestamp(self._membership.lease_ends_at(sender)),
+            lease_expires_at=control_messages.timestamp(self._membership.lease_ends_at(sender)),
             leads=self._authority.is_certain,
         )
 
@@ -195,7 +196,7 @@ class NodesApi:
         now = self._clock.now()
         if not request.grpc_endpoint and not streamed:
             raise InvalidError("grpc_endpoint", "is missing: expected HOST:PORT of the agent")
-        capabilities = control.capabilities(request.capabilities, request.features)
+        capabilities = control_messages.capabilities(request.capabilities, request.features)
         _check_room(capabilities)
         return Node(
             id=node_id(request.node_id),

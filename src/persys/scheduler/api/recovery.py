@@ -12,9 +12,10 @@ from persys.scheduler.cluster import Cluster
 from persys.scheduler.committer import Committer
 from persys.scheduler.recovery import Recovered, Recovery
 from persys.scheduler.snapshots import Snapshots
-from persys.wire import control, snapshot
-from persys.wire.adoption import recovered_view
+from persys.wire.control import messages as control_messages
+from persys.wire.control.adoption import recovered_view
 from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.stored import snapshot
 
 LEFT_OUT_SHOWN_MAX = 1000
 RECOVERED_SHOWN_MAX = 500
@@ -63,7 +64,7 @@ class RecoveryApi:
         view = control_pb2.ModeView(
             mode=state.mode,
             reason=state.reason,
-            since=control.timestamp(state.since),
+            since=control_messages.timestamp(state.since),
             store=self._store,
             role="leader",
             leader=lead.name,

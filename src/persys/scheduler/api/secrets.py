@@ -5,7 +5,7 @@ from persys.model.secret import Secret
 from persys.scheduler.api.service import Context, need
 from persys.scheduler.cluster import Cluster
 from persys.scheduler.secrets import Secrets
-from persys.wire.control import timestamp
+from persys.wire.control.messages import timestamp
 from persys.wire.gen.control.v1 import control_pb2
 
 

@@ -8,7 +8,7 @@ from persys.infra.door import CALLER
 from persys.model.identity import Token
 from persys.scheduler.api.service import Context, need
 from persys.scheduler.tokens import Tokens
-from persys.wire import control
+from persys.wire.control import messages as control_messages
 from persys.wire.gen.control.v1 import control_pb2
 
 _TTL_SECONDS_MAX = round(rules.LIFE_MOST.total_seconds())
@@ -65,7 +65,7 @@ def _view(token: Token) -> control_pb2.TokenView:
         name=token.name,
         role=token.role,
         deeds=sorted(rules.allowed(token)),
-        created_at=control.timestamp(token.created_at),
+        created_at=control_messages.timestamp(token.created_at),
         created_by=token.created_by,
-        expires_at=control.timestamp(token.expires_at),
+        expires_at=control_messages.timestamp(token.expires_at),
     )

@@ -11,7 +11,7 @@ from persys.scheduler.asking import Answers, ask_all, nodes_named
 from persys.scheduler.cluster import Cluster
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
-from persys.wire.volume import control_view
+from persys.wire.spec.volume import control_view
 
 Views = list[control_pb2.VolumeView]
 

@@ -29,7 +29,7 @@ from persys.scheduler.cluster import Cluster
 from persys.scheduler.state import memory
 from persys.scheduler.state.memory import Memory
 from persys.store import keys
-from persys.wire import records
+from persys.wire.stored import records
 
 StructT = TypeVar("StructT", bound=Struct)
 

@@ -22,8 +22,8 @@ from persys.scheduler.state.memory import Memory
 from persys.scheduler.state.quarantine import Quarantined
 from persys.scheduler.state.records import RECORDS, RecordType, Unreadable, type_of
 from persys.store.port import Change, Snapshot
-from persys.wire import records
-from persys.wire.records import NewerSchemaError
+from persys.wire.stored import records
+from persys.wire.stored.records import NewerSchemaError
 
 _POSITION = {kind.name: position for position, kind in enumerate(RECORDS)}
 

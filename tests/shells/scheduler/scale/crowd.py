@@ -27,7 +27,7 @@ from persys.model.status import Actual, Belief, Retry, Status
 from persys.model.suggestion import Ruling, SuggestedAction, Suggestion
 from persys.store import keys
 from persys.store.port import Store, Unit
-from persys.wire import records
+from persys.wire.stored import records
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 FAR_AHEAD = datetime(2100, 1, 1, tzinfo=UTC)

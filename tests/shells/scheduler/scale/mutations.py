@@ -7,10 +7,10 @@ from builders import a_workload
 from persys.model.identity import Role
 from persys.model.ids import NodeId
 from persys.store import keys
-from persys.wire import records
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
+from persys.wire.stored import records
 from shells.scheduler.harness import Cluster, eventually
 from shells.scheduler.scale.crowd import DEAD, FULL, HOLDER, LOST, ORPHAN, SPARE, stored
 from shells.scheduler.scale.fleet import Fleet

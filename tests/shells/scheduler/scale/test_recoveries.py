@@ -8,9 +8,9 @@ import pytest
 
 from persys.store import keys
 from persys.store.port import Store
-from persys.wire import records, snapshot
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
+from persys.wire.stored import records, snapshot
 from shells.scheduler.scale.conftest import SIZES, STORES, a_scheduler, calm, opened, until_idle
 from shells.scheduler.scale.crowd import (
     FULL,

@@ -1,0 +1,126 @@
+"""Messages of explain, plan and capacity."""
+
+from collections.abc import Iterable, Sequence
+
+from google.protobuf.json_format import MessageToDict
+
+from persys.core.intent.diff import FieldChange
+from persys.core.placement.capacity import Loss, Room, total_of
+from persys.core.placement.explain import Explanation, Verdict
+from persys.core.placement.remedy import UNITS
+from persys.model.workload import Workload
+from persys.wire.agent import vm
+from persys.wire.control.messages import desired_word
+from persys.wire.control.spec_decode import VM_SPEC_KEY
+from persys.wire.control.spec_encode import spec_message
+from persys.wire.gen.control.v1 import control_pb2
+
+
+def fields_of(workload: Workload) -> dict[str, object]:
+    """The fields that the user set, with the names of spec files."""
+    message = spec_message(
+        workload.spec,
+        workload.resources,
+        workload.metadata,
+        rules=workload.rules,
+        stop_after_seconds=workload.stop_after_seconds,
+    )
+    encoded_machine = message.metadata.pop(VM_SPEC_KEY, "")
+    fields: dict[str, object] = MessageToDict(message, preserving_proto_field_name=True)
+    if encoded_machine:
+        # Field 12 cannot represent all of this VM; the agent's form can, and is readable.
+        whole = vm.vm_message(vm.from_base64(encoded_machine, VM_SPEC_KEY))
+        fields["vm"] = MessageToDict(whole, preserving_proto_field_name=True)
+    fields["desired_state"] = desired_word(workload.desired)
+    return fields
+
+
+def change_messages(changes: Iterable[FieldChange]) -> list[control_pb2.FieldChange]:
+    return [
+        control_pb2.FieldChange(field=change.field, before=change.before, after=change.after)
+        for change in changes
+    ]
+
+
+def explanation_message(
+    found: Explanation,
+    *,
+    workload_id: str,
+    node_id: str,
+    summary: str,
+    changes: Sequence[str],
+    copies: Sequence[str],
+) -> control_pb2.ExplainWorkloadResponse:
+    return control_pb2.ExplainWorkloadResponse(
+        workload_id=workload_id,
+        assigned_node_id=node_id,
+        summary=summary,
+        # The assigned node first.
+        nodes=[
+            _verdict(verdict)
+            for verdict in sorted(found.verdicts, key=lambda each: each.node_id != node_id)
+        ],
+        changes=changes,
+        counts=[
+            control_pb2.ReasonCount(filter=kind, detail=detail, nodes=count)
+            for (kind, detail), count in sorted(
+                found.counts.items(), key=lambda item: (-item[1], item[0])
+            )
+        ],
+        node_count=found.node_count,
+        fit_count=found.fit_count,
+        copies=copies,
+    )
+
+
+def _verdict(verdict: Verdict) -> control_pb2.NodeVerdict:
+    message = control_pb2.NodeVerdict(
+        node_id=verdict.node_id,
+        fits=verdict.rejection is None,
+        change=verdict.change,
+        score=[
+            control_pb2.ScorePart(name=part.name, value=part.value, detail=part.detail)
+            for part in verdict.score
+        ],
+    )
+    if verdict.rejection is not None:
+        message.filter = verdict.rejection.filter
+        message.detail = verdict.rejection.detail
+        message.missing = verdict.rejection.missing
+        message.unit = UNITS.get(verdict.rejection.filter, "").strip()
+    return message
+
+
+def capacity_message(
+    rooms: Iterable[Room], losses: Iterable[control_pb2.LossView], *, survives: bool
+) -> control_pb2.GetCapacityResponse:
+    most_free = sorted(
+        rooms, key=lambda room: (room.fits is not None, -(room.fits or 0), room.node_id)
+    )
+    worst: list[control_pb2.LossView] = sorted(losses, key=_severity)
+    total = total_of(most_free)
+    return control_pb2.GetCapacityResponse(
+        fits=total or 0,
+        unlimited=total is None,
+        nodes=[
+            control_pb2.NodeRoom(
+                node_id=room.node_id,
+                fits=room.fits or 0,
+                unlimited=room.fits is None,
+                limited_by=room.limited_by,
+            )
+            for room in most_free
+        ],
+        survives_any_loss=survives,
+        losses=worst,
+    )
+
+
+def loss_message(loss: Loss, bound: Iterable[str]) -> control_pb2.LossView:
+    return control_pb2.LossView(
+        node_id=loss.node_id, stranded=loss.stranded, bound=sorted(bound), moved=loss.moved
+    )
+
+
+def _severity(loss: control_pb2.LossView) -> tuple[int, int, str]:
+    return -len(loss.stranded), -len(loss.bound), loss.node_id

@@ -1,0 +1,205 @@
+"""Parses spec files (YAML with one or more documents, or JSON) into ApplyWorkload requests.
+
+Two formats are accepted. The flat format has `id` and the fields of the spec at the top level. The format of
+the contract has `workload_id` and the spec under `spec`. A document without a spec changes only the desired
+state of its workload. The output of `workload get` and Compose files are accepted too, see `spec_document`.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from persys.core.bounded_yaml import (
+    NULL_TAG,
+    MappingNode,
+    Node,
+    ScalarNode,
+    SequenceNode,
+    YamlError,
+    YamlLimits,
+    compose_all,
+)
+from persys.core.duration import parse_duration
+from persys.errors import InvalidError
+from persys.model.ids import workload_id
+from persys.wire.control.messages import desired
+from persys.wire.control.spec_decode import workload_rules, workload_spec
+from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.specfile.document import (
+    compose_error,
+    intent_of_view,
+    is_compose,
+    is_view,
+    placed,
+    stack_of,
+)
+from persys.wire.specfile.shorthand import SHORT_FORMS
+from persys.wire.specfile.strict import SpecFileError, entries, fill, text_of, unknown, wrong
+
+_OF_SPEC = (
+    "type",
+    "resources",
+    "container",
+    "compose",
+    "vm",
+    "metadata",
+    "placement",
+    "stop_after_seconds",
+)
+_STOP_AFTER = "stop_after"  # a duration; the contract has seconds
+_OF_REQUEST = ("revision_id", "desired_state")
+_FLAT = ("id", *_OF_SPEC, _STOP_AFTER, *_OF_REQUEST)
+_OF_REQUEST_IN_CAMEL = ("revisionId", "desiredState")
+_ONLY_ON_THE_WIRE = frozenset({"workload_id", "workloadId", "spec"})
+_INT64_MAX = 2**63 - 1
+# A file on the command line may contain thousands of workloads; servers pass smaller limits.
+FILE_LIMITS = YamlLimits(bytes_max=16 * 1024 * 1024, nodes_max=1_000_000, documents_max=20_000)
+
+
+@dataclass(frozen=True, slots=True)
+class SpecDocument:
+    """One workload of a file, and its line (0: unknown)."""
+
+    request: control_pb2.ApplyWorkloadRequest
+    line: int
+    node: Node
+
+    def placed(self, field: str, problem: str) -> tuple[int, str]:
+        """The line of an error about a field, or of the nearest parent of the field, and the error text."""
+        return placed(self.node, field, problem) if self.line else (0, problem)
+
+
+def read_spec_file(
+    text: str,
+    limits: YamlLimits = FILE_LIMITS,
+    *,
+    stack_id: str = "",
+    directory: str = "",
+) -> list[SpecDocument]:
+    """All workloads in the file. Raises SpecFileError for the first error.
+
+    The id of a Compose file is `stack_id`, else the file's `name`, else `directory`.
+    """
+    as_json = _rewritten_json(text) if len(text) <= limits.bytes_max else None
+    found: dict[str, SpecDocument] = {}
+    nodes = list(_documents(text if as_json is None else as_json, limits))
+    for node in nodes:
+        line = node.start_mark.line + 1 if as_json is None else 0
+        try:
+            if len(nodes) == 1 and is_compose(node):
+                request = _stack(text, node, stack_id=stack_id, directory=directory)
+            else:
+                request = _request(node)
+        except SpecFileError as err:
+            # The line numbers of rewritten JSON differ from those of the user's file.
+            raise SpecFileError(err.field, err.problem, line=line and err.line) from None
+        except InvalidError as err:
+            at, problem = placed(node, err.field, err.problem) if line else (0, err.problem)
+            raise SpecFileError(err.field, problem, line=at) from None
+        if request.workload_id in found:
+            raise SpecFileError("id", f"{request.workload_id!r} is used twice", line=line)
+        found[request.workload_id] = SpecDocument(request, line, node)
+    if not found:
+        raise SpecFileError("file", "contains no workload")
+    return list(found.values())
+
+
+def _stack(
+    text: str, node: Node, *, stack_id: str, directory: str
+) -> control_pb2.ApplyWorkloadRequest:
+    request = stack_of(text, node, stack_id=stack_id, directory=directory)
+    try:
+        _check(request, flat=False)
+    except InvalidError as err:
+        raise compose_error(err, node) from None
+    return request
+
+
+def _rewritten_json(text: str) -> str | None:
+    """Rewrite JSON as YAML: YAML refuses tabs and some escapes that JSON allows."""
+    if not text.lstrip().startswith(("{", "[")):
+        return None
+    try:
+        return json.dumps(json.loads(text), ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _documents(text: str, limits: YamlLimits) -> Iterator[Node]:
+    try:
+        roots = compose_all(text, limits)
+    except YamlError as err:
+        raise SpecFileError(err.field or "file", err.problem, line=err.line) from err
+    for root in roots:
+        if isinstance(root, SequenceNode):
+            yield from root.value
+        elif root.tag != NULL_TAG:
+            yield root
+
+
+def _request(node: Node) -> control_pb2.ApplyWorkloadRequest:
+    request = control_pb2.ApplyWorkloadRequest()
+    if is_view(node):
+        node = intent_of_view(node)
+    pairs = list(entries(node, ""))
+    if {key.value for key, _ in pairs} & _ONLY_ON_THE_WIRE:
+        fill(request, node, "", short_forms=SHORT_FORMS)
+        _check(request, flat=False)
+    else:
+        _fill_flat(request, node, pairs)
+        _check(request, flat=True)
+    return request
+
+
+def _fill_flat(
+    request: control_pb2.ApplyWorkloadRequest,
+    node: Node,
+    pairs: list[tuple[ScalarNode, Node]],
+) -> None:
+    def part(*names: str) -> MappingNode:
+        chosen = [pair for pair in pairs if pair[0].value in names]
+        return MappingNode(node.tag, chosen, node.start_mark, node.end_mark)
+
+    for key, value in pairs:
+        if key.value not in (*_FLAT, *_OF_REQUEST_IN_CAMEL):
+            raise unknown(key, "", _FLAT)
+        if key.value == "id":
+            request.workload_id = text_of(value, "id")
+    fill(request, part(*_OF_REQUEST, *_OF_REQUEST_IN_CAMEL), "")
+    of_spec = part(*_OF_SPEC)
+    if of_spec.value:
+        request.spec.SetInParent()
+        fill(request.spec, of_spec, "", short_forms=SHORT_FORMS)
+    for key, value in pairs:
+        if key.value == _STOP_AFTER:
+            _stop_after(request.spec, key, value)
+
+
+def _stop_after(spec: control_pb2.WorkloadSpec, key: ScalarNode, value: Node) -> None:
+    if spec.stop_after_seconds:
+        raise wrong(key, _STOP_AFTER, "conflicts with stop_after_seconds; set only one of them")
+    text = str(value.value) if isinstance(value, ScalarNode) else ""
+    try:
+        seconds = parse_duration(text).total_seconds()
+    except ValueError as err:
+        raise wrong(value, _STOP_AFTER, f"{text!r}: {err}") from err
+    if seconds != int(seconds):
+        raise wrong(value, _STOP_AFTER, f"invalid duration {text!r}: expected whole seconds")
+    spec.stop_after_seconds = min(int(seconds), _INT64_MAX)
+
+
+def _check(request: control_pb2.ApplyWorkloadRequest, *, flat: bool) -> None:
+    """Run the scheduler's checks that need no cluster, so that a file is applied completely or not at all."""
+    workload_id(request.workload_id, field="id" if flat else "workload_id")
+    if request.desired_state:
+        desired(request.desired_state)
+        if not request.HasField("spec"):
+            return
+    try:
+        workload_spec(request.spec)
+        workload_rules(request.spec)
+    except InvalidError as err:
+        field = err.field.removeprefix("spec.") if flat else err.field
+        raise InvalidError(field, err.problem) from None
+    # Third-party schedulers require the type.
+    request.spec.type = request.spec.type or request.spec.WhichOneof("workload") or "vm"
