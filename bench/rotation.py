@@ -25,7 +25,7 @@ from bench.verdict import Verdict, report
 from persys.client.authority import AuthoritySource
 from persys.infra.clock import SystemClock
 from persys.infra.files import CertificateFiles
-from persys.infra.tls import Tls
+from persys.infra.tls.tls import Tls
 from persys.model.identity import Role
 from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
 

@@ -10,12 +10,12 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.x509.oid import NameOID
 
 from persys.ca.issuing import issue, new_root, pem
-from persys.infra.certificates import CertificateFiles
 from persys.infra.clock import SystemClock
 from persys.infra.files import PRIVATE, PUBLIC, write_together
-from persys.infra.keys import key_pem, new_key
-from persys.infra.revocation import Revocations
-from persys.infra.tls import Tls, Verify
+from persys.infra.tls.certificates import CertificateFiles
+from persys.infra.tls.keys import key_pem, new_key
+from persys.infra.tls.revocation import Revocations
+from persys.infra.tls.tls import Tls, Verify
 from persys.model.identity import Identity, Role
 
 LIFE = timedelta(days=1)

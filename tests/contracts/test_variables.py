@@ -10,7 +10,7 @@ import pytest
 
 from persys.agent.settings import AgentSettings
 from persys.infra.settings import load
-from persys.infra.vault_login import AuthMethod
+from persys.infra.vault.login import AuthMethod
 from persys.scheduler.settings import SchedulerSettings
 
 SETTINGS: dict[str, type[Any]] = {"scheduler": SchedulerSettings, "agent": AgentSettings}

@@ -21,7 +21,7 @@ from persys.agent.settings import AgentSettings
 from persys.agent.state import State
 from persys.infra.aio.path_calls import ThreadPathCalls
 from persys.infra.clock import SystemClock
-from persys.infra.rpc import new_channel
+from persys.infra.rpc.grpc_server import new_channel
 from persys.model.ids import NodeId
 from persys.model.spec import WorkloadType
 from persys.wire.gen.agent.v1 import agent_pb2, agent_pb2_grpc

@@ -21,8 +21,8 @@ from fuzz.mutation import TEXTS, changed
 from persys.ca.app import Ca
 from persys.ca.settings import CaSettings
 from persys.core.auth.permissions import CA
-from persys.infra.certificates import CertificateFiles
-from persys.infra.keys import new_key, new_request
+from persys.infra.tls.certificates import CertificateFiles
+from persys.infra.tls.keys import new_key, new_request
 from persys.model.identity import Identity, Role
 from shells.ca.town import AUTH_KEY, MovedClock, Town
 

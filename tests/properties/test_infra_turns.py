@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from persys.infra.turns import Turns
+from persys.infra.aio.keyed_lock import Turns
 
 
 @dataclass

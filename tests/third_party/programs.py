@@ -10,7 +10,7 @@ from typing import Any
 from certified import Root
 from e2e.cluster import BIN
 from e2e.process import Process, free_port, listens_on
-from persys.infra.certificates import CertificateFiles
+from persys.infra.tls.certificates import CertificateFiles
 from persys.model.identity import Role
 
 TESTS = Path(__file__).resolve().parents[1]

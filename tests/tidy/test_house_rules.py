@@ -32,8 +32,8 @@ CLIENT_DOORS = {
         "sim/disk.py",
     },
     "persys.store.gen": {"store/etcd/store.py"},
-    "dns": {"infra/srv.py"},
-    "opentelemetry": {"infra/otlp.py"},
+    "dns": {"infra/net/srv.py"},
+    "opentelemetry": {"infra/telemetry/otlp.py"},
     # One loader with limits for all YAML that anyone sends.
     "yaml": {"core/bounded_yaml.py"},
     "msgspec.yaml": set(),

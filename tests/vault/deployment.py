@@ -10,7 +10,7 @@ from e2e.waiting import eventually
 from persys.client import SchedulerClient
 from persys.client.call import Trust
 from persys.infra.files import PRIVATE, PUBLIC, CertificateFiles, write_together
-from persys.infra.identity import Claims, read_claims
+from persys.infra.tls.identity import Claims, read_claims
 from vault.server import VaultServer
 
 BIN = Path(sys.executable).parent

@@ -15,7 +15,7 @@ from cryptography import x509
 
 from certified import Root
 from e2e.waiting import eventually
-from persys.infra.identity import claims_of, hosts_of
+from persys.infra.tls.identity import claims_of, hosts_of
 from persys.model.identity import Identity, Role
 from vault.deployment import Deployment
 from vault.server import VaultServer

@@ -10,10 +10,10 @@ from structlog.testing import capture_logs
 from e2e.waiting import eventually
 from persys.errors import DeniedError, NotFoundError
 from persys.infra.clock import SystemClock
-from persys.infra.vault import Vault
-from persys.infra.vault_http import VaultHttp
-from persys.infra.vault_kv import VaultKv
-from persys.infra.vault_login import AuthMethod, Credentials
+from persys.infra.vault.http import VaultHttp
+from persys.infra.vault.kv import VaultKv
+from persys.infra.vault.login import AuthMethod, Credentials
+from persys.infra.vault.session import Vault
 from vault.server import VaultServer
 
 pytestmark = pytest.mark.full

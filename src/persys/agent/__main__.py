@@ -7,10 +7,10 @@ from functools import partial
 
 from persys.agent.settings import USUAL_FILE, AgentSettings
 from persys.errors import InvalidError, PersysError, SettingsError
-from persys.infra import tracing
-from persys.infra.logs import configure_logs
 from persys.infra.process import run
 from persys.infra.settings import load
+from persys.infra.telemetry import tracing
+from persys.infra.telemetry.logs import configure_logs
 
 
 def main() -> int:

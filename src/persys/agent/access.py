@@ -13,7 +13,7 @@ from persys.agent.past import Past
 from persys.agent.runtimes.docker_access import DockerAccess, Part, Session
 from persys.agent.state import State
 from persys.errors import InvalidError, NotFoundError, RefusedError
-from persys.infra.together import together
+from persys.infra.aio.task_group import together
 from persys.model.ids import WorkloadId, workload_id
 from persys.model.spec import WorkloadType
 from persys.wire.gen.agent.v1 import agent_pb2

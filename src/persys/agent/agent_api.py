@@ -36,12 +36,12 @@ from persys.errors import (
     RuntimeUnavailableError,
     StaleEpochError,
 )
-from persys.infra import tracing
 from persys.infra.aio.offload import off_loop
 from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.supervisor import InternalError, Supervisor
-from persys.infra.call_metrics import CallMetrics
 from persys.infra.clock import Clock
+from persys.infra.telemetry import tracing
+from persys.infra.telemetry.call_metrics import CallMetrics
 from persys.model.ids import NodeId, Revision, WorkloadId, workload_id
 from persys.model.spec import WorkloadType
 from persys.model.status import Actual, Failure, FailureReason, Observation

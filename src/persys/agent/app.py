@@ -63,19 +63,19 @@ from persys.agent.worker import Worker
 from persys.core.agent.admission import Load
 from persys.core.agent.garbage import Ages
 from persys.core.agent.health import HEALTH
+from persys.infra.aio.keyed_lock import Turns
 from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.parts import OnError, supervised
 from persys.infra.aio.path_calls import PathCalls, ThreadPathCalls
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock, SystemClock, since_boot
-from persys.infra.enrolling import ensure_certificate
-from persys.infra.gauges import watch_certificate
-from persys.infra.guarded import Guarded
-from persys.infra.http import SideServer
 from persys.infra.process import serve
-from persys.infra.rpc import new_server, start_server
-from persys.infra.tls import Tls
-from persys.infra.turns import Turns
+from persys.infra.rpc.authorized_service import Guarded
+from persys.infra.rpc.grpc_server import new_server, start_server
+from persys.infra.telemetry.side_server import SideServer
+from persys.infra.tls.first_certificate import ensure_certificate
+from persys.infra.tls.metrics import watch_certificate
+from persys.infra.tls.tls import Tls
 from persys.model.identity import Role
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Capabilities
@@ -449,7 +449,7 @@ class Agent:
         return over_stream(calls, tls.dial(Role.SCHEDULER), certificate=tls.in_use)
 
     def _find_service(self, name: str) -> list[str]:
-        from persys.infra.srv import find_service  # imported only for SRV names
+        from persys.infra.net.srv import find_service  # imported only for SRV names
 
         server = self._settings.dns_server
         return find_service(name, server=server, deadline_seconds=CALL_DEADLINE_SECONDS)

@@ -6,8 +6,8 @@ from contextlib import aclosing
 from persys.agent.runtimes.machine_access import Console, MachineAccess
 from persys.agent.state import State
 from persys.errors import InvalidError, RefusedError
+from persys.infra.aio.task_group import together
 from persys.infra.clock import Clock
-from persys.infra.together import together
 from persys.model.ids import WorkloadId
 from persys.model.status import Actual
 from persys.wire.gen.agent.v1 import agent_pb2

@@ -3,8 +3,8 @@
 from persys.agent.metrics import Metrics
 from persys.agent.settings import AgentSettings
 from persys.infra.clock import Clock
-from persys.infra.door import Door
-from persys.infra.tls import Tls
+from persys.infra.rpc.authorizer import Door
+from persys.infra.tls.tls import Tls
 from persys.model.identity import Role
 from persys.wire.methods import AGENT_PERMISSIONS
 

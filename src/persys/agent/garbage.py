@@ -29,10 +29,10 @@ from persys.core.agent.garbage import (
     stale_images,
 )
 from persys.errors import RuntimeUnavailableError, StoreUnavailableError
+from persys.infra.aio.keyed_lock import Turns
 from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
-from persys.infra.turns import Turns
 from persys.model.ids import WorkloadId
 from persys.model.spec import ContainerSpec
 from persys.model.workload import Desired

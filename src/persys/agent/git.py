@@ -28,7 +28,7 @@ from persys.agent.credentials import Credential, Credentials
 from persys.agent.volumes.files import used_below
 from persys.errors import RefusedError
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
-from persys.infra.together import together
+from persys.infra.aio.task_group import together
 from persys.model.status import Failure, FailureReason
 from persys.model.volume import GIB
 from persys.wire.compose.git_source import host_of

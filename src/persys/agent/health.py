@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from persys.infra.tls import Tls
+from persys.infra.tls.tls import Tls
 from persys.model.ids import NodeId
 from persys.model.spec import WorkloadType
 

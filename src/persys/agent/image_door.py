@@ -12,7 +12,7 @@ from functools import partial
 from persys.agent.images import ImageStore, Told
 from persys.errors import InvalidError, PersysError, RefusedError, UnavailableError
 from persys.infra.aio.owned import OwnedWork
-from persys.infra.together import together
+from persys.infra.aio.task_group import together
 from persys.model.volume import Image
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.spec.image import agent_view, checked_name, checked_sha256

@@ -19,10 +19,10 @@ from persys.agent.steps import volumes_of
 from persys.agent.worker import Worker
 from persys.core.agent.accept_order import Draining, Stale, Taken, Unchanged, receive
 from persys.errors import InvalidError, StaleEpochError
+from persys.infra.aio.keyed_lock import Turns
 from persys.infra.aio.owned import OwnedWork
 from persys.infra.clock import Clock
 from persys.infra.failpoints import passing
-from persys.infra.turns import Turns
 from persys.model.action import ActionKind
 from persys.model.ids import WorkloadId
 from persys.model.resources import Resources

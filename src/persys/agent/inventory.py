@@ -6,8 +6,8 @@ from functools import partial
 from persys.agent.ports import Disks, Volumes
 from persys.agent.state import State
 from persys.errors import NotFoundError, RefusedError
+from persys.infra.aio.keyed_lock import Turns
 from persys.infra.aio.owned import OwnedWork
-from persys.infra.turns import Turns
 from persys.model.ids import WorkloadId
 from persys.model.volume import VolumeSeen
 

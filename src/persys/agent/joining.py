@@ -16,14 +16,14 @@ from persys.client.authority import join
 from persys.core.auth.enrolment import Fault
 from persys.core.bounded_yaml import dump, load_mapping
 from persys.errors import DeniedError, InvalidError, SettingsError
-from persys.infra.address import is_service
-from persys.infra.certificates import CertificateFiles, KeyPair, read_key_pair
 from persys.infra.clock import SystemClock
 from persys.infra.command_line import StrictParser
 from persys.infra.files import PRIVATE, PUBLIC, write_together
-from persys.infra.identity import read_claims
-from persys.infra.keys import fingerprints, key_pem, new_key, new_request
+from persys.infra.net.address import is_service
 from persys.infra.settings import load
+from persys.infra.tls.certificates import CertificateFiles, KeyPair, read_key_pair
+from persys.infra.tls.identity import read_claims
+from persys.infra.tls.keys import fingerprints, key_pem, new_key, new_request
 from persys.model.identity import Identity, Role
 from persys.wire.ca.join_token import JoinToken, read_token
 

@@ -8,8 +8,8 @@ from typing import Protocol, TypeVar
 import grpc
 
 from persys.errors import UnavailableError
-from persys.infra.answers import parsed
-from persys.infra.rpc import new_channel
+from persys.infra.rpc.grpc_server import new_channel
+from persys.infra.rpc.parsed_replies import parsed
 from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
 
 CALL_DEADLINE_SECONDS = 5.0

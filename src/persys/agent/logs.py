@@ -14,7 +14,7 @@ from persys.agent.past import End, Past
 from persys.agent.runtimes.docker_access import DockerAccess, Part, unix_nanos, unix_seconds
 from persys.agent.runtimes.docker_frames import Frame, joined, stamp, without_stamp
 from persys.errors import NotFoundError
-from persys.infra.together import together
+from persys.infra.aio.task_group import together
 from persys.model.ids import WorkloadId
 from persys.wire.gen.agent.v1 import agent_pb2
 

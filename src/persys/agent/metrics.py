@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector
 from persys.core.agent.admission import Load
 from persys.core.agent.garbage import Kind
 from persys.core.agent.next_step import Step
-from persys.infra.call_metrics import SECONDS, CallMetrics
+from persys.infra.telemetry.call_metrics import SECONDS, CallMetrics
 from persys.model.action import ActionKind, ActionState
 from persys.model.ids import WorkloadId
 from persys.model.node import WorkloadUsage

@@ -7,10 +7,10 @@ from pathlib import Path
 from persys import __version__
 from persys.agent.kvm import Accel
 from persys.errors import SettingsError
-from persys.infra.address import split_server
+from persys.infra.net.address import split_server
 from persys.infra.settings import setting
-from persys.infra.tls_settings import TlsSettings
-from persys.infra.trace_settings import TraceSettings
+from persys.infra.telemetry.settings import TraceSettings
+from persys.infra.tls.settings import TlsSettings
 
 PERCENT_MAX = 100
 STOP = "stop"

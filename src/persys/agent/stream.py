@@ -24,9 +24,9 @@ from persys.agent.link import (
     SilentStreamError,
     over_grpc,
 )
-from persys.infra.answers import parsed
-from persys.infra.rpc import new_channel
-from persys.infra.together import first_of
+from persys.infra.aio.task_group import first_of
+from persys.infra.rpc.grpc_server import new_channel
+from persys.infra.rpc.parsed_replies import parsed
 from persys.model import feature
 from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
 

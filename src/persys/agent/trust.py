@@ -3,13 +3,13 @@
 from persys.agent.settings import AgentSettings
 from persys.client.trust import open_renewed, vault_source
 from persys.errors import SettingsError
-from persys.infra.address import address_outward
 from persys.infra.clock import Clock
-from persys.infra.identity import Claims
-from persys.infra.node_name import own_node_id
-from persys.infra.tls import Tls
-from persys.infra.vault import open_vault
-from persys.infra.vault_pki import VaultSource
+from persys.infra.net.address import address_outward
+from persys.infra.net.node_name import own_node_id
+from persys.infra.tls.identity import Claims
+from persys.infra.tls.tls import Tls
+from persys.infra.vault.pki import VaultSource
+from persys.infra.vault.session import open_vault
 from persys.model.identity import Identity, Role
 from persys.model.ids import NodeId
 

@@ -32,8 +32,8 @@ from persys.agent.news import News
 from persys.agent.reports import Reports
 from persys.agent.state import State
 from persys.errors import StoreUnavailableError, UnavailableError
-from persys.infra.address import address_towards, is_service
 from persys.infra.clock import Clock
+from persys.infra.net.address import address_towards, is_service
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Capabilities
 from persys.model.workload import Desired

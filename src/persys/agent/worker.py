@@ -37,12 +37,12 @@ from persys.core.agent.next_step import (
 from persys.core.agent.notes import NOTE, notes_of
 from persys.core.agent.quarantine import LastExit, quarantine
 from persys.errors import ConflictError, PersysError, UnavailableError
+from persys.infra.aio.keyed_lock import Turns
+from persys.infra.aio.keyed_queue import Lanes
 from persys.infra.aio.path_calls import PathTimeoutError
 from persys.infra.aio.supervisor import Containment, InternalError, Supervisor
 from persys.infra.clock import Clock
 from persys.infra.failpoints import passing
-from persys.infra.lanes import Lanes
-from persys.infra.turns import Turns
 from persys.model.ids import WorkloadId
 from persys.model.status import Actual, Failure, FailureReason
 from persys.model.workload import Desired, Order

@@ -8,9 +8,9 @@ from persys.ca.app import run_ca
 from persys.ca.commands import COMMANDS, run_command
 from persys.ca.settings import CaSettings
 from persys.errors import PersysError, SettingsError
-from persys.infra.logs import configure_logs
 from persys.infra.process import run
 from persys.infra.settings import load
+from persys.infra.telemetry.logs import configure_logs
 
 
 def main() -> int:

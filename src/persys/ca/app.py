@@ -19,9 +19,9 @@ from persys.ca.whereabouts import addresses, own_hosts
 from persys.core.auth.certificate_renewal import renew_at
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock, SystemClock
-from persys.infra.http_server import HttpLimits, HttpServer, server_context, show_certificate
-from persys.infra.keys import fingerprint, key_pem, new_key
+from persys.infra.net.http_server import HttpLimits, HttpServer, server_context, show_certificate
 from persys.infra.process import serve
+from persys.infra.tls.keys import fingerprint, key_pem, new_key
 
 log = structlog.get_logger()
 

@@ -11,7 +11,7 @@ from cryptography.x509.oid import NameOID
 from msgspec import Struct
 
 from persys.errors import DeniedError, InvalidError
-from persys.infra.identity import by_common_name
+from persys.infra.tls.identity import by_common_name
 from persys.model.identity import Identity
 
 PublicKey = ec.EllipticCurvePublicKey | rsa.RSAPublicKey

@@ -34,8 +34,8 @@ from persys.core.auth.enrolment import (
 )
 from persys.errors import ConflictError, DeniedError, InvalidError, NotFoundError
 from persys.infra.clock import Clock
-from persys.infra.identity import Claims
-from persys.infra.keys import fingerprint
+from persys.infra.tls.identity import Claims
+from persys.infra.tls.keys import fingerprint
 from persys.model.identity import Identity, Role
 from persys.wire.ca.join_token import JoinToken, write_token
 from persys.wire.ca.messages import (

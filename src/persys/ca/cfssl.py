@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from persys.core.auth.enrolment import SERVICES
 from persys.errors import DeniedError, InvalidError
-from persys.infra.identity import by_common_name
+from persys.infra.tls.identity import by_common_name
 from persys.model.identity import Identity, Role
 from persys.wire.ca.messages import read_body
 

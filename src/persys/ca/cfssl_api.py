@@ -11,8 +11,8 @@ from persys.ca.authority import Authority, Wish
 from persys.ca.call import Answer, Call, Handler
 from persys.core.auth.enrolment import granted_hosts
 from persys.errors import DeniedError, InvalidError
-from persys.infra.identity import parse_uri
-from persys.infra.keys import key_pem, new_request
+from persys.infra.tls.identity import parse_uri
+from persys.infra.tls.keys import key_pem, new_request
 from persys.model.identity import Identity, Role
 from persys.wire.ca.messages import read_body
 

@@ -17,8 +17,8 @@ from persys.errors import SettingsError
 from persys.infra.clock import SystemClock
 from persys.infra.command_line import StrictParser
 from persys.infra.files import PRIVATE, PUBLIC, write_together
-from persys.infra.keys import key_pem, new_key, new_request
 from persys.infra.settings import load
+from persys.infra.tls.keys import key_pem, new_key, new_request
 from persys.model.identity import Identity, Role
 from persys.wire.ca.messages import CertificateRequest, TokenRequest
 

@@ -23,8 +23,8 @@ from persys.core.auth.permissions import CA, deeds_of
 from persys.errors import DeniedError, InvalidError, PersysError
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
-from persys.infra.http_server import shown_certificate
-from persys.infra.identity import claims_of, hosts_of
+from persys.infra.net.http_server import shown_certificate
+from persys.infra.tls.identity import claims_of, hosts_of
 from persys.model.identity import Deed, Identity, Role
 from persys.wire.ca.messages import BODY_BYTES_MAX, Refusal, http_status
 

@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from msgspec import Struct
 
-from persys.infra.identity import ENROLLED_AT
-from persys.infra.keys import host_name, new_key
-from persys.infra.rpc import server_name
+from persys.infra.rpc.grpc_server import server_name
+from persys.infra.tls.identity import ENROLLED_AT
+from persys.infra.tls.keys import host_name, new_key
 from persys.model.identity import Identity
 
 BACKDATED = timedelta(minutes=5)  # tolerates clock skew of nodes

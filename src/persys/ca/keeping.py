@@ -24,7 +24,7 @@ from persys.ca.issuing import Issuer, new_intermediate, new_root, pem
 from persys.core.auth.certificate_renewal import renew_at
 from persys.errors import SettingsError
 from persys.infra.files import PUBLIC, write_whole
-from persys.infra.keys import key_pem
+from persys.infra.tls.keys import key_pem
 
 log = structlog.get_logger()
 

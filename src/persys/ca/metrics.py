@@ -14,8 +14,8 @@ from prometheus_client import (
 )
 
 from persys.ca.keeping import Keys
-from persys.infra.call_metrics import SECONDS
 from persys.infra.clock import Clock
+from persys.infra.telemetry.call_metrics import SECONDS
 
 PAGE = "text/plain"
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from persys.core.auth.enrolment import granted_hosts
 from persys.errors import InvalidError
-from persys.infra.address import address_outward
+from persys.infra.net.address import address_outward
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _ANY = ("", "0.0.0.0", "::")

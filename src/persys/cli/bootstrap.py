@@ -16,11 +16,11 @@ from persys.client.call import Trust
 from persys.core.auth.certificate_renewal import Freshness, freshness
 from persys.core.duration import format_duration
 from persys.errors import SettingsError
-from persys.infra.certificates import read_key_pair
 from persys.infra.clock import SystemClock
 from persys.infra.files import CertificateFiles
-from persys.infra.identity import read_claims
-from persys.infra.node_name import own_node_id
+from persys.infra.net.node_name import own_node_id
+from persys.infra.tls.certificates import read_key_pair
+from persys.infra.tls.identity import read_claims
 from persys.model.identity import Identity, Role
 
 # Only `persys up` renews it, so it must outlast a long break between two runs.

@@ -12,8 +12,8 @@ from persys.client.authority import issued, join
 from persys.errors import SettingsError
 from persys.infra.clock import SystemClock
 from persys.infra.files import PRIVATE, PUBLIC, write_together
-from persys.infra.identity import read_claims
-from persys.infra.keys import Issued, key_pem, new_key, new_request
+from persys.infra.tls.identity import read_claims
+from persys.infra.tls.keys import Issued, key_pem, new_key, new_request
 from persys.model.identity import Identity, Role
 from persys.wire.ca.join_token import read_token
 from persys.wire.ca.messages import CertificateRequest, CertificateView, RevokeRequest

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from persys.errors import SettingsError
 
 if TYPE_CHECKING:
-    from persys.infra.certificates import CertificateFiles
+    from persys.infra.tls.certificates import CertificateFiles
 
 # option, variable, key of the file
 _NAMES = (

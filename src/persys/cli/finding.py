@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import timedelta
 
 from persys.errors import UnavailableError
-from persys.infra.address import is_service
+from persys.infra.net.address import is_service
 
 TRIAL_SECONDS = 2.0
 
@@ -34,7 +34,7 @@ def find_scheduler(named: str, *, timeout: timedelta) -> str:
 def _behind(named: str, timeout: timedelta) -> Sequence[str]:
     if not is_service(named):
         return (named,)
-    from persys.infra.srv import find_service  # slow to import
+    from persys.infra.net.srv import find_service  # slow to import
 
     server = os.environ.get("PERSYS_DNS_SERVER", "")
     return find_service(named, server=server, deadline_seconds=timeout.total_seconds())

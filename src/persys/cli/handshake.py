@@ -30,8 +30,8 @@ def explain(target: str, role: Role, trust: Trust | None) -> str:
 
 
 def _check_own(trust: Trust) -> None:
-    from persys.infra.certificates import read_key_pair  # slow to import
     from persys.infra.clock import SystemClock
+    from persys.infra.tls.certificates import read_key_pair  # slow to import
 
     now = SystemClock().now()
     claims = read_key_pair(trust.files, now).claims

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from persys.cli.context_file import read_contexts
 from persys.core.duration import parse_duration
 from persys.errors import NotFoundError, SettingsError
-from persys.infra.address import is_service
+from persys.infra.net.address import is_service
 
 SCHEDULER = "127.0.0.1:8085"
 AGENT = "127.0.0.1:50051"

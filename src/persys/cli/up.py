@@ -29,7 +29,7 @@ from persys.client.call import Trust
 from persys.client.scheduler import SchedulerClient
 from persys.errors import NotFoundError, UnavailableError
 from persys.infra.clock import SystemClock
-from persys.infra.logs import configure_logs
+from persys.infra.telemetry.logs import configure_logs
 
 _DEMO_DEADLINE = timedelta(minutes=2)
 _ANSWER_DEADLINE = timedelta(seconds=30)

@@ -17,10 +17,10 @@ from cryptography import x509
 
 from persys.client.https import Https, Shown, fetch_unverified
 from persys.errors import DeniedError, SettingsError, UnavailableError
-from persys.infra.certificates import CertificateFiles
-from persys.infra.keys import Issued, fingerprint
-from persys.infra.renewal import CertificateSource
-from persys.infra.revocation import serials_in
+from persys.infra.tls.certificates import CertificateFiles
+from persys.infra.tls.keys import Issued, fingerprint
+from persys.infra.tls.renewal import CertificateSource
+from persys.infra.tls.revocation import serials_in
 from persys.model.identity import Identity
 from persys.wire.ca.join_token import JoinToken
 from persys.wire.ca.messages import (

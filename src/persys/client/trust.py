@@ -5,12 +5,12 @@ from pathlib import Path
 
 from persys.client.authority import AuthoritySource
 from persys.infra.clock import Clock
-from persys.infra.revocation import LOOK, CrlFile, Revocations
-from persys.infra.tls import Tls
-from persys.infra.tls_settings import TlsSettings
-from persys.infra.vault import Vault
-from persys.infra.vault_pki import VaultSource, names_of
-from persys.infra.vault_settings import VaultSettings
+from persys.infra.tls.revocation import LOOK, CrlFile, Revocations
+from persys.infra.tls.settings import TlsSettings
+from persys.infra.tls.tls import Tls
+from persys.infra.vault.pki import VaultSource, names_of
+from persys.infra.vault.session import Vault
+from persys.infra.vault.settings import VaultSettings
 from persys.model.identity import Identity
 
 

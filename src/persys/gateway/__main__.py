@@ -6,9 +6,9 @@ from functools import partial
 
 from persys.errors import SettingsError
 from persys.gateway.settings import GatewaySettings
-from persys.infra.logs import configure_logs
 from persys.infra.process import run
 from persys.infra.settings import load
+from persys.infra.telemetry.logs import configure_logs
 
 _CONFIG = "PERSYS_GATEWAY_CONFIG"
 

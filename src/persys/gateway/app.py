@@ -37,11 +37,11 @@ from persys.gateway.webhooks import WEBHOOK_BYTES_MAX, Webhooks, read_hooks
 from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock, SystemClock
-from persys.infra.garbage import sweep
-from persys.infra.http_server import HttpLimits, HttpServer
+from persys.infra.gc_tuning import sweep
+from persys.infra.net.http_server import HttpLimits, HttpServer
 from persys.infra.process import serve
-from persys.infra.rpc import new_channel
-from persys.infra.tls import Tls
+from persys.infra.rpc.grpc_server import new_channel
+from persys.infra.tls.tls import Tls
 from persys.model.identity import Role
 
 log = structlog.get_logger()
@@ -187,6 +187,6 @@ def _clusters_of(settings: GatewaySettings) -> ClusterFile:
 
 
 def _find_service(server: str, name: str) -> Sequence[str]:
-    from persys.infra.srv import find_service  # imported on use: most clusters list addresses
+    from persys.infra.net.srv import find_service  # imported on use: most clusters list addresses
 
     return find_service(name, server=server, deadline_seconds=FIND_SECONDS)

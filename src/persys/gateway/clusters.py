@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from persys.errors import SettingsError
 from persys.gateway.routing import Strategy
-from persys.infra.address import is_service
+from persys.infra.net.address import is_service
 
 DEFAULT = "default"
 

@@ -13,7 +13,7 @@ from aiohttp import web
 from persys.gateway.answering import names, tag_of
 from persys.gateway.door import Ask
 from persys.gateway.problems import ProblemError
-from persys.infra.turns import Turns
+from persys.infra.aio.keyed_lock import Turns
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.methods import METHODS
 from persys.wire.rest.json_codec import to_json

@@ -35,8 +35,8 @@ from persys.gateway.routing import Strategy
 from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock
-from persys.infra.door import PASSED_SOURCE
-from persys.infra.guarded import RECHECK_SECONDS
+from persys.infra.rpc.authorized_service import RECHECK_SECONDS
+from persys.infra.rpc.authorizer import PASSED_SOURCE
 
 log = structlog.get_logger()
 

@@ -21,7 +21,7 @@ from persys.gateway.routes import IN_CLUSTER, audited_as
 from persys.gateway.streams import in_place
 from persys.gateway.transcoding import Transcoder
 from persys.gateway.upstream import Upstream
-from persys.infra.together import together
+from persys.infra.aio.task_group import together
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.rest.json_codec import fill, read_json, to_json
 from persys.wire.rest.routes import API, ROUTES, Form, Route

@@ -11,7 +11,7 @@ import grpc
 
 from persys.gateway.cluster import Answered, Cluster, Metadata
 from persys.gateway.sharing import Shared
-from persys.infra.together import together
+from persys.infra.aio.task_group import together
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
 T = TypeVar("T")

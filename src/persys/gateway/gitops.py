@@ -23,7 +23,7 @@ from persys.gateway.problems import problem_from, problem_from_rpc, refusal_in
 from persys.gateway.pushes import Outcome, Pushes
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock
-from persys.infra.door import PASSED_IDENTITY
+from persys.infra.rpc.authorizer import PASSED_IDENTITY
 from persys.model.identity import Identity, Role
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.rest.routes import API

@@ -19,10 +19,10 @@ from persys.errors import DeniedError
 from persys.gateway.cluster import Metadata
 from persys.gateway.problems import ProblemError
 from persys.infra.clock import Clock
-from persys.infra.door import PASSED_CERTIFICATE, PASSED_IDENTITY
-from persys.infra.http_server import shown_certificate
-from persys.infra.identity import Claims, claims_of, recognised
-from persys.infra.tls import Tls
+from persys.infra.net.http_server import shown_certificate
+from persys.infra.rpc.authorizer import PASSED_CERTIFICATE, PASSED_IDENTITY
+from persys.infra.tls.identity import Claims, claims_of, recognised
+from persys.infra.tls.tls import Tls
 from persys.model.identity import Deed, Role
 from persys.wire.methods import CONTROL_PERMISSIONS
 

@@ -5,9 +5,9 @@ A client certificate is optional here: a client without one needs a token, which
 
 import ssl
 
-from persys.infra.certificates import KeyPair
-from persys.infra.http_server import server_context, show_certificate
-from persys.infra.tls import Tls
+from persys.infra.net.http_server import server_context, show_certificate
+from persys.infra.tls.certificates import KeyPair
+from persys.infra.tls.tls import Tls
 
 
 def live_context(tls: Tls) -> ssl.SSLContext:

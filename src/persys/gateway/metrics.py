@@ -6,8 +6,8 @@ from functools import lru_cache, partial
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from persys.gateway.cluster import Cluster
-from persys.infra.gauges import watch_certificate
-from persys.infra.tls import Tls
+from persys.infra.tls.metrics import watch_certificate
+from persys.infra.tls.tls import Tls
 
 PAGE = "text/plain"
 

@@ -13,7 +13,7 @@ import grpc
 
 from persys.errors import PersysError
 from persys.gateway.problems import ProblemError, problem_from_rpc
-from persys.infra.together import together
+from persys.infra.aio.task_group import together
 
 AHEAD_MAX = 16
 # A stream without a message for this long counts as accepted: a refusal arrives sooner.

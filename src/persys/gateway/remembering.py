@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from persys.errors import InvalidError
 from persys.gateway.problems import ProblemError
+from persys.infra.aio.keyed_lock import Turns
 from persys.infra.clock import Clock
-from persys.infra.turns import Turns
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"

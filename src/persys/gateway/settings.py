@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from persys.errors import SettingsError
-from persys.infra.address import split_server
+from persys.infra.net.address import split_server
 from persys.infra.settings import setting
-from persys.infra.tls_settings import TlsSettings
+from persys.infra.tls.settings import TlsSettings
 
 
 @dataclass(frozen=True, slots=True)

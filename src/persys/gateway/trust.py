@@ -5,10 +5,10 @@ import asyncio
 from persys.client.trust import open_renewed, vault_source
 from persys.gateway.settings import GatewaySettings
 from persys.infra.clock import Clock
-from persys.infra.enrolling import ensure_certificate
-from persys.infra.tls import Tls
-from persys.infra.vault import open_vault
-from persys.infra.vault_pki import VaultSource
+from persys.infra.tls.first_certificate import ensure_certificate
+from persys.infra.tls.tls import Tls
+from persys.infra.vault.pki import VaultSource
+from persys.infra.vault.session import open_vault
 from persys.model.identity import Identity, Role
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import grpc
 
-from persys.infra.answers import parsed
 from persys.infra.clock import Clock
+from persys.infra.rpc.parsed_replies import parsed
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
 

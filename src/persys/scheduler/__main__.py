@@ -6,10 +6,10 @@ import sys
 import structlog
 
 from persys.errors import SettingsError
-from persys.infra import tracing
-from persys.infra.logs import configure_logs
 from persys.infra.process import run
 from persys.infra.settings import load
+from persys.infra.telemetry import tracing
+from persys.infra.telemetry.logs import configure_logs
 from persys.scheduler.settings import SchedulerSettings, with_store
 from persys.scheduler.whereabouts import check_whereabouts
 

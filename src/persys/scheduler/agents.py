@@ -28,10 +28,10 @@ from persys.errors import (
     UnavailableError,
 )
 from persys.infra.aio.supervisor import InternalError, Supervisor
-from persys.infra.answers import parsed
 from persys.infra.clock import Clock
-from persys.infra.message_sizes import LIST_BYTES_MAX, MESSAGE_BYTES_MAX
-from persys.infra.rpc import new_channel
+from persys.infra.rpc.grpc_server import new_channel
+from persys.infra.rpc.limits import LIST_BYTES_MAX, MESSAGE_BYTES_MAX
+from persys.infra.rpc.parsed_replies import parsed
 from persys.model.action import ACTIONS_MAX, Action
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.spec import WorkloadType

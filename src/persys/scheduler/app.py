@@ -12,11 +12,11 @@ from persys.core.dns_names import scheduler_service
 from persys.core.event_retention import EventLimits
 from persys.core.reconcile.effects import Effect
 from persys.errors import PersysError, QuarantinedError
+from persys.infra.aio.keyed_lock import Turns
 from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.supervisor import KeyedWork, Loop, Supervisor
 from persys.infra.clock import Clock
 from persys.infra.sealing import KeyFile
-from persys.infra.turns import Turns
 from persys.model.event import Numbered
 from persys.model.ids import NodeId
 from persys.model.placement import Tombstone
@@ -332,7 +332,7 @@ class Scheduler:
         )
 
     def _look_up(self, service: str) -> list[str]:
-        from persys.infra.srv import find_service  # only schedulers with names in DNS need it
+        from persys.infra.net.srv import find_service  # only schedulers with names in DNS need it
 
         return find_service(
             service, server=self._settings.dns_server, deadline_seconds=QUERY_SECONDS

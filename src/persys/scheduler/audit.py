@@ -12,7 +12,7 @@ import structlog
 
 from persys.errors import PersysError
 from persys.infra.clock import Clock
-from persys.infra.door import CALLER, peer_address
+from persys.infra.rpc.authorizer import CALLER, peer_address
 from persys.model.event import Event, EventKind
 from persys.scheduler.changes import ORIGIN, Change, Origin
 from persys.scheduler.committer import Committer

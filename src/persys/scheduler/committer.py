@@ -24,8 +24,8 @@ from persys.errors import (
     PersysError,
     StoreUnavailableError,
 )
-from persys.infra import tracing
 from persys.infra.clock import Clock
+from persys.infra.telemetry import tracing
 from persys.model.cluster import ClusterMarker
 from persys.model.event import Numbered
 from persys.scheduler.changes import Change, attributed

@@ -13,7 +13,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from persys.infra.aio.flow import Inbox, SendWindow
-from persys.infra.answers import CANNOT_BE_PARSED, rpc_error
+from persys.infra.rpc.parsed_replies import CANNOT_BE_PARSED, rpc_error
 from persys.wire.gen.control.v1 import control_pb2
 
 Request = TypeVar("Request")

@@ -9,10 +9,10 @@ from typing import Any
 
 from persys.core.auth.denials import Denial
 from persys.errors import DeniedError
-from persys.infra.bearer import FindToken
 from persys.infra.clock import Clock
-from persys.infra.door import Check, Door
-from persys.infra.tls import Tls
+from persys.infra.rpc.authorizer import Check, Door
+from persys.infra.rpc.bearer import FindToken
+from persys.infra.tls.tls import Tls
 from persys.model.identity import Caller, Role
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.methods import CONTROL_PERMISSIONS

@@ -11,8 +11,8 @@ import structlog
 from persys.core.auth.certificate_renewal import Freshness, freshness
 from persys.errors import ConflictError, StoreUnavailableError
 from persys.infra.clock import Clock
-from persys.infra.door import SHOWN
-from persys.infra.identity import Claims
+from persys.infra.rpc.authorizer import SHOWN
+from persys.infra.tls.identity import Claims
 from persys.model.event import Event, EventKind
 from persys.model.identity import Identity, Role
 from persys.model.ids import NodeId

@@ -32,9 +32,9 @@ from persys.errors import (
     StoreUnavailableError,
     SupersededError,
 )
+from persys.infra.aio.keyed_lock import Turns
 from persys.infra.aio.supervisor import InternalError, KeyedWork, Supervisor
 from persys.infra.clock import Clock
-from persys.infra.turns import Turns
 from persys.model import feature
 from persys.model.cluster import ClusterMarker
 from persys.model.event import Event, EventKind

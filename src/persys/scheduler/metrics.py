@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
 
-from persys.infra.call_metrics import SECONDS, CallMetrics, SecondName
+from persys.infra.telemetry.call_metrics import SECONDS, CallMetrics, SecondName
 from persys.model.event import EventKind, Numbered
 
 # The names that existing dashboards use, without the prefix.

@@ -29,8 +29,8 @@ from persys.errors import (
     StoreUnavailableError,
     UnavailableError,
 )
+from persys.infra.aio.keyed_lock import Turns
 from persys.infra.clock import Clock
-from persys.infra.turns import Turns
 from persys.model.drift import Drift
 from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId

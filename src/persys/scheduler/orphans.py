@@ -25,9 +25,9 @@ from persys.errors import (
     PersysError,
     StoreUnavailableError,
 )
+from persys.infra.aio.keyed_queue import Lanes
 from persys.infra.aio.supervisor import KeyedWork, Supervisor
 from persys.infra.clock import Clock
-from persys.infra.lanes import Lanes
 from persys.model import feature
 from persys.model.drift import Drift
 from persys.model.ids import NodeId, WorkloadId

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 import grpc
 
 from persys.errors import AgentUnreachableError, PersysError, RefusedError, UnavailableError
-from persys.infra import tracing
 from persys.infra.clock import Clock
+from persys.infra.telemetry import tracing
 from persys.model.ids import NodeId
 from persys.scheduler.metrics import Metrics
 from persys.wire import errors as wire_errors

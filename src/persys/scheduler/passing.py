@@ -5,9 +5,7 @@ from typing import Any, NoReturn
 import grpc
 import msgspec
 
-from persys.infra import tracing
-from persys.infra.bearer import AUTHORIZATION
-from persys.infra.door import (
+from persys.infra.rpc.authorizer import (
     CALLER,
     PASSED_CERTIFICATE,
     PASSED_IDENTITY,
@@ -15,6 +13,8 @@ from persys.infra.door import (
     PASSED_VIA,
     SHOWN,
 )
+from persys.infra.rpc.bearer import AUTHORIZATION
+from persys.infra.telemetry import tracing
 from persys.scheduler.api.service import SERVICE
 from persys.scheduler.upstream import LeaderChangedError, Upstream
 from persys.wire.metadata_keys import NOT_LEADING, PASSED_ON, REVISION

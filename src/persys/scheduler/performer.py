@@ -18,10 +18,10 @@ from persys.core.agent.task_trace import Operation, ending, finished, is_lost, i
 from persys.core.reconcile.dispatch import answered, unanswered
 from persys.core.reconcile.effects import Apply, Ask, Effect, Inquire, Remove
 from persys.errors import AgentUnreachableError, FencedError, PersysError
-from persys.infra import tracing
+from persys.infra.aio.keyed_queue import Lanes
 from persys.infra.aio.supervisor import Containment, InternalError, Supervisor
 from persys.infra.clock import Clock
-from persys.infra.lanes import Lanes
+from persys.infra.telemetry import tracing
 from persys.model import feature
 from persys.model.action import Action
 from persys.model.ids import NodeId, WorkloadId

@@ -27,18 +27,18 @@ from persys.errors import (
     UnavailableError,
 )
 from persys.infra.aio.supervisor import Supervisor
+from persys.infra.aio.task_group import together
 from persys.infra.clock import Clock, SystemClock
-from persys.infra.enrolling import ensure_certificate
-from persys.infra.garbage import sweep
-from persys.infra.gauges import watch_certificate
-from persys.infra.guarded import Guarded
-from persys.infra.http import SideServer
-from persys.infra.identity import Claims
-from persys.infra.rpc import new_server, start_server
-from persys.infra.tls import Tls
-from persys.infra.together import together
-from persys.infra.vault import open_vault
-from persys.infra.vault_kv import VaultKv
+from persys.infra.gc_tuning import sweep
+from persys.infra.rpc.authorized_service import Guarded
+from persys.infra.rpc.grpc_server import new_server, start_server
+from persys.infra.telemetry.side_server import SideServer
+from persys.infra.tls.first_certificate import ensure_certificate
+from persys.infra.tls.identity import Claims
+from persys.infra.tls.metrics import watch_certificate
+from persys.infra.tls.tls import Tls
+from persys.infra.vault.kv import VaultKv
+from persys.infra.vault.session import open_vault
 from persys.model.identity import Token
 from persys.scheduler import whereabouts
 from persys.scheduler.api.service import SERVICE, SERVICE_DESCRIPTOR

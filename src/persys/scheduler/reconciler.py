@@ -33,11 +33,11 @@ from persys.errors import (
     QuarantinedError,
     StoreUnavailableError,
 )
-from persys.infra import tracing
+from persys.infra.aio.keyed_lock import Turns
 from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
-from persys.infra.turns import Turns
+from persys.infra.telemetry import tracing
 from persys.model.event import EventKind
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import Tombstone

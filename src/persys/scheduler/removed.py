@@ -14,7 +14,7 @@ import structlog
 from persys.core.nodes import is_void
 from persys.errors import DeniedError, PersysError
 from persys.infra.aio.supervisor import KeyedWork
-from persys.infra.identity import Claims
+from persys.infra.tls.identity import Claims
 from persys.model.identity import Role
 from persys.model.ids import NodeId
 from persys.model.node import Removal

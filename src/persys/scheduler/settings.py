@@ -6,8 +6,8 @@ from pathlib import Path
 
 from persys.errors import SettingsError
 from persys.infra.settings import DEFAULT, Loaded, setting
-from persys.infra.tls_settings import TlsSettings
-from persys.infra.trace_settings import TraceSettings
+from persys.infra.telemetry.settings import TraceSettings
+from persys.infra.tls.settings import TlsSettings
 from persys.model.identity import Role
 from persys.model.placement import Strategy
 

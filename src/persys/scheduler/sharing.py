@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 
 from persys.errors import AgentUnreachableError, InvalidError, PersysError, RefusedError
-from persys.infra.together import together
+from persys.infra.aio.task_group import together
 from persys.model.node import Node
 from persys.scheduler.agents import GrpcAgents
 from persys.wire.gen.agent.v1 import agent_pb2

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import grpc
 
-from persys.infra.answers import rpc_error
+from persys.infra.rpc.parsed_replies import rpc_error
 from persys.model.ids import NodeId
 from persys.scheduler.conversation import Conversation, Replies, deadline, in_time
 from persys.wire.gen.agent.v1 import agent_pb2_grpc

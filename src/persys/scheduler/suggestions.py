@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from persys.core.intent import suggestions
 from persys.core.intent.apply import Accepted, Unchanged
 from persys.errors import DeniedError, NotFoundError, RefusedError
+from persys.infra.aio.keyed_lock import Turns
 from persys.infra.clock import Clock
-from persys.infra.turns import Turns
 from persys.model.event import Event, EventKind
 from persys.model.identity import Caller
 from persys.model.ids import WorkloadId

@@ -4,8 +4,8 @@ import secrets
 
 from persys.core.auth import tokens
 from persys.errors import NotFoundError
+from persys.infra.aio.keyed_lock import Turns
 from persys.infra.clock import Clock
-from persys.infra.turns import Turns
 from persys.model.event import Event, EventKind
 from persys.model.identity import Caller, Token
 from persys.scheduler.changes import Change

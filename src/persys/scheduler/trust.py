@@ -5,12 +5,12 @@ from datetime import datetime
 
 from persys.client.authority import AuthoritySource
 from persys.client.trust import open_renewed, vault_source
-from persys.infra.answers import parsed
 from persys.infra.clock import Clock
-from persys.infra.rpc import new_channel
-from persys.infra.tls import Tls
-from persys.infra.vault import Vault
-from persys.infra.vault_pki import VaultSource
+from persys.infra.rpc.grpc_server import new_channel
+from persys.infra.rpc.parsed_replies import parsed
+from persys.infra.tls.tls import Tls
+from persys.infra.vault.pki import VaultSource
+from persys.infra.vault.session import Vault
 from persys.model.identity import Identity, Role
 from persys.model.ids import NodeId
 from persys.scheduler.agents import Close, Connect, Stub, over_grpc

@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc
 
-from persys.infra.answers import parsed
+from persys.infra.rpc.parsed_replies import parsed
 from persys.wire.gen.control.v1 import control_pb2_grpc
 
 CONNECT_SECONDS = 1.0

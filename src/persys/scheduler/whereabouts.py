@@ -4,7 +4,7 @@ from ipaddress import ip_address
 
 from persys.core.dns_names import PORT_MAX, Zone, checked_name
 from persys.errors import SettingsError
-from persys.infra.address import address_outward, split_server
+from persys.infra.net.address import address_outward, split_server
 from persys.scheduler.settings import ETCD, SchedulerSettings
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc
 
-from persys.infra.lanes import Lanes
+from persys.infra.aio.keyed_queue import Lanes
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.workload import Desired
 from persys.sim.dice import dice

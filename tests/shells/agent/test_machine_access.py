@@ -17,7 +17,7 @@ from persys.agent.runtimes.libvirt_connection import Libvirt
 from persys.agent.runtimes.machine_access import Console, MachineAccess
 from persys.errors import RefusedError, RuntimeUnavailableError
 from persys.infra.aio.path_calls import ThreadPathCalls
-from persys.infra.together import together
+from persys.infra.aio.task_group import together
 from persys.wire.gen.agent.v1 import agent_pb2 as pb
 from shells.agent.conftest import RUNNING, Agent, eventually
 from shells.agent.test_machines import Node

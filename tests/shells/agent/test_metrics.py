@@ -6,7 +6,7 @@ from pathlib import Path
 
 from prometheus_client import generate_latest
 
-import persys.infra.http  # noqa: F401 - as in every process, for what it leaves out of metrics
+import persys.infra.telemetry.side_server  # noqa: F401 - as in every process, for what it leaves out of metrics
 from persys.agent.metrics import Metrics, export_workloads
 
 ROOT = Path(__file__).parents[3]

@@ -26,8 +26,8 @@ from persys.ca.app import LIMITS
 from persys.ca.authority import Authority, Wish
 from persys.ca.settings import CaSettings
 from persys.core.auth.permissions import CA
-from persys.infra.certificates import CertificateFiles
-from persys.infra.keys import new_key, new_request
+from persys.infra.tls.certificates import CertificateFiles
+from persys.infra.tls.keys import new_key, new_request
 from persys.model.identity import Identity, Role
 from persys.wire.ca.join_token import read_token
 from persys.wire.ca.messages import TokenRequest

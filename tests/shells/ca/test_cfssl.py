@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from persys.infra.identity import hosts_of, read_claims
-from persys.infra.keys import new_key, new_request
+from persys.infra.tls.identity import hosts_of, read_claims
+from persys.infra.tls.keys import new_key, new_request
 from persys.model.identity import Identity, Role
 from shells.ca.test_doors import said
 from shells.ca.town import AUTH_KEY, Town

@@ -16,10 +16,10 @@ from persys.ca.authority import RENEWALS_PER_HOUR, Holder
 from persys.ca.settings import CaSettings
 from persys.client.authority import AuthoritySource
 from persys.errors import DeniedError, RefusedError, UnavailableError
-from persys.infra.certificates import CertificateFiles
 from persys.infra.clock import SystemClock
-from persys.infra.identity import hosts_of, read_claims
-from persys.infra.keys import key_pem, new_key, new_request
+from persys.infra.tls.certificates import CertificateFiles
+from persys.infra.tls.identity import hosts_of, read_claims
+from persys.infra.tls.keys import key_pem, new_key, new_request
 from persys.model.identity import Identity, Role
 from persys.wire.ca.messages import (
     AuditLine,
@@ -185,7 +185,7 @@ async def test_only_admins_create_certificates_and_tokens(town: Town, role: Role
 
 async def test_a_certificate_of_another_ca_is_rejected(town: Town, tmp_path: Path) -> None:
     from persys.ca.commands import run_command
-    from persys.infra.certificates import CertificateFiles
+    from persys.infra.tls.certificates import CertificateFiles
 
     out = tmp_path / "eve"
     words = ["certificate", "--role", "admin", "--name", "eve", "--out", str(out)]

@@ -16,10 +16,10 @@ from persys.client.authority import join
 from persys.core.auth.enrolment import Fault
 from persys.errors import DeniedError, RefusedError, UnavailableError
 from persys.infra.clock import SystemClock
-from persys.infra.identity import hosts_of, read_claims
-from persys.infra.keys import new_key, new_request
-from persys.infra.rpc import new_server, server_name, start_server
-from persys.infra.tls import Tls
+from persys.infra.rpc.grpc_server import new_server, server_name, start_server
+from persys.infra.tls.identity import hosts_of, read_claims
+from persys.infra.tls.keys import new_key, new_request
+from persys.infra.tls.tls import Tls
 from persys.model.identity import Identity, Role
 from shells.ca.town import Town
 
@@ -114,7 +114,7 @@ async def test_the_secret_is_not_sent_to_a_server_with_the_root_but_no_key_under
     other = Ca(CaSettings(dir=tmp_path / "other", listen="127.0.0.1", port=0), SystemClock())
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     files = tmp_path / "liar.pem"
-    from persys.infra.keys import key_pem
+    from persys.infra.tls.keys import key_pem
 
     key = new_key()
     chain = other.authority.certify_itself(key.public_key(), ("127.0.0.1",), HOUR)

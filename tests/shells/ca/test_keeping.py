@@ -12,7 +12,7 @@ from persys.ca.issuing import INTERMEDIATE_LIFE, new_root, pem
 from persys.ca.keeping import BOOK, INTERMEDIATE, ROOT, ROOTS, Keys, open_keys
 from persys.ca.settings import CaSettings
 from persys.errors import SettingsError
-from persys.infra.keys import key_pem
+from persys.infra.tls.keys import key_pem
 from persys.wire.ca.messages import AuditLine, CertificateView
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

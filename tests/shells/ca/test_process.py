@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from persys.agent.settings import AgentSettings
-from persys.infra.certificates import CertificateFiles, read_key_pair
 from persys.infra.clock import SystemClock
 from persys.infra.settings import load
+from persys.infra.tls.certificates import CertificateFiles, read_key_pair
 from persys.model.identity import Identity, Role
 
 BIN = Path(sys.executable).parent

@@ -7,12 +7,12 @@ import grpc
 import pytest
 
 from persys.client.authority import AuthoritySource
-from persys.infra.certificates import CertificateFiles
 from persys.infra.clock import SystemClock
-from persys.infra.identity import read_claims
-from persys.infra.keys import new_key, new_request
-from persys.infra.revocation import Revocations
-from persys.infra.tls import Tls
+from persys.infra.tls.certificates import CertificateFiles
+from persys.infra.tls.identity import read_claims
+from persys.infra.tls.keys import new_key, new_request
+from persys.infra.tls.revocation import Revocations
+from persys.infra.tls.tls import Tls
 from persys.model.identity import Identity, Role
 from persys.store.memory import MemoryStore
 from persys.wire.ca.messages import RevokeRequest

@@ -11,10 +11,10 @@ from persys.ca.app import Ca
 from persys.ca.commands import run_command
 from persys.ca.settings import CaSettings
 from persys.client.authority import AuthorityClient, join
-from persys.infra.certificates import CertificateFiles
 from persys.infra.clock import SystemClock
 from persys.infra.files import PRIVATE, PUBLIC, write_together
-from persys.infra.keys import Issued, key_pem, new_key, new_request
+from persys.infra.tls.certificates import CertificateFiles
+from persys.infra.tls.keys import Issued, key_pem, new_key, new_request
 from persys.model.identity import Identity, Role
 from persys.wire.ca.join_token import JoinToken, read_token
 from persys.wire.ca.messages import TokenAnswer, TokenRequest

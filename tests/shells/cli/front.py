@@ -16,7 +16,7 @@ from persys.infra.clock import SystemClock
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from persys.infra.tls import Tls
+    from persys.infra.tls.tls import Tls
 
 START_SECONDS = 20.0
 

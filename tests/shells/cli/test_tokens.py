@@ -13,7 +13,7 @@ from persys.ca.app import LIMITS
 from persys.ca.settings import CaSettings
 from persys.infra.clock import SystemClock
 from persys.infra.files import CertificateFiles
-from persys.infra.tls import Tls
+from persys.infra.tls.tls import Tls
 from persys.model.identity import Role
 from persys.store.memory import MemoryStore
 from shells.ca.conftest import a_town

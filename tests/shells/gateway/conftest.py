@@ -7,7 +7,7 @@ import pytest
 
 from certified import Root
 from persys.infra.clock import SystemClock
-from persys.infra.http_server import HttpLimits
+from persys.infra.net.http_server import HttpLimits
 from persys.model.identity import Role
 from persys.store.memory import MemoryStore
 from shells.gateway.town import LIMITS, House, a_gateway, quiet

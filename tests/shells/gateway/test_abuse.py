@@ -31,8 +31,8 @@ from persys.gateway.pushes import Pushes
 from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import SystemClock
-from persys.infra.http_server import HttpLimits, HttpServer
-from persys.infra.rpc import new_channel
+from persys.infra.net.http_server import HttpLimits, HttpServer
+from persys.infra.rpc.grpc_server import new_channel
 from persys.model.identity import Role
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.gateway.town import House, a_container, a_gateway, ask_as, quiet, shows

@@ -12,7 +12,7 @@ from persys.errors import SettingsError
 from persys.gateway.cluster import Cluster as Behind
 from persys.gateway.clusters import ClusterEntry, read_clusters
 from persys.infra.clock import SystemClock
-from persys.infra.rpc import new_channel
+from persys.infra.rpc.grpc_server import new_channel
 from persys.store.memory import MemoryStore
 from shells.gateway.town import House, a_container, a_gateway, quiet
 from shells.scheduler.harness import Cluster, a_cluster, brisk, eventually, free_ports

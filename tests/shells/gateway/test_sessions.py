@@ -11,8 +11,8 @@ import pytest
 
 from certified import LIFE, Listed, Root
 from persys.infra.clock import SystemClock
-from persys.infra.guarded import RECHECK_SECONDS
-from persys.infra.identity import read_claims
+from persys.infra.rpc.authorized_service import RECHECK_SECONDS
+from persys.infra.tls.identity import read_claims
 from persys.model.identity import Role
 from persys.store.memory import MemoryStore
 from persys.wire.rest.routes import API

@@ -12,7 +12,7 @@ import pytest
 
 from certified import Root
 from persys.core.auth.permissions import deeds_of
-from persys.infra.http_server import HttpLimits
+from persys.infra.net.http_server import HttpLimits
 from persys.model.identity import Role
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.methods import METHODS

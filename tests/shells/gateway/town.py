@@ -14,8 +14,8 @@ from persys.gateway.app import Gateway
 from persys.gateway.settings import GatewaySettings
 from persys.infra.clock import Clock, SystemClock
 from persys.infra.files import CertificateFiles
-from persys.infra.http_server import HttpLimits
-from persys.infra.tls import Tls
+from persys.infra.net.http_server import HttpLimits
+from persys.infra.tls.tls import Tls
 from persys.model.identity import Role
 
 LIMITS = HttpLimits(closing_seconds=2.0)

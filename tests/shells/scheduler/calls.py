@@ -16,7 +16,7 @@ from msgspec import Struct
 from builders import a_workload
 from persys.core.drift import Stranger
 from persys.core.nodes import DEPENDENTS_PER_STEP_MAX
-from persys.infra.tls import Tls
+from persys.infra.tls.tls import Tls
 from persys.model.identity import Role, Token
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Capabilities, Node, NodeStatus

@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 
 from persys.infra.clock import SystemClock
-from persys.infra.tls import Tls
+from persys.infra.tls.tls import Tls
 from persys.model.identity import Role
 from persys.scheduler.app import Scheduler
 from persys.scheduler.front import Front

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from persys.infra.clock import SystemClock
-from persys.infra.tls import Tls
+from persys.infra.tls.tls import Tls
 from persys.scheduler.app import Scheduler
 from persys.scheduler.front import Front
 from persys.scheduler.plane import Plane

@@ -8,7 +8,7 @@ import pytest
 
 from certified import Root
 from persys.infra.clock import SystemClock
-from persys.infra.tls import Tls
+from persys.infra.tls.tls import Tls
 from persys.model.event import EventKind
 from persys.model.identity import Role
 from persys.scheduler.suggestions import PENDING_FOR, PENDING_MAX

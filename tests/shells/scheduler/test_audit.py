@@ -12,7 +12,7 @@ import pytest
 
 from certified import Root
 from persys.infra.clock import SystemClock
-from persys.infra.door import PASSED_IDENTITY, PASSED_SOURCE
+from persys.infra.rpc.authorizer import PASSED_IDENTITY, PASSED_SOURCE
 from persys.model.identity import Role
 from persys.model.role import Deed
 from persys.store.memory import MemoryStore

@@ -17,8 +17,8 @@ import pytest
 from certified import LIFE, Listed, Root
 from persys.core.auth.permissions import ROLES
 from persys.infra.clock import SystemClock
-from persys.infra.door import PASSED_CERTIFICATE, PASSED_IDENTITY
-from persys.infra.tls import Tls
+from persys.infra.rpc.authorizer import PASSED_CERTIFICATE, PASSED_IDENTITY
+from persys.infra.tls.tls import Tls
 from persys.model.identity import Role
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb

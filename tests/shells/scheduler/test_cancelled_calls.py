@@ -21,8 +21,8 @@ from persys.core.auth.permissions import deeds_of
 from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import SystemClock
-from persys.infra.door import CALLER
-from persys.infra.guarded import Guarded
+from persys.infra.rpc.authorized_service import Guarded
+from persys.infra.rpc.authorizer import CALLER
 from persys.model.identity import Caller, Identity, Role
 from persys.scheduler.api.chain import Chain
 from persys.scheduler.api.methods import SERVICE_DESCRIPTOR

@@ -10,7 +10,7 @@ import pytest
 
 from certified import Root
 from persys.infra.clock import SystemClock
-from persys.infra.tls import Tls
+from persys.infra.tls.tls import Tls
 from persys.model.identity import Role
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb

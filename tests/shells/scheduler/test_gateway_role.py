@@ -8,10 +8,10 @@ import pytest
 
 from certified import Root
 from persys.errors import SettingsError
-from persys.infra.channels import LiveChannel
 from persys.infra.clock import SystemClock
-from persys.infra.door import PASSED_IDENTITY
-from persys.infra.tls import Tls
+from persys.infra.rpc.authorizer import PASSED_IDENTITY
+from persys.infra.rpc.rotating_channel import LiveChannel
+from persys.infra.tls.tls import Tls
 from persys.model.identity import Role
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb

@@ -15,7 +15,7 @@ from prometheus_client import generate_latest
 from persys.agent.metrics import Metrics as AgentMetrics
 from persys.agent.metrics import export_workloads
 from persys.gateway.metrics import Metrics as GatewayMetrics
-from persys.infra.gauges import watch_certificate
+from persys.infra.tls.metrics import watch_certificate
 from persys.scheduler.metrics import SECOND_NAMES, Metrics
 from shells.scheduler.harness import Cluster, eventually
 

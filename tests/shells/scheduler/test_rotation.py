@@ -13,7 +13,7 @@ from persys.agent.link import Link
 from persys.agent.moving import Links
 from persys.agent.stream import over_stream
 from persys.infra.clock import SystemClock
-from persys.infra.tls import Tls
+from persys.infra.tls.tls import Tls
 from persys.model.identity import Role
 from persys.store.memory import MemoryStore
 from persys.wire.gen.agent.v1 import agent_pb2

@@ -10,7 +10,7 @@ import pytest
 
 from certified import LIFE, Listed, Root
 from persys.infra.clock import SystemClock
-from persys.infra.guarded import RECHECK_SECONDS
+from persys.infra.rpc.authorized_service import RECHECK_SECONDS
 from persys.model.identity import Role
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb

@@ -10,9 +10,9 @@ import pytest
 from certified import Root
 from persys.errors import SettingsError
 from persys.infra.clock import SystemClock
-from persys.infra.door import PASSED_CERTIFICATE, PASSED_IDENTITY, PASSED_SOURCE
-from persys.infra.identity import read_claims
-from persys.infra.tls import Tls
+from persys.infra.rpc.authorizer import PASSED_CERTIFICATE, PASSED_IDENTITY, PASSED_SOURCE
+from persys.infra.tls.identity import read_claims
+from persys.infra.tls.tls import Tls
 from persys.model.identity import Identity, Role
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb

@@ -19,8 +19,8 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from certified import LIFE, Root
 from persys.infra.clock import SystemClock
-from persys.infra.rpc import server_name
-from persys.infra.tls import Tls
+from persys.infra.rpc.grpc_server import server_name
+from persys.infra.tls.tls import Tls
 from persys.model.identity import Role
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb

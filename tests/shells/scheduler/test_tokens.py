@@ -12,7 +12,7 @@ import structlog
 from certified import Root
 from persys.core.auth import tokens
 from persys.infra.clock import SystemClock
-from persys.infra.door import PASSED_IDENTITY
+from persys.infra.rpc.authorizer import PASSED_IDENTITY
 from persys.model.identity import Role
 from persys.store import keys
 from persys.store.memory import MemoryStore

@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 import pytest
 
-from persys.infra.answers import CANNOT_BE_PARSED
+from persys.infra.rpc.parsed_replies import CANNOT_BE_PARSED
 from persys.model.ids import NodeId
 from persys.scheduler.streams import CALLS_MAX, Tunnel
 from persys.wire.gen.agent.v1 import agent_pb2

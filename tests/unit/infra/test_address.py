@@ -3,7 +3,7 @@
 import pytest
 
 from persys.errors import SettingsError
-from persys.infra.address import address_towards, is_service, split_server
+from persys.infra.net.address import address_towards, is_service, split_server
 
 
 def test_the_address_towards_this_machine_is_its_own() -> None:

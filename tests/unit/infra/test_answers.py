@@ -7,8 +7,8 @@ from typing import Any
 import grpc
 import pytest
 
-from persys.infra.answers import CANNOT_BE_PARSED, parsed
-from persys.infra.rpc import new_channel
+from persys.infra.rpc.grpc_server import new_channel
+from persys.infra.rpc.parsed_replies import CANNOT_BE_PARSED, parsed
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.agent.v1.agent_pb2_grpc import AgentServiceStub
 

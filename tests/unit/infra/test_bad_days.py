@@ -11,10 +11,10 @@ from structlog.testing import capture_logs
 from certified import TRUST_DOMAIN, Root
 from persys.ca.issuing import issue, pem
 from persys.errors import UnavailableError
-from persys.infra.certificates import CertificateFiles, Certificates
 from persys.infra.clock import SystemClock
-from persys.infra.keys import Issued
-from persys.infra.renewal import CertificateSource, Renewal
+from persys.infra.tls.certificates import CertificateFiles, Certificates
+from persys.infra.tls.keys import Issued
+from persys.infra.tls.renewal import CertificateSource, Renewal
 from persys.model.identity import Identity, Role
 
 ME = Identity(Role.AGENT, "n1")

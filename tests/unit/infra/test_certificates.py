@@ -12,10 +12,10 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from persys.ca.issuing import Issuer, issue, new_root, pem
 from persys.errors import SettingsError
-from persys.infra.certificates import CertificateFiles, Certificates
 from persys.infra.clock import SystemClock
-from persys.infra.keys import key_pem, new_key
-from persys.infra.rpc import new_channel, new_server, server_name, start_server
+from persys.infra.rpc.grpc_server import new_channel, new_server, server_name, start_server
+from persys.infra.tls.certificates import CertificateFiles, Certificates
+from persys.infra.tls.keys import key_pem, new_key
 from persys.model.identity import Identity, Role
 
 SERVICE = "grpc.health.v1.Health"
@@ -75,7 +75,7 @@ async def check(channel: grpc.aio.Channel) -> int:
 
 def serial_of(port: int) -> str:
     """The serial of the server's current certificate."""
-    from persys.infra.identity import read_claims
+    from persys.infra.tls.identity import read_claims
 
     shown = ssl.get_server_certificate(("127.0.0.1", port))
     return read_claims(shown.encode()).serial

@@ -8,8 +8,8 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from certified import Root
-from persys.infra.rpc import new_server, start_server
-from persys.infra.tls import Tls
+from persys.infra.rpc.grpc_server import new_server, start_server
+from persys.infra.tls.tls import Tls
 from persys.model.identity import Role
 
 SERVICE = "grpc.health.v1.Health"

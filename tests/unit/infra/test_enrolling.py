@@ -12,13 +12,13 @@ from certified import TRUST_DOMAIN, Root
 from persys.agent.settings import AgentSettings
 from persys.ca.issuing import issue, pem
 from persys.errors import SettingsError, UnavailableError
-from persys.infra.certificates import CertificateFiles, Certificates
 from persys.infra.clock import SystemClock
-from persys.infra.enrolling import ensure_certificate
-from persys.infra.identity import by_common_name
-from persys.infra.keys import Issued, fingerprints
-from persys.infra.renewal import CertificateSource
-from persys.infra.vault_pki import names_of
+from persys.infra.tls.certificates import CertificateFiles, Certificates
+from persys.infra.tls.first_certificate import ensure_certificate
+from persys.infra.tls.identity import by_common_name
+from persys.infra.tls.keys import Issued, fingerprints
+from persys.infra.tls.renewal import CertificateSource
+from persys.infra.vault.pki import names_of
 from persys.model.identity import Identity, Role
 from persys.scheduler.settings import SchedulerSettings
 

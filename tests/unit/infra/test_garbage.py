@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from time import monotonic
 
-from persys.infra.garbage import READ_COUNT_MIN, most_memory, sweep
+from persys.infra.gc_tuning import READ_COUNT_MIN, most_memory, sweep
 
 
 class Knot:

@@ -8,8 +8,8 @@ import grpc
 import pytest
 
 from builders import a_supervisor
-from persys.infra.guarded import Guarded
-from persys.infra.rpc import new_channel, new_server, start_server
+from persys.infra.rpc.authorized_service import Guarded
+from persys.infra.rpc.grpc_server import new_channel, new_server, start_server
 from persys.wire.gen.agent.v1 import agent_pb2
 
 SERVICE = agent_pb2.DESCRIPTOR.services_by_name["AgentService"]

@@ -6,7 +6,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from persys.errors import SettingsError
-from persys.infra.http import SideServer
+from persys.infra.telemetry.side_server import SideServer
 
 HEALTH: dict[str, Any] = {}
 

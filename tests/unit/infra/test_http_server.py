@@ -12,7 +12,7 @@ from aiohttp import web
 
 from certified import Root
 from persys.gateway.listener import live_context
-from persys.infra.http_server import HttpLimits, HttpServer
+from persys.infra.net.http_server import HttpLimits, HttpServer
 from persys.model.identity import Role
 
 DEADLINE_SECONDS = 30.0

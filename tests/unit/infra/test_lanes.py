@@ -5,9 +5,9 @@ from contextlib import nullcontext
 import pytest
 from prometheus_client import CollectorRegistry
 
+from persys.infra.aio.keyed_queue import Lanes
 from persys.infra.aio.supervisor import KeyedWork, Supervisor
 from persys.infra.clock import SystemClock
-from persys.infra.lanes import Lanes
 
 
 def work_that(log: list[str], name: str, gate: asyncio.Event) -> Callable[[], Awaitable[None]]:

@@ -5,11 +5,11 @@ import sys
 import pytest
 
 from persys.errors import SettingsError
-from persys.infra.logs import configure_logs
+from persys.infra.telemetry.logs import configure_logs
 
 PROGRAM = """
 import structlog, sys
-from persys.infra.logs import configure_logs
+from persys.infra.telemetry.logs import configure_logs
 configure_logs(level=sys.argv[1], form=sys.argv[2])
 log = structlog.get_logger()
 log.debug("node.seen")
@@ -66,7 +66,7 @@ def test_console_lines_are_readable_text() -> None:
 
 LIBRARIES = """
 import logging, socket, warnings
-from persys.infra.logs import configure_logs
+from persys.infra.telemetry.logs import configure_logs
 configure_logs(level="info", form="json")
 import asyncio, grpc
 logging.getLogger("asyncio").error("task %s failed", "t1")

@@ -8,7 +8,7 @@ import pytest
 HEAD = """
 import asyncio, os, signal, sys
 from persys.errors import SettingsError, StoreUnavailableError
-from persys.infra.logs import configure_logs
+from persys.infra.telemetry.logs import configure_logs
 from persys.infra.process import run, serve
 
 configure_logs(level="info", form="json")

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from persys.ca.issuing import Issuer, new_root
 from persys.errors import SettingsError, UnavailableError
 from persys.infra.clock import SystemClock
-from persys.infra.revocation import CrlFile, Revocations
+from persys.infra.tls.revocation import CrlFile, Revocations
 
 
 class Source:

@@ -20,9 +20,9 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from prometheus_client import CollectorRegistry
 
 from persys.errors import SettingsError
-from persys.infra import tracing
-from persys.infra.http import SideServer
-from persys.infra.otlp import NotedExporter, OtlpTracer, Trouble, parse_endpoint
+from persys.infra.telemetry import tracing
+from persys.infra.telemetry.otlp import NotedExporter, OtlpTracer, Trouble, parse_endpoint
+from persys.infra.telemetry.side_server import SideServer
 
 
 async def nothing() -> None:
@@ -42,7 +42,7 @@ def test_without_an_endpoint_no_headers_are_sent_and_no_work_is_wrapped() -> Non
 
 def test_without_an_endpoint_opentelemetry_is_not_even_imported() -> None:
     code = (
-        "import sys, persys.scheduler.app, persys.agent.app; from persys.infra import tracing; "
+        "import sys, persys.scheduler.app, persys.agent.app; from persys.infra.telemetry import tracing; "
         "tracing.start('any', endpoint='', insecure=True, timeout_ms=3000); "
         "sys.exit(any(name.startswith('opentelemetry') for name in sys.modules))"
     )

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from persys.infra.turns import Turns
+from persys.infra.aio.keyed_lock import Turns
 
 
 async def settle() -> None:

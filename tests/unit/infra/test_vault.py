@@ -18,10 +18,10 @@ from persys.errors import (
     UnavailableError,
 )
 from persys.infra.clock import SystemClock
-from persys.infra.vault import Vault
-from persys.infra.vault_http import VaultHttp
-from persys.infra.vault_kv import VaultKv
-from persys.infra.vault_login import AuthMethod, Credentials
+from persys.infra.vault.http import VaultHttp
+from persys.infra.vault.kv import VaultKv
+from persys.infra.vault.login import AuthMethod, Credentials
+from persys.infra.vault.session import Vault
 from vault_stand_in import StandIn, standing_in
 
 HOUR = 3600.0

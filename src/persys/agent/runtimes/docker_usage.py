@@ -17,8 +17,8 @@ from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavaila
 from persys.agent.runtimes.docker_form import WORKLOAD_LABEL, Owner
 from persys.core.agent.usage import Sample
 from persys.infra.aio.path_calls import PathCalls
+from persys.infra.aio.task_group import together
 from persys.infra.clock import Clock
-from persys.infra.together import together
 from persys.model.ids import WorkloadId
 
 ASKED_AT_ONCE_MAX = 32

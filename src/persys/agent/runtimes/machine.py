@@ -45,8 +45,8 @@ from persys.core.reconcile.evacuate import stop_grace_seconds
 from persys.errors import ConflictError
 from persys.infra.aio.offload import off_loop
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
+from persys.infra.aio.task_group import together
 from persys.infra.clock import Clock
-from persys.infra.together import together
 from persys.model.ids import WorkloadId
 from persys.model.status import Failure, FailureReason
 from persys.model.workload import Order

@@ -19,7 +19,7 @@ from persys.core.agent.disk_formats import (
     has_external_data,
 )
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls
-from persys.infra.together import together
+from persys.infra.aio.task_group import together
 from persys.model.spec import Disk
 from persys.model.status import FailureReason
 from persys.model.volume import GIB

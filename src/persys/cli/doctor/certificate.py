@@ -14,7 +14,7 @@ from persys.errors import SettingsError
 from persys.model.role import Role
 
 if TYPE_CHECKING:
-    from persys.infra.identity import Claims
+    from persys.infra.tls.identity import Claims
 
 CHECK = "certificate"
 SOON = timedelta(hours=2)
@@ -44,7 +44,7 @@ def look(options: Namespace, settings: Settings, now: datetime) -> Iterator[Find
             "remove --insecure, PERSYS_INSECURE and grpc_insecure, unless this is a test",
         )
         return
-    from persys.infra.certificates import read_key_pair  # slow to import
+    from persys.infra.tls.certificates import read_key_pair  # slow to import
 
     try:
         pair = read_key_pair(trust.files, now)

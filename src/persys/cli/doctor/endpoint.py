@@ -10,7 +10,7 @@ from persys.cli.handshake import explain
 from persys.cli.settings import Settings, Transport
 from persys.cli.trust import trust_of
 from persys.errors import PersysError, UnavailableError
-from persys.infra.address import is_service
+from persys.infra.net.address import is_service
 from persys.model.role import Role
 
 CHECK = "endpoint"
@@ -30,7 +30,7 @@ def look(options: Namespace, settings: Settings) -> list[Finding]:
 
 
 def _service(name: str) -> list[Finding]:
-    from persys.infra.srv import find_service  # slow to import
+    from persys.infra.net.srv import find_service  # slow to import
 
     server = os.environ.get("PERSYS_DNS_SERVER", "")
     try:

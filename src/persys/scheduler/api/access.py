@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 
 from persys.errors import AgentUnreachableError, InvalidError, NotFoundError, RefusedError
-from persys.infra.together import together
+from persys.infra.aio.task_group import together
 from persys.model.ids import WorkloadId
 from persys.scheduler.agents import GrpcAgents, OpenCall
 from persys.scheduler.api.service import Context, need

@@ -2,7 +2,7 @@
 
 from persys.errors import InvalidError
 from persys.infra.clock import Clock
-from persys.infra.door import CALLER
+from persys.infra.rpc.authorizer import CALLER
 from persys.model.suggestion import Ruling
 from persys.scheduler.api.service import Context, need
 from persys.scheduler.suggestions import Suggestions

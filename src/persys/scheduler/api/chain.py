@@ -1,7 +1,7 @@
 """The interceptors between authorization and the handler of each RPC, configured by its row in METHODS.
 
 Read-only mode, audit, ownership of changes, containment of defects, refusals, metrics and traces.
-Authorization (`infra/guarded.py`) and forwarding to the leader
+Authorization (`infra/rpc/authorized_service.py`) and forwarding to the leader
 (`scheduler/front.py`) run before this.
 
 A change runs in a task of the process: a client that disconnects, or whose deadline passes, does not cancel
@@ -25,11 +25,11 @@ from persys.errors import (
     PersysError,
     UnavailableError,
 )
-from persys.infra import tracing
 from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock
-from persys.infra.guarded import as_writer, contained
+from persys.infra.rpc.authorized_service import as_writer, contained
+from persys.infra.telemetry import tracing
 from persys.scheduler.api.limited import received, within_limits
 from persys.scheduler.api.methods import DECISIONS, REFUSALS, SERVICE, is_refusal
 from persys.scheduler.audit import Audit

@@ -1,6 +1,6 @@
 """The identity and permissions of the caller."""
 
-from persys.infra.door import CALLER
+from persys.infra.rpc.authorizer import CALLER
 from persys.scheduler.api.service import Context
 from persys.wire.control import messages as control_messages
 from persys.wire.gen.control.v1 import control_pb2

@@ -11,7 +11,7 @@ from persys.core import nodes
 from persys.core.registration import Application
 from persys.errors import InvalidError, PersysError, SupersededError
 from persys.infra.clock import Clock
-from persys.infra.door import CALLER, SHOWN
+from persys.infra.rpc.authorizer import CALLER, SHOWN
 from persys.model.event import EventKind
 from persys.model.ids import NodeId, node_id
 from persys.model.node import Capabilities, Node

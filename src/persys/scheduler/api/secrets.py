@@ -1,6 +1,6 @@
 """Secrets: put, list without values, delete. No RPC returns a value."""
 
-from persys.infra.door import CALLER
+from persys.infra.rpc.authorizer import CALLER
 from persys.model.secret import Secret
 from persys.scheduler.api.service import Context, need
 from persys.scheduler.cluster import Cluster

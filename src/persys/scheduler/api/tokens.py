@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from persys.core.auth import tokens as rules
 from persys.errors import InvalidError, RefusedError
-from persys.infra.door import CALLER
+from persys.infra.rpc.authorizer import CALLER
 from persys.model.identity import Token
 from persys.scheduler.api.service import Context, need
 from persys.scheduler.tokens import Tokens

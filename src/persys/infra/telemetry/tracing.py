@@ -50,7 +50,7 @@ def start(service: str, *, endpoint: str, insecure: bool, timeout_ms: int) -> No
     """
     global _tracer
     if endpoint:
-        from persys.infra.otlp import OtlpTracer  # a slow import, needed only for tracing
+        from persys.infra.telemetry.otlp import OtlpTracer  # a slow import, needed only for tracing
 
         _tracer = OtlpTracer(service, endpoint=endpoint, insecure=insecure, timeout_ms=timeout_ms)
 

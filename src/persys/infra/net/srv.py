@@ -14,7 +14,7 @@ from dns.rdtypes.IN.SRV import SRV
 from dns.resolver import NXDOMAIN, Answer, NoAnswer, NoNameservers, Resolver
 
 from persys.errors import UnavailableError
-from persys.infra.address import split_server
+from persys.infra.net.address import split_server
 
 
 def find_service(name: str, *, server: str, deadline_seconds: float) -> list[str]:

@@ -14,15 +14,15 @@ from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPri
 
 from persys.core.auth.certificate_renewal import Freshness, freshness, retry_after
 from persys.errors import PersysError, SettingsError
-from persys.infra.certificates import (
+from persys.infra.clock import Clock
+from persys.infra.files import PRIVATE, PUBLIC, write_together
+from persys.infra.tls.certificates import (
     CertificateFiles,
     Certificates,
     checked_key_pair,
     joined_roots,
 )
-from persys.infra.clock import Clock
-from persys.infra.files import PRIVATE, PUBLIC, write_together
-from persys.infra.keys import Issued, key_pem, new_key, new_request
+from persys.infra.tls.keys import Issued, key_pem, new_key, new_request
 from persys.model.identity import Identity
 
 log = structlog.get_logger()

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from persys.errors import SettingsError
 from persys.infra.files import CertificateFiles
-from persys.infra.identity import CN_ROLES
 from persys.infra.settings import setting
-from persys.infra.tls import Verify
-from persys.infra.vault_settings import VaultSettings
+from persys.infra.tls.identity import CN_ROLES
+from persys.infra.tls.tls import Verify
+from persys.infra.vault.settings import VaultSettings
 from persys.model.identity import Role
 
 _CALLERS = tuple(role for role in Role if role is not Role.CA)

@@ -25,7 +25,7 @@ from persys.errors import SettingsError
 from persys.infra.clock import Clock
 from persys.infra.files import CertificateFiles as CertificateFiles
 from persys.infra.files import Stamp, stamp
-from persys.infra.identity import Claims, claims_of
+from persys.infra.tls.identity import Claims, claims_of
 
 log = structlog.get_logger()
 

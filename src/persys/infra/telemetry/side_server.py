@@ -11,8 +11,8 @@ from prometheus_client import (
     generate_latest,
 )
 
-from persys.infra import tracing
-from persys.infra.http_server import HttpLimits, HttpServer
+from persys.infra.net.http_server import HttpLimits, HttpServer
+from persys.infra.telemetry import tracing
 
 # The creation time of counters is not used and would add one series for each.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # its library has no types here

@@ -12,10 +12,10 @@ import structlog
 from cryptography import x509
 
 from persys.errors import PersysError, SettingsError
-from persys.infra.certificates import CertificateFiles, read_key_pair
 from persys.infra.clock import Clock
-from persys.infra.keys import key_pem, new_key
-from persys.infra.renewal import CertificateSource, write_issued
+from persys.infra.tls.certificates import CertificateFiles, read_key_pair
+from persys.infra.tls.keys import key_pem, new_key
+from persys.infra.tls.renewal import CertificateSource, write_issued
 from persys.model.identity import Identity
 
 log = structlog.get_logger()

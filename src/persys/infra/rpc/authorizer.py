@@ -24,10 +24,10 @@ from persys.core.auth.denials import Denial
 from persys.core.auth.permissions import deeds_of, may
 from persys.core.auth.tokens import IsRevoked, holder, may_be_passed
 from persys.errors import DeniedError, UnavailableError
-from persys.infra import bearer
-from persys.infra.certificates import Certificates
 from persys.infra.clock import Clock
-from persys.infra.identity import Claims, by_common_name, read_claims, recognised
+from persys.infra.rpc import bearer
+from persys.infra.tls.certificates import Certificates
+from persys.infra.tls.identity import Claims, by_common_name, read_claims, recognised
 from persys.model.identity import Caller, Deed, Identity, Role
 
 log = structlog.get_logger()

@@ -17,10 +17,10 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from persys.errors import DefectError, DeniedError, InvalidError, UnavailableError
-from persys.infra import bearer
 from persys.infra.aio.supervisor import InternalError, Supervisor
-from persys.infra.door import Admission, Context, Door
-from persys.infra.together import together
+from persys.infra.aio.task_group import together
+from persys.infra.rpc import bearer
+from persys.infra.rpc.authorizer import Admission, Context, Door
 
 RECHECK_SECONDS = 5.0
 

@@ -11,9 +11,9 @@ import structlog
 
 from persys.errors import DeniedError, PersysError
 from persys.infra.clock import Clock
-from persys.infra.vault_http import VaultHttp
-from persys.infra.vault_login import Credentials, VaultLogin
-from persys.infra.vault_settings import VaultSettings
+from persys.infra.vault.http import VaultHttp
+from persys.infra.vault.login import Credentials, VaultLogin
+from persys.infra.vault.settings import VaultSettings
 
 log = structlog.get_logger()
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from persys.errors import SettingsError
 from persys.infra.settings import setting
-from persys.infra.vault_login import AuthMethod
+from persys.infra.vault.login import AuthMethod
 
 
 @dataclass(frozen=True)

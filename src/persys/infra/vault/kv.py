@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from persys.errors import NotFoundError, UnavailableError
-from persys.infra.vault import Vault
+from persys.infra.vault.session import Vault
 
 
 class VaultKv:

@@ -13,8 +13,8 @@ from grpc_reflection.v1alpha import reflection
 
 from persys.core.dns_names import PORT_MAX
 from persys.errors import SettingsError
-from persys.infra.certificates import Certificates
-from persys.infra.message_sizes import LIST_BYTES_MAX, MESSAGE_BYTES_MAX
+from persys.infra.rpc.limits import LIST_BYTES_MAX, MESSAGE_BYTES_MAX
+from persys.infra.tls.certificates import Certificates
 from persys.model.identity import NAMES, Role
 
 # A client that connects and sends nothing is disconnected after this time.

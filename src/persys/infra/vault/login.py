@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from persys.errors import DeniedError, PersysError, RefusedError, SettingsError, UnavailableError
 from persys.infra.clock import Clock
-from persys.infra.vault_http import VaultHttp
+from persys.infra.vault.http import VaultHttp
 
 log = structlog.get_logger()
 

@@ -21,7 +21,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from persys import __version__
 from persys.errors import SettingsError
-from persys.infra.tracing import Headers, Opened, Received, Span, Work
+from persys.infra.telemetry.tracing import Headers, Opened, Received, Span, Work
 
 log = structlog.get_logger()
 

@@ -9,14 +9,14 @@ from typing import Any
 
 from persys.core.auth.certificate_renewal import freshness
 from persys.errors import DeniedError
-from persys.infra.certificates import CertificateFiles, Certificates, KeyPair
-from persys.infra.channels import LiveChannel
 from persys.infra.clock import Clock
-from persys.infra.identity import Claims
-from persys.infra.message_sizes import LIST_BYTES_MAX, MESSAGE_BYTES_MAX
-from persys.infra.renewal import CertificateSource, Renewal
-from persys.infra.revocation import Revocations
-from persys.infra.rpc import server_name
+from persys.infra.rpc.grpc_server import server_name
+from persys.infra.rpc.limits import LIST_BYTES_MAX, MESSAGE_BYTES_MAX
+from persys.infra.rpc.rotating_channel import LiveChannel
+from persys.infra.tls.certificates import CertificateFiles, Certificates, KeyPair
+from persys.infra.tls.identity import Claims
+from persys.infra.tls.renewal import CertificateSource, Renewal
+from persys.infra.tls.revocation import Revocations
 from persys.model.identity import Role
 
 
