@@ -22,7 +22,7 @@ import grpc
 
 from bench.processes import BIN, free_port, process
 from bench.verdict import Verdict, report
-from persys.client.authority import AuthoritySource
+from persys.client.ca.client import AuthoritySource
 from persys.infra.clock import SystemClock
 from persys.infra.files import CertificateFiles
 from persys.infra.tls.tls import Tls

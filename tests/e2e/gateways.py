@@ -8,7 +8,7 @@ from certified import Root
 from e2e.cluster import BIN
 from e2e.process import Process, free_port, listens_on
 from persys.client import SchedulerClient
-from persys.client.call import Trust
+from persys.client.grpc.channel import Trust
 from persys.model.identity import Role
 
 

@@ -13,8 +13,8 @@ from e2e.process import Process, free_port, listens_on
 from e2e.waiting import eventually
 from persys.ca.commands import run_command
 from persys.client import SchedulerClient
-from persys.client.authority import AuthorityClient
-from persys.client.call import Trust
+from persys.client.ca.client import AuthorityClient
+from persys.client.grpc.channel import Trust
 from persys.errors import DeniedError
 from persys.infra.rpc.grpc_server import server_name
 from persys.infra.tls.certificates import CertificateFiles

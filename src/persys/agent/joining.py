@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from persys.agent.settings import USUAL_FILE, AgentSettings
-from persys.client.authority import join
+from persys.client.ca.client import join
 from persys.core.auth.enrolment import Fault
 from persys.core.bounded_yaml import dump, load_mapping
 from persys.errors import DeniedError, InvalidError, SettingsError

@@ -1,7 +1,7 @@
 """The TLS certificate of the agent, and the node id that it certifies."""
 
 from persys.agent.settings import AgentSettings
-from persys.client.trust import open_renewed, vault_source
+from persys.client.ca.renewed_tls import open_renewed, vault_source
 from persys.errors import SettingsError
 from persys.infra.clock import Clock
 from persys.infra.net.address import address_outward

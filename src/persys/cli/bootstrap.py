@@ -12,7 +12,7 @@ from pathlib import Path
 
 from persys.ca.commands import is_revoked, run_command
 from persys.ca.keeping import ROOTS
-from persys.client.call import Trust
+from persys.client.grpc.channel import Trust
 from persys.core.auth.certificate_renewal import Freshness, freshness
 from persys.core.duration import format_duration
 from persys.errors import SettingsError

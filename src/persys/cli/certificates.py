@@ -8,7 +8,7 @@ from persys.cli.exits import Exit
 from persys.cli.peers import authority
 from persys.cli.records import render
 from persys.cli.settings import duration, load
-from persys.client.authority import issued, join
+from persys.client.ca.client import issued, join
 from persys.errors import SettingsError
 from persys.infra.clock import SystemClock
 from persys.infra.files import PRIVATE, PUBLIC, write_together

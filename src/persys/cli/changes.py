@@ -17,7 +17,7 @@ from persys.cli.settings import load
 from persys.cli.specs import read_specs
 from persys.cli.verdict import Goal, Wanted, is_steady
 from persys.cli.waiting import Outcome, wait_for
-from persys.client.call import RequestRefusedError
+from persys.client.grpc.channel import RequestRefusedError
 from persys.errors import RefusedError, UnavailableError
 from persys.wire.gen.control.v1.control_pb2 import ApplyWorkloadRequest, WorkloadView
 

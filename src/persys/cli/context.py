@@ -2,7 +2,7 @@
 
 from persys.cli.context_file import ContextFile, context_path, read_contexts, write_contexts
 from persys.cli.exits import SetUpError
-from persys.client.call import Trust
+from persys.client.grpc.channel import Trust
 from persys.errors import SettingsError
 
 _OURS = "# Written by `persys up`, which rewrites it as long as this line is here.\n"

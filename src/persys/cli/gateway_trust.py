@@ -10,7 +10,7 @@ from pathlib import Path
 
 from persys.cli.settings import Settings
 from persys.cli.trust import trust_of
-from persys.client.rest_connection import Gateway
+from persys.client.rest.connection import Gateway
 from persys.errors import SettingsError
 
 _CERTIFICATE = (

@@ -8,7 +8,7 @@ import socket
 import ssl
 from contextlib import suppress
 
-from persys.client.call import Trust
+from persys.client.grpc.channel import Trust
 from persys.errors import SettingsError
 from persys.model.role import Role
 

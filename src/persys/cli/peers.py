@@ -17,8 +17,8 @@ from persys.model.role import Role
 
 if TYPE_CHECKING:
     from persys.client import AgentClient, SchedulerClient
-    from persys.client.authority import AuthorityClient
-    from persys.client.mode import ToldMode
+    from persys.client.ca.client import AuthorityClient
+    from persys.client.grpc.interceptors import ToldMode
 
 
 @contextmanager
@@ -95,7 +95,7 @@ def agent(options: Namespace) -> Iterator["AgentClient"]:
 def authority(options: Namespace) -> Iterator["AuthorityClient"]:
     """Raises SettingsError without a client certificate."""
     from persys.cli.credentials import certificate_files
-    from persys.client.authority import AuthorityClient
+    from persys.client.ca.client import AuthorityClient
 
     settings = _settings(options)
     file = settings.file

@@ -18,7 +18,7 @@ from persys.cli.exits import SetUpError
 from persys.cli.patience import poll
 from persys.cli.progress import Progress
 from persys.client.agent import AgentClient
-from persys.client.https import fetch_unverified
+from persys.client.ca.https import fetch_unverified
 from persys.client.scheduler import SchedulerClient
 from persys.errors import UnavailableError
 from persys.model.role import Role

@@ -8,7 +8,7 @@ from argparse import Namespace
 from collections.abc import Mapping
 
 from persys.cli.credentials import certificate_files
-from persys.client.call import Trust
+from persys.client.grpc.channel import Trust
 from persys.errors import SettingsError
 
 _FLAGS = ("ca", "cert", "key")

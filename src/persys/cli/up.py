@@ -25,7 +25,7 @@ from persys.cli.tips import next_steps, program, what_still_runs
 from persys.cli.trust import trust_of
 from persys.cli.verdict import Goal, Wanted
 from persys.cli.waiting import wait_for
-from persys.client.call import Trust
+from persys.client.grpc.channel import Trust
 from persys.client.scheduler import SchedulerClient
 from persys.errors import NotFoundError, UnavailableError
 from persys.infra.clock import SystemClock

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from persys.client.agent import AgentClient
-    from persys.client.authority import AuthorityClient
-    from persys.client.call import RequestRefusedError, Trust
-    from persys.client.rest_connection import Gateway
+    from persys.client.ca.client import AuthorityClient
+    from persys.client.grpc.channel import RequestRefusedError, Trust
+    from persys.client.rest.connection import Gateway
     from persys.client.scheduler import SchedulerClient
     from persys.infra.files import CertificateFiles
 
@@ -27,12 +27,12 @@ __all__ = [
 
 _MODULES = {
     "AgentClient": "persys.client.agent",
-    "AuthorityClient": "persys.client.authority",
+    "AuthorityClient": "persys.client.ca.client",
     "CertificateFiles": "persys.infra.files",
-    "Gateway": "persys.client.rest_connection",
-    "RequestRefusedError": "persys.client.call",
+    "Gateway": "persys.client.rest.connection",
+    "RequestRefusedError": "persys.client.grpc.channel",
     "SchedulerClient": "persys.client.scheduler",
-    "Trust": "persys.client.call",
+    "Trust": "persys.client.grpc.channel",
 }
 
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Self
 
-from persys.client.call import DEFAULT_TIMEOUT, Trust, call, open_channel
+from persys.client.grpc.channel import DEFAULT_TIMEOUT, Trust, call, open_channel
 from persys.model.role import Role
 from persys.wire.gen.agent.v1 import agent_pb2 as pb
 from persys.wire.gen.agent.v1.agent_pb2_grpc import AgentServiceStub

@@ -3,12 +3,12 @@
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
-from persys.client.call import DEFAULT_TIMEOUT, Trust, open_channel
+from persys.client.grpc.channel import DEFAULT_TIMEOUT, Trust, open_channel
 from persys.model.role import Role
 
 if TYPE_CHECKING:
-    from persys.client.mode import ToldMode
-    from persys.client.rest_connection import Gateway
+    from persys.client.grpc.interceptors import ToldMode
+    from persys.client.rest.connection import Gateway
     from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
 
 
@@ -39,7 +39,7 @@ class SchedulerCalls:
             self.target = target
             self._channel, self._stub = _scheduler(target, trust, token, told_mode)
         else:
-            from persys.client.rest import RestStub
+            from persys.client.rest.stub import RestStub
 
             self.target = target.url
             self._channel = stub = RestStub(target, told_mode)
@@ -55,11 +55,11 @@ def _scheduler(
 
     channel = open_channel(target, Role.SCHEDULER, trust)
     if token and trust is not None:  # never sent in plain text
-        from persys.client.bearer import Bearer
+        from persys.client.grpc.interceptors import Bearer
 
         channel = grpc.intercept_channel(channel, Bearer(token))
     if told_mode is not None:
-        from persys.client.mode import ModeListener
+        from persys.client.grpc.interceptors import ModeListener
 
         channel = grpc.intercept_channel(channel, ModeListener(told_mode))
     return channel, AgentControlStub(channel)

@@ -3,20 +3,16 @@
 from types import TracebackType
 from typing import Self
 
-from persys.client.access import AccessCalls
-from persys.client.drifts import DriftCalls
-from persys.client.events import EventCalls
-from persys.client.gateway_calls import GatewayCalls
-from persys.client.images import ImageCalls
-from persys.client.nodes import NodeCalls
-from persys.client.outlook import OutlookCalls
-from persys.client.records import RecordCalls
-from persys.client.recovery import RecoveryCalls
-from persys.client.secrets import SecretCalls
-from persys.client.suggestions import SuggestionCalls
-from persys.client.tokens import TokenCalls
-from persys.client.volumes import VolumeCalls
-from persys.client.workloads import WorkloadCalls
+from persys.client.admin import GatewayCalls, RecordCalls, SecretCalls, TokenCalls
+from persys.client.cluster import EventCalls, OutlookCalls, RecoveryCalls
+from persys.client.nodes import DriftCalls, NodeCalls
+from persys.client.workloads import (
+    AccessCalls,
+    ImageCalls,
+    SuggestionCalls,
+    VolumeCalls,
+    WorkloadCalls,
+)
 
 
 class SchedulerClient(

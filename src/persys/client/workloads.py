@@ -1,7 +1,12 @@
 """Workloads."""
 
-from persys.client.call import RequestRefusedError, call
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from threading import Event
+from typing import BinaryIO
+
 from persys.client.calls import SchedulerCalls
+from persys.client.grpc.channel import RequestRefusedError, call, our_errors
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
 
@@ -74,3 +79,152 @@ class WorkloadCalls(SchedulerCalls):
                 response.reason or "refused by the scheduler without a reason"
             )
         return response.revision_id
+
+
+class AccessCalls(SchedulerCalls):
+    def stream_logs(
+        self,
+        workload_id: str,
+        *,
+        service: str = "",
+        follow: bool = False,
+        since: datetime | None = None,
+        tail: int = 0,
+        previous: bool = False,
+        timestamps: bool = False,
+    ) -> Iterator[pb.LogChunk]:
+        """`tail` 0: all lines. Ends after the last line, or with `follow` when the workload ends."""
+        request = pb.LogsRequest(
+            workload_id=workload_id,
+            service=service,
+            follow=follow,
+            tail=tail,
+            previous=previous,
+            timestamps=timestamps,
+        )
+        if since is not None:
+            request.since.FromDatetime(since)
+        with our_errors():
+            yield from self._stub.StreamLogs(request)
+
+    def exec(self, inputs: Iterator[pb.ExecInput]) -> Iterator[pb.ExecOutput]:
+        """Run a command. The first input is `start`; the last output has `exit`.
+
+        `inputs` is read by another thread. The first output is empty: further inputs are read after it.
+        """
+        with our_errors():
+            yield from self._stub.Exec(inputs)
+
+
+class VolumeCalls(SchedulerCalls):
+    def list_volumes(
+        self, *, node_id: str = "", workload_id: str = "", name: str = ""
+    ) -> pb.ListVolumesResponse:
+        """Includes the nodes that did not respond; they may have volumes too."""
+        request = pb.ListVolumesRequest(node_id=node_id, workload_id=workload_id, name=name)
+        response: pb.ListVolumesResponse = call(
+            self._stub.ListVolumes, request, timeout=self._timeout
+        )
+        return response
+
+    def delete_volume(self, workload_id: str, name: str, *, node_id: str = "") -> None:
+        """Delete a volume and its data. Refused while its workload uses it."""
+        request = pb.DeleteVolumeRequest(node_id=node_id, workload_id=workload_id, name=name)
+        response = call(self._stub.DeleteVolume, request, timeout=self._timeout)
+        if not response.success:
+            raise RequestRefusedError(response.error_message)
+
+
+PART_BYTES = 256 * 1024
+
+
+class ImageCalls(SchedulerCalls):
+    def list_images(self, *, name: str = "", node_id: str = "") -> pb.ListImagesResponse:
+        """Includes the nodes that did not respond; they may have images too."""
+        request = pb.ListImagesRequest(name=name, node_id=node_id)
+        response: pb.ListImagesResponse = call(
+            self._stub.ListImages, request, timeout=self._timeout
+        )
+        return response
+
+    def add_image(
+        self,
+        name: str,
+        content: BinaryIO | None = None,
+        *,
+        url: str = "",
+        sha256: str = "",
+        node_ids: Iterable[str] = (),
+        size_bytes: int = 0,
+    ) -> Iterator[pb.ImageProgress]:
+        """Add an image from an open file, or from a URL that the nodes download.
+
+        Yields the progress of each node. The last message of a node has `done`, and `problem` on failure.
+        """
+        start = pb.AddImageStart(
+            name=name, url=url, sha256=sha256, node_ids=list(node_ids), size_bytes=size_bytes
+        )
+        begun, over = Event(), Event()
+        with our_errors():
+            try:
+                for progress in self._stub.AddImage(_requests(start, content, begun, over)):
+                    begun.set()
+                    if progress.node_id:
+                        yield progress
+                    elif progress.done:
+                        over.set()
+            finally:
+                over.set()
+                begun.set()
+
+    def remove_image(self, name: str, *, node_ids: Iterable[str] = ()) -> pb.RemoveImageResponse:
+        """The response lists as problems the nodes that could not remove it."""
+        request = pb.RemoveImageRequest(name=name, node_ids=list(node_ids))
+        response: pb.RemoveImageResponse = call(
+            self._stub.RemoveImage, request, timeout=self._timeout
+        )
+        return response
+
+
+def _requests(
+    start: pb.AddImageStart, content: BinaryIO | None, begun: Event, over: Event
+) -> Iterator[pb.AddImageRequest]:
+    """Iterated by a gRPC thread, which takes the next request when the previous one was sent."""
+    yield pb.AddImageRequest(start=start)
+    begun.wait()
+    while content is not None and not over.is_set() and (data := content.read(PART_BYTES)):
+        yield pb.AddImageRequest(data=data)
+
+
+class SuggestionCalls(SchedulerCalls):
+    def suggest(self, suggestion: pb.AutomationSuggestion) -> pb.SubmitAutomationSuggestionResponse:
+        """Submit a suggestion. A rejection is a normal response, not an error."""
+        request = pb.SubmitAutomationSuggestionRequest(suggestion=suggestion)
+        response: pb.SubmitAutomationSuggestionResponse = call(
+            self._stub.SubmitAutomationSuggestion, request, timeout=self._timeout
+        )
+        return response
+
+    def list_suggestions(self, *, decision: str = "", limit: int = 0) -> list[pb.SuggestionView]:
+        """Newest first. `decision`: accepted, rejected or pending."""
+        request = pb.ListSuggestionsRequest(decision=decision, limit=limit)
+        response: pb.ListSuggestionsResponse = call(
+            self._stub.ListSuggestions, request, timeout=self._timeout
+        )
+        return list(response.suggestions)
+
+    def approve_suggestion(self, suggestion_id: str) -> pb.SuggestionView:
+        """Needs the permission of the suggested action. Raises RequestRefusedError."""
+        return self._decide(self._stub.ApproveSuggestion, suggestion_id)
+
+    def reject_suggestion(self, suggestion_id: str) -> pb.SuggestionView:
+        return self._decide(self._stub.RejectSuggestion, suggestion_id)
+
+    def _decide(
+        self, method: Callable[..., pb.SuggestionAnswer], suggestion_id: str
+    ) -> pb.SuggestionView:
+        request = pb.SuggestionRequest(suggestion_id=suggestion_id)
+        response = call(method, request, timeout=self._timeout)
+        if not response.accepted:
+            raise RequestRefusedError(response.reason)
+        return response.suggestion

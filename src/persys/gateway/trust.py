@@ -2,7 +2,7 @@
 
 import asyncio
 
-from persys.client.trust import open_renewed, vault_source
+from persys.client.ca.renewed_tls import open_renewed, vault_source
 from persys.gateway.settings import GatewaySettings
 from persys.infra.clock import Clock
 from persys.infra.tls.first_certificate import ensure_certificate

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from datetime import datetime
 
-from persys.client.authority import AuthoritySource
-from persys.client.trust import open_renewed, vault_source
+from persys.client.ca.client import AuthoritySource
+from persys.client.ca.renewed_tls import open_renewed, vault_source
 from persys.infra.clock import Clock
 from persys.infra.rpc.grpc_server import new_channel
 from persys.infra.rpc.parsed_replies import parsed

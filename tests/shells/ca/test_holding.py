@@ -14,7 +14,7 @@ from cryptography import x509
 from persys.ca.app import Ca
 from persys.ca.authority import RENEWALS_PER_HOUR, Holder
 from persys.ca.settings import CaSettings
-from persys.client.authority import AuthoritySource
+from persys.client.ca.client import AuthoritySource
 from persys.errors import DeniedError, RefusedError, UnavailableError
 from persys.infra.clock import SystemClock
 from persys.infra.tls.certificates import CertificateFiles

@@ -12,7 +12,7 @@ from cryptography import x509
 from persys.ca.app import Ca
 from persys.ca.issuing import issue
 from persys.ca.settings import CaSettings
-from persys.client.authority import join
+from persys.client.ca.client import join
 from persys.core.auth.enrolment import Fault
 from persys.errors import DeniedError, RefusedError, UnavailableError
 from persys.infra.clock import SystemClock

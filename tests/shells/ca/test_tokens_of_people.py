@@ -6,7 +6,7 @@ from datetime import timedelta
 import grpc
 import pytest
 
-from persys.client.authority import AuthoritySource
+from persys.client.ca.client import AuthoritySource
 from persys.infra.clock import SystemClock
 from persys.infra.tls.certificates import CertificateFiles
 from persys.infra.tls.identity import read_claims

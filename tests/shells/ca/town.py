@@ -10,7 +10,7 @@ from typing import TypeVar
 from persys.ca.app import Ca
 from persys.ca.commands import run_command
 from persys.ca.settings import CaSettings
-from persys.client.authority import AuthorityClient, join
+from persys.client.ca.client import AuthorityClient, join
 from persys.infra.clock import SystemClock
 from persys.infra.files import PRIVATE, PUBLIC, write_together
 from persys.infra.tls.certificates import CertificateFiles

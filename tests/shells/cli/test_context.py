@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from persys.cli.context import write_context
-from persys.client.call import Trust
+from persys.client.grpc.channel import Trust
 from persys.infra.files import CertificateFiles
 
 TRUST = Trust(CertificateFiles(Path("/c/a.crt"), Path("/c/a.key"), Path("/c/ca.crt")))

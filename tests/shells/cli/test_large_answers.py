@@ -8,7 +8,7 @@ from threading import Thread
 import pytest
 
 from persys.client import SchedulerClient
-from persys.client.rest_connection import LINE_BYTES_MAX, Gateway
+from persys.client.rest.connection import LINE_BYTES_MAX, Gateway
 from persys.errors import UnavailableError
 
 PART = b"x" * (1024 * 1024)

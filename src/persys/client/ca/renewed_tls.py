@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from persys.client.authority import AuthoritySource
+from persys.client.ca.client import AuthoritySource
 from persys.infra.clock import Clock
 from persys.infra.tls.revocation import LOOK, CrlFile, Revocations
 from persys.infra.tls.settings import TlsSettings

@@ -15,15 +15,15 @@ from google.protobuf.json_format import MessageToDict, MessageToJson, Parse, Par
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from persys.client.rest_connection import Answer, Body, Door, Gateway
-from persys.client.rest_errors import FALLS_BACK, error_of, problem_of
+from persys.client.rest.connection import Answer, Body, Door, Gateway
+from persys.client.rest.errors import FALLS_BACK, error_of, problem_of
 from persys.errors import InvalidError, RefusedError
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.metadata_keys import DATA_AGE_MS, MODE
 from persys.wire.rest.routes import API, CONTRACT_ROUTES, NOT_SERVED, ROUTES, Form, Route
 
 if TYPE_CHECKING:
-    from persys.client.mode import ToldMode
+    from persys.client.grpc.interceptors import ToldMode
     from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
 
 _SERVICE = pb.DESCRIPTOR.services_by_name["AgentControl"]
@@ -102,7 +102,7 @@ class RestStub:
     def _method(self, route: Route) -> Method:
         if route.form is Form.UNARY:
             return self._unary(route)
-        from persys.client import rest_streams as streams
+        from persys.client.rest import streams
 
         return {
             Form.EVENTS: streams.events,

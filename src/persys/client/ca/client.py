@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 from cryptography import x509
 
-from persys.client.https import Https, Shown, fetch_unverified
+from persys.client.ca.https import Https, Shown, fetch_unverified
 from persys.errors import DeniedError, SettingsError, UnavailableError
 from persys.infra.tls.certificates import CertificateFiles
 from persys.infra.tls.keys import Issued, fingerprint

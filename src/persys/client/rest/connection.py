@@ -13,8 +13,8 @@ from threading import Lock, Thread
 from typing import NamedTuple, cast
 from urllib.parse import urlsplit
 
-from persys.client.call import Trust
-from persys.client.duplex import Duplex
+from persys.client.grpc.channel import Trust
+from persys.client.rest.duplex import Duplex
 from persys.errors import DeniedError, PersysError, SettingsError, UnavailableError
 from persys.infra.rpc.limits import LIST_BYTES_MAX
 from persys.model.role import NAMES, Role

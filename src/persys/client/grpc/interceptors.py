@@ -1,9 +1,12 @@
 """gRPC interceptor that adds the token to every call: `authorization: Bearer …`."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 import grpc
+
+from persys.wire.metadata_keys import DATA_AGE_MS, MODE
 
 
 class _Details(NamedTuple):
@@ -42,3 +45,22 @@ class Bearer(
     intercept_unary_stream = _intercept  # type: ignore[assignment]
     intercept_stream_unary = _intercept  # type: ignore[assignment]
     intercept_stream_stream = _intercept  # type: ignore[assignment]
+
+
+# Called with the mode and the data age when the mode is not normal.
+ToldMode = Callable[[str, timedelta], None]
+
+
+class ModeListener(grpc.UnaryUnaryClientInterceptor):
+    def __init__(self, told: ToldMode) -> None:
+        self._told = told
+
+    def intercept_unary_unary(
+        self, continuation: Callable[[Any, Any], Any], details: Any, request: Any
+    ) -> Any:
+        answer = continuation(details, request)
+        beside = dict(answer.trailing_metadata() or ())
+        if MODE in beside:
+            age_ms = int(beside.get(DATA_AGE_MS, 0))
+            self._told(str(beside[MODE]), timedelta(milliseconds=age_ms))
+        return answer
