@@ -9,7 +9,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.x509.oid import NameOID
 
-from persys.ca.issuing import issue, new_root, pem
+from persys.ca.x509 import issue, new_root, pem
 from persys.infra.clock import SystemClock
 from persys.infra.files import PRIVATE, PUBLIC, write_together
 from persys.infra.tls.certificates import CertificateFiles

@@ -11,7 +11,7 @@ import pytest
 
 from e2e.process import Process, free_port, listens_on
 from e2e.waiting import eventually
-from persys.ca.commands import run_command
+from persys.ca.cli import run_command
 from persys.client import SchedulerClient
 from persys.client.ca.client import AuthorityClient
 from persys.client.grpc.channel import Trust

@@ -27,7 +27,7 @@ CLIENT_DOORS = {
     "sqlite3": {
         "store/sqlite.py",
         "agent/state.py",
-        "ca/book.py",
+        "ca/database.py",
         "gateway/database.py",
         "sim/disk.py",
     },

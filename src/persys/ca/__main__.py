@@ -5,7 +5,7 @@ import sys
 from functools import partial
 
 from persys.ca.app import run_ca
-from persys.ca.commands import COMMANDS, run_command
+from persys.ca.cli import COMMANDS, run_command
 from persys.ca.settings import CaSettings
 from persys.errors import PersysError, SettingsError
 from persys.infra.process import run

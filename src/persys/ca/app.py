@@ -7,15 +7,15 @@ from datetime import timedelta
 
 import structlog
 
-from persys.ca.api import Api
+from persys.ca.addresses import addresses, own_hosts
+from persys.ca.api.authorization import Door
+from persys.ca.api.cfssl_routes import CfsslApi
+from persys.ca.api.routes import Api
 from persys.ca.authority import Authority, Rules
-from persys.ca.book import Book
-from persys.ca.cfssl_api import CfsslApi
-from persys.ca.door import Door
-from persys.ca.keeping import BOOK, Keys, open_keys
+from persys.ca.database import Book
+from persys.ca.key_files import BOOK, Keys, open_keys
 from persys.ca.metrics import Metrics
 from persys.ca.settings import CaSettings
-from persys.ca.whereabouts import addresses, own_hosts
 from persys.core.auth.certificate_renewal import renew_at
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock, SystemClock

@@ -12,11 +12,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from msgspec import Struct
 
-from persys.ca.asking import PublicKey, check_identity, read_request
-from persys.ca.book import REFUSED, Book
-from persys.ca.issuing import issue, pem
-from persys.ca.keeping import Keys
-from persys.ca.revocation import revocation_list
+from persys.ca.csr import PublicKey, check_identity, read_request
+from persys.ca.database import REFUSED, Book
+from persys.ca.key_files import Keys
+from persys.ca.x509 import issue, pem, revocation_list
 from persys.core.auth.denials import Denial, Ration
 from persys.core.auth.enrolment import (
     FAULTS,

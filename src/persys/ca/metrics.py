@@ -13,7 +13,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from persys.ca.keeping import Keys
+from persys.ca.key_files import Keys
 from persys.infra.clock import Clock
 from persys.infra.telemetry.call_metrics import SECONDS
 

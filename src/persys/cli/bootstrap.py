@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from persys.ca.commands import is_revoked, run_command
-from persys.ca.keeping import ROOTS
+from persys.ca.cli import is_revoked, run_command
+from persys.ca.key_files import ROOTS
 from persys.client.grpc.channel import Trust
 from persys.core.auth.certificate_renewal import Freshness, freshness
 from persys.core.duration import format_duration

@@ -15,9 +15,8 @@ import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry
 
-from persys.ca.call import Answer, Call
-from persys.ca.cfssl import PREFIX
-from persys.ca.door import Door
+from persys.ca.api.authorization import Answer, Call, Door
+from persys.ca.api.cfssl import PREFIX
 from persys.ca.metrics import Metrics
 from persys.core.auth.permissions import CA
 from persys.infra.aio.supervisor import Supervisor

@@ -184,7 +184,7 @@ async def test_only_admins_create_certificates_and_tokens(town: Town, role: Role
 
 
 async def test_a_certificate_of_another_ca_is_rejected(town: Town, tmp_path: Path) -> None:
-    from persys.ca.commands import run_command
+    from persys.ca.cli import run_command
     from persys.infra.tls.certificates import CertificateFiles
 
     out = tmp_path / "eve"

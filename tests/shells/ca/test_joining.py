@@ -10,8 +10,8 @@ import pytest
 from cryptography import x509
 
 from persys.ca.app import Ca
-from persys.ca.issuing import issue
 from persys.ca.settings import CaSettings
+from persys.ca.x509 import issue
 from persys.client.ca.client import join
 from persys.core.auth.enrolment import Fault
 from persys.errors import DeniedError, RefusedError, UnavailableError

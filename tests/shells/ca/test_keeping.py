@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from persys.ca.book import Book
-from persys.ca.issuing import INTERMEDIATE_LIFE, new_root, pem
-from persys.ca.keeping import BOOK, INTERMEDIATE, ROOT, ROOTS, Keys, open_keys
+from persys.ca.database import Book
+from persys.ca.key_files import BOOK, INTERMEDIATE, ROOT, ROOTS, Keys, open_keys
 from persys.ca.settings import CaSettings
+from persys.ca.x509 import INTERMEDIATE_LIFE, new_root, pem
 from persys.errors import SettingsError
 from persys.infra.tls.keys import key_pem
 from persys.wire.ca.messages import AuditLine, CertificateView

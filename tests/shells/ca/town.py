@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from persys.ca.app import Ca
-from persys.ca.commands import run_command
+from persys.ca.cli import run_command
 from persys.ca.settings import CaSettings
 from persys.client.ca.client import AuthorityClient, join
 from persys.infra.clock import SystemClock

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from persys.ca.asking import read_request
+from persys.ca.csr import read_request
 from persys.errors import InvalidError
 
 ALTERNATIVE_NAMES = "2.5.29.17"

@@ -9,7 +9,7 @@ from cryptography import x509
 from structlog.testing import capture_logs
 
 from certified import TRUST_DOMAIN, Root
-from persys.ca.issuing import issue, pem
+from persys.ca.x509 import issue, pem
 from persys.errors import UnavailableError
 from persys.infra.clock import SystemClock
 from persys.infra.tls.certificates import CertificateFiles, Certificates

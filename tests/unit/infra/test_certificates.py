@@ -10,7 +10,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from persys.ca.issuing import Issuer, issue, new_root, pem
+from persys.ca.x509 import Issuer, issue, new_root, pem
 from persys.errors import SettingsError
 from persys.infra.clock import SystemClock
 from persys.infra.rpc.grpc_server import new_channel, new_server, server_name, start_server

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from certified import TRUST_DOMAIN, Root
 from persys.agent.settings import AgentSettings
-from persys.ca.issuing import issue, pem
+from persys.ca.x509 import issue, pem
 from persys.errors import SettingsError, UnavailableError
 from persys.infra.clock import SystemClock
 from persys.infra.tls.certificates import CertificateFiles, Certificates

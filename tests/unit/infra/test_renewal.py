@@ -9,7 +9,7 @@ from cryptography import x509
 from msgspec.structs import replace
 
 from certified import TRUST_DOMAIN, Root
-from persys.ca.issuing import issue, new_root, pem
+from persys.ca.x509 import issue, new_root, pem
 from persys.errors import SettingsError, UnavailableError
 from persys.infra.clock import SystemClock
 from persys.infra.tls.certificates import CertificateFiles, Certificates

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 from structlog.testing import capture_logs
 
-from persys.ca.issuing import Issuer, new_root
+from persys.ca.x509 import Issuer, new_root
 from persys.errors import SettingsError, UnavailableError
 from persys.infra.clock import SystemClock
 from persys.infra.tls.revocation import CrlFile, Revocations

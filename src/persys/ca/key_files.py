@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from msgspec import Struct
 
-from persys.ca.issuing import Issuer, new_intermediate, new_root, pem
+from persys.ca.x509 import Issuer, new_intermediate, new_root, pem
 from persys.core.auth.certificate_renewal import renew_at
 from persys.errors import SettingsError
 from persys.infra.files import PUBLIC, write_whole

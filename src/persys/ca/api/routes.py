@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from persys.ca.api.authorization import Answer, Call, Handler
 from persys.ca.authority import Authority
-from persys.ca.call import Answer, Call, Handler
 from persys.ca.metrics import PAGE, Metrics
 from persys.core.auth.enrolment import Invitation
 from persys.wire.ca.messages import (

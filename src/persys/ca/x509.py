@@ -4,7 +4,7 @@ Keys use P-256, which every TLS library supports and which is cheap to generate 
 stores nothing and makes no policy decisions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from cryptography import x509
@@ -19,6 +19,7 @@ from persys.infra.rpc.grpc_server import server_name
 from persys.infra.tls.identity import ENROLLED_AT
 from persys.infra.tls.keys import host_name, new_key
 from persys.model.identity import Identity
+from persys.wire.ca.messages import CertificateView
 
 BACKDATED = timedelta(minutes=5)  # tolerates clock skew of nodes
 ROOT_LIFE = timedelta(days=3650)
@@ -159,3 +160,28 @@ def _only_identities_of(trust_domain: str) -> x509.NameConstraints:
 def _issued_by(issuer: Issuer) -> x509.AuthorityKeyIdentifier:
     known = issuer.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(known)
+
+
+VALID_FOR = timedelta(days=7)
+_BACKDATED = timedelta(minutes=5)  # tolerates clock skew of readers
+
+
+def revocation_list(
+    issuer: Issuer, revoked: Iterable[CertificateView], *, now: datetime
+) -> x509.CertificateRevocationList:
+    known = issuer.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    builder = (
+        x509.CertificateRevocationListBuilder()
+        .issuer_name(issuer.certificate.subject)
+        .last_update(now - _BACKDATED)
+        .next_update(now + VALID_FOR)
+        .add_extension(x509.CRLNumber(int(now.timestamp() * 1000)), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(known), critical=False
+        )
+    )
+    for view in revoked:
+        assert view.revoked_at is not None, "only revoked certificates are listed"
+        entry = x509.RevokedCertificateBuilder(int(view.serial, 16), view.revoked_at)
+        builder = builder.add_revoked_certificate(entry.build())
+    return builder.sign(issuer.key, hashes.SHA256())

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from persys.ca import cfssl
-from persys.ca.asking import RSA_BITS, Asked, read_request
+from persys.ca.api import cfssl
+from persys.ca.api.authorization import Answer, Call, Handler
 from persys.ca.authority import Authority, Wish
-from persys.ca.call import Answer, Call, Handler
+from persys.ca.csr import RSA_BITS, Asked, read_request
 from persys.core.auth.enrolment import granted_hosts
 from persys.errors import DeniedError, InvalidError
 from persys.infra.tls.identity import parse_uri

@@ -14,12 +14,13 @@ import msgspec
 import structlog
 from aiohttp import web
 from cryptography import x509
+from msgspec import Struct
 
-from persys.ca import cfssl
+from persys.ca.api import cfssl
 from persys.ca.authority import Authority, Holder
-from persys.ca.call import JSON, Answer, Call, Handler
 from persys.ca.metrics import Metrics
 from persys.core.auth.permissions import CA, deeds_of
+from persys.core.numbers import whole_number
 from persys.errors import DeniedError, InvalidError, PersysError
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
@@ -27,6 +28,43 @@ from persys.infra.net.http_server import shown_certificate
 from persys.infra.tls.identity import claims_of, hosts_of
 from persys.model.identity import Deed, Identity, Role
 from persys.wire.ca.messages import BODY_BYTES_MAX, Refusal, http_status
+
+LIST_MAX = 10_000
+_LIST_USUAL = 1_000
+JSON = "application/json"
+
+
+class Call(Struct, frozen=True):
+    body: bytes
+    query: Mapping[str, str]
+    where: str  # address of the client
+    holder: Holder | None  # the client, if it presented a valid certificate
+
+    @property
+    def asker(self) -> Holder:
+        assert self.holder is not None, "the route requires a certificate"
+        return self.holder
+
+    @property
+    def who(self) -> str:
+        named = "unknown" if self.holder is None else str(self.holder.identity)
+        return f"{named}, from {self.where}"
+
+    def limit(self) -> int:
+        text = self.query.get("limit", str(_LIST_USUAL))
+        limit = whole_number(text)
+        if limit is None or not 1 <= limit <= LIST_MAX:
+            raise InvalidError("limit", f"invalid limit {text[:40]!r}: expected 1 to {LIST_MAX}")
+        return limit
+
+
+class Answer(Struct, frozen=True):
+    body: bytes
+    kind: str = JSON
+
+
+Handler = Callable[[Call], Answer]
+
 
 log = structlog.get_logger()
 
