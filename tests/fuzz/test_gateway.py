@@ -28,7 +28,7 @@ from fuzz.http_requests import Answer, Route, draw, exchange
 from fuzz.mutation import changed
 from fuzz.test_scheduler import NODE, a_cluster_with_a_canary
 from fuzz.test_scheduler import valid as valid_call
-from persys.gateway.transcoding import request_descriptor
+from persys.gateway.http.transcoding import request_descriptor
 from persys.infra.clock import SystemClock
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.rest.routes import API, CONTRACT_ROUTES, ROUTES

@@ -10,30 +10,28 @@ import structlog
 from aiohttp import web
 
 from persys.gateway.audit import Audit
-from persys.gateway.audit_route import audit_routes
-from persys.gateway.cluster import Cluster
-from persys.gateway.clusters import ClusterFile, one_cluster, read_clusters
-from persys.gateway.dashboard.serving import dashboard_routes
+from persys.gateway.dashboard.assets import dashboard_routes
 from persys.gateway.database import Database
-from persys.gateway.door import Door
-from persys.gateway.elsewhere import elsewhere_routes
-from persys.gateway.exec_socket import socket_routes
-from persys.gateway.gitops import Gitops, gitops_routes
-from persys.gateway.identity import Identities
-from persys.gateway.limits import BODY_BYTES_MAX, Rates
-from persys.gateway.listener import live_context
+from persys.gateway.http.authentication import Identities, Proofs
+from persys.gateway.http.middleware import Door, elsewhere_routes
+from persys.gateway.http.permissions import metrics_routes
+from persys.gateway.http.rate_limit import BODY_BYTES_MAX, Rates
+from persys.gateway.http.server import live_context
 from persys.gateway.metrics import Metrics
-from persys.gateway.openapi import openapi_routes
-from persys.gateway.overview import overview_routes
-from persys.gateway.proofs import Proofs
-from persys.gateway.proving import metrics_routes
-from persys.gateway.pushes import Pushes
-from persys.gateway.routes import UnaryRoutes
+from persys.gateway.routes.audit import audit_routes
+from persys.gateway.routes.clusters import overview_routes
+from persys.gateway.routes.exec import socket_routes
+from persys.gateway.routes.openapi import openapi_routes
+from persys.gateway.routes.streams import stream_routes
+from persys.gateway.routes.unary import UnaryRoutes
+from persys.gateway.routes.uploads import upload_routes
 from persys.gateway.settings import GatewaySettings
-from persys.gateway.streams import stream_routes
-from persys.gateway.trust import obtain_tls
-from persys.gateway.uploads import upload_routes
-from persys.gateway.webhooks import WEBHOOK_BYTES_MAX, Webhooks, read_hooks
+from persys.gateway.upstream.cluster import Cluster
+from persys.gateway.upstream.config import ClusterFile, one_cluster, read_clusters
+from persys.gateway.upstream.tls import obtain_tls
+from persys.gateway.webhooks.github import WEBHOOK_BYTES_MAX, Webhooks, read_hooks
+from persys.gateway.webhooks.push_queue import Pushes
+from persys.gateway.webhooks.redeploy import Gitops, gitops_routes
 from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock, SystemClock

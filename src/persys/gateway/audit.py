@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from persys.errors import StoreUnavailableError
 from persys.gateway.database import Connection, Database
-from persys.gateway.sharing import Shared
+from persys.gateway.upstream.single_flight import Shared
 from persys.infra.aio.owned import OwnedWork
 
 log = structlog.get_logger()

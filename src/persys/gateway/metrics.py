@@ -5,7 +5,7 @@ from functools import lru_cache, partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from persys.gateway.cluster import Cluster
+from persys.gateway.upstream.cluster import Cluster
 from persys.infra.tls.metrics import watch_certificate
 from persys.infra.tls.tls import Tls
 

@@ -18,16 +18,15 @@ from certified import Root
 from persys.core.gitops import Push
 from persys.gateway.audit import Audit, surplus_of
 from persys.gateway.audit import AuditEntry as Line
-from persys.gateway.cluster import Answered, Cluster
-from persys.gateway.clusters import ClusterEntry, SchedulerEntry
 from persys.gateway.database import MEMORY, Database
-from persys.gateway.door import Ask, Door
-from persys.gateway.gitops import Gitops
-from persys.gateway.identity import Identities
-from persys.gateway.limits import Rates
+from persys.gateway.http.authentication import Identities, Proofs
+from persys.gateway.http.middleware import Ask, Door
+from persys.gateway.http.rate_limit import Rates
 from persys.gateway.metrics import Metrics
-from persys.gateway.proofs import Proofs
-from persys.gateway.pushes import Pushes
+from persys.gateway.upstream.cluster import Answered, Cluster
+from persys.gateway.upstream.config import ClusterEntry, SchedulerEntry
+from persys.gateway.webhooks.push_queue import Pushes
+from persys.gateway.webhooks.redeploy import Gitops
 from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import SystemClock

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from persys.errors import SettingsError
-from persys.gateway.cluster import Cluster as Behind
-from persys.gateway.clusters import ClusterEntry, read_clusters
+from persys.gateway.upstream.cluster import Cluster as Behind
+from persys.gateway.upstream.config import ClusterEntry, read_clusters
 from persys.infra.clock import SystemClock
 from persys.infra.rpc.grpc_server import new_channel
 from persys.store.memory import MemoryStore

@@ -4,7 +4,7 @@ from io import BytesIO
 
 import pytest
 
-from persys.gateway.dashboard.serving import PREFIX, pages
+from persys.gateway.dashboard.assets import PREFIX, pages
 from persys.gateway.dashboard.specs import BYTES_MAX, PATH
 from shells.gateway.town import House, a_gateway, quiet
 

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from persys.errors import UnavailableError
-from persys.gateway import gathering
-from persys.gateway.gathering import Gathered
+from persys.gateway.upstream import batching
+from persys.gateway.upstream.batching import Gathered
 from shells.gateway.test_sharing import turns
 
 
 @pytest.fixture(autouse=True)
 def one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """One batch at a time, so that the order is deterministic."""
-    monkeypatch.setattr(gathering, "LINES", 1)
+    monkeypatch.setattr(batching, "LINES", 1)
 
 
 class Source:

@@ -4,7 +4,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from persys.gateway.openapi import document
+from persys.gateway.routes.openapi import document
 from persys.wire.rest.routes import API, ROUTES
 from shells.gateway.town import House
 from shells.scheduler.harness import Cluster

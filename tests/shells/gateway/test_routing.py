@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 
-from persys.gateway.routing import Strategy, in_order
+from persys.gateway.upstream.balancing import Strategy, in_order
 
 
 class One(NamedTuple):

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from persys.errors import UnavailableError
-from persys.gateway.sharing import Shared
+from persys.gateway.upstream.single_flight import Shared
 
 
 class Source:

@@ -13,7 +13,7 @@ import pytest
 
 from persys.errors import SettingsError
 from persys.gateway.settings import GatewaySettings
-from persys.gateway.webhooks import read_hooks
+from persys.gateway.webhooks.github import read_hooks
 from persys.infra.clock import SystemClock
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.gateway.town import House, a_gateway, quiet

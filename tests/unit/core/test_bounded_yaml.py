@@ -16,7 +16,7 @@ from persys.core import bounded_yaml
 from persys.core.agent.cloud_init import seed
 from persys.core.bounded_yaml import YamlError, YamlLimits
 from persys.errors import RefusedError
-from persys.gateway.clusters import read_clusters
+from persys.gateway.upstream.config import read_clusters
 from persys.model.ids import WorkloadId
 from persys.model.spec import CloudInit, VMSpec
 from persys.wire.agent import messages as agent_messages

@@ -12,8 +12,8 @@ import msgspec
 from aiohttp import web
 
 from persys.core.bounded_yaml import YamlLimits
-from persys.gateway.door import Ask, Door, Handler, read_body
-from persys.gateway.problems import ProblemError
+from persys.gateway.http.middleware import Ask, Door, Handler, read_body
+from persys.gateway.http.problems import ProblemError
 from persys.infra.aio.offload import off_loop
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.rest.json_codec import to_plain

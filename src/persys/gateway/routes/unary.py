@@ -9,16 +9,16 @@ from typing import Any
 
 from aiohttp import web
 
-from persys.gateway.answering import JSON, Encoded, answer, encoded, packed
-from persys.gateway.cluster import Answered
-from persys.gateway.conditions import Conditions
-from persys.gateway.door import Ask, Door, Handler, read_body
-from persys.gateway.gathering import Gathered, read_many
-from persys.gateway.paging import asked_page, cut
-from persys.gateway.problems import ProblemError, refusal_in
-from persys.gateway.remembering import Remembered
-from persys.gateway.sharing import Shared
-from persys.gateway.transcoding import OURS, PAGING, Transcoder
+from persys.gateway.http.idempotency import Remembered
+from persys.gateway.http.middleware import Ask, Door, Handler, read_body
+from persys.gateway.http.paging import asked_page, cut
+from persys.gateway.http.preconditions import Conditions
+from persys.gateway.http.problems import ProblemError, refusal_in
+from persys.gateway.http.responses import JSON, Encoded, answer, encoded, packed
+from persys.gateway.http.transcoding import OURS, PAGING, Transcoder
+from persys.gateway.upstream.batching import Gathered, read_many
+from persys.gateway.upstream.cluster import Answered
+from persys.gateway.upstream.single_flight import Shared
 from persys.infra.clock import Clock
 from persys.wire.methods import METHODS, Audit
 from persys.wire.rest.json_codec import to_json

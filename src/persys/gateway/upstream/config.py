@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from persys.errors import SettingsError
-from persys.gateway.routing import Strategy
+from persys.gateway.upstream.balancing import Strategy
 from persys.infra.net.address import is_service
 
 DEFAULT = "default"

@@ -15,12 +15,12 @@ from aiohttp import web
 from persys.core.gitops import Push, follows, repository_name
 from persys.errors import UnavailableError
 from persys.gateway.audit import Audit, AuditEntry
-from persys.gateway.cluster import Cluster, Metadata
-from persys.gateway.door import Ask, Door, Handler
-from persys.gateway.gathering import read_many
-from persys.gateway.overview import told
-from persys.gateway.problems import problem_from, problem_from_rpc, refusal_in
-from persys.gateway.pushes import Outcome, Pushes
+from persys.gateway.http.middleware import Ask, Door, Handler
+from persys.gateway.http.problems import problem_from, problem_from_rpc, refusal_in
+from persys.gateway.routes.clusters import told
+from persys.gateway.upstream.batching import read_many
+from persys.gateway.upstream.cluster import Cluster, Metadata
+from persys.gateway.webhooks.push_queue import Outcome, Pushes
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock
 from persys.infra.rpc.authorizer import PASSED_IDENTITY

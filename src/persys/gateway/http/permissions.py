@@ -9,10 +9,9 @@ from aiohttp import web
 from prometheus_client import generate_latest
 
 from persys.errors import DeniedError
-from persys.gateway.door import Ask, Door, Handler
-from persys.gateway.identity import ANYONE
+from persys.gateway.http.authentication import ANYONE, Proofs
+from persys.gateway.http.middleware import Ask, Door, Handler
 from persys.gateway.metrics import PAGE, Metrics
-from persys.gateway.proofs import Proofs
 from persys.model.identity import Deed
 
 

@@ -5,7 +5,7 @@ Every refusal is returned as an RFC 9457 problem with the request id that the lo
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -19,9 +19,9 @@ from msgspec import Struct
 
 from persys.errors import InvalidError, PersysError
 from persys.gateway.audit import Audit, AuditEntry
-from persys.gateway.cluster import Cluster, Metadata
-from persys.gateway.identity import ANYONE, Identities, Who
-from persys.gateway.limits import (
+from persys.gateway.http.authentication import ANYONE, Identities, Proofs, Who
+from persys.gateway.http.problems import ProblemError, problem_from, problem_from_rpc
+from persys.gateway.http.rate_limit import (
     STRANGERS_BURST,
     STRANGERS_PER_SECOND,
     STREAMS_MAX,
@@ -29,14 +29,14 @@ from persys.gateway.limits import (
     Rates,
 )
 from persys.gateway.metrics import Metrics
-from persys.gateway.problems import ProblemError, problem_from, problem_from_rpc
-from persys.gateway.proofs import Proofs
-from persys.gateway.routing import Strategy
+from persys.gateway.upstream.balancing import Strategy
+from persys.gateway.upstream.cluster import Cluster, Metadata
 from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock
 from persys.infra.rpc.authorized_service import RECHECK_SECONDS
 from persys.infra.rpc.authorizer import PASSED_SOURCE
+from persys.wire.rest.routes import API
 
 log = structlog.get_logger()
 
@@ -368,3 +368,21 @@ def _is_from_another_site(request: web.Request) -> bool:
     origin = request.headers.get("Origin", "")
     site = request.headers.get("Sec-Fetch-Site", "")
     return bool(origin and origin.partition("://")[2] != request.host) or site not in _OWN_ORIGIN
+
+
+def elsewhere_routes(door: Door) -> Iterator[web.RouteDef]:
+    """Must be registered last: it matches every path."""
+    yield web.route("*", f"{API}/{{nowhere:.*}}", door.behind(_refuse, open_to_all=True))
+
+
+async def _refuse(ask: Ask) -> web.StreamResponse:
+    request = ask.request
+    allowed: set[str] = set()
+    for resource in request.app.router.resources():
+        if resource is not request.match_info.route.resource:
+            allowed |= (await resource.resolve(request))[1]
+    if allowed:
+        methods = ", ".join(sorted(allowed))
+        detail = f"method {request.method} not allowed for {request.path}: expected {methods}"
+        raise ProblemError(405, detail, headers={"Allow": methods})
+    raise ProblemError(404, f"path {request.path} not found")

@@ -10,13 +10,13 @@ from typing import Any
 
 from aiohttp import web
 
-from persys.gateway.answering import JSON
-from persys.gateway.door import Ask, Door, Handler
-from persys.gateway.problems import ProblemError, refusal_in
-from persys.gateway.pumping import Pump
-from persys.gateway.routes import IN_CLUSTER, audited_as
-from persys.gateway.streams import NDJSON, in_place, pass_on, write_lines
-from persys.gateway.transcoding import Transcoder
+from persys.gateway.http.middleware import Ask, Door, Handler
+from persys.gateway.http.problems import ProblemError, refusal_in
+from persys.gateway.http.responses import JSON
+from persys.gateway.http.transcoding import Transcoder
+from persys.gateway.routes.streams import NDJSON, in_place, pass_on, write_lines
+from persys.gateway.routes.unary import IN_CLUSTER, audited_as
+from persys.gateway.upstream.stream_buffer import Pump
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.rest.json_codec import to_json
 from persys.wire.rest.routes import API, ROUTES, Form, Route

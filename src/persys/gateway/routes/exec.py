@@ -14,13 +14,13 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from google.protobuf.message import DecodeError
 
 from persys.errors import InvalidError, PersysError
-from persys.gateway.door import Ask, Door, Handler
-from persys.gateway.identity import SOCKET_PROTOCOL
-from persys.gateway.problems import ProblemError, problem_from, problem_from_rpc
-from persys.gateway.routes import IN_CLUSTER, audited_as
-from persys.gateway.streams import in_place
-from persys.gateway.transcoding import Transcoder
-from persys.gateway.upstream import Upstream
+from persys.gateway.http.authentication import SOCKET_PROTOCOL
+from persys.gateway.http.middleware import Ask, Door, Handler
+from persys.gateway.http.problems import ProblemError, problem_from, problem_from_rpc
+from persys.gateway.http.transcoding import Transcoder
+from persys.gateway.routes.streams import in_place
+from persys.gateway.routes.unary import IN_CLUSTER, audited_as
+from persys.gateway.upstream.scheduler import Upstream
 from persys.infra.aio.task_group import together
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.rest.json_codec import fill, read_json, to_json

@@ -7,9 +7,9 @@ from aiohttp import web
 from persys.core.numbers import whole_number
 from persys.errors import InvalidError
 from persys.gateway.audit import Audit
-from persys.gateway.door import Ask, Door, Handler
-from persys.gateway.overview import told
-from persys.gateway.proving import needing
+from persys.gateway.http.middleware import Ask, Door, Handler
+from persys.gateway.http.permissions import needing
+from persys.gateway.routes.clusters import told
 from persys.model.identity import Deed
 from persys.wire.rest.routes import API
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn
 import grpc
 
 from persys.errors import PersysError
-from persys.gateway.problems import ProblemError, problem_from_rpc
+from persys.gateway.http.problems import ProblemError, problem_from_rpc
 from persys.infra.aio.task_group import together
 
 AHEAD_MAX = 16

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from msgspec import Struct
 
-from persys.gateway.problems import ProblemError
+from persys.gateway.http.problems import ProblemError
 from persys.infra.clock import Clock
 
 BODY_BYTES_MAX = 4 * 1024 * 1024

@@ -12,7 +12,7 @@ from aiohttp import web
 from msgspec import Struct
 
 from persys.errors import InvalidError
-from persys.gateway.problems import ProblemError
+from persys.gateway.http.problems import ProblemError
 from persys.infra.aio.keyed_lock import Turns
 from persys.infra.clock import Clock
 

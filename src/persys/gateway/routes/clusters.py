@@ -13,11 +13,11 @@ import msgspec
 from aiohttp import web
 
 from persys.errors import PersysError
-from persys.gateway.answering import answer, encoded
-from persys.gateway.cluster import Cluster
-from persys.gateway.door import Ask, Door
-from persys.gateway.problems import problem_from, problem_from_rpc
-from persys.gateway.proving import needing
+from persys.gateway.http.middleware import Ask, Door
+from persys.gateway.http.permissions import needing
+from persys.gateway.http.problems import problem_from, problem_from_rpc
+from persys.gateway.http.responses import answer, encoded
+from persys.gateway.upstream.cluster import Cluster
 from persys.model.identity import Deed
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.rest.json_codec import to_plain

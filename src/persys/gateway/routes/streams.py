@@ -13,11 +13,17 @@ from aiohttp import web
 
 from persys.core.numbers import whole_number
 from persys.errors import DeniedError, InvalidError
-from persys.gateway.door import REQUEST_ID, Ask, Door, Handler
-from persys.gateway.problems import ProblemError
-from persys.gateway.pumping import FIRST_SECONDS, SILENCE, Pump, StreamEndedError, pumping
-from persys.gateway.routes import IN_CLUSTER, audited_as
-from persys.gateway.transcoding import Transcoder
+from persys.gateway.http.middleware import REQUEST_ID, Ask, Door, Handler
+from persys.gateway.http.problems import ProblemError
+from persys.gateway.http.transcoding import Transcoder
+from persys.gateway.routes.unary import IN_CLUSTER, audited_as
+from persys.gateway.upstream.stream_buffer import (
+    FIRST_SECONDS,
+    SILENCE,
+    Pump,
+    StreamEndedError,
+    pumping,
+)
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.rest.json_codec import to_json, to_plain
 from persys.wire.rest.routes import API, ROUTES, Form, Route

@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 import grpc
 from aiohttp import web
 
-from persys.gateway.answering import names, tag_of
-from persys.gateway.door import Ask
-from persys.gateway.problems import ProblemError
+from persys.gateway.http.middleware import Ask
+from persys.gateway.http.problems import ProblemError
+from persys.gateway.http.responses import names, tag_of
 from persys.infra.aio.keyed_lock import Turns
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.methods import METHODS

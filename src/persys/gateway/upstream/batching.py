@@ -9,8 +9,8 @@ from typing import Generic, TypeVar
 
 import grpc
 
-from persys.gateway.cluster import Answered, Cluster, Metadata
-from persys.gateway.sharing import Shared
+from persys.gateway.upstream.cluster import Answered, Cluster, Metadata
+from persys.gateway.upstream.single_flight import Shared
 from persys.infra.aio.task_group import together
 from persys.wire.gen.control.v1 import control_pb2 as pb
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from persys.core.gitops import Push
 from persys.gateway.database import Connection, Database
-from persys.gateway.problems import ProblemError
+from persys.gateway.http.problems import ProblemError
 from persys.infra.aio.owned import OwnedWork
 from persys.infra.clock import Clock
 

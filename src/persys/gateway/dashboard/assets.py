@@ -13,7 +13,7 @@ from aiohttp import web
 from msgspec import Struct
 
 from persys.gateway.dashboard.specs import spec_routes
-from persys.gateway.door import Door, Served
+from persys.gateway.http.middleware import Door, Served
 
 PREFIX = "/ui/"
 PAGE = "index.html"

@@ -18,12 +18,12 @@ from msgspec import Struct
 
 from persys.core.gitops import repository_name
 from persys.errors import InvalidError, SettingsError
-from persys.gateway.answering import JSON
-from persys.gateway.door import Ask, Door, read_body
-from persys.gateway.limits import Rates
-from persys.gateway.overview import health
-from persys.gateway.problems import ProblemError
-from persys.gateway.pushes import Pushes
+from persys.gateway.http.middleware import Ask, Door, read_body
+from persys.gateway.http.problems import ProblemError
+from persys.gateway.http.rate_limit import Rates
+from persys.gateway.http.responses import JSON
+from persys.gateway.routes.clusters import health
+from persys.gateway.webhooks.push_queue import Pushes
 from persys.infra.clock import Clock
 from persys.wire.rest.github import RepositoryPayload, read_delivery, read_push
 

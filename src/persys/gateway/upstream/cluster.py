@@ -8,9 +8,9 @@ import grpc
 import structlog
 
 from persys.errors import UnavailableError
-from persys.gateway.clusters import ClusterEntry, SchedulerEntry
-from persys.gateway.routing import in_order
-from persys.gateway.upstream import Dial, Upstream
+from persys.gateway.upstream.balancing import in_order
+from persys.gateway.upstream.config import ClusterEntry, SchedulerEntry
+from persys.gateway.upstream.scheduler import Dial, Upstream
 from persys.infra.clock import Clock
 from persys.wire.metadata_keys import DATA_AGE_MS, MODE, NOT_LEADING
 

@@ -5,6 +5,7 @@ checked by the scheduler only, because only it knows the valid tokens. A browser
 WebSocket, so there the token may be sent as the name of a subprotocol.
 """
 
+from collections import OrderedDict
 from functools import lru_cache
 from hashlib import sha256
 
@@ -16,14 +17,15 @@ from msgspec import Struct
 from persys.core.auth.permissions import deeds_of
 from persys.core.auth.tokens import may_be_passed
 from persys.errors import DeniedError
-from persys.gateway.cluster import Metadata
-from persys.gateway.problems import ProblemError
+from persys.gateway.http.problems import ProblemError
+from persys.gateway.upstream.cluster import Cluster, Metadata
 from persys.infra.clock import Clock
 from persys.infra.net.http_server import shown_certificate
 from persys.infra.rpc.authorizer import PASSED_CERTIFICATE, PASSED_IDENTITY
 from persys.infra.tls.identity import Claims, claims_of, recognised
 from persys.infra.tls.tls import Tls
 from persys.model.identity import Deed, Role
+from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.methods import CONTROL_PERMISSIONS
 
 SOCKET_PROTOCOL = "persys.exec.v1"
@@ -132,3 +134,38 @@ def _token(request: web.Request) -> str:
 @lru_cache(_KNOWN_MAX)
 def _claims(der: bytes) -> Claims:
     return claims_of(x509.load_der_x509_certificate(der))
+
+
+KEEP_SECONDS = 10.0
+KEPT_MAX = 4096
+
+
+class _Proof(Struct, frozen=True):
+    until: float
+    deeds: frozenset[Deed]
+
+
+class Proofs:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._kept: OrderedDict[tuple[str, str], _Proof] = OrderedDict()
+
+    async def deeds_of(self, who: Who, cluster: Cluster, metadata: Metadata) -> frozenset[Deed]:
+        """The permissions of a token. Raises AioRpcError: UNAUTHENTICATED for an invalid token."""
+        key = (who.key, cluster.id)
+        now = self._clock.monotonic()
+        kept = self._kept.get(key)
+        if kept is not None and now < kept.until:
+            return kept.deeds
+        answered = await cluster.call(
+            "GetIdentity", pb.GetIdentityRequest(), key="", metadata=metadata, again=True
+        )
+        view: pb.IdentityView = answered.answer
+        # A scheduler that runs with -insecure returns no role and allows everything.
+        words = view.deeds if view.role else list(Deed)
+        deeds = frozenset(Deed(word) for word in words if word in list(Deed))
+        self._kept[key] = _Proof(now + KEEP_SECONDS, deeds)
+        self._kept.move_to_end(key)
+        while len(self._kept) > KEPT_MAX:
+            self._kept.popitem(last=False)
+        return deeds
