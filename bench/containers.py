@@ -18,7 +18,7 @@ import grpc
 from bench.docker_socket import BareDocker
 from bench.processes import BIN, free_port, process, scheduler
 from bench.verdict import Verdict, report
-from persys.agent.steps import DEEDS_MAX
+from persys.agent.workloads.steps import DEEDS_MAX
 from persys.cli.demo import IMAGE, ensure_image
 from persys.cli.progress import Lines
 from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc

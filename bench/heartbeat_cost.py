@@ -33,13 +33,13 @@ from bench.stored import (
     workload_names,
 )
 from bench.verdict import Verdict, report
-from persys.agent.collector import Collector
-from persys.agent.journal import Entry, Standing
-from persys.agent.meter import Meter
-from persys.agent.policy import policy_of
-from persys.agent.reports import Reports
+from persys.agent.journal.records import Entry, Standing
+from persys.agent.journal.store import State
+from persys.agent.node.utilization import Collector
+from persys.agent.node.workload_usage import Meter
 from persys.agent.settings import AgentSettings
-from persys.agent.state import State
+from persys.agent.uplink.heartbeat import Reports
+from persys.agent.workloads.node_policy import policy_of
 from persys.infra.aio.path_calls import DirectPathCalls
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import SystemClock

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any
 
 from faults.sites import Site, site_at
-from persys.agent.journal import Entry
+from persys.agent.journal.records import Entry
 from persys.model.workload import Order
 
 BAD, GOOD = "bad", "good"

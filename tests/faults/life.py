@@ -17,13 +17,13 @@ from faults.memory_libvirt import Domain
 from faults.node import NODE, Running, World, a_context, a_running_agent
 from faults.scenarios import SCENARIOS
 from faults.unreached import TRIGGERS
-from persys.agent.calls import AbortedError
-from persys.agent.finding import container_files
-from persys.agent.journal import Burial
-from persys.agent.journal_changes import Change
-from persys.agent.runtimes.docker_form import WORKLOAD_LABEL, Owner
-from persys.agent.runtimes.machine_form import NAMESPACE
-from persys.agent.worker import NOT_SETTLED
+from persys.agent.api.tunnel_server import AbortedError
+from persys.agent.journal.changes import Change
+from persys.agent.journal.records import Burial
+from persys.agent.runtimes.build import container_files
+from persys.agent.runtimes.docker.mapping import WORKLOAD_LABEL, Owner
+from persys.agent.runtimes.vm.domain_xml import NAMESPACE
+from persys.agent.workloads.worker import NOT_SETTLED
 from persys.core.agent.deviations import DRIFTED
 from persys.model.ids import WorkloadId
 from persys.model.status import Actual

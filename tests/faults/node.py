@@ -25,22 +25,21 @@ from faults.programs import Programs, install
 from faults.sites import PROGRAMS, all_sites
 from faults.virtual_loop import Command, ProgramLoop, kill_group
 from faults.virtual_paths import VirtualPathCalls
-from persys.agent import kvm
-from persys.agent.agent_api import AgentApi
+from persys.agent.api.service import AgentApi
+from persys.agent.api.tunnel_server import AbortedError, StreamedContext
 from persys.agent.app import Agent, Surroundings
-from persys.agent.calls import AbortedError, StreamedContext
-from persys.agent.journal import Standing
-from persys.agent.news import News
-from persys.agent.runtimes import libvirt_connection, libvirt_module
+from persys.agent.journal.records import Standing
+from persys.agent.journal.store import State
 from persys.agent.runtimes.detect import Detector
-from persys.agent.runtimes.docker_form import Owner
+from persys.agent.runtimes.docker.mapping import Owner
+from persys.agent.runtimes.vm import kvm, libvirt, libvirt_import
 from persys.agent.settings import AgentSettings
-from persys.agent.state import State
-from persys.agent.volumes.book import Book
+from persys.agent.uplink.pending_reports import News
+from persys.agent.volumes.detect import find_drivers
 from persys.agent.volumes.managed import ManagedVolumes
 from persys.agent.volumes.mounts import Mounted
-from persys.agent.volumes.setup import find_drivers
-from persys.agent.volumes.tools import Tools
+from persys.agent.volumes.programs import Tools
+from persys.agent.volumes.registry import Book
 from persys.infra.process import serve
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.status import Actual
@@ -229,7 +228,7 @@ async def a_running_agent(world: World) -> AsyncIterator[Running]:
 def run_in(world: World, test: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run a test in virtual time with this world below the agent."""
     loop = ProgramLoop(world.programs.run, world.start_program)
-    real = libvirt_module.load()
+    real = libvirt_import.load()
     module, connection = module_of(world.libvirt, real)
     with (
         pytest.MonkeyPatch.context() as patched,
@@ -268,10 +267,10 @@ def _quiet(tracebacks: deque[str]) -> Iterator[None]:
 @contextmanager
 def _fresh_libvirt() -> Iterator[None]:
     """The agent remembers the module that it has loaded."""
-    for remembered in (libvirt_module.load, libvirt_connection._run_events):
+    for remembered in (libvirt_import.load, libvirt._run_events):
         remembered.cache_clear()
     try:
         yield
     finally:
-        for remembered in (libvirt_module.load, libvirt_connection._run_events):
+        for remembered in (libvirt_import.load, libvirt._run_events):
             remembered.cache_clear()

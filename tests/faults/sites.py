@@ -14,8 +14,8 @@ from types import FrameType
 from typing import NamedTuple
 
 import persys.agent
-from persys.agent.runtimes.docker_engine import Engine
-from persys.agent.runtimes.libvirt_connection import Libvirt
+from persys.agent.runtimes.docker.engine import Engine
+from persys.agent.runtimes.vm.libvirt import Libvirt
 from persys.infra.aio.path_calls import PathCalls
 
 AGENT = Path(persys.agent.__file__).parent

@@ -13,12 +13,12 @@ from uuid import uuid4
 import grpc
 
 from persys.agent.app import Agent, Surroundings
-from persys.agent.images import ImageStore
-from persys.agent.policy import policy_of
+from persys.agent.images.store import ImageStore
+from persys.agent.journal.store import State
 from persys.agent.runtimes.detect import Detector, NodeRuntimes
-from persys.agent.runtimes.docker_form import Owner
+from persys.agent.runtimes.docker.mapping import Owner
 from persys.agent.settings import AgentSettings
-from persys.agent.state import State
+from persys.agent.workloads.node_policy import policy_of
 from persys.infra.aio.path_calls import ThreadPathCalls
 from persys.infra.clock import SystemClock
 from persys.infra.rpc.grpc_server import new_channel

@@ -19,7 +19,7 @@ from fuzz import certificate_requests, corpus
 from fuzz.budget import inputs
 from fuzz.generator import a_change, a_message, some_bytes
 from fuzz.mutation import TEXTS, a_text_like, as_yaml, bytes_like, changed
-from persys.agent.runtimes import compose_document
+from persys.agent.runtimes.compose import document as compose_document
 from persys.ca.csr import read_request
 from persys.core.agent import cloud_init
 from persys.core.agent.compose_policy import Json, first_violation, violations

@@ -55,18 +55,18 @@ REGRESSIONS = (
         "an exception in a workload step ends the agent",
         (
             Patch(
-                "src/persys/agent/worker.py",
+                "src/persys/agent/workloads/worker.py",
                 "with self._supervisor.contain(STEP, workload_id, failed=errors.append):",
                 "if True:",
             ),
             Patch(
-                "src/persys/agent/worker.py",
+                "src/persys/agent/workloads/worker.py",
                 "        with self._supervisor.contain(LOOK, workload_id, failed=errors.append):\n"
                 "            try:",
                 "        if True:\n            try:",
             ),
             Patch(
-                "src/persys/agent/worker.py",
+                "src/persys/agent/workloads/worker.py",
                 "return self._supervisor.contain(LOOK, workload_id, failed=lambda _error: None)",
                 "return __import__('contextlib').nullcontext()",
             ),
@@ -81,14 +81,14 @@ REGRESSIONS = (
         "an order is journalled in its caller's task",
         (
             Patch(
-                "src/persys/agent/intake.py",
+                "src/persys/agent/workloads/orders.py",
                 "        return await self._owned.finish(\n"
                 '            "order.apply", order.workload_id, partial(self._apply, order, intent)\n'
                 "        )",
                 "        return await self._apply(order, intent)",
             ),
             Patch(
-                "src/persys/agent/agent_api.py",
+                "src/persys/agent/api/service.py",
                 'answered = await api.owned.finish("call", method.name, work)',
                 "answered = await work()",
             ),
@@ -158,13 +158,13 @@ REGRESSIONS = (
         "a pull takes its place before it looks for the image",
         (
             Patch(
-                "src/persys/agent/steps.py",
+                "src/persys/agent/workloads/steps.py",
                 "            return await self._interruptibly(step, entry, None)\n",
                 "            async with self._pull_room:\n"
                 "                return await self._interruptibly(step, entry, None)\n",
             ),
             Patch(
-                "src/persys/agent/steps.py",
+                "src/persys/agent/workloads/steps.py",
                 "        self._room = asyncio.Semaphore(DEEDS_MAX)\n",
                 "        self._room = asyncio.Semaphore(DEEDS_MAX)\n"
                 "        self._pull_room = asyncio.Semaphore(4)\n",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from persys.agent.contact import Contact
+from persys.agent.uplink.contact import Contact
 from persys.sim.happening import Happening, Plan, Shape
 from persys.sim.run import Outcome, run
 from persys.sim.scenario.faults import TOLD_SECONDS

@@ -23,10 +23,10 @@ CLOCKS = frozenset(
 STRAY_TASKS = frozenset({"asyncio.create_task", "asyncio.ensure_future", "asyncio.gather"})
 # Who may import what: one door to each engine.
 CLIENT_DOORS = {
-    "aiodocker": {"agent/runtimes/docker_engine.py"},
+    "aiodocker": {"agent/runtimes/docker/engine.py"},
     "sqlite3": {
         "store/sqlite.py",
-        "agent/state.py",
+        "agent/journal/store.py",
         "ca/database.py",
         "gateway/database.py",
         "sim/disk.py",

@@ -12,54 +12,53 @@ from typing import Any
 
 import structlog
 
-from persys.agent import host
-from persys.agent.access import Access
-from persys.agent.admission import Admission, Bounds
-from persys.agent.agent_api import SERVICE, SERVICE_DESCRIPTOR, AgentApi
-from persys.agent.boot_id import boot_id_of_runtimes
-from persys.agent.calls import StreamedCalls
-from persys.agent.capabilities import capabilities_of
-from persys.agent.collector import Collector
-from persys.agent.consoles import Consoles
-from persys.agent.contact import Contact, needs_no_contact, never_alone
-from persys.agent.crash_recovery import Recovery, guarded_run
-from persys.agent.door import new_door
-from persys.agent.finding import workload_roots
-from persys.agent.garbage import Garbage
-from persys.agent.health import health_of
-from persys.agent.image_door import ImageDoor
-from persys.agent.images import ImageStore
-from persys.agent.intake import Intake
-from persys.agent.inventory import Inventory
-from persys.agent.journal_sealing import journal_key_file
-from persys.agent.ledger import Ledger
-from persys.agent.link import CALL_DEADLINE_SECONDS, Connect
-from persys.agent.meter import Meter
-from persys.agent.metrics import Metrics, export_workloads
-from persys.agent.news import News
-from persys.agent.past import Past
-from persys.agent.policy import policy_of
-from persys.agent.pools import Pools
+from persys.agent.access.console import Consoles
+from persys.agent.access.previous_logs import Past
+from persys.agent.access.sessions import Access
+from persys.agent.api.authorization import new_door
+from persys.agent.api.images import ImageDoor
+from persys.agent.api.service import SERVICE, SERVICE_DESCRIPTOR, AgentApi
+from persys.agent.api.tunnel_server import StreamedCalls
+from persys.agent.enrolment.tls import by_vault, node_of, open_tls
+from persys.agent.garbage_collection import Garbage
+from persys.agent.images.store import ImageStore
+from persys.agent.journal.recorder import Ledger
+from persys.agent.journal.secrets import journal_key_file
+from persys.agent.journal.store import State, kept_node_id
+from persys.agent.metrics import Metrics, export_workloads, health_of
+from persys.agent.node import host
+from persys.agent.node.boot_id import boot_id_of_runtimes
+from persys.agent.node.capabilities import capabilities_of
+from persys.agent.node.storage_pools import Pools
+from persys.agent.node.utilization import Collector
+from persys.agent.node.workload_usage import Meter
 from persys.agent.ports import Machine, Volumes
-from persys.agent.probes import Probes
-from persys.agent.pulls import Pulls
-from persys.agent.reconciler import Watches, look_at_all
-from persys.agent.reports import Refusals, Reports
+from persys.agent.runtimes.build import workload_roots
 from persys.agent.runtimes.detect import Detector, NodeRuntimes
-from persys.agent.runtimes.disk_limits import watch_disks
-from persys.agent.runtimes.docker_form import Owner
+from persys.agent.runtimes.docker.disk_limits import watch_disks
+from persys.agent.runtimes.docker.mapping import Owner
 from persys.agent.settings import AgentSettings
-from persys.agent.state import State, kept_node_id
-from persys.agent.steps import StepDeadlines, Steps
-from persys.agent.stream import over_stream
-from persys.agent.trust import by_vault, node_of, open_tls
-from persys.agent.uplink import Membership, Uplink
-from persys.agent.volumes.book import Book
+from persys.agent.uplink.contact import Contact, needs_no_contact, never_alone
+from persys.agent.uplink.heartbeat import Refusals, Reports
+from persys.agent.uplink.link import CALL_DEADLINE_SECONDS, Connect
+from persys.agent.uplink.pending_reports import News
+from persys.agent.uplink.session import Membership, Uplink
+from persys.agent.uplink.stream_link import over_stream
+from persys.agent.volumes.detect import find_drivers
+from persys.agent.volumes.inventory import Inventory
 from persys.agent.volumes.managed import ManagedVolumes
-from persys.agent.volumes.setup import find_drivers
-from persys.agent.volumes.tools import Tools
-from persys.agent.work_queue import WorkQueue
-from persys.agent.worker import Worker
+from persys.agent.volumes.programs import Tools
+from persys.agent.volumes.registry import Book
+from persys.agent.workloads.admission import Admission, Bounds
+from persys.agent.workloads.crash_recovery import Recovery, guarded_run
+from persys.agent.workloads.health_probes import Probes
+from persys.agent.workloads.node_policy import policy_of
+from persys.agent.workloads.orders import Intake
+from persys.agent.workloads.pull_progress import Pulls
+from persys.agent.workloads.runtime_watch import Watches, look_at_all
+from persys.agent.workloads.steps import StepDeadlines, Steps
+from persys.agent.workloads.work_queue import WorkQueue
+from persys.agent.workloads.worker import Worker
 from persys.core.agent.admission import Load
 from persys.core.agent.garbage import Ages
 from persys.core.agent.health import HEALTH

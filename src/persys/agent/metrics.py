@@ -1,6 +1,7 @@
 """Prometheus metrics of the agent: one class per concern, and the gauges that are computed on each scrape."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -10,10 +11,11 @@ from persys.core.agent.admission import Load
 from persys.core.agent.garbage import Kind
 from persys.core.agent.next_step import Step
 from persys.infra.telemetry.call_metrics import SECONDS, CallMetrics
+from persys.infra.tls.tls import Tls
 from persys.model.action import ActionKind, ActionState
-from persys.model.ids import WorkloadId
+from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import WorkloadUsage
-from persys.model.spec import HealthType
+from persys.model.spec import HealthType, WorkloadType
 from persys.model.status import FailureReason
 
 WORKLOADS_SHOWN_MAX = 500
@@ -254,3 +256,33 @@ class _WorkloadUsages(Collector):
                 family.add_metric([workload_id], getattr(used, figure))
             families.append(family)
         return families
+
+
+OK = "ok"
+
+
+def health_of(
+    node_id: NodeId,
+    version: str,
+    *,
+    answering: Mapping[WorkloadType, bool],
+    journal_problem: str,
+    scheduler: str,
+    workload_count: int,
+    tls: Tls | None,
+) -> dict[str, Any]:
+    """`answering`: whether each runtime of the node responds."""
+    works = all(answering.values()) and not journal_problem
+    return {
+        "status": OK if works else "degraded",
+        "service": "persys-agent",
+        "version": version,
+        "node_id": node_id,
+        "runtimes": {
+            kind.value: OK if answers else "no answer" for kind, answers in answering.items()
+        },
+        "journal": journal_problem or OK,
+        "scheduler": scheduler,
+        "workloads": workload_count,
+        **({"certificate": tls.health()} if tls is not None else {}),
+    }

@@ -12,8 +12,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from persys.agent.host import CpuTime, Disk, Memory
-from persys.agent.journal import Image
+from persys.agent.journal.records import Image
+from persys.agent.node.host import CpuTime, Disk, Memory
 from persys.core.agent.garbage import ImageUse, Item
 from persys.core.agent.next_step import Artefact
 from persys.core.agent.pull_progress import Download, Layers

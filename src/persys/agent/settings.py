@@ -5,7 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from persys import __version__
-from persys.agent.kvm import Accel
+from persys.agent.runtimes.vm.kvm import Accel
 from persys.errors import SettingsError
 from persys.infra.net.address import split_server
 from persys.infra.settings import setting

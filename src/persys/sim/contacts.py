@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 
-from persys.agent.link import Link
+from persys.agent.uplink.link import Link
 from persys.model.ids import NodeId
 from persys.sim.docker import Container
 from persys.wire.gen.control.v1 import control_pb2

@@ -14,9 +14,9 @@ from pathlib import Path
 from random import Random
 from typing import Any, ParamSpec, TypeVar
 
-from persys.agent.journal import Burial, Entry
-from persys.agent.journal_changes import Change
-from persys.agent.state import State
+from persys.agent.journal.changes import Change
+from persys.agent.journal.records import Burial, Entry
+from persys.agent.journal.store import State
 from persys.model.ids import NodeId, WorkloadId
 from persys.sim.life import Life
 from persys.sim.loop import later

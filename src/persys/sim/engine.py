@@ -1,6 +1,6 @@
 """The Docker engine of a node with injected faults: slow, failing or unresponsive.
 
-Images are pulled by the agent's own code (`agent/runtimes/docker_pull.py`); the simulated engine implements
+Images are pulled by the agent's own code (`agent/runtimes/docker/pull.py`); the simulated engine implements
 the two calls that it uses.
 """
 
@@ -12,8 +12,8 @@ from http import HTTPStatus
 from random import Random
 from typing import Any
 
-from persys.agent.runtimes.docker_engine import EngineError
-from persys.agent.runtimes.docker_pull import registry_of
+from persys.agent.runtimes.docker.engine import EngineError
+from persys.agent.runtimes.docker.pull import registry_of
 from persys.errors import RuntimeUnavailableError
 from persys.sim.docker import Docker, behaves_like
 from persys.sim.life import Life

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from persys.agent.journal import Entry
+from persys.agent.journal.records import Entry
 from persys.core.placement.node_index import Columns
 from persys.core.placement.requirements import holds_data
 from persys.model.ids import NodeId, WorkloadId

@@ -4,7 +4,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from persys.agent.host import CpuTime, Disk, Memory
+from persys.agent.node.host import CpuTime, Disk, Memory
 from persys.infra.clock import SystemClock
 
 EPOCH = datetime(2030, 1, 1, tzinfo=UTC)

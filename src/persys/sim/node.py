@@ -8,14 +8,14 @@ from typing import Any, cast
 
 import grpc
 
-from persys.agent.agent_api import AgentApi
+from persys.agent.api.service import AgentApi
+from persys.agent.api.tunnel_server import StreamedCalls
 from persys.agent.app import Agent, Surroundings
-from persys.agent.calls import StreamedCalls
-from persys.agent.link import Link, over_grpc
+from persys.agent.journal.store import State
 from persys.agent.runtimes.detect import NodeRuntimes
 from persys.agent.settings import AgentSettings
-from persys.agent.state import State
-from persys.agent.stream import over_stream
+from persys.agent.uplink.link import Link, over_grpc
+from persys.agent.uplink.stream_link import over_stream
 from persys.infra.aio.path_calls import DirectPathCalls
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.spec import WorkloadType

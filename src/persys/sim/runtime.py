@@ -9,9 +9,9 @@ from typing import cast
 
 from persys.agent.credentials import Credentials
 from persys.agent.ports import PullWatch
-from persys.agent.runtimes.docker_engine import Engine
-from persys.agent.runtimes.docker_pull import Puller
-from persys.agent.steps import volumes_of
+from persys.agent.runtimes.docker.engine import Engine
+from persys.agent.runtimes.docker.pull import Puller
+from persys.agent.workloads.steps import volumes_of
 from persys.core.agent.next_step import Artefact
 from persys.errors import ConflictError, NotFoundError, RuntimeUnavailableError
 from persys.infra.aio.path_calls import DirectPathCalls

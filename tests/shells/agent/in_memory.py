@@ -12,15 +12,15 @@ from typing import Any
 
 import msgspec
 
-from persys.agent import host
-from persys.agent.agent_api import AgentApi
+from persys.agent.api.service import AgentApi
+from persys.agent.api.tunnel_server import StreamedContext
 from persys.agent.app import Agent, Surroundings
-from persys.agent.calls import StreamedContext
+from persys.agent.journal.store import State
+from persys.agent.node import host
 from persys.agent.ports import Machine, PullWatch, Runtime, Volumes
 from persys.agent.runtimes.detect import NodeRuntimes
 from persys.agent.settings import AgentSettings
-from persys.agent.state import State
-from persys.agent.steps import StepDeadlines
+from persys.agent.workloads.steps import StepDeadlines
 from persys.core.agent.next_step import Artefact, Condition, Step
 from persys.infra.aio.path_calls import DirectPathCalls, PathCalls
 from persys.infra.clock import SystemClock

@@ -7,12 +7,12 @@ from typing import TypeVar
 
 import pytest
 
+from persys.agent.journal.store import State
 from persys.agent.settings import AgentSettings
-from persys.agent.state import State
-from persys.agent.volumes.book import Book
+from persys.agent.volumes.detect import find_drivers
 from persys.agent.volumes.managed import ManagedVolumes
-from persys.agent.volumes.setup import find_drivers
-from persys.agent.volumes.tools import Tools
+from persys.agent.volumes.programs import Tools
+from persys.agent.volumes.registry import Book
 from persys.infra.aio.path_calls import ThreadPathCalls
 from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId, WorkloadId

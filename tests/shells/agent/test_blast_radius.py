@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from persys.agent import host
-from persys.agent.calls import AbortedError
-from persys.agent.meter import Sampler
+from persys.agent.api.tunnel_server import AbortedError
+from persys.agent.node import host
+from persys.agent.node.workload_usage import Sampler
 from persys.agent.ports import Disks, Leftovers, Machine, PoolSource, Runtime, Volumes
 from persys.agent.runtimes.detect import NodeRuntimes
 from persys.core.agent.garbage import Item, Kind

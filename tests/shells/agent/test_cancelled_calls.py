@@ -16,8 +16,8 @@ import pytest
 
 from builders import a_supervisor
 from cancelling import Moment, at_every_wait, cancelled_at
-from persys.agent.agent_api import AgentApi, Outcome, _translated
-from persys.agent.journal import Image
+from persys.agent.api.service import AgentApi, Outcome, _translated
+from persys.agent.journal.records import Image
 from persys.core.agent.garbage import ImageUse, Item, Kind
 from persys.infra.aio.owned import OwnedWork
 from persys.model.ids import WorkloadId

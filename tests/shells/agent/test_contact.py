@@ -10,11 +10,11 @@ import pytest
 from msgspec.structs import replace
 
 from builders import a_supervisor
-from persys.agent.contact import Contact
-from persys.agent.journal import Entry, Standing
-from persys.agent.journal_changes import Change
+from persys.agent.journal.changes import Change
+from persys.agent.journal.records import Entry, Standing
+from persys.agent.journal.store import State
 from persys.agent.metrics import Metrics
-from persys.agent.state import State
+from persys.agent.uplink.contact import Contact
 from persys.model.ids import ActionId, NodeId, Revision, WorkloadId
 from persys.model.spec import ContainerSpec, VolumeMount, WorkloadType
 from persys.model.status import Actual

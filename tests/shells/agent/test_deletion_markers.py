@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from persys.agent import state as journal
-from persys.agent.calls import AbortedError
-from persys.agent.journal import Burial
-from persys.agent.journal_changes import Change
+from persys.agent.api.tunnel_server import AbortedError
+from persys.agent.journal import store as journal
+from persys.agent.journal.changes import Change
+from persys.agent.journal.records import Burial
 from persys.model.ids import WorkloadId
 from persys.model.status import Actual
 from persys.wire.gen.agent.v1 import agent_pb2

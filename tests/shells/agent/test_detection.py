@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from own_libvirtd import OwnLibvirtd
-from persys.agent import reconciler
-from persys.agent.news import News
+from persys.agent.journal.store import State
 from persys.agent.runtimes.detect import Detector
-from persys.agent.runtimes.docker_form import Owner
+from persys.agent.runtimes.docker.mapping import Owner
 from persys.agent.settings import AgentSettings
-from persys.agent.state import State
+from persys.agent.uplink.pending_reports import News
+from persys.agent.workloads import runtime_watch
 from persys.errors import RuntimeUnavailableError
 from persys.infra.aio.path_calls import ThreadPathCalls
 from persys.infra.clock import SystemClock
@@ -98,7 +98,7 @@ async def test_a_runtime_that_does_not_respond_is_unavailable_until_it_does(
     mood: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("PING_INTERVAL_SECONDS", "PING_AGAIN_SECONDS", "PING_DEADLINE_SECONDS"):
-        monkeypatch.setattr(reconciler, name, 0.05)
+        monkeypatch.setattr(runtime_watch, name, 0.05)
     runtime = Moody()
     async with a_running_agent(Node(tmp_path, runtime=runtime)) as running:
         unavailable: Callable[[], list[WorkloadType]] = running.agent._watches.unavailable

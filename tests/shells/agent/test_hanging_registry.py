@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from persys.agent.credentials import Credentials
-from persys.agent.runtimes.docker_engine import Engine
-from persys.agent.runtimes.docker_pull import NO_PROGRESS, PER_REGISTRY_MAX, Puller
+from persys.agent.runtimes.docker.engine import Engine
+from persys.agent.runtimes.docker.pull import NO_PROGRESS, PER_REGISTRY_MAX, Puller
 from persys.agent.settings import AgentSettings
 from persys.infra.aio.path_calls import ThreadPathCalls
 from persys.model.spec import ContainerSpec

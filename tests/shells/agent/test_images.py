@@ -14,21 +14,21 @@ from typing import Any
 import pytest
 
 from builders import a_supervisor
-from persys.agent import host
+from persys.agent.api.images import ImageDoor
 from persys.agent.app import Agent, Surroundings
-from persys.agent.image_door import ImageDoor
-from persys.agent.image_files import BadImageError
-from persys.agent.images import ImageStore
-from persys.agent.link import Link
-from persys.agent.news import News
-from persys.agent.policy import NodePolicy
+from persys.agent.images.files import BadImageError
+from persys.agent.images.store import ImageStore
+from persys.agent.journal.store import State
+from persys.agent.node import host
 from persys.agent.runtimes.detect import NodeRuntimes
 from persys.agent.settings import AgentSettings
-from persys.agent.state import State
-from persys.agent.volumes.book import Book
+from persys.agent.uplink.link import Link
+from persys.agent.uplink.pending_reports import News
+from persys.agent.volumes.detect import find_drivers
 from persys.agent.volumes.managed import ManagedVolumes
-from persys.agent.volumes.setup import find_drivers
-from persys.agent.volumes.tools import Tools
+from persys.agent.volumes.programs import Tools
+from persys.agent.volumes.registry import Book
+from persys.agent.workloads.node_policy import NodePolicy
 from persys.core.agent.pull_progress import Download
 from persys.errors import InvalidError, NotFoundError, RefusedError
 from persys.infra.aio.owned import OwnedWork

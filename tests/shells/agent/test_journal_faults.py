@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 
 from builders import a_supervisor
-from persys.agent import journal_health, state
-from persys.agent.calls import AbortedError
-from persys.agent.journal import Burial, Entry, Image, Standing
-from persys.agent.journal_changes import Change, statements_of
+from persys.agent.api.tunnel_server import AbortedError
+from persys.agent.journal import health as journal_health
+from persys.agent.journal import store as journal_store
+from persys.agent.journal.changes import Change, statements_of
+from persys.agent.journal.records import Burial, Entry, Image, Standing
+from persys.agent.journal.store import State
 from persys.agent.metrics import Metrics
-from persys.agent.state import State
 from persys.errors import StoreUnavailableError
 from persys.model.action import Action, ActionKind, ActionState
 from persys.model.ids import ActionId, NodeId, Revision, WorkloadId
@@ -119,7 +120,7 @@ def remembered(journal: State) -> list[dict[Any, Any]]:
 @pytest.fixture
 def brisk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patched:
-        patched.setattr(state, "PROBE_SECONDS", 0.1)
+        patched.setattr(journal_store, "PROBE_SECONDS", 0.1)
         patched.setattr(journal_health, "STALL_SECONDS", 0.3)
         yield
 

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import a_supervisor
-from persys.agent.journal import Entry, Standing
-from persys.agent.journal_changes import Change
-from persys.agent.journal_sealing import CREDENTIAL, journal_key_file
+from persys.agent.journal.changes import Change
+from persys.agent.journal.records import Entry, Standing
+from persys.agent.journal.secrets import CREDENTIAL, journal_key_file
+from persys.agent.journal.store import State
 from persys.agent.metrics import Metrics
-from persys.agent.state import State
 from persys.core.secrets import put_back, take_out
 from persys.model.ids import ActionId, NodeId, Revision, WorkloadId
 from persys.model.spec import ComposeSpec, ContainerSpec, FileMount, Spec, type_of

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from persys.agent.kvm import Accel, find_accel, qemu_binary, runs_a_guest
+from persys.agent.runtimes.vm.kvm import Accel, find_accel, qemu_binary, runs_a_guest
 from persys.infra.aio.path_calls import ThreadPathCalls
 from persys.infra.clock import SystemClock
 

@@ -13,8 +13,8 @@ import pytest
 
 from docker_proxy import LIBVIRT_SOCKET, Proxy
 from e2e.machines import BOOT_SECONDS, TINY, ground
-from persys.agent.runtimes.libvirt_connection import Libvirt
-from persys.agent.runtimes.machine_access import Console, MachineAccess
+from persys.agent.runtimes.vm.console import Console, MachineAccess
+from persys.agent.runtimes.vm.libvirt import Libvirt
 from persys.errors import RefusedError, RuntimeUnavailableError
 from persys.infra.aio.path_calls import ThreadPathCalls
 from persys.infra.aio.task_group import together

@@ -13,17 +13,17 @@ import pytest
 from msgspec.structs import replace
 
 from e2e.machines import BOOT_SECONDS, TINY, ground, page, virsh, volumes
-from persys.agent.kvm import Accel
-from persys.agent.policy import NodePolicy
 from persys.agent.ports import BaseImage, PullWatch
-from persys.agent.runtimes import machine_power
-from persys.agent.runtimes.docker_form import Owner
-from persys.agent.runtimes.libvirt_connection import Libvirt
-from persys.agent.runtimes.machine import MachineRuntime
-from persys.agent.runtimes.machine_disks import MachineDisks
-from persys.agent.runtimes.machine_inventory import DiskInventory
-from persys.agent.runtimes.machine_leftovers import MachineLeftovers
-from persys.agent.runtimes.machine_pool import OwnPool
+from persys.agent.runtimes.docker.mapping import Owner
+from persys.agent.runtimes.vm import power
+from persys.agent.runtimes.vm.disks import MachineDisks
+from persys.agent.runtimes.vm.inventory import DiskInventory
+from persys.agent.runtimes.vm.kvm import Accel
+from persys.agent.runtimes.vm.leftovers import MachineLeftovers
+from persys.agent.runtimes.vm.libvirt import Libvirt
+from persys.agent.runtimes.vm.runtime import MachineRuntime
+from persys.agent.runtimes.vm.storage_pools import OwnPool
+from persys.agent.workloads.node_policy import NodePolicy
 from persys.core.agent.garbage import Item, Kind
 from persys.core.agent.next_step import Artefact, Condition
 from persys.infra.aio.path_calls import ThreadPathCalls
@@ -472,7 +472,7 @@ async def test_a_vm_whose_disk_is_replaced_during_start_is_powered_off(
         path.chmod(0o666)
     order = node.order(replace(SMALL, disks=(Disk(device="vda", path=str(disk), format="qcow2"),)))
     assert await node.create(order) is None
-    switch_on = machine_power.switch_on
+    switch_on = power.switch_on
 
     def swap_first(connection: Any, machine: str) -> None:
         disk.rename(place / "aside.qcow2")
@@ -480,7 +480,7 @@ async def test_a_vm_whose_disk_is_replaced_during_start_is_powered_off(
         switch_on(connection, machine)
 
     with monkeypatch.context() as patched:
-        patched.setattr(machine_power, "switch_on", swap_first)
+        patched.setattr(power, "switch_on", swap_first)
         failure = await node.start(order)
 
     assert failure is not None

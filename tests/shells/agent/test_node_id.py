@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from persys.agent.state import State, kept_node_id
+from persys.agent.journal.store import State, kept_node_id
 from persys.errors import SettingsError
 from persys.model.ids import NodeId
 

@@ -11,20 +11,19 @@ from typing import Any
 
 import pytest
 
-from persys.agent import host
 from persys.agent.app import Agent, Surroundings
-from persys.agent.link import Link
-from persys.agent.pools import Pools
+from persys.agent.journal.store import State
+from persys.agent.node import host
+from persys.agent.node.storage_pools import Pools
 from persys.agent.runtimes.detect import NodeRuntimes
-from persys.agent.runtimes.libvirt_connection import Libvirt
-from persys.agent.runtimes.libvirt_pools import LibvirtPools
-from persys.agent.runtimes.machine_pool import OwnPool
+from persys.agent.runtimes.vm.libvirt import Libvirt
+from persys.agent.runtimes.vm.storage_pools import LibvirtPools, OwnPool
 from persys.agent.settings import AgentSettings
-from persys.agent.state import State
-from persys.agent.volumes.book import Book
+from persys.agent.uplink.link import Link
+from persys.agent.volumes.detect import find_drivers
 from persys.agent.volumes.managed import ManagedVolumes
-from persys.agent.volumes.setup import find_drivers
-from persys.agent.volumes.tools import Tools
+from persys.agent.volumes.programs import Tools
+from persys.agent.volumes.registry import Book
 from persys.core.agent.shared_pools import Room
 from persys.infra.aio.path_calls import DirectPathCalls
 from persys.infra.clock import SystemClock
@@ -134,7 +133,7 @@ async def until(holds: Any) -> None:
 async def test_a_node_whose_pools_changed_registers_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("persys.agent.pools.INTERVAL_SECONDS", 0.1)
+    monkeypatch.setattr("persys.agent.node.storage_pools.INTERVAL_SECONDS", 0.1)
     scheduler, pools = Scheduler(), ChangingPools()
 
     @asynccontextmanager

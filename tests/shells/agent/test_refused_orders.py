@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from persys.agent import reports
-from persys.agent.reports import Refusals
+from persys.agent.uplink import heartbeat
+from persys.agent.uplink.heartbeat import Refusals
 from persys.infra.clock import SystemClock
 from persys.wire.gen.agent.v1 import agent_pb2
 from shells.agent.in_memory import Node, Running, a_context, a_running_agent
@@ -100,10 +100,10 @@ class LaterClock(SystemClock):
 def test_refusals_expire_and_are_limited() -> None:
     clock = LaterClock()
     refusals = Refusals(clock)
-    for number in range(reports.REFUSALS_MAX + 1):
+    for number in range(heartbeat.REFUSALS_MAX + 1):
         refusals.note(agent_pb2.WorkloadStatus(id=f"w{number}"))
 
     assert refusals.get("w0") is None
     assert refusals.get("w1") is not None
-    clock.seconds = reports.REFUSAL_SECONDS + 1
+    clock.seconds = heartbeat.REFUSAL_SECONDS + 1
     assert refusals.get("w1") is None

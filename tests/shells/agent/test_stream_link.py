@@ -7,11 +7,11 @@ from typing import cast
 import pytest
 
 from builders import a_supervisor
-from persys.agent.agent_api import AgentApi
-from persys.agent.calls import StreamedCalls
-from persys.agent.link import SchedulerLostError
-from persys.agent.stream import Call, StreamLink
-from persys.agent.uplink import heartbeat_interval
+from persys.agent.api.service import AgentApi
+from persys.agent.api.tunnel_server import StreamedCalls
+from persys.agent.uplink.link import SchedulerLostError
+from persys.agent.uplink.session import heartbeat_interval
+from persys.agent.uplink.stream_link import Call, StreamLink
 from persys.wire.gen.control.v1 import control_pb2
 
 

@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from builders import a_supervisor
-from persys.agent.calls import UNDER_WAY_MAX, StreamedCalls
+from persys.agent.api.tunnel_server import UNDER_WAY_MAX, StreamedCalls
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.agent.v1.agent_pb2_grpc import AgentServiceServicer
 from persys.wire.gen.control.v1 import control_pb2

@@ -16,18 +16,18 @@ import pytest
 from msgspec.structs import replace
 
 from builders import a_supervisor
+from persys.agent.journal.store import State
 from persys.agent.metrics import Metrics
 from persys.agent.settings import AgentSettings
-from persys.agent.state import State
-from persys.agent.volumes.book import Book
-from persys.agent.volumes.ceph import Ceph, CephDriver
+from persys.agent.volumes.ceph_rbd import Ceph, CephDriver
+from persys.agent.volumes.detect import Drivers, find_drivers
 from persys.agent.volumes.driver import Driver
 from persys.agent.volumes.local import LocalDriver
 from persys.agent.volumes.managed import ManagedVolumes
 from persys.agent.volumes.mounts import Mounts, mounted_at
 from persys.agent.volumes.nfs import Export, NfsDriver
-from persys.agent.volumes.setup import Drivers, find_drivers
-from persys.agent.volumes.tools import Tools
+from persys.agent.volumes.programs import Tools
+from persys.agent.volumes.registry import Book
 from persys.errors import InvalidError, NotFoundError
 from persys.infra.aio.path_calls import DirectPathCalls
 from persys.infra.clock import SystemClock

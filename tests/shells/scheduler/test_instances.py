@@ -9,9 +9,9 @@ import grpc
 import pytest
 
 from builders import a_supervisor
-from persys.agent.calls import StreamedCalls
-from persys.agent.link import Link, SchedulerLostError
-from persys.agent.stream import over_stream
+from persys.agent.api.tunnel_server import StreamedCalls
+from persys.agent.uplink.link import Link, SchedulerLostError
+from persys.agent.uplink.stream_link import over_stream
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster, eventually
 from shells.scheduler.peer import Agent

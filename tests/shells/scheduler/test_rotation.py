@@ -8,10 +8,9 @@ import pytest
 
 from builders import a_supervisor
 from certified import Root
-from persys.agent.calls import StreamedCalls
-from persys.agent.link import Link
-from persys.agent.moving import Links
-from persys.agent.stream import over_stream
+from persys.agent.api.tunnel_server import StreamedCalls
+from persys.agent.uplink.link import Link
+from persys.agent.uplink.stream_link import Links, over_stream
 from persys.infra.clock import SystemClock
 from persys.infra.tls.tls import Tls
 from persys.model.identity import Role

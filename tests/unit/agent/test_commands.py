@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from faults.virtual_loop import Ended, ProgramLoop
-from persys.agent.commands import END_SECONDS, OUTPUT_BYTES_MAX, run
+from persys.agent.subprocesses import END_SECONDS, OUTPUT_BYTES_MAX, run
 
 DEADLINE_SECONDS = 30.0
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from persys.agent.commands import run
-from persys.agent.runtimes.compose_cli import detect
+from persys.agent.runtimes.compose.cli import detect
+from persys.agent.subprocesses import run
 from persys.errors import SettingsError
 
 HOST = "unix:///var/run/docker.sock"

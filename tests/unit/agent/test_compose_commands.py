@@ -4,12 +4,12 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from persys.agent.commands import Ran
-from persys.agent.policy import NodePolicy
-from persys.agent.runtimes.compose_cli import Project
-from persys.agent.runtimes.compose_commands import BUILDS_MAX, ComposeCommands
-from persys.agent.runtimes.compose_place import StackPlace, StackRecord
-from persys.agent.runtimes.compose_source import CONFIGS_MAX, ComposeSource, Prepared
+from persys.agent.runtimes.compose.cli import Project
+from persys.agent.runtimes.compose.commands import BUILDS_MAX, ComposeCommands
+from persys.agent.runtimes.compose.source import CONFIGS_MAX, ComposeSource, Prepared
+from persys.agent.runtimes.compose.state_dir import StackPlace, StackRecord
+from persys.agent.subprocesses import Ran
+from persys.agent.workloads.node_policy import NodePolicy
 from persys.infra.aio.path_calls import ThreadPathCalls
 from persys.model.ids import Revision, WorkloadId
 from persys.model.status import Failure

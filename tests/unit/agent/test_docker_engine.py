@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from persys.agent.runtimes import docker_engine
-from persys.agent.runtimes.docker_engine import (
+from persys.agent.runtimes.docker import engine as docker_engine
+from persys.agent.runtimes.docker.engine import (
     ANSWER_BYTES_MAX,
     LINE_BYTES_MAX,
     AnswerTooLargeError,
     Engine,
     EngineError,
 )
-from persys.agent.runtimes.docker_frames import Frames, FrameTooLargeError
+from persys.agent.runtimes.docker.log_frames import Frames, FrameTooLargeError
 from persys.errors import RuntimeUnavailableError
 
 PING = b"GET /_ping"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from persys.agent.runtimes.docker_form import Owner, create_body
+from persys.agent.runtimes.docker.mapping import Owner, create_body
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.spec import ContainerSpec, RestartPolicy, WorkloadType
 from persys.model.workload import Desired, Order

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from persys.agent.runtimes.compose_shape import compare, joined_elsewhere, stranded_services
-from persys.agent.runtimes.docker_form import Owner, deviations_of, wanted_shape
-from persys.agent.runtimes.docker_shape import first_network, shape_of
+from persys.agent.runtimes.compose.deviations import compare, joined_elsewhere, stranded_services
+from persys.agent.runtimes.docker.deviations import first_network, shape_of
+from persys.agent.runtimes.docker.mapping import Owner, deviations_of, wanted_shape
 from persys.core.agent.deviations import DeviationKind, Shape, summary
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.spec import ContainerSpec, RestartPolicy, WorkloadType

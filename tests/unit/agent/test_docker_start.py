@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from persys.agent.runtimes import docker_start
-from persys.agent.runtimes.docker_engine import Engine, EngineError
-from persys.agent.runtimes.docker_start import start_container
+from persys.agent.runtimes.docker import start as docker_start
+from persys.agent.runtimes.docker.engine import Engine, EngineError
+from persys.agent.runtimes.docker.start import start_container
 from persys.infra.aio.path_calls import DirectPathCalls
 
 LOST, OTHER = "b6" * 32, "c7" * 32

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from persys.agent.files import ContainerFiles, memory_directory
+from persys.agent.runtimes.docker.config_files import ContainerFiles, memory_directory
 from persys.infra.mount_table import MountEntry
 from persys.model.ids import Revision, WorkloadId
 from persys.model.spec import ContainerSpec, FileMount, WorkloadType

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from persys.agent.credentials import Credentials
-from persys.agent.git import PER_HOST_MAX, TOO_LARGE, FetchError, Git
+from persys.agent.runtimes.compose.git import PER_HOST_MAX, TOO_LARGE, FetchError, Git
 from persys.infra.aio.path_calls import ThreadPathCalls
 
 MB = 1024 * 1024

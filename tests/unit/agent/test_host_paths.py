@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from persys.agent import host_paths
-from persys.agent.host_paths import HostBind, HostPathError, hold, open_below, swapped
+from persys.agent.runtimes import host_paths
+from persys.agent.runtimes.host_paths import HostBind, HostPathError, hold, open_below, swapped
 from persys.infra.mount_table import read_mount_table
 from persys.model.status import FailureReason
 

@@ -5,17 +5,17 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from persys.agent.kvm import Accel
-from persys.agent.runtimes.docker_form import Owner
-from persys.agent.runtimes.machine_form import (
+from persys.agent.runtimes.docker.mapping import Owner
+from persys.agent.runtimes.vm.domain_xml import (
     CardPart,
     DiskPart,
     Parts,
+    described,
     domain_xml,
     free_device,
     machine_uuid,
 )
-from persys.agent.runtimes.machine_reading import described
+from persys.agent.runtimes.vm.kvm import Accel
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.spec import VMSpec, WorkloadType
 from persys.model.workload import Desired, Order

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from persys.agent.runtimes.libvirt_module import load
-from persys.agent.runtimes.machine_console import tail_of
-from persys.agent.runtimes.machine_life import artefact_of, run_of
-from persys.agent.runtimes.machine_look import Sight, primary
-from persys.agent.runtimes.machine_place import MachinePlace, MadeDisk, Run
-from persys.agent.runtimes.machine_reading import Described
+from persys.agent.runtimes.vm.console_log import tail_of
+from persys.agent.runtimes.vm.domain_xml import Described
+from persys.agent.runtimes.vm.inspection import Sight, primary
+from persys.agent.runtimes.vm.libvirt_import import load
+from persys.agent.runtimes.vm.lifecycle import artefact_of, run_of
+from persys.agent.runtimes.vm.state_dir import MachinePlace, MadeDisk, Run
 from persys.core.agent.next_step import Condition
 from persys.model.ids import WorkloadId
 from persys.model.status import FailureReason

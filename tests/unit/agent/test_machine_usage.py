@@ -1,6 +1,6 @@
 """Usage samples from libvirt statistics."""
 
-from persys.agent.runtimes.machine_usage import sample_of
+from persys.agent.runtimes.vm.usage import sample_of
 from persys.core.agent.usage import Sample
 from persys.model.ids import WorkloadId
 

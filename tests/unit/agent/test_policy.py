@@ -2,7 +2,7 @@
 
 import pytest
 
-from persys.agent.policy import NodePolicy
+from persys.agent.workloads.node_policy import NodePolicy
 from persys.core.agent.compose_policy import SYSTEM_DIRECTORIES
 from persys.errors import InvalidError
 from persys.model.spec import ComposeSpec, ContainerSpec, Disk, VMSpec, VolumeMount

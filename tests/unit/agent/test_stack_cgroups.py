@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from persys.agent.runtimes.stack_cgroups import (
+from persys.agent.runtimes.compose.cgroups import (
     FileCgroups,
     StackLimits,
     SystemdCgroups,

@@ -8,13 +8,13 @@ import pytest
 from aiohttp import web
 
 from persys.agent.credentials import Credentials
-from persys.agent.files import ContainerFiles
-from persys.agent.policy import NodePolicy
-from persys.agent.runtimes.disk_limits import DiskLimits
-from persys.agent.runtimes.docker import DockerRuntime
-from persys.agent.runtimes.docker_engine import Engine
-from persys.agent.runtimes.docker_form import Owner
-from persys.agent.runtimes.docker_pull import Puller
+from persys.agent.runtimes.docker.config_files import ContainerFiles
+from persys.agent.runtimes.docker.disk_limits import DiskLimits
+from persys.agent.runtimes.docker.engine import Engine
+from persys.agent.runtimes.docker.mapping import Owner
+from persys.agent.runtimes.docker.pull import Puller
+from persys.agent.runtimes.docker.runtime import DockerRuntime
+from persys.agent.workloads.node_policy import NodePolicy
 from persys.infra.aio.path_calls import DirectPathCalls
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.spec import ContainerSpec, WorkloadType

@@ -12,40 +12,40 @@ from functools import partial
 import structlog
 
 from persys.agent.credentials import Credentials
-from persys.agent.finding import (
+from persys.agent.garbage_collection import AllLeftovers
+from persys.agent.images.store import ImageStore
+from persys.agent.journal.store import State
+from persys.agent.node.workload_usage import Sampler
+from persys.agent.ports import Disks, Leftovers, PoolSource, Runtime
+from persys.agent.runtimes.build import (
     container_files,
     has_machines,
     machine_access,
     machines_of,
     open_images,
 )
-from persys.agent.images import ImageStore
-from persys.agent.leftovers import AllLeftovers
-from persys.agent.meter import Sampler
-from persys.agent.policy import policy_of
-from persys.agent.ports import Disks, Leftovers, PoolSource, Runtime
-from persys.agent.runtimes.compose_setup import find_compose, has_git
-from persys.agent.runtimes.disk_limits import DiskLimits
-from persys.agent.runtimes.docker import DockerRuntime
-from persys.agent.runtimes.docker_access import DockerAccess
-from persys.agent.runtimes.docker_engine import Engine
-from persys.agent.runtimes.docker_form import Owner
-from persys.agent.runtimes.docker_leftovers import DockerLeftovers
-from persys.agent.runtimes.docker_pull import Puller
-from persys.agent.runtimes.docker_usage import DockerUsage
-from persys.agent.runtimes.libvirt_pools import LibvirtPools
-from persys.agent.runtimes.machine_access import MachineAccess
-from persys.agent.runtimes.machine_leftovers import MachineLeftovers
-from persys.agent.runtimes.machine_setup import (
+from persys.agent.runtimes.compose.detect import find_compose, has_git
+from persys.agent.runtimes.docker.disk_limits import DiskLimits
+from persys.agent.runtimes.docker.engine import Engine
+from persys.agent.runtimes.docker.exec_logs import DockerAccess
+from persys.agent.runtimes.docker.leftovers import DockerLeftovers
+from persys.agent.runtimes.docker.mapping import Owner
+from persys.agent.runtimes.docker.pull import Puller
+from persys.agent.runtimes.docker.runtime import DockerRuntime
+from persys.agent.runtimes.docker.usage import DockerUsage
+from persys.agent.runtimes.vm.console import MachineAccess
+from persys.agent.runtimes.vm.detect import (
     Hypervisor,
     disk_inventory,
     find_hypervisor,
     machine_runtime,
     own_pool,
 )
-from persys.agent.runtimes.machine_usage import MachineUsage
+from persys.agent.runtimes.vm.leftovers import MachineLeftovers
+from persys.agent.runtimes.vm.storage_pools import LibvirtPools
+from persys.agent.runtimes.vm.usage import MachineUsage
 from persys.agent.settings import STOP, AgentSettings
-from persys.agent.state import State
+from persys.agent.workloads.node_policy import policy_of
 from persys.core.agent.garbage import Kind
 from persys.infra.aio.path_calls import PathCalls
 from persys.infra.clock import Clock, SystemClock

@@ -8,6 +8,7 @@ A container gets `data` inside the mount, which does not exist while nothing is 
 before the agent, it cannot start the container on the unmounted directory and fill the node's disk.
 """
 
+import ctypes
 import errno
 import os
 import shutil
@@ -16,16 +17,70 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from persys.agent.volumes import formats
+from persys.agent.volumes import filesystems
 from persys.agent.volumes.driver import Measure
-from persys.agent.volumes.files import extend, used_below
 from persys.agent.volumes.mounts import Mounts, mounted_at
-from persys.agent.volumes.tools import Tools, VolumeError
+from persys.agent.volumes.programs import Tools, VolumeError
 from persys.core.agent.volume_changes import Abilities
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
 from persys.model.ids import WorkloadId
 from persys.model.spec import LOCAL_DRIVER
 from persys.model.volume import GIB, Volume
+
+ENTRIES_MAX = 50_000
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_SPARSE_ONLY = (errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+def extend(path: Path, size_bytes: int) -> None:
+    """Grow the file to this size, with all blocks reserved if the file system supports it. Never shrinks.
+
+    Raises VolumeError if there is not enough space; the file keeps its size then.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        found = os.fstat(descriptor)
+        pool = os.fstatvfs(descriptor)
+        if size_bytes - found.st_blocks * 512 > pool.f_bavail * pool.f_frsize:
+            raise _no_space(path, size_bytes)
+        code = _allocate(descriptor, size_bytes)
+        if code in _SPARSE_ONLY:
+            os.truncate(descriptor, max(size_bytes, found.st_size))
+        elif code:
+            os.truncate(descriptor, found.st_size)
+            if code != errno.ENOSPC:
+                raise OSError(code, os.strerror(code), str(path))
+            raise _no_space(path, size_bytes)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def used_below(directory: Path) -> int:
+    """Bytes on disk; 0 if there are too many files to count."""
+    used = count = 0
+    for parent, _, names in os.walk(directory):
+        count += len(names)
+        if count > ENTRIES_MAX:
+            return 0
+        for name in names:
+            try:
+                used += (Path(parent) / name).lstat().st_blocks * 512
+            except FileNotFoundError:
+                continue  # it was removed in the meantime
+    return used
+
+
+def _allocate(descriptor: int, size_bytes: int) -> int:
+    """Not posix_fallocate, which writes zeros if the file system does not support it."""
+    done = _LIBC.fallocate(descriptor, 0, ctypes.c_int64(0), ctypes.c_int64(size_bytes))
+    return ctypes.get_errno() if done else 0
+
+
+def _no_space(path: Path, size_bytes: int) -> VolumeError:
+    text = f"not enough space for {size_bytes // GIB} GB at {path.parent}"
+    return VolumeError(text, code="PoolFull")
+
 
 DRIVER = LOCAL_DRIVER
 _TOOLS = ("mount", "umount", "losetup", "blkid")
@@ -48,7 +103,7 @@ class LocalDriver:
             return ""
         if missing := self._tools.missing(*_TOOLS):
             return f"a volume with a size needs {' and '.join(missing)}: install them on this node"
-        return formats.problem_with(fs_type, self._tools)
+        return filesystems.problem_with(fs_type, self._tools)
 
     async def find(self, workload_id: WorkloadId, name: str) -> Volume | None:
         place = self.root / workload_id
@@ -123,7 +178,7 @@ class LocalDriver:
                 await self._grow(file, wanted)
             data = self._at(wanted) / _DATA
             await self._paths.run(data, partial(data.mkdir, exist_ok=True))
-        elif grows and await formats.type_on(file, self._tools) == wanted.fs_type:
+        elif grows and await filesystems.type_on(file, self._tools) == wanted.fs_type:
             # If the VM changed the file system, the VM must grow it.
             await self._grow_disk(file, wanted)
 
@@ -133,7 +188,7 @@ class LocalDriver:
         reserve = partial(_reserve, unfinished, wanted.size_gb * GIB)
         try:
             await self._paths.run(file, reserve, deadline_seconds=LONG_SECONDS)
-            await formats.make(wanted.fs_type, unfinished, self._tools)
+            await filesystems.make(wanted.fs_type, unfinished, self._tools)
             await self._paths.run(file, partial(unfinished.rename, file))
         except BaseException:
             with suppress(OSError, PathTimeoutError):
@@ -159,13 +214,13 @@ class LocalDriver:
         device = await self._mount(file, wanted)
         await self._tools.run("losetup", "-c", device)
         try:
-            await formats.grow(wanted.fs_type, device, at, self._tools)
+            await filesystems.grow(wanted.fs_type, device, at, self._tools)
         except VolumeError:  # online resize needs CAP_SYS_RESOURCE
-            if not formats.grows_unmounted(wanted.fs_type):
+            if not filesystems.grows_unmounted(wanted.fs_type):
                 raise
             await self._mounts.unmount(at)
             await self._mounts.until_let_go(file)
-            await formats.grow_unmounted(wanted.fs_type, str(file), self._tools)
+            await filesystems.grow_unmounted(wanted.fs_type, str(file), self._tools)
             await self._mount(file, wanted)
 
     async def _grow_disk(self, file: Path, wanted: Volume) -> None:
@@ -212,7 +267,7 @@ class LocalDriver:
         for place, as_disk in ((".files", False), (".disks", True)):
             for file in _entries(self.root / place / workload_id):
                 name, _, fs_type = file.name.partition(".")
-                if fs_type in formats.FORMATS:
+                if fs_type in filesystems.FORMATS:
                     size_gb = -(-file.stat().st_size // GIB)
                     found[name] = _found(workload_id, name, file, size_gb, fs_type, as_disk=as_disk)
         for directory in _entries(self.root / workload_id):

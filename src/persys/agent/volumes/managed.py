@@ -13,10 +13,10 @@ from typing import TypeVar
 import structlog
 from msgspec.structs import replace
 
-from persys.agent.volumes.book import Book
+from persys.agent.volumes.detect import Drivers
 from persys.agent.volumes.driver import Driver
-from persys.agent.volumes.setup import Drivers
-from persys.agent.volumes.tools import VolumeError
+from persys.agent.volumes.programs import VolumeError
+from persys.agent.volumes.registry import Book
 from persys.core.agent.describe import shortened
 from persys.core.agent.volume_changes import DEFAULT_FS_TYPE, object_to, settled
 from persys.errors import InvalidError, NotFoundError, RefusedError, UnavailableError
@@ -233,3 +233,17 @@ async def _found(search: Awaitable[T]) -> T:
 
 def _problem(err: OSError | ValueError) -> str:
     return (err.strerror if isinstance(err, OSError) else None) or str(err)
+
+
+PATH_TIMEOUT = "PathTimeout"
+
+
+def storage_failure(what: str, err: OSError | PathTimeoutError) -> Failure:
+    """`what`: the operation or the resource that failed."""
+    if isinstance(err, PathTimeoutError):
+        return Failure(FailureReason.STORAGE_ERROR, f"{what}: {err}", code=PATH_TIMEOUT)
+    if isinstance(err, TimeoutError | ConnectionError):
+        reason = err.strerror or str(err) or "no response in time"
+        return Failure(FailureReason.RUNTIME_ERROR, f"{what}: {reason}")
+    named = f"{err.filename}: " if err.filename else ""
+    return Failure(FailureReason.STORAGE_ERROR, f"{what}: {named}{err.strerror or err}")

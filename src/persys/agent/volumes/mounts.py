@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from persys.agent.volumes.tools import Tools, VolumeError, said
+from persys.agent.volumes.programs import Tools, VolumeError, said
 from persys.infra.aio.path_calls import PathCalls
 from persys.infra.mount_table import read_mount_table
 

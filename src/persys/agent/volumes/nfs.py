@@ -13,10 +13,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from persys.agent.volumes.book import Book
 from persys.agent.volumes.driver import Measure
 from persys.agent.volumes.mounts import Mounts
-from persys.agent.volumes.tools import LONG_SECONDS, Tools, VolumeError
+from persys.agent.volumes.programs import LONG_SECONDS, Tools, VolumeError
+from persys.agent.volumes.registry import Book
 from persys.core.agent.volume_changes import Abilities
 from persys.infra.aio.path_calls import PathCalls
 from persys.model.ids import WorkloadId

@@ -6,7 +6,7 @@ A drawn event has no time and no kind; the plan adds both.
 from collections.abc import Callable
 from random import Random
 
-from persys.agent.runtimes.docker_pull import registry_of
+from persys.agent.runtimes.docker.pull import registry_of
 from persys.sim.disk import Part
 from persys.sim.happening import ANYBODY, SCHEDULER, USER, Happening, Shape, node_names
 from persys.sim.wishes import COMMON_IMAGE, OWN_IMAGE

@@ -1,0 +1,150 @@
+"""Log output of containers and stacks.
+
+A follower continues across restarts of a container: it resumes after the last timestamp it has seen. The
+previous run is the output of the present container before its last start; for a container that was replaced,
+the saved log tail.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import aclosing
+from datetime import UTC, datetime
+
+from persys.agent.access.previous_logs import End, Past
+from persys.agent.runtimes.docker.exec_logs import DockerAccess, Part, unix_nanos, unix_seconds
+from persys.agent.runtimes.docker.log_frames import Frame, joined, stamp, without_stamp
+from persys.errors import NotFoundError
+from persys.infra.aio.task_group import together
+from persys.model.ids import WorkloadId
+from persys.wire.gen.agent.v1 import agent_pb2
+
+# Poll interval for restarts: Docker does not report them to a follower.
+LOOK_SECONDS = 0.25
+_ABOUT_TO_RUN = ("created", "restarting")
+TAIL_BYTES_MAX = 4 * 1024 * 1024
+
+Write = Callable[[agent_pb2.LogChunk], Awaitable[None]]
+
+
+class Logs:
+    def __init__(self, access: DockerAccess, past: Past) -> None:
+        self._access = access
+        self._past = past
+
+    async def tell(
+        self, workload_id: WorkloadId, request: agent_pb2.LogsRequest, write: Write
+    ) -> None:
+        """Write the requested log to the caller. Raises NotFoundError if there is no such container."""
+        parts = await self._access.parts(workload_id)
+        if request.service:
+            parts = [part for part in parts if part.service == request.service]
+        if not parts:
+            what = f"service {request.service} of {workload_id}" if request.service else workload_id
+            raise NotFoundError("container", what)
+        tell = self._write_previous if request.previous else self._write_present
+        turn = asyncio.Lock()  # a gRPC call can write one message at a time
+        async with together() as group:
+            for part in parts:
+                writer = _Writer(part, write, turn, stamped=request.timestamps)
+                group.create_task(tell(workload_id, part, request, writer))
+
+    async def _write_present(
+        self,
+        workload_id: WorkloadId,
+        part: Part,
+        request: agent_pb2.LogsRequest,
+        writer: "_Writer",
+    ) -> None:
+        # Timestamps mark where to resume after a restart. TTY output has no frames with timestamps.
+        stamped = not part.tty and (request.follow or request.timestamps)
+        since, tail = _since(request), request.tail
+        now: Part | None = part
+        while now is not None:
+            async with aclosing(
+                self._access.frames(
+                    now,
+                    follow=request.follow,
+                    since=since,
+                    tail=tail,
+                    stamped=stamped or request.timestamps,
+                )
+            ) as portions:
+                async for frames in portions:
+                    if frames:
+                        since, tail = writer.after(frames, since, stamped=stamped), 0
+                        await writer.tell(frames, stamped=stamped)
+            now = await self._next_run(now) if request.follow and stamped else None
+
+    async def _next_run(self, part: Part) -> Part | None:
+        """The restarted container; None: it does not run again."""
+        now = await self._access.part(part.id)
+        while now is not None and now.status in _ABOUT_TO_RUN:
+            await asyncio.sleep(LOOK_SECONDS)
+            now = await self._access.part(part.id)
+        return now if now is not None and now.started_at != part.started_at else None
+
+    async def _write_previous(
+        self,
+        workload_id: WorkloadId,
+        part: Part,
+        request: agent_pb2.LogsRequest,
+        writer: "_Writer",
+    ) -> None:
+        stamped = not part.tty
+        end = End(request.tail, TAIL_BYTES_MAX) if request.tail else None
+        any_came = False
+        if until := part.before_present_run():
+            async with aclosing(
+                self._access.frames(part, since=_since(request), until=until, stamped=stamped)
+            ) as portions:
+                async for frames in portions:
+                    any_came = any_came or bool(frames)
+                    if end is not None:
+                        end.add(frames)
+                    else:
+                        await writer.tell(frames, stamped=stamped)
+        if not any_came:
+            kept = _kept_since(await self._past.frames(workload_id, part.service), request)
+            if end is not None:
+                end.add(kept)
+            else:
+                await writer.tell(kept, stamped=stamped)
+        if end is not None:
+            await writer.tell(end.frames, stamped=stamped)
+
+
+class _Writer:
+    def __init__(self, part: Part, write: Write, turn: asyncio.Lock, *, stamped: bool) -> None:
+        self._part = part
+        self._write = write
+        self._turn = turn
+        self._stamped = stamped
+
+    async def tell(self, frames: Iterable[Frame], *, stamped: bool) -> None:
+        """`stamped`: whether frames have timestamps, which are removed unless the caller requested them."""
+        shown: Iterator[Frame] = iter(frames)
+        if stamped and not self._stamped:
+            shown = map(without_stamp, shown)
+        for frame in joined(shown):
+            chunk = agent_pb2.LogChunk(
+                data=frame.data, stream=frame.stream, service=self._part.service
+            )
+            async with self._turn:
+                await self._write(chunk)
+
+    def after(self, frames: list[Frame], since: str, *, stamped: bool) -> str:
+        if not stamped:
+            return since
+        return unix_seconds(unix_nanos(stamp(frames[-1]).decode()) + 1)
+
+
+def _since(request: agent_pb2.LogsRequest) -> str:
+    return unix_seconds(request.since_unix_nanos) if request.since_unix_nanos else ""
+
+
+def _kept_since(frames: list[Frame], request: agent_pb2.LogsRequest) -> list[Frame]:
+    if not request.since_unix_nanos:
+        return frames
+    since = datetime.fromtimestamp(request.since_unix_nanos / 10**9, UTC)
+    written = since.strftime("%Y-%m-%dT%H:%M:%S.%f").encode()
+    return [frame for frame in frames if stamp(frame) >= written]

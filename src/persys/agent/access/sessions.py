@@ -1,0 +1,186 @@
+"""Serves logs and exec of containers and stacks, and the serial consoles of VMs.
+
+The number of concurrent sessions is limited, for direct calls and for calls over the control stream together.
+When a caller disconnects, its session is cancelled.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+from persys.agent.access.console import Consoles
+from persys.agent.access.logs import Logs
+from persys.agent.access.previous_logs import Past
+from persys.agent.journal.store import State
+from persys.agent.runtimes.docker.exec_logs import DockerAccess, Part, Session
+from persys.errors import InvalidError, NotFoundError, RefusedError
+from persys.infra.aio.task_group import together
+from persys.model.ids import WorkloadId, workload_id
+from persys.model.spec import WorkloadType
+from persys.wire.gen.agent.v1 import agent_pb2
+
+VISITORS_MAX = 64
+_STDERR = 2
+_NO_ACCESS = "logs and exec are not available: this node is not connected to its runtime now"
+
+
+class Access:
+    def __init__(
+        self,
+        state: State,
+        docker: DockerAccess | None,
+        past: Past | None,
+        consoles: Callable[[], Consoles | None],
+        *,
+        exec_enabled: bool,
+    ) -> None:
+        """`consoles` returns None while this node has no libvirt."""
+        self._state = state
+        self._docker = docker
+        self._logs = Logs(docker, past) if docker is not None and past is not None else None
+        self._consoles = consoles
+        self._exec_enabled = exec_enabled
+        self._session_count = 0
+
+    async def logs(
+        self,
+        request: agent_pb2.LogsRequest,
+        write: Callable[[agent_pb2.LogChunk], Awaitable[None]],
+    ) -> None:
+        if request.tail < 0:
+            raise InvalidError(
+                "tail", f"invalid value {request.tail}: expected 0 (all lines) or a positive number"
+            )
+        if request.previous and request.follow:
+            raise InvalidError(
+                "follow", "cannot be combined with previous: the log of an ended run does not grow"
+            )
+        named = self._known(request.workload_id)
+        logs = self._consoles() if self._is_machine(named) else self._logs
+        if logs is None:
+            raise RefusedError(_NO_ACCESS)
+        with self._session():
+            await logs.tell(named, request, write)
+
+    async def exec(
+        self,
+        inputs: AsyncIterator[agent_pb2.ExecInput],
+        write: Callable[[agent_pb2.ExecOutput], Awaitable[None]],
+    ) -> None:
+        if not self._exec_enabled:
+            raise RefusedError("this node does not allow exec (PERSYS_EXEC_ENABLED)")
+        first = await anext(inputs, None)
+        if first is None or not first.HasField("start"):
+            raise InvalidError(
+                "start", "is missing: expected as the first message of an exec session"
+            )
+        start = first.start
+        named = self._known(start.workload_id)
+        if self._is_machine(named) or start.console:
+            await self._console(named, start, inputs, write)
+            return
+        if not start.command:
+            raise InvalidError("start.command", "is missing: expected the command to run")
+        if self._docker is None:
+            raise RefusedError(_NO_ACCESS)
+        with self._session():
+            part = await self._running_part(self._docker, named, start.service)
+            async with self._docker.exec(
+                part, list(start.command), tty=start.tty, stdin=True
+            ) as session:
+                await write(agent_pb2.ExecOutput())
+                await self._relay(session, start, inputs, write)
+                code = await session.exit_code()
+            await write(agent_pb2.ExecOutput(exit=agent_pb2.ExecExit(code=code)))
+
+    async def _console(
+        self,
+        named: WorkloadId,
+        start: agent_pb2.ExecStart,
+        inputs: AsyncIterator[agent_pb2.ExecInput],
+        write: Callable[[agent_pb2.ExecOutput], Awaitable[None]],
+    ) -> None:
+        if not self._is_machine(named):
+            raise RefusedError(
+                f"workload {named} is not a VM and has no console; use persysctl exec"
+            )
+        if not start.console:
+            raise RefusedError(
+                f"workload {named} is a VM and does not support exec; use persysctl console {named}"
+            )
+        consoles = self._consoles()
+        if consoles is None:
+            raise RefusedError(_NO_ACCESS)
+        with self._session():
+            await consoles.converse(start, inputs, write)
+
+    async def _relay(
+        self,
+        session: Session,
+        start: agent_pb2.ExecStart,
+        inputs: AsyncIterator[agent_pb2.ExecInput],
+        write: Callable[[agent_pb2.ExecOutput], Awaitable[None]],
+    ) -> None:
+        async with together() as group:
+            input_task = group.create_task(_feed(session, start, inputs))
+            while (read := await session.read()) is not None:
+                stream, data = read
+                if stream == _STDERR:
+                    await write(agent_pb2.ExecOutput(stderr=data))
+                else:
+                    await write(agent_pb2.ExecOutput(stdout=data))
+            input_task.cancel()
+
+    async def _running_part(self, docker: DockerAccess, named: WorkloadId, service: str) -> Part:
+        parts = await docker.parts(named)
+        services = sorted({part.service for part in parts})
+        if service:
+            parts = [part for part in parts if part.service == service]
+            if not parts:
+                raise NotFoundError(
+                    "service", f"{service}; workload {named} has the services {', '.join(services)}"
+                )
+        elif len(services) > 1:
+            raise InvalidError(
+                "service", f"is missing: workload {named} has the services {', '.join(services)}"
+            )
+        live = [part for part in parts if part.status == "running"]
+        if not live:
+            raise RefusedError(f"cannot exec in {service or named}: it is not running")
+        return live[0]
+
+    def _is_machine(self, named: WorkloadId) -> bool:
+        return self._state.entries[named].order.type is WorkloadType.VM
+
+    def _known(self, named: str) -> WorkloadId:
+        checked = workload_id(named)
+        if checked not in self._state.entries:
+            raise NotFoundError("workload", named)
+        return checked
+
+    @contextmanager
+    def _session(self) -> Iterator[None]:
+        if self._session_count >= VISITORS_MAX:
+            raise RefusedError(
+                f"too many sessions: this node serves at most {VISITORS_MAX} log and exec sessions"
+            )
+        self._session_count += 1
+        try:
+            yield
+        finally:
+            self._session_count -= 1
+
+
+async def _feed(
+    session: Session,
+    start: agent_pb2.ExecStart,
+    inputs: AsyncIterator[agent_pb2.ExecInput],
+) -> None:
+    if start.HasField("size"):
+        await session.resize(start.size.rows, start.size.columns)
+    async for one in inputs:
+        if one.stdin:
+            await session.write(one.stdin)
+        if one.HasField("resize"):
+            await session.resize(one.resize.rows, one.resize.columns)
+        if one.stdin_closed:
+            session.end_input()

@@ -1,0 +1,277 @@
+"""Records the progress of work in the journal: actions, step results and status changes.
+
+The caller holds the lock of the workload. Changes are committed where a crash would lose something: before a
+start and at the end. Other changes stay in memory until the next commit.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from random import Random
+
+import structlog
+from msgspec.structs import replace
+
+from persys.agent.journal.changes import Change
+from persys.agent.journal.records import Burial, Entry, Standing
+from persys.agent.journal.store import State
+from persys.agent.metrics import Metrics
+from persys.core.agent.describe import shortened
+from persys.core.agent.next_step import (
+    Artefact,
+    Do,
+    Progress,
+    Settled,
+    Step,
+    after_settling,
+    after_step,
+    curing,
+    launching,
+    repairing,
+    replacing,
+)
+from persys.core.secrets import redacted, values_of
+from persys.errors import StoreUnavailableError
+from persys.infra.clock import Clock
+from persys.model.action import Action, ActionKind, ActionState
+from persys.model.ids import ActionId, WorkloadId
+from persys.model.status import Actual, Failure
+from persys.model.workload import Order
+
+
+def text_without(order: Order, text: str) -> str:
+    return shortened(_redacted(order, text))
+
+
+def failure_without(order: Order, failure: Failure | None) -> Failure | None:
+    if failure is None:
+        return None
+    return replace(failure, message=text_without(order, failure.message))
+
+
+def settled_without(order: Order, settled: Settled) -> Settled:
+    return replace(
+        settled,
+        message=text_without(order, settled.message),
+        failure=failure_without(order, settled.failure),
+    )
+
+
+def words_without(order: Order, words: Mapping[str, str]) -> dict[str, str]:
+    """Redact metadata: a log tail may contain any secret of the workload."""
+    return {name: _redacted(order, text) for name, text in words.items()}
+
+
+def _redacted(order: Order, text: str) -> str:
+    values = values_of(order)
+    return redacted(text, values) if values else text
+
+
+log = structlog.get_logger()
+
+HALT_DEADLINE_SECONDS = 2.0  # a mandatory stop does not wait for a stalled disk
+
+_ID_PREFIX = {
+    ActionKind.APPLY: "apply",
+    ActionKind.DELETE: "delete",
+    ActionKind.RECONCILE: "reconcile",
+}
+
+
+class Ledger:
+    def __init__(
+        self,
+        state: State,
+        clock: Clock,
+        metrics: Metrics,
+        *,
+        tell: Callable[[WorkloadId], None],
+        random: Random,
+    ) -> None:
+        """`tell` is called with the id of each workload whose status changes."""
+        self._state = state
+        self._clock = clock
+        self._metrics = metrics
+        self._tell = tell
+        self._random = random
+
+    def new_action(self, workload_id: WorkloadId, kind: ActionKind) -> Action:
+        action_id = ActionId(f"{_ID_PREFIX[kind]}-{self._random.getrandbits(64):016x}")
+        return Action(action_id, workload_id, kind, ActionState.PENDING, self._clock.now())
+
+    def superseded(self, entry: Entry) -> list[Action]:
+        """The open action, ended because a newer order replaces it."""
+        action = self._state.open_action(entry)
+        if action is None:
+            return []
+        return [self._ended(action, entry, "superseded by a newer order")]
+
+    async def begin(self, entry: Entry, todo: Do, artefact: Artefact | None) -> Entry:
+        """Record the begin of a step. Work without an open order gets an action of its own."""
+        now, step = self._clock.now(), todo.step
+        action = self._state.open_action(entry)
+        if action is None:
+            action = self.new_action(entry.order.workload_id, ActionKind.RECONCILE)
+            standing = Standing(Actual.PENDING, now, code="Reconciling", message=f"next: {step}")
+            entry = replace(entry, action_id=action.id, standing=standing, updated_at=now)
+            self._tell(entry.order.workload_id)
+        if action.state is ActionState.PENDING:
+            action = replace(action, state=ActionState.RUNNING, started_at=now)
+        if step is Step.REPAIR:
+            entry = replace(entry, progress=repairing(entry.progress, now=now))
+        self._state.note(entry, action)
+        if step in (Step.START, Step.RESTART, Step.REPLACE):
+            self._metrics.health.restarts.inc(step is Step.RESTART)
+            entry = replace(entry, progress=_before(step, entry.progress, artefact, now))
+            await self._state.commit(Change(entry=entry, actions=[action]))
+        elif todo.halts:
+            entry = replace(entry, progress=replace(entry.progress, halted=True))
+            change = Change(entry=entry, actions=[action])
+            try:
+                await self._state.commit(change, deadline_seconds=HALT_DEADLINE_SECONDS)
+            except StoreUnavailableError as err:
+                # It must stop anyway; after a crash the lost contact still prevents a start.
+                log.warning("halt.not_kept", reason=str(err))
+                self._state.note(entry, action)
+        return entry
+
+    def keep(self, entry: Entry, step: Step, failure: Failure | None, seconds: float) -> None:
+        """Record the result and the duration of a step."""
+        failure = failure_without(entry.order, failure)
+        self._metrics.work.step_ended(step, seconds)
+        progress = after_step(entry.progress, step, failure, now=self._clock.now())
+        self._state.note(replace(entry, progress=progress))
+
+    async def settle(self, entry: Entry, settled: Settled, metadata: Mapping[str, str]) -> bool:
+        """Commit the status of a settled workload. False if nothing has changed."""
+        now = self._clock.now()
+        before = entry.standing
+        settled = settled_without(entry.order, settled)
+        standing = Standing(
+            settled.actual,
+            now,
+            code=settled.code,
+            message=settled.message,
+            failure=settled.failure,
+            metadata=words_without(entry.order, metadata),
+        )
+        if _same_status(standing, before):
+            standing = replace(standing, changed_at=before.changed_at)
+        progress = after_settling(entry.progress, settled)
+        ended = self._outcome(entry, settled)
+        if standing == before and progress == entry.progress and not ended:
+            return False
+        changed = standing != before or bool(ended)
+        entry = replace(
+            entry,
+            standing=standing,
+            progress=progress,
+            updated_at=now if changed else entry.updated_at,
+        )
+        await self._state.commit(Change(entry=entry, actions=ended))
+        if settled.failure is not None and settled.failure != before.failure:
+            self._metrics.work.failed(settled.failure.reason)
+        if changed:
+            self._tell(entry.order.workload_id)
+        return True
+
+    async def forget(self, entry: Entry) -> None:
+        """Record a completed deletion. A deletion marker remains until the scheduler acknowledges it."""
+        action = self._state.open_action(entry)
+        await self._state.commit(
+            Change(
+                forgotten=entry.order.workload_id,
+                actions=[self._ended(action, entry, "")] if action is not None else [],
+                burials=[
+                    Burial(
+                        entry.order.workload_id, entry.order.epoch, cluster_uid=entry.cluster_uid
+                    )
+                ],
+            )
+        )
+        self._tell(entry.order.workload_id)
+
+    def under_way(self, seen: Entry, code: str, message: str) -> None:
+        """Report progress of a long step. Not committed: after a restart the step starts again."""
+        workload_id = seen.order.workload_id
+        entry = self._state.entries.get(workload_id)
+        if entry is None or entry.generation != seen.generation:
+            return
+        now = self._clock.now()
+        message = text_without(entry.order, message)
+        standing = Standing(Actual.PENDING, now, code=code, message=message)
+        self._state.note(replace(entry, standing=standing, updated_at=now))
+        self._tell(workload_id)
+
+    def pardon(self, entry: Entry) -> None:
+        """Clear a retryable failure, so that its step is retried."""
+        failure = entry.progress.failure
+        if failure is not None and failure.retryable:
+            self._state.note(replace(entry, progress=replace(entry.progress, failure=None)))
+
+    def doubt(self, entry: Entry, message: str) -> None:
+        """Set the status to unknown. Not committed: after a restart it is inspected anyway."""
+        now = self._clock.now()
+        message = text_without(entry.order, message)
+        standing = Standing(Actual.UNKNOWN, now, code="NoAnswer", message=message)
+        if _same_status(standing, entry.standing):
+            return
+        self._state.note(replace(entry, standing=standing, updated_at=now))
+        self._tell(entry.order.workload_id)
+
+    def broken(self, entry: Entry, failure: Failure) -> None:
+        """Set the status to failed after an internal error. Not committed: the journal may be the cause."""
+        now = self._clock.now()
+        failure = failure_without(entry.order, failure) or failure
+        standing = Standing(
+            Actual.FAILED, now, code=failure.code, message=failure.message, failure=failure
+        )
+        if _same_status(standing, entry.standing):
+            return
+        self._metrics.work.failed(failure.reason)
+        self._state.note(replace(entry, standing=standing, updated_at=now))
+        self._tell(entry.order.workload_id)
+
+    def _outcome(self, entry: Entry, settled: Settled) -> list[Action]:
+        action = self._state.open_action(entry)
+        if action is None or settled.actual is Actual.PENDING:
+            return []
+        error = settled.message if settled.actual is Actual.FAILED else ""
+        return [self._ended(action, entry, error)]
+
+    def _ended(self, action: Action, entry: Entry, error: str) -> Action:
+        now = self._clock.now()
+        outcome = ActionState.FAILED if error else ActionState.COMPLETED
+        seconds = (now - action.created_at).total_seconds()
+        log.info(
+            "action.ended",
+            action_id=action.id,
+            kind=action.kind.value,
+            workload_id=action.workload_id,
+            revision=entry.order.revision,
+            epoch=entry.order.epoch,
+            outcome=outcome.value,
+            error=error,
+            duration_seconds=round(seconds, 3),
+        )
+        self._metrics.work.action_ended(action.kind, outcome, seconds)
+        return replace(action, state=outcome, ended_at=now, error=error)
+
+
+def _before(step: Step, progress: Progress, artefact: Artefact | None, now: datetime) -> Progress:
+    """The progress to commit before a step that starts something."""
+    match step:
+        case Step.RESTART:
+            return curing(progress, artefact)
+        case Step.REPLACE:
+            return replacing(progress, artefact, now=now)
+        case _:
+            return launching(progress, artefact)
+
+
+def _same_status(standing: Standing, before: Standing) -> bool:
+    return (
+        standing.actual is before.actual
+        and standing.code == before.code
+        and standing.message == before.message
+        and standing.failure == before.failure
+    )

@@ -1,0 +1,213 @@
+"""The containers, networks and volumes of a stack in Docker, found by the agent's labels.
+
+Stop and remove use the Docker API and not Compose: they must work even if the Compose files have changed.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
+from typing import Any
+
+from msgspec.structs import replace
+
+from persys.agent.runtimes.docker.engine import Engine, EngineError, as_unavailable, understood
+from persys.agent.runtimes.docker.mapping import SERVICE_LABEL, WORKLOAD_LABEL, Owner, artefact
+from persys.agent.runtimes.docker.start import start_container
+from persys.core.agent.compose_status import Member
+from persys.core.agent.deviations import Deviation
+from persys.core.agent.next_step import Condition
+from persys.errors import ConflictError
+from persys.infra.aio.path_calls import PathCalls
+from persys.model.ids import WorkloadId
+from persys.model.spec import RestartPolicy
+
+PROJECT_LABEL = "com.docker.compose.project"
+_ONE_OFF_LABEL = "com.docker.compose.oneoff"
+_DEPENDS_LABEL = "com.docker.compose.depends_on"
+_REMOVE_DEADLINE_SECONDS = 60.0
+_STOP_MARGIN_SECONDS = 20.0
+_LIST = "containers"
+_NO_DEVIATIONS: Mapping[str, tuple[Deviation, ...]] = {}
+_GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
+
+Described = dict[str, Any]
+
+
+class StackEngine:
+    def __init__(self, engine: Engine, owner: Owner, paths: PathCalls) -> None:
+        self._engine = engine
+        self._paths = paths
+        self._owner = owner
+
+    async def containers(self, workload_id: WorkloadId) -> list[Described]:
+        """All containers of the stack, each as the full output of a container inspect."""
+        listed = await self._list("containers/json", workload_id, {"all": "true"}, PROJECT_LABEL)
+        with understood(_LIST):
+            ids = [str(one["Id"]) for one in listed]
+        found = [await self._describe(container_id) for container_id in ids]
+        return [one for one in found if one is not None]
+
+    async def networks(self, workload_id: WorkloadId) -> list[Described]:
+        listed = await self._list("networks", workload_id, {})
+        with understood("networks"):
+            return [{**one, "Id": str(one["Id"])} for one in listed]
+
+    async def network_ids(self) -> set[str]:
+        """Ids of all networks on the node, including those that the agent does not own."""
+        found = await self._call("GET", "networks", {})
+        with understood("networks"):
+            return {str(one["Id"]) for one in found}
+
+    async def volumes(self, workload_id: WorkloadId) -> list[Described]:
+        listed = await self._list("volumes", workload_id, {})
+        with understood("volumes"):
+            return [{**one, "Name": str(one["Name"])} for one in listed["Volumes"] or ()]
+
+    async def exists(self, container_id: str) -> bool:
+        return await self._describe(container_id) is not None
+
+    async def start(self, ids: Iterable[str]) -> None:
+        """Raises EngineError."""
+        for container_id in ids:
+            await start_container(self._engine, self._paths, container_id)
+
+    async def unpause(self, ids: Iterable[str]) -> None:
+        for container_id in ids:
+            await self._quietly("POST", f"containers/{container_id}/unpause", {}, 20.0)
+
+    async def stop(self, found: list[Described], grace_seconds: int, *, exactly: bool) -> None:
+        """Stop containers that no other depends on first. Raises EngineError.
+
+        `exactly`: use `grace_seconds` even if the Compose file sets a stop timeout.
+        """
+        waiting = {one["Id"]: one for one in found}
+        while waiting:
+            layer = _without_dependents(list(waiting.values()))
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for one in layer:
+                        group.create_task(self._stop(one, grace_seconds, exactly))
+            except ExceptionGroup as errors:
+                raise errors.exceptions[
+                    0
+                ] from errors  # one error is enough: the worker inspects again
+            for one in layer:
+                del waiting[one["Id"]]
+
+    async def remove(self, found: list[Described], *, with_volumes: bool) -> None:
+        params = {"force": "true", "v": str(with_volumes).lower()}
+        for one in found:
+            await self._quietly("DELETE", f"containers/{one['Id']}", params)
+
+    async def remove_networks(self, workload_id: WorkloadId) -> None:
+        for one in await self.networks(workload_id):
+            await self._quietly("DELETE", f"networks/{one['Id']}", {})
+
+    async def remove_volumes(self, workload_id: WorkloadId) -> None:
+        for one in await self.volumes(workload_id):
+            await self._quietly("DELETE", f"volumes/{one['Name']}", {})
+
+    async def _stop(self, one: Described, grace_seconds: int, exactly: bool) -> None:
+        said = one["Config"].get("StopTimeout")
+        grace = grace_seconds if exactly or said is None else int(said)
+        path, params = f"containers/{one['Id']}/stop", {"t": str(grace)}
+        await self._quietly("POST", path, params, grace + _STOP_MARGIN_SECONDS)
+
+    async def _quietly(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str],
+        deadline: float = _REMOVE_DEADLINE_SECONDS,
+    ) -> None:
+        try:
+            await self._engine.call(method, path, params=params, deadline=deadline)
+        except EngineError as err:
+            if err.status != HTTPStatus.NOT_FOUND:
+                raise
+
+    async def _list(
+        self, path: str, workload_id: WorkloadId, params: Mapping[str, str], *labels: str
+    ) -> Any:
+        wanted = [*self._owner.filters(**{WORKLOAD_LABEL: workload_id}), *labels]
+        return await self._call("GET", path, {**params, "filters": json.dumps({"label": wanted})})
+
+    async def _call(self, method: str, path: str, params: Mapping[str, str]) -> Any:
+        try:
+            return await self._engine.call(method, path, params=params)
+        except EngineError as err:
+            raise as_unavailable(err) from err
+
+    async def _describe(self, container_id: str) -> Described | None:
+        try:
+            found: Described = await self._engine.call("GET", f"containers/{container_id}/json")
+        except EngineError as err:
+            if err.status in _GONE:
+                return None
+            raise as_unavailable(err) from err
+        with understood(container_id):
+            return _checked(found)
+
+
+def _checked(found: Described) -> Described:
+    """Check the fields that all callers read. Raises KeyError, TypeError, ValueError."""
+    Condition(found["State"]["Status"])
+    if not isinstance(found["Config"], dict) or not isinstance(found["Id"], str):
+        raise TypeError("not a container")
+    return found
+
+
+def labels_of(described: Described) -> dict[str, str]:
+    labels: dict[str, str] | None = described.get("Labels") or described["Config"].get("Labels")
+    return labels or {}
+
+
+def members(
+    found: list[Described], differing: Mapping[str, tuple[Deviation, ...]] = _NO_DEVIATIONS
+) -> list[Member]:
+    """Containers of services, without one-off runs. `differing`: deviations by container id."""
+    with understood("a container"):
+        return [
+            _member(one, differing.get(one["Id"], ()))
+            for one in found
+            if labels_of(one).get(_ONE_OFF_LABEL, "").lower() != "true"
+        ]
+
+
+def _member(one: Described, differs: tuple[Deviation, ...]) -> Member:
+    policy = one["HostConfig"]["RestartPolicy"]
+    restart = RestartPolicy(policy["Name"] or "no", policy["MaximumRetryCount"])
+    seen = replace(artefact(one), deviations=differs)
+    return Member(labels_of(one).get(SERVICE_LABEL, ""), seen, restart)
+
+
+def _without_dependents(found: list[Described]) -> list[Described]:
+    """Containers that no other depends on; all if Compose set no dependency labels."""
+    needed = {
+        dependency.partition(":")[0]
+        for one in found
+        for dependency in labels_of(one).get(_DEPENDS_LABEL, "").split(",")
+    }
+    free = [one for one in found if labels_of(one).get(SERVICE_LABEL) not in needed]
+    return free or found
+
+
+_POLLS_MAX = 100
+_POLL_SECONDS = 0.1
+
+
+async def without_rubble(stack: StackEngine, workload_id: WorkloadId) -> list[Described]:
+    """The containers of the stack after pending removals have finished. Raises ConflictError."""
+    for _ in range(_POLLS_MAX):
+        found = await stack.containers(workload_id)
+        leaving = [one for one in found if one["State"]["Status"] in ("removing", "dead")]
+        if not leaving:
+            return found
+        dead = [one for one in leaving if one["State"]["Status"] == "dead"]
+        try:
+            await stack.remove(dead, with_volumes=False)
+        except EngineError as err:
+            raise as_unavailable(err) from err
+        await asyncio.sleep(_POLL_SECONDS)
+    raise ConflictError("Docker has not finished removing a container of the stack")

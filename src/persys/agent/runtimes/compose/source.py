@@ -1,0 +1,435 @@
+"""Turns an order into the document that Compose executes: write or fetch, resolve, check.
+
+The resolved document is checked, and exactly that document is executed; no file is read again. Files that
+Compose reads during resolution (includes, env files) must be inside the project and are checked before.
+"""
+
+import asyncio
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+import structlog
+
+from persys.agent.runtimes.compose import document as documents
+from persys.agent.runtimes.compose.checkouts import copy_files, remove_escaping_links
+from persys.agent.runtimes.compose.cli import ComposeCli, Project, env_text
+from persys.agent.runtimes.compose.document import Document, project_env, references_problem
+from persys.agent.runtimes.compose.git import FetchError, Git, is_local, problem_with_local
+from persys.agent.runtimes.compose.state_dir import StackPlace, StackRecord
+from persys.agent.runtimes.host_paths import HostBind, HostPathError, open_below
+from persys.agent.subprocesses import OUTPUT_BYTES_MAX
+from persys.agent.volumes.managed import storage_failure
+from persys.agent.workloads.node_policy import NodePolicy
+from persys.core.agent import compose_policy
+from persys.core.agent.compose_status import ServicePlan
+from persys.core.agent.notes import effective_env
+from persys.errors import InvalidError
+from persys.infra.aio.offload import off_loop
+from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
+from persys.infra.files import write_whole
+from persys.model.spec import ComposeSpec, PullPolicy
+from persys.model.status import Failure, FailureReason
+from persys.model.workload import Order
+from persys.wire.agent.legacy_agents import RUNTIME_NOT_AVAILABLE
+from persys.wire.compose.file import PROFILES, StackFile, read_resolved
+from persys.wire.compose.source import compose_text
+
+log = structlog.get_logger()
+
+CONFIG_DEADLINE_SECONDS = 60.0
+CONFIGS_MAX = 4  # at once
+_NAMES = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
+_PULL_POLICIES = {"always": PullPolicy.ALWAYS, "never": PullPolicy.NEVER}
+_MESSAGE_MAX = 1000
+_OUTSIDE = "is outside the repository"
+_IN_MEMORY = Path("/dev/shm")  # noqa: S108  # a directory with a random name is created in it
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A checked document with everything that is needed to execute it."""
+
+    record: StackRecord
+    document: Document
+    binds: tuple[HostBind, ...]
+    images: dict[str, PullPolicy]
+    is_built: bool
+    variables: dict[str, str] = field(repr=False)
+
+
+class _Checkout(NamedTuple):
+    """The commit of a git stack; "" for an inline file. `links`: removed links of its export."""
+
+    commit: str = ""
+    links: Mapping[str, str] = MappingProxyType({})
+
+
+class ComposeSource:
+    def __init__(
+        self,
+        cli: ComposeCli,
+        git: Git | None,
+        policy: NodePolicy,
+        paths: PathCalls,
+        *,
+        pids_max: int,
+    ) -> None:
+        self._cli = cli
+        self._paths = paths
+        self._config_room = asyncio.Semaphore(CONFIGS_MAX)
+        self._git = git
+        self._policy = policy
+        self._pids_max = pids_max
+
+    async def prepare(
+        self, order: Order, place: StackPlace, name: str, queued: Callable[[str], None]
+    ) -> Prepared | Failure:
+        """`queued` is called with the reason while it waits."""
+        try:
+            return await self._prepare(order, place, name, queued)
+        except InvalidError as err:
+            return _invalid(str(err))
+        except (FetchError, HostPathError) as err:
+            return err.failure
+        except OSError as err:
+            return storage_failure("files of the stack", err)
+
+    async def _prepare(
+        self, order: Order, place: StackPlace, name: str, queued: Callable[[str], None]
+    ) -> Prepared | Failure:
+        spec = compose_spec(order)
+        await self._paths.run(place.root, place.make)
+        checkout = _Checkout()
+        if spec.source_type == "git":
+            if self._git is None:
+                text = "git is not installed on this node"
+                return Failure(FailureReason.RUNTIME_ERROR, text, code=RUNTIME_NOT_AVAILABLE)
+            checkout = await self._check_out(self._git, order, place, queued)
+        resolved = await self._resolve(spec, place, name, checkout.commit, queued)
+        if isinstance(resolved, Failure):
+            return resolved
+        found, document = await self._read(resolved, spec, place, name, checkout)
+        if not self._policy.allow_privileged:
+            self._refuse_violations(document)
+        links = checkout.links
+        await self._paths.run(place.root, partial(self._check_builds, document, place, links))
+        binds = self._binds(found, document, place, links if checkout.commit else None)
+        hashes = await self._hashes(document, found, place, checkout.commit)
+        document, variables = documents.with_values(document, effective_env(spec))
+        files = await self._copy(place, document, links) if checkout.commit else ()
+        record = _record(order, name, found, place, hashes, checkout.commit, files)
+        await self._paths.run(place.root, partial(place.plan, record))
+        document = self._executable(document, place, name)
+        return Prepared(
+            record,
+            document,
+            tuple(binds),
+            images=_images(document),
+            is_built=any(service.is_built for service in found.services),
+            variables=variables,
+        )
+
+    async def _check_out(
+        self, git: Git, order: Order, place: StackPlace, queued: Callable[[str], None]
+    ) -> "_Checkout":
+        """Fetch the commit and export its files, without links that lead out of the export."""
+        commit = await self._fetch(git, order, compose_spec(order), place, queued)
+        await self._paths.run(place.root, place.empty_export, deadline_seconds=LONG_SECONDS)
+        await git.export(place.repository, commit, place.export)
+        remove = partial(remove_escaping_links, place.export)
+        links = await self._paths.run(place.root, remove, deadline_seconds=LONG_SECONDS)
+        return _Checkout(commit, links)
+
+    async def _read(
+        self,
+        resolved: str,
+        spec: ComposeSpec,
+        place: StackPlace,
+        name: str,
+        checkout: "_Checkout",
+    ) -> tuple[StackFile, Document]:
+        """The resolved project and its document, both with the active services only."""
+        inside = str(place.export) if checkout.commit else ""
+        text = await off_loop(partial(compose_text, resolved, "the Compose file"))
+        found = await off_loop(partial(read_resolved, text, project=name, inside=inside))
+        document = await off_loop(partial(documents.load, text))
+        document = documents.with_active_services(document, self._profiles(spec))
+        active = documents.section(document, "services")
+        services = tuple(service for service in found.services if service.name in active)
+        return found._replace(services=services), document
+
+    def _executable(self, document: Document, place: StackPlace, name: str) -> Document:
+        """The document with the paths, image names and limits that it is executed with."""
+        document = documents.with_moved_paths(document, old=place.export, new=place.source)
+        document = documents.with_own_images(document, name)
+        return documents.with_pids_limit(document, self._pids_max, is_old=self._cli.is_old)
+
+    def _profiles(self, spec: ComposeSpec) -> frozenset[str]:
+        """Profiles to filter by; v2 already prints only services of active profiles."""
+        profiles = frozenset(spec.env.get(PROFILES, "").split(",")) - {""}
+        return profiles if self._cli.is_old else frozenset("*")
+
+    async def _fetch(
+        self,
+        git: Git,
+        order: Order,
+        spec: ComposeSpec,
+        place: StackPlace,
+        queued: Callable[[str], None],
+    ) -> str:
+        """Fetch and return the commit. A deployed revision stays on its commit."""
+        local = is_local(spec.git_repo)
+        if local is not None:
+            await self._paths.run(local, partial(self._check_local, local))
+        applied = await self._paths.run(place.root, place.applied)
+        is_same = applied is not None and applied.revision == order.revision
+        return await git.fetch(
+            place.repository,
+            repository=spec.git_repo,
+            ref=spec.git_ref,
+            credential=spec.git_credential,
+            commit=applied.commit if applied is not None and is_same else "",
+            queued=queued,
+        )
+
+    def _check_local(self, repository: Path) -> None:
+        """Raises InvalidError, HostPathError."""
+        problem = self._policy.problem_with(str(repository))
+        if not problem:
+            bind = self._policy.bind(str(repository), "")
+            os.close(open_below(bind.root, bind.source))
+            problem = problem_with_local(repository)
+        if problem:
+            raise InvalidError("spec.compose.git_repo", problem)
+
+    async def _resolve(
+        self,
+        spec: ComposeSpec,
+        place: StackPlace,
+        name: str,
+        commit: str,
+        queued: Callable[[str], None],
+    ) -> str | Failure:
+        """The output of `config`. Values are in files only while it runs, on tmpfs if possible."""
+        work = await self._paths.run(place.root, partial(_work_directory, place), discard=_remove)
+        try:
+            file = await self._paths.run(place.root, partial(self._write, spec, place, work))
+            if file is None:
+                where = spec.git_path or "the top level"
+                return _invalid(f"no Compose file found at {where} of commit {commit}")
+            base = place.export if commit else work
+            check = partial(references_problem, file, base)
+            if problem := await self._paths.run(place.root, check):
+                return _invalid(problem)
+            project = Project(name, file.parent, work / "env", file)
+            return await self._config(project, queued)
+        finally:
+            await self._remove_values(work)
+
+    async def _remove_values(self, work: Path) -> None:
+        try:
+            await self._paths.run(work, partial(_remove, work))
+        except PathTimeoutError as err:
+            log.error("stack.values_not_removed", path=str(work), reason=str(err))
+
+    async def _config(self, project: Project, queued: Callable[[str], None]) -> str | Failure:
+        if self._config_room.locked():
+            queued(f"{CONFIGS_MAX} Compose files are being resolved")
+        try:
+            async with self._config_room:
+                ran = await self._cli.run(project, "config", deadline=CONFIG_DEADLINE_SECONDS)
+        except TimeoutError:
+            text = f"compose config did not finish within {CONFIG_DEADLINE_SECONDS:.0f} s"
+            return Failure(FailureReason.RUNTIME_ERROR, text)
+        if ran.is_cut:
+            return _invalid(f"compose config printed more than {OUTPUT_BYTES_MAX} bytes")
+        return ran.out if ran.ok else _invalid(last_words(ran.err))
+
+    def _write(self, spec: ComposeSpec, place: StackPlace, work: Path) -> Path | None:
+        """Write the values to `work` and return the Compose file; None if the repository has none."""
+        ours = env_text(effective_env(spec), is_old=self._cli.is_old).encode()
+        if spec.source_type == "inline":
+            write_whole(work / "compose.yaml", spec.yaml.encode())
+            write_whole(work / ".env", ours)  # services may name it in env_file
+            write_whole(work / "env", ours)
+            return work / "compose.yaml"
+        file = _found(place.export, spec.git_path)
+        if file is not None:
+            write_whole(work / "env", project_env(file.parent / ".env") + ours)
+        return file
+
+    def _refuse_violations(self, document: Document) -> None:
+        if found := compose_policy.violations(document):
+            more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+            raise InvalidError(found[0].path, f"{found[0].problem}{more}")
+
+    def _check_builds(
+        self, document: Document, place: StackPlace, links: Mapping[str, str]
+    ) -> None:
+        """Contexts and Dockerfiles must be inside the export after links are resolved."""
+        for name, service in documents.section(document, "services").items():
+            build = service.get("build")
+            if not isinstance(build, dict):
+                continue
+            context = Path(str(build.get("context", "")))
+            if not _is_inside(context, place.export):
+                raise InvalidError(f"services.{name}.build.context", _OUTSIDE)
+            _copied(str(context), place, links, f"services.{name}.build.context")
+            if "dockerfile" in build and not _is_inside(
+                context / str(build["dockerfile"]), place.export
+            ):
+                raise InvalidError(f"services.{name}.build.dockerfile", _OUTSIDE)
+
+    def _binds(
+        self,
+        found: StackFile,
+        document: Document,
+        place: StackPlace,
+        links: Mapping[str, str] | None,
+    ) -> list[HostBind]:
+        """All host paths that the stack mounts. `links`: None without a repository. Raises InvalidError."""
+        binds = []
+        for bind in found.binds:
+            if links is not None and _is_below(bind.path, place.export):
+                path = _copied(bind.path, place, links, bind.where)
+                binds.append(HostBind(path, str(place.source), bind.target, create=True))
+            elif problem := self._policy.problem_with(bind.path):
+                raise InvalidError(bind.where, problem)
+            else:
+                binds.append(self._policy.bind(bind.path, bind.target, create=True))
+        for use in documents.file_uses(document):
+            if links is None or not _is_below(use.file, place.export):
+                raise InvalidError(use.where, _OUTSIDE)
+            path = _copied(use.file, place, links, use.where)
+            targets = use.targets or ("",)
+            binds += (HostBind(path, str(place.source), target) for target in targets)
+        return binds
+
+    async def _copy(
+        self, place: StackPlace, document: Document, links: Mapping[str, str]
+    ) -> tuple[str, ...]:
+        """Copy the files that containers mount, and return their names."""
+        before = await self._paths.run(place.root, place.applied)
+        previous = frozenset(before.files if before is not None else ())
+        if str(place.export) not in json.dumps(document):
+            await self._paths.run(place.root, partial(_remove, place.source / ".git"))
+            return tuple(previous)
+        copy = partial(copy_files, place.export, place.source, links=links, previous=previous)
+        names = await self._paths.run(place.root, copy, deadline_seconds=LONG_SECONDS)
+        return tuple(sorted(names))
+
+    async def _hashes(
+        self, document: Document, found: StackFile, place: StackPlace, commit: str
+    ) -> dict[str, str]:
+        """Configuration hashes of the services, including the repository files that they bind."""
+        contents: dict[str, list[str]] = {}
+        if self._git is not None and commit:
+            for bind in found.binds:
+                if _is_below(bind.path, place.export):
+                    path = Path(bind.path).relative_to(place.export).as_posix()
+                    object_id = await self._git.object_id(place.repository, commit, path)
+                    contents.setdefault(bind.where.split(".")[1], []).append(object_id)
+        moved = documents.with_moved_paths(document, old=place.export, new=place.source)
+        return {
+            name: sha256(
+                json.dumps([parts, contents.get(name)], sort_keys=True, default=str).encode()
+            ).hexdigest()[:16]
+            for name, parts in documents.section(moved, "services").items()
+        }
+
+
+def compose_spec(order: Order) -> ComposeSpec:
+    assert isinstance(order.spec, ComposeSpec), "this runtime gets Compose stacks only"
+    return order.spec
+
+
+def last_words(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return " ".join(lines)[-_MESSAGE_MAX:] or "Compose failed without a message"
+
+
+def _record(
+    order: Order,
+    name: str,
+    found: StackFile,
+    place: StackPlace,
+    hashes: dict[str, str],
+    commit: str,
+    files: tuple[str, ...],
+) -> StackRecord:
+    return StackRecord(
+        revision=order.revision,
+        project=name,
+        services={s.name: ServicePlan(s.restart, s.replicas) for s in found.services},
+        hashes=hashes,
+        waits={s.name: s.waits_for for s in found.services if s.waits_for},
+        networks=found.networks,
+        volumes=found.volumes,
+        ports=found.needs.ports,
+        commit=commit,
+        source_has_data=any(
+            not bind.read_only and _is_below(bind.path, place.export) for bind in found.binds
+        ),
+        files=files,
+    )
+
+
+def _images(document: Document) -> dict[str, PullPolicy]:
+    """Images to pull: all except those that the stack builds."""
+    services = documents.section(document, "services").values()
+    built = {service.get("image") for service in services if service.get("build")}
+    return {
+        str(service["image"]): _PULL_POLICIES.get(
+            str(service.get("pull_policy")), PullPolicy.IF_NOT_PRESENT
+        )
+        for service in services
+        if service.get("image") and service["image"] not in built
+    }
+
+
+def _work_directory(place: StackPlace) -> Path:
+    memory = _IN_MEMORY if os.access(_IN_MEMORY, os.W_OK) else place.root
+    return Path(tempfile.mkdtemp(prefix="persys-stack-", dir=memory))
+
+
+def _remove(directory: Path) -> None:
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _found(export: Path, path: str) -> Path | None:
+    start = export / path
+    candidates = [start / name for name in _NAMES] if start.is_dir() else [start]
+    return next((file for file in candidates if file.is_file()), None)
+
+
+def _copied(path: str, place: StackPlace, links: Mapping[str, str], where: str) -> str:
+    """The path of an exported file in the copy. Raises InvalidError behind a link out of the export."""
+    relative = Path(path).relative_to(place.export)
+    if any(relative.is_relative_to(link) for link in links):
+        raise InvalidError(where, _OUTSIDE)
+    return str(place.source / relative)
+
+
+def _is_below(path: str, directory: Path) -> bool:
+    return Path(path).is_relative_to(directory)
+
+
+def _is_inside(path: Path, directory: Path) -> bool:
+    """Whether the path is inside the directory after links are resolved."""
+    try:
+        return path.resolve().is_relative_to(directory.resolve())
+    except RuntimeError:  # a loop of links
+        return False
+
+
+def _invalid(message: str) -> Failure:
+    return Failure(FailureReason.INVALID_SPEC, message, retryable=False)

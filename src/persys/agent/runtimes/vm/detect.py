@@ -1,0 +1,163 @@
+"""Detects libvirt and KVM on this host and builds the VM runtime."""
+
+import platform
+from collections import defaultdict
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from persys.agent.images.store import IMAGE_FILES, Needs
+from persys.agent.journal.store import State
+from persys.agent.ports import Images
+from persys.agent.runtimes.docker.mapping import Owner
+from persys.agent.runtimes.vm.disks import MachineDisks
+from persys.agent.runtimes.vm.inventory import DiskInventory
+from persys.agent.runtimes.vm.kvm import Accel, find_accel
+from persys.agent.runtimes.vm.libvirt import Libvirt, LibvirtError
+from persys.agent.runtimes.vm.libvirt_import import load
+from persys.agent.runtimes.vm.runtime import MachineRuntime
+from persys.agent.runtimes.vm.state_dir import places
+from persys.agent.runtimes.vm.storage_pools import OwnPool
+from persys.agent.settings import AgentSettings
+from persys.agent.workloads.node_policy import policy_of
+from persys.errors import RuntimeUnavailableError
+from persys.infra.aio.path_calls import PathCalls
+from persys.infra.clock import Clock
+from persys.model.spec import VMSpec
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Hypervisor:
+    libvirt: Libvirt
+    accel: Accel
+
+
+async def find_hypervisor(
+    settings: AgentSettings, clock: Clock, paths: PathCalls, *, has_machines: bool, is_first: bool
+) -> Hypervisor | None:
+    """None if libvirt is absent or disabled, which is logged once.
+
+    A node with VMs keeps the type while libvirt does not respond: the state of its VMs is unknown then.
+    """
+    if not settings.vm_enabled:
+        return None
+    write = log.info if is_first else log.debug
+    try:
+        load()
+    except RuntimeUnavailableError as err:
+        write("machines.absent", reason=str(err))
+        return None
+    libvirt = Libvirt(settings.libvirt_uri)
+    try:
+        version = await libvirt.call(lambda connection: _version(connection.getLibVersion()))
+    except RuntimeUnavailableError as err:
+        if not has_machines:
+            write("machines.absent", reason=str(err))
+            await libvirt.close()
+            return None
+        version = "silent"
+    accel = await _accel(settings, libvirt, clock, paths)
+    log.info("machines.found", version=version, accel=accel.value)
+    return Hypervisor(libvirt, accel)
+
+
+def machine_runtime(
+    hypervisor: Hypervisor,
+    settings: AgentSettings,
+    owner: Owner,
+    clock: Clock,
+    images: Images,
+    paths: PathCalls,
+) -> MachineRuntime:
+    return MachineRuntime(
+        hypervisor.libvirt,
+        owner,
+        clock,
+        accel=hypervisor.accel,
+        images=images,
+        disks=_disks(hypervisor, settings, clock, images, paths),
+        paths=paths,
+        root=settings.vm_dir.absolute(),
+        stop_grace_seconds=round(settings.vm_stop_grace.total_seconds()),
+    )
+
+
+class MachineUsers:
+    """Implements agent.images.Users: from the journal and from the records of disks, which may outlive
+    their workload."""
+
+    def __init__(self, state: State, root: Path) -> None:
+        self._state = state
+        self.root = root
+
+    def by_name(self) -> Needs:
+        found: defaultdict[str, set[str]] = defaultdict(set)
+        for workload_id, entry in self._state.entries.items():
+            if isinstance(entry.order.spec, VMSpec) and entry.order.spec.os_image:
+                found[entry.order.spec.os_image].add(workload_id)
+        return {name: frozenset(users) for name, users in found.items()}
+
+    def by_path(self) -> Needs:
+        found: defaultdict[str, set[str]] = defaultdict(set)
+        for place in places(self.root):
+            for disk in place.read_disks():
+                found[disk.base].add(place.workload_id)
+        return {path: frozenset(users) for path, users in found.items() if path}
+
+
+def disk_inventory(
+    hypervisor: Hypervisor,
+    settings: AgentSettings,
+    owner: Owner,
+    clock: Clock,
+    images: Images,
+    paths: PathCalls,
+) -> DiskInventory:
+    disks = _disks(hypervisor, settings, clock, images, paths)
+    return DiskInventory(hypervisor.libvirt, disks, owner, paths, settings.vm_dir.absolute())
+
+
+def own_pool(settings: AgentSettings) -> OwnPool:
+    return OwnPool(settings.vm_pool, settings.vm_disks_dir.absolute())
+
+
+def _disks(
+    hypervisor: Hypervisor,
+    settings: AgentSettings,
+    clock: Clock,
+    images: Images,
+    paths: PathCalls,
+) -> MachineDisks:
+    pool = own_pool(settings)
+    bases = settings.vm_images_dir.absolute() / IMAGE_FILES
+    return MachineDisks(
+        hypervisor.libvirt, images, pool, clock, paths, policy=policy_of(settings), bases=bases
+    )
+
+
+async def _accel(
+    settings: AgentSettings, libvirt: Libvirt, clock: Clock, paths: PathCalls
+) -> Accel:
+    """KVM is tried only if libvirt offers it."""
+    if settings.vm_accel == "auto":
+        with suppress(RuntimeUnavailableError):
+            try:
+                await libvirt.call(_check_kvm)
+            except LibvirtError:
+                return Accel.TCG
+    found_path = settings.state_path.absolute().parent / "kvm.json"
+    return await find_accel(settings.vm_accel, found_path, clock, paths)
+
+
+def _check_kvm(connection: Any) -> None:
+    connection.getDomainCapabilities(None, platform.machine(), None, Accel.KVM.value)
+
+
+def _version(number: int) -> str:
+    """Format a libvirt version: 9000000 is 9.0.0."""
+    return f"{number // 1_000_000}.{number // 1_000 % 1_000}.{number % 1_000}"

@@ -1,0 +1,85 @@
+"""The disks that this agent created for VMs as volumes, including those of deleted VMs."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from persys.agent.runtimes.docker.mapping import Owner
+from persys.agent.runtimes.vm import power
+from persys.agent.runtimes.vm.disks import MachineDisks
+from persys.agent.runtimes.vm.domain_xml import machine_uuid
+from persys.agent.runtimes.vm.errors import MachineError
+from persys.agent.runtimes.vm.libvirt import Libvirt, LibvirtError
+from persys.agent.runtimes.vm.state_dir import MachinePlace, MadeDisk, places
+from persys.agent.runtimes.vm.storage_pools import Measured, measure
+from persys.errors import NotFoundError, RefusedError, UnavailableError
+from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls
+from persys.model.ids import WorkloadId
+from persys.model.volume import DISK, VolumeSeen, VolumeState
+
+
+class DiskInventory:
+    """Implements agent.ports.Disks."""
+
+    def __init__(
+        self, libvirt: Libvirt, disks: MachineDisks, owner: Owner, paths: PathCalls, root: Path
+    ) -> None:
+        self._libvirt = libvirt
+        self._paths = paths
+        self._disks = disks
+        self._owner = owner
+        self._root = root
+
+    async def inventory(self) -> list[VolumeSeen]:
+        try:
+            made = await self._paths.run(self._root, self._made)
+        except OSError as err:
+            raise UnavailableError(f"cannot read the disks of VMs: {err}") from err
+        if not made:
+            return []
+        try:
+            return await self._libvirt.call(partial(self._measure, made=made))
+        except LibvirtError as err:
+            raise power.unavailable(err) from err
+
+    async def delete(self, workload_id: WorkloadId, name: str) -> None:
+        place = MachinePlace(self._root, workload_id)
+        try:
+            made = await self._disks.made(place)
+            disk = next((one for one in made if one.name == name), None)
+            if disk is None:
+                raise NotFoundError("volume", f"{workload_id}/{name}")
+            await self._disks.remove_one(place, disk)
+            if len(made) == 1:
+                await self._paths.run(place.root, place.discard, deadline_seconds=LONG_SECONDS)
+        except (LibvirtError, MachineError, OSError) as err:
+            raise RefusedError(f"cannot remove volume {name}: {err}") from err
+
+    def _made(self) -> list[tuple[WorkloadId, MadeDisk]]:
+        return [
+            (place.workload_id, disk) for place in places(self._root) for disk in place.read_disks()
+        ]
+
+    def _measure(
+        self, connection: Any, made: list[tuple[WorkloadId, MadeDisk]]
+    ) -> list[VolumeSeen]:
+        domains = {domain.UUIDString() for domain in connection.listAllDomains()}
+        seen = []
+        for workload_id, disk in made:
+            size = Measured(disk.path) if disk.path else measure(connection, disk)
+            here = machine_uuid(self._owner, workload_id) in domains
+            seen.append(
+                VolumeSeen(
+                    workload_id,
+                    disk.name,
+                    DISK,
+                    disk.pool,
+                    VolumeState.ATTACHED if here else VolumeState.RETAINED,
+                    retain=False,
+                    path=size.path,
+                    size_bytes=size.capacity,
+                    used_bytes=size.used,
+                    created_at=disk.made_at,
+                )
+            )
+        return seen

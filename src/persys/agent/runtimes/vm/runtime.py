@@ -1,0 +1,316 @@
+"""VMs on libvirt.
+
+Only domains with the labels of this cluster and node are changed. A domain is found by a UUID derived from
+the workload id, independent of its name. An update redefines the domain and keeps its disks; only a delete
+removes disks, and only those that this agent created. Checks run in the pull step, while the previous VM
+still runs.
+"""
+
+from collections.abc import AsyncGenerator, Mapping
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from persys.agent.ports import Images, PullWatch
+from persys.agent.runtimes.docker.mapping import Owner
+from persys.agent.runtimes.vm import power
+from persys.agent.runtimes.vm.cloud_init_iso import write_seed
+from persys.agent.runtimes.vm.console_log import tail_of
+from persys.agent.runtimes.vm.disk_guard import HeldDisk
+from persys.agent.runtimes.vm.disks import MachineDisks
+from persys.agent.runtimes.vm.domain_xml import (
+    ADDRESSES_LABEL,
+    CLOUD_INIT_LABEL,
+    DiskPart,
+    Parts,
+    described,
+    domain_xml,
+    free_device,
+    machine_spec,
+    machine_uuid,
+)
+from persys.agent.runtimes.vm.errors import NAME_TAKEN, MachineError, failure_of, is_code
+from persys.agent.runtimes.vm.inspection import Sight, look
+from persys.agent.runtimes.vm.kvm import Accel
+from persys.agent.runtimes.vm.libvirt import Libvirt, LibvirtError
+from persys.agent.runtimes.vm.lifecycle import artefact_of, run_of
+from persys.agent.runtimes.vm.networks import Attached, MachineNetworks
+from persys.agent.runtimes.vm.state_dir import MachinePlace, Run
+from persys.core.agent.cloud_init import is_wanted, seed
+from persys.core.agent.next_step import Artefact, Condition
+from persys.core.reconcile.evacuate import stop_grace_seconds
+from persys.errors import ConflictError
+from persys.infra.aio.offload import off_loop
+from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
+from persys.infra.aio.task_group import together
+from persys.infra.clock import Clock
+from persys.model.ids import WorkloadId
+from persys.model.status import Failure, FailureReason
+from persys.model.workload import Order
+
+log = structlog.get_logger()
+
+START_SECONDS = 120.0
+
+
+class MachineRuntime:
+    def __init__(
+        self,
+        libvirt: Libvirt,
+        owner: Owner,
+        clock: Clock,
+        *,
+        accel: Accel,
+        images: Images,
+        disks: MachineDisks,
+        paths: PathCalls,
+        root: Path,
+        stop_grace_seconds: int,
+    ) -> None:
+        self._libvirt = libvirt
+        self._owner = owner
+        self._clock = clock
+        self._accel = accel
+        self._images = images
+        self._disks = disks
+        self._paths = paths
+        self._networks = MachineNetworks(libvirt, paths)
+        self._root = root
+        self._stop_grace_seconds = stop_grace_seconds
+        self._ids: dict[str, WorkloadId] = {}  # by domain UUID, to map events
+        self._runs: dict[WorkloadId, Run] = {}  # not yet written to disk
+
+    async def inspect(self, order: Order) -> Artefact | None:
+        sight = await self._inspect(order.workload_id)
+        if sight is None:
+            return None
+        now, workload_id = self._clock.now(), order.workload_id
+        run = await self._run_of(workload_id, sight, now)
+        return await self._paths.run(
+            self._root / workload_id, partial(artefact_of, sight, run, now=now)
+        )
+
+    async def _run_of(self, workload_id: WorkloadId, sight: Sight, now: datetime) -> Run | None:
+        """Its current run. It stays in memory if the write fails: a full disk must not hide a VM."""
+        place = MachinePlace(self._root, workload_id)
+        before = self._runs.get(workload_id)
+        if before is None:
+            before = await self._paths.run(place.root, place.read_run)
+        run = run_of(sight, before, now=now)
+        if run is None or (run == before and workload_id not in self._runs):
+            return run
+        try:
+            await self._paths.run(place.root, partial(place.keep_run, run))
+        except (OSError, PathTimeoutError) as err:
+            if workload_id not in self._runs:
+                log.warning("machine.run_not_kept", workload_id=workload_id, reason=str(err))
+            self._runs[workload_id] = run
+        else:
+            self._runs.pop(workload_id, None)
+        return run
+
+    async def pull(self, order: Order, watch: PullWatch) -> Failure | None:
+        """Pull the image and run all checks that are possible while the previous VM still runs."""
+        spec = machine_spec(order)
+        try:
+            await self._disks.check(order, MachinePlace(self._root, order.workload_id))
+            await self._networks.attach(spec)
+        except MachineError as err:
+            return err.failure
+        except LibvirtError as err:
+            return failure_of(err, FailureReason.RUNTIME_ERROR)
+        return await self._images.fetch(spec.os_image, watch) if spec.os_image else None
+
+    async def create(self, order: Order, volumes: Mapping[str, Path]) -> Failure | None:
+        place = MachinePlace(self._root, order.workload_id)
+        try:
+            await self._paths.run(place.root, place.make)
+            cards = await self._networks.attach(machine_spec(order))
+            async with together() as group:
+                cloud_init = group.create_task(self._write_cloud_init(order, place, cards))
+                disks = await self._disks.provide(order, place)
+            more = [await self._kind_of(path) for path in volumes.values()]
+            attached = _attached(volumes, more, disks)
+            parts = _parts(cloud_init.result(), place, cards, (*disks, *attached))
+            if failure := await self._networks.reserve(place, cards):
+                return failure
+            xml = domain_xml(
+                order, self._owner, parts, accel=self._accel, console=place.console.absolute()
+            )
+            await self._paths.run(place.root, place.forget_run)
+            self._runs.pop(order.workload_id, None)
+            await self._libvirt.call(lambda connection: _define(connection, xml))
+        except MachineError as err:
+            return err.failure
+        except LibvirtError as err:
+            if is_code(err, "VIR_ERR_OPERATION_FAILED", "VIR_ERR_DOM_EXIST"):
+                return await self._name_conflict(order, err)
+            return failure_of(err, FailureReason.RUNTIME_ERROR)
+        return None
+
+    async def start(self, order: Order, artefact: Artefact) -> Failure | None:
+        try:
+            if artefact.condition is Condition.PAUSED:
+                await self._libvirt.call(lambda connection: power.go_on(connection, artefact.id))
+                return None
+            async with self._disks.guard.held(machine_spec(order).disks) as held:
+                await self._check_disks(artefact)
+                await self._switch_on(artefact, held)
+        except MachineError as err:
+            return err.failure
+        except LibvirtError as err:
+            if is_code(err, "VIR_ERR_NO_DOMAIN", "VIR_ERR_OPERATION_INVALID"):
+                raise ConflictError(err.message) from err
+            return failure_of(err, FailureReason.VM_BOOT_FAILED)
+        return None
+
+    async def _switch_on(self, artefact: Artefact, held: list[HeldDisk]) -> None:
+        """Start the VM. It is powered off if one of its disks was replaced. MachineError, LibvirtError."""
+        await self._libvirt.call(
+            lambda connection: power.switch_on(connection, artefact.id),
+            deadline=START_SECONDS,
+        )
+        try:
+            await self._disks.guard.check_started(held, artefact.id)
+        except MachineError as err:
+            log.error("machine.disk_replaced", machine=artefact.name, problem=str(err))
+            off = partial(power.switch_off, uuid=artefact.id)
+            await self._libvirt.call(off, deadline=power.OFF_SECONDS)
+            raise
+
+    async def stop(self, order: Order, artefact: Artefact) -> Failure | None:
+        grace = machine_spec(order).stop_grace_seconds or self._stop_grace_seconds
+        if order.stop_after_seconds:
+            grace = stop_grace_seconds(order.spec)
+        try:
+            await power.shut_down(self._libvirt, artefact, grace=grace, clock=self._clock)
+        except LibvirtError as err:
+            if is_code(err, "VIR_ERR_NO_DOMAIN"):
+                return None
+            return failure_of(err, FailureReason.RUNTIME_ERROR)
+        return None
+
+    async def remove(self, order: Order, artefact: Artefact) -> Failure | None:
+        try:
+            await self._libvirt.call(lambda connection: power.undefine(connection, artefact.id))
+        except LibvirtError as err:
+            if not is_code(err, "VIR_ERR_NO_DOMAIN"):
+                return failure_of(err, FailureReason.RUNTIME_ERROR)
+        return None
+
+    async def repair(self, order: Order, artefact: Artefact) -> Failure | None:
+        """Does nothing: VMs are not compared with their definition."""
+        return None
+
+    async def replace(self, order: Order, artefact: Artefact) -> Failure | None:
+        """Does nothing, see `repair`."""
+        return None
+
+    async def discard(self, order: Order) -> Failure | None:
+        place = MachinePlace(self._root, order.workload_id)
+        try:
+            if failure := await self._networks.release(place):
+                return failure
+            if not order.keeps_data:
+                await self._disks.remove(place)
+        except MachineError as err:
+            return err.failure
+        except LibvirtError as err:
+            return failure_of(err, FailureReason.STORAGE_ERROR)
+        await self._paths.run(place.root, place.discard, deadline_seconds=LONG_SECONDS)
+        self._runs.pop(order.workload_id, None)
+        self._ids.pop(machine_uuid(self._owner, order.workload_id), None)
+        return None
+
+    async def log_tail(self, artefact: Artefact) -> str:
+        workload_id = self._ids.get(artefact.id)
+        if workload_id is None:
+            return ""
+        console = MachinePlace(self._root, workload_id).console
+        return await self._paths.run(console, partial(tail_of, console))
+
+    async def changes(self) -> AsyncGenerator[WorkloadId | None, None]:
+        async for event in self._libvirt.domain_events():
+            if event is None:
+                yield None
+            elif (workload_id := self._ids.get(event.uuid)) is not None:
+                yield workload_id
+
+    async def ping(self) -> None:
+        await self._libvirt.ping()
+
+    async def _inspect(self, workload_id: WorkloadId) -> Sight | None:
+        uuid = machine_uuid(self._owner, workload_id)
+        self._ids[uuid] = workload_id
+        try:
+            sight = await self._libvirt.call(lambda connection: look(connection, uuid))
+        except LibvirtError as err:
+            raise power.unavailable(err) from err
+        if sight is None or not self._owner.owns(sight.described.labels, workload_id):
+            return None
+        return sight
+
+    async def _write_cloud_init(
+        self, order: Order, place: MachinePlace, cards: list[Attached]
+    ) -> str:
+        """Write the cloud-init ISO and return its checksum; "" if the VM needs none."""
+        spec = machine_spec(order)
+        if not is_wanted(spec):
+            return ""
+        links = [card.link for card in cards]
+        texts = await off_loop(partial(seed, order.workload_id, spec, links))
+        await write_seed(texts, place.seed, self._paths)
+        return texts.sha256
+
+    async def _kind_of(self, volume: Path) -> str:
+        is_device = await self._paths.run(volume, volume.is_block_device)
+        return "block" if is_device else "file"
+
+    async def _check_disks(self, artefact: Artefact) -> None:
+        xml = await self._libvirt.call(lambda connection: power.xml(connection, artefact.id))
+        found = described(xml)
+        for device, path in found.sources.items():
+            await self._disks.check_file(device, found.formats.get(device, ""), path)
+
+    async def _name_conflict(self, order: Order, err: LibvirtError) -> Failure:
+        name = machine_spec(order).name or order.workload_id
+        other = await self._libvirt.call(lambda connection: power.id_of(connection, name))
+        if other and other != machine_uuid(self._owner, order.workload_id):
+            text = f"VM name {name!r} is in use by a VM that Persys did not create: choose another name"
+            return Failure(FailureReason.RUNTIME_ERROR, text, code=NAME_TAKEN)
+        return failure_of(err, FailureReason.RUNTIME_ERROR)
+
+
+def _parts(
+    seed_sha256: str,
+    place: MachinePlace,
+    cards: list[Attached],
+    disks: tuple[DiskPart, ...],
+) -> Parts:
+    given = [card.link.address.partition("/")[0] for card in cards if card.link.address]
+    labels = {ADDRESSES_LABEL: ",".join(given)} if given else {}
+    if seed_sha256:
+        labels[CLOUD_INIT_LABEL] = seed_sha256
+    path = place.seed.absolute() if seed_sha256 else None
+    return Parts(disks, tuple(card.card for card in cards), path, labels)
+
+
+def _attached(
+    volumes: Mapping[str, Path], kinds: list[str], disks: list[DiskPart]
+) -> list[DiskPart]:
+    """Managed volumes as disks after the VM's own disks, with the volume name as serial number."""
+    taken = [disk.device for disk in disks]
+    parts = []
+    for (name, path), kind in zip(volumes.items(), kinds, strict=True):
+        device = free_device(taken)
+        taken.append(device)
+        source = {"dev" if kind == "block" else "file": str(path)}
+        parts.append(DiskPart(device, "raw", source, kind, serial=name))
+    return parts
+
+
+def _define(connection: Any, xml: str) -> None:
+    connection.defineXML(xml)

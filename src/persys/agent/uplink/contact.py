@@ -1,0 +1,146 @@
+"""Tracks the contact with the leading scheduler, and which workloads must stop when it is lost.
+
+The time without contact counts from the sending of the last heartbeat that the leader acknowledged. That time
+is also stored in the journal, so that it keeps counting across a restart of the agent or a reboot.
+
+When the scheduler reports that another host is registered as this node, workloads with data stop here: this
+host is a clone or was replaced, and the other host runs the same workloads.
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import structlog
+
+from persys.agent.journal.changes import Change
+from persys.agent.journal.store import State
+from persys.core.agent.next_step import STOPPED_ALONE
+from persys.core.placement.requirements import has_data
+from persys.errors import StoreUnavailableError
+from persys.infra.clock import Clock
+from persys.model.ids import WorkloadId
+from persys.model.workload import Desired, Order
+
+log = structlog.get_logger()
+
+LOOK_SECONDS = 1.0
+WRITE_SECONDS = 5.0
+FIRST_SECONDS = 3.0
+COMMIT_DEADLINE_SECONDS = 2.0  # heartbeats continue while the journal does not respond
+SILENCE_MAX_SECONDS = 60.0
+# If the wall clock was set back by more than this, the elapsed time is unknown.
+STEP_BACK_MAX = timedelta(seconds=1)
+
+
+class Contact:
+    def __init__(self, state: State, clock: Clock, *, wake: Callable[[WorkloadId], None]) -> None:
+        self._state = state
+        self._clock = clock
+        self._wake = wake
+        self._heard = _on_monotonic(state.heard_at, clock)
+        self._written = self._heard
+        self._first = asyncio.Event()
+        self._unbroken = float("inf")  # start of the current period without a long gap
+        self._draining = False
+        self._superseded = False
+
+    def is_lost_for(self, order: Order) -> bool:
+        """Whether the workload must stop: its stop_after has expired, or another host has its data."""
+        if self._superseded and has_data(order.spec):
+            return True
+        return 0 < order.stop_after_seconds <= self._clock.monotonic() - self._heard
+
+    def supersede(self, superseded: bool) -> None:
+        """Record whether another host is registered as this node. Stopped workloads wait for a new order."""
+        if superseded and not self._superseded:
+            log.error(
+                "node.superseded",
+                detail="another host is registered as this node; workloads with data stop",
+            )
+        self._superseded = superseded
+
+    def unbroken_for(self) -> timedelta:
+        """How long the scheduler has responded without a long gap since this process started."""
+        now = self._clock.monotonic()
+        if now - self._heard > SILENCE_MAX_SECONDS:
+            return timedelta()
+        return timedelta(seconds=max(0.0, now - self._unbroken))
+
+    async def is_made_for(self, order: Order) -> bool:
+        """Whether the order can be accepted now: it may arrive just before the first heartbeat response."""
+        if order.stop_after_seconds:
+            try:
+                async with asyncio.timeout(FIRST_SECONDS):
+                    await self._first.wait()
+            except TimeoutError:
+                return False
+        return True
+
+    def is_draining(self) -> bool:
+        """Whether the scheduler has set this node to draining: no new workloads."""
+        return self._draining
+
+    def drain(self, draining: bool) -> None:
+        if draining != self._draining:
+            log.info("node.draining" if draining else "node.accepting")
+        self._draining = draining
+
+    async def heard(self, *, sent: float, sent_at: datetime) -> None:
+        """Record that the leader acknowledged a heartbeat that was sent at this time."""
+        if sent - self._heard > SILENCE_MAX_SECONDS or self._unbroken > sent:
+            self._unbroken = sent
+        self._heard = max(self._heard, sent)
+        self._first.set()
+        shortest = min(self._spans(), default=0)
+        if not shortest or sent < self._written + min(WRITE_SECONDS, shortest / 10):
+            return
+        try:
+            await self._state.commit(
+                Change(heard_at=sent_at), deadline_seconds=COMMIT_DEADLINE_SECONDS
+            )
+        except StoreUnavailableError as err:
+            log.warning("contact.not_kept", reason=str(err))  # retried with the next heartbeat
+            return
+        self._written = sent
+
+    async def run(self) -> None:
+        """Wake the workloads whose stop_after has expired, until they are stopped."""
+        while True:
+            now = self._clock.monotonic()
+            ends = [self._heard + span for span in self._spans()]
+            for workload_id, entry in self._state.entries.items():
+                if (
+                    entry.order.desired is Desired.RUNNING
+                    and entry.standing.code != STOPPED_ALONE
+                    and self.is_lost_for(entry.order)
+                ):
+                    self._wake(workload_id)
+            next_end = min((end for end in ends if end > now), default=now + LOOK_SECONDS)
+            await asyncio.sleep(min(next_end - now, LOOK_SECONDS))
+
+    def _spans(self) -> list[int]:
+        return [
+            entry.order.stop_after_seconds
+            for entry in self._state.entries.values()
+            if entry.order.stop_after_seconds
+        ]
+
+
+def _on_monotonic(heard_at: datetime | None, clock: Clock) -> float:
+    """A stored wall-clock time on the monotonic clock; -inf if the elapsed time is unknown."""
+    if heard_at is None:
+        return float("-inf")
+    silent = clock.now() - heard_at
+    if silent < -STEP_BACK_MAX:
+        return float("-inf")
+    return clock.monotonic() - max(silent, timedelta()).total_seconds()
+
+
+def never_alone(_order: Order) -> bool:
+    """For a standalone agent, which has no scheduler."""
+    return False
+
+
+async def needs_no_contact(_order: Order) -> bool:
+    return True

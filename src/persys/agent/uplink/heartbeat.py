@@ -1,0 +1,150 @@
+"""Builds the reports of the agent: an observation per workload, and heartbeats.
+
+A refused order is neither reported nor listed. For a while its status can be requested by id, so that the
+reason is visible on the node.
+"""
+
+from collections.abc import Callable, Iterable
+
+from persys.agent.journal.records import Burial, Entry
+from persys.agent.journal.store import State
+from persys.agent.node.utilization import Collector
+from persys.agent.node.workload_usage import Meter
+from persys.agent.workloads.node_policy import NodePolicy
+from persys.core.agent.describe import shortened
+from persys.infra.aio.supervisor import InternalError, Supervisor
+from persys.infra.clock import Clock
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.spec import WorkloadType
+from persys.model.status import Observation
+from persys.model.workload import Desired
+from persys.wire.agent.messages import REASON_CODE, TASK_ID
+from persys.wire.control.messages import (
+    status_message,
+    timestamp,
+    usage_message,
+    workload_usage_message,
+)
+from persys.wire.gen.agent.v1 import agent_pb2
+from persys.wire.gen.control.v1 import control_pb2
+
+TASK_STATUS = "task_status"
+INTERNAL_ERRORS_MAX = 16
+PROBLEM_LENGTH_MAX = 1_000
+POLICY_VIOLATION = "policy_violation"
+REFUSALS_MAX = 1_000
+REFUSAL_SECONDS = 600.0
+
+
+class Refusals:
+    """Recently refused orders by workload. In memory only."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._kept: dict[str, tuple[float, agent_pb2.WorkloadStatus]] = {}  # oldest first
+
+    def note(self, status: agent_pb2.WorkloadStatus) -> None:
+        self.drop(status.id)
+        self._kept[status.id] = (self._clock.monotonic(), status)
+        if len(self._kept) > REFUSALS_MAX:
+            del self._kept[next(iter(self._kept))]
+
+    def drop(self, workload_id: str) -> None:
+        """Remove a refusal: a later order was accepted, or the workload was deleted."""
+        self._kept.pop(workload_id, None)
+
+    def get(self, workload_id: str) -> agent_pb2.WorkloadStatus | None:
+        noted_at, status = self._kept.get(workload_id, (0.0, None))
+        if status is not None and self._clock.monotonic() - noted_at > REFUSAL_SECONDS:
+            self.drop(workload_id)
+            return None
+        return status
+
+
+class Reports:
+    def __init__(
+        self,
+        node_id: NodeId,
+        state: State,
+        collector: Collector,
+        meter: Meter,
+        clock: Clock,
+        supervisor: Supervisor,
+        *,
+        unavailable: Callable[[], Iterable[WorkloadType]],
+        policy: NodePolicy,
+    ) -> None:
+        """`unavailable`: the workload types whose runtime does not respond now."""
+        self._node_id = node_id
+        self._state = state
+        self._collector = collector
+        self._meter = meter
+        self._clock = clock
+        self._supervisor = supervisor
+        self._unavailable = unavailable
+        self._policy = policy
+
+    def heartbeat(
+        self, about: Iterable[WorkloadId], *, gone: Iterable[Burial], complete: bool
+    ) -> control_pb2.HeartbeatRequest:
+        """`complete`: the heartbeat covers all workloads of this node."""
+        return control_pb2.HeartbeatRequest(
+            node_id=self._node_id,
+            usage=usage_message(self._collector.usage()),
+            workload_statuses=[
+                status_message(observation_of(entry, self._state, self._node_id, self._policy))
+                for workload_id in about
+                if (entry := self._state.entries.get(workload_id)) is not None
+            ],
+            timestamp=timestamp(self._clock.now()),
+            workload_usage=[workload_usage_message(used) for used in self._meter.usage.values()]
+            if complete
+            else (),
+            complete=complete,
+            removed_workload_ids=[burial.workload_id for burial in gone],
+            internal_errors=[
+                _internal_error(error) for error in self._supervisor.recent()[:INTERNAL_ERRORS_MAX]
+            ],
+            unavailable_types=[kind.value for kind in self._unavailable()],
+            journal_problem=shortened(self._state.problem(), PROBLEM_LENGTH_MAX),
+        )
+
+
+def _internal_error(error: InternalError) -> control_pb2.InternalError:
+    return control_pb2.InternalError(
+        component=error.component,
+        where=error.where,
+        key=error.key,
+        text=error.text,
+        count=error.count,
+        last_at=timestamp(error.last_at),
+    )
+
+
+def observation_of(entry: Entry, state: State, node_id: NodeId, policy: NodePolicy) -> Observation:
+    """`seen_at` is the time of the last status change."""
+    standing = entry.standing
+    metadata = {**standing.metadata, TASK_ID: entry.action_id}
+    action = state.actions.get(entry.action_id)
+    if action is not None:
+        metadata[TASK_STATUS] = action.state.value
+    # It was accepted before the policy became stricter; its next apply is refused.
+    if entry.order.desired is not Desired.DELETED and (
+        violation := policy.violation(entry.order.spec)
+    ):
+        metadata[POLICY_VIOLATION] = violation
+    if standing.code:
+        metadata[REASON_CODE] = standing.code
+    return Observation(
+        workload_id=entry.order.workload_id,
+        node_id=node_id,
+        actual=standing.actual,
+        seen_at=standing.changed_at,
+        revision=entry.order.revision,
+        epoch=entry.order.epoch,
+        failure=standing.failure,
+        message=standing.message,
+        metadata=metadata,
+        proof=entry.order.proof,
+        action=action if action is not None and action.has_ended else None,
+    )

@@ -1,0 +1,306 @@
+"""The session with the scheduler: registers the node, sends heartbeats, reports changes.
+
+One loop sends all reports, so that a newer report is never followed by an older one. If the scheduler is
+lost, workloads continue: the loop registers again, at the next address if there are several. Only changes of
+the connection are logged.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import cycle
+from random import Random
+
+import structlog
+from msgspec.structs import replace
+
+from persys.agent.journal.changes import Change
+from persys.agent.journal.records import Burial
+from persys.agent.journal.store import State
+from persys.agent.metrics import Metrics
+from persys.agent.uplink.contact import COMMIT_DEADLINE_SECONDS, Contact
+from persys.agent.uplink.heartbeat import Reports
+from persys.agent.uplink.link import (
+    CALL_DEADLINE_SECONDS,
+    Connect,
+    Link,
+    NoStreamError,
+    SchedulerLostError,
+)
+from persys.agent.uplink.pending_reports import News
+from persys.agent.uplink.stream_link import Links
+from persys.errors import StoreUnavailableError, UnavailableError
+from persys.infra.clock import Clock
+from persys.infra.net.address import address_towards, is_service
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.node import Capabilities
+from persys.model.workload import Desired
+from persys.wire.control.messages import capabilities_message, timestamp
+from persys.wire.gen.control.v1 import control_pb2
+
+log = structlog.get_logger()
+
+HEARTBEAT_DEFAULT_SECONDS = 10.0
+# Limits for the interval that a scheduler requests: the node would flood it, or seem lost.
+HEARTBEAT_MIN_SECONDS, HEARTBEAT_MAX_SECONDS = 1.0, 300.0
+# Changes within this time are reported together.
+GATHER_SECONDS = 0.02
+PAUSE_MIN_SECONDS = 0.25
+PAUSE_MAX_SECONDS = 15.0
+MOVE_AGAIN_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """The identity of this node in a registration."""
+
+    node_id: NodeId
+    cluster_id: str
+    version: str
+    labels: dict[str, str]
+    endpoint: str  # "": the source address towards the scheduler, with `port`
+    port: int
+    boot_id: str  # of the kernel that runs this process and its runtimes; "": unknown
+
+
+class Uplink:
+    def __init__(
+        self,
+        membership: Membership,
+        addresses: tuple[str, ...],
+        capabilities: Callable[[], Capabilities],
+        *,
+        connect: Connect,
+        random: Random,
+        state: State,
+        news: News,
+        clock: Clock,
+        metrics: Metrics,
+        contact: Contact,
+        reports: Reports,
+        find_service: Callable[[str], Sequence[str]],
+    ) -> None:
+        """`find_service` resolves SRV names, and blocks.
+
+        The capabilities are collected with each full heartbeat, and when a change of the node is reported.
+        If they have changed, the node registers again.
+        """
+        self._membership = membership
+        self._addresses = addresses
+        self._capabilities = capabilities
+        self._told: Capabilities | None = None  # as last registered
+        self._connect = connect
+        self._random = random
+        self._session_id = f"{random.getrandbits(128):032x}"  # identifies this process
+        self._instance_id = ""
+        self._state = state
+        self._news = news
+        self._reports = reports
+        self._clock = clock
+        self._metrics = metrics
+        self._contact = contact
+        self._find_service = find_service
+        self._pause = PAUSE_MIN_SECONDS
+        self.connected_to = ""
+        self._loss_logged = False
+        self._stay_logged = False
+
+    async def run(self) -> None:
+        for named in cycle(self._addresses):
+            try:
+                addresses = await self._find(named)
+            except SchedulerLostError as err:
+                self._lost(named, str(err))
+                await self._back_off()
+                continue
+            for address in addresses:
+                try:
+                    await self._connect_to(address)
+                except SchedulerLostError as err:
+                    self._lost(address, str(err))
+                await self._back_off()
+
+    async def _find(self, named: str) -> Sequence[str]:
+        """The address itself, or the addresses of an SRV name. Never empty."""
+        if not is_service(named):
+            return (named,)
+        try:
+            async with asyncio.timeout(CALL_DEADLINE_SECONDS):
+                return await asyncio.to_thread(self._find_service, named)
+        except (UnavailableError, TimeoutError) as err:
+            raise SchedulerLostError(str(err) or f"no DNS response for {named}") from err
+
+    async def _back_off(self) -> None:
+        await asyncio.sleep(self._pause * self._random.uniform(0.5, 1.0))
+        self._pause = min(2 * self._pause, PAUSE_MAX_SECONDS)
+
+    async def _connect_to(self, address: str) -> None:
+        """Runs until SchedulerLostError."""
+        for _ in range(2):
+            with suppress(NoStreamError):  # the second attempt uses unary calls
+                async with Links(self._connect, address) as links:
+                    interval = await self._join(links.newest, address)
+                    await self._send_heartbeats(links, address, interval)
+
+    async def _join(self, link: Link, address: str) -> float:
+        """Register the node. Returns the heartbeat interval in seconds."""
+        membership, has = self._membership, self._capabilities()
+        request = control_pb2.RegisterNodeRequest(
+            node_id=membership.node_id,
+            capabilities=capabilities_message(has),
+            labels=membership.labels,
+            agent_version=membership.version,
+            grpc_endpoint=membership.endpoint or await self._endpoint(address),
+            cluster_id=membership.cluster_id,
+            timestamp=timestamp(self._clock.now()),
+            features=sorted(has.features),
+            cluster_uid=self._state.cluster_uid,
+            instance_id=self._instance_id or self._state.instance_id,
+            session_id=self._session_id,
+            boot_id=membership.boot_id,
+            workload_count=self._workload_count(),
+        )
+        answer = await link.register(request)
+        self._contact.supersede(not answer.accepted and answer.superseded)
+        if not answer.accepted:
+            raise SchedulerLostError(f"refused: {answer.reason}")
+        self._told = has
+        await self._keep_instance(answer.instance_id)
+        if answer.cluster_uid and answer.cluster_uid != self._state.cluster_uid:
+            await self._belong_to(answer.cluster_uid)
+        return heartbeat_interval(answer.heartbeat_interval_seconds)
+
+    def _workload_count(self) -> int:
+        wanted = (entry.order.desired for entry in self._state.entries.values())
+        return sum(desired is not Desired.DELETED for desired in wanted)
+
+    async def _keep_instance(self, instance_id: str) -> None:
+        """Store the instance id. The next process sends it when it registers."""
+        self._instance_id = instance_id
+        if not instance_id or instance_id == self._state.instance_id:
+            return
+        try:
+            await self._commit(Change(instance_id=instance_id))
+        except StoreUnavailableError as err:
+            log.warning("instance.not_stored", reason=str(err))
+
+    async def _belong_to(self, cluster_uid: str) -> None:
+        log.info("cluster.joined", cluster_uid=cluster_uid, before=self._state.cluster_uid)
+        try:
+            await self._commit(Change(cluster_uid=cluster_uid))
+        except StoreUnavailableError as err:
+            log.warning("cluster.not_kept", reason=str(err))  # sent again with each registration
+
+    async def _commit(self, change: Change) -> None:
+        """Commit with a short deadline, so that heartbeats continue while the journal is stalled."""
+        await self._state.commit(change, deadline_seconds=COMMIT_DEADLINE_SECONDS)
+
+    async def _endpoint(self, address: str) -> str:
+        try:
+            async with asyncio.timeout(CALL_DEADLINE_SECONDS):
+                own = await asyncio.to_thread(address_towards, address)
+        except (OSError, ValueError, TimeoutError) as err:
+            raise SchedulerLostError(f"cannot resolve {address}: {err}") from err
+        return f"{own}:{self._membership.port}"
+
+    async def _send_heartbeats(self, links: Links, address: str, interval: float) -> None:
+        """Runs until SchedulerLostError."""
+        due = move_due = self._clock.monotonic()
+        while True:
+            link = links.newest
+            if link.is_old and move_due <= self._clock.monotonic():
+                if await self._move(links, address):
+                    due = self._clock.monotonic()
+                else:
+                    move_due = self._clock.monotonic() + MOVE_AGAIN_SECONDS
+                continue
+            wait = due - self._clock.monotonic()
+            if wait <= 0:
+                self._news.take()  # before the report is built: later changes are reported again
+                if self._capabilities() != self._told:
+                    interval = await self._join(link, address)
+                due = self._clock.monotonic() + interval
+                await self._beat(link, self._state.entries, complete=True)
+                self._found(address)
+                await links.tidy()
+            elif await self._news.wait(wait):
+                await asyncio.sleep(GATHER_SECONDS)
+                if self._news.node_changed:
+                    due = self._clock.monotonic()
+                    continue
+                await self._beat(link, self._news.take(), complete=False)
+
+    async def _move(self, links: Links, address: str) -> bool:
+        """Switch to a connection with the new certificate. False: not possible, the old one stays in use."""
+        old = links.newest
+        old.leaving = True
+        await self._beat(old, (), complete=False)  # announce it, so that open calls are not cut off
+        try:
+            await links.move(partial(self._join, address=address))
+        except SchedulerLostError as err:
+            old.leaving = False
+            if old.over:
+                raise
+            if not self._stay_logged:
+                log.warning("scheduler.not_moved", address=address, reason=str(err))
+            self._stay_logged = True
+            return False
+        self._stay_logged = False
+        log.info("scheduler.moved", address=address)
+        return True
+
+    async def _beat(
+        self,
+        link: Link,
+        about: Iterable[WorkloadId],
+        *,
+        complete: bool,
+    ) -> None:
+        gone = [burial for burial in self._state.burials.values() if not burial.told]
+        request = self._reports.heartbeat(about, gone=gone, complete=complete)
+        request.instance_id = self._instance_id
+        sent, sent_at = self._clock.monotonic(), self._clock.now()
+        answer = await link.heartbeat(request)
+        if not answer.acknowledged:
+            raise SchedulerLostError("the scheduler did not acknowledge a heartbeat")
+        if answer.leads:
+            await self._contact.heard(sent=sent, sent_at=sent_at)
+        self._contact.drain(answer.drain_node)
+        # A workload that was applied again meanwhile has no deletion marker, or a new one.
+        told = [
+            replace(burial, told=True)
+            for burial in gone
+            if self._state.burials.get(burial.workload_id) is burial
+        ]
+        if told:
+            await self._note_told(told)
+
+    async def _note_told(self, told: Sequence[Burial]) -> None:
+        try:
+            await self._commit(Change(burials=told))
+        except StoreUnavailableError as err:
+            log.warning("burials.kept", reason=str(err))  # reported again
+
+    def _found(self, address: str) -> None:
+        self._pause = PAUSE_MIN_SECONDS
+        if self.connected_to != address:
+            log.info("scheduler.connected", address=address)
+            self._metrics.scheduler_connected.set(1)
+        self.connected_to = address
+        self._loss_logged = False
+
+    def _lost(self, address: str, why: str) -> None:
+        self.connected_to = ""
+        self._metrics.scheduler_connected.set(0)
+        if not self._loss_logged:
+            log.warning("scheduler.lost", address=address, reason=why)
+        self._loss_logged = True
+
+
+def heartbeat_interval(said: int) -> float:
+    """Seconds between heartbeats, from the interval that the scheduler requested; 0: none requested."""
+    return min(
+        max(float(said or HEARTBEAT_DEFAULT_SECONDS), HEARTBEAT_MIN_SECONDS), HEARTBEAT_MAX_SECONDS
+    )

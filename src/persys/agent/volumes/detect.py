@@ -1,0 +1,71 @@
+"""Detects the volume drivers of this node: those that are configured and whose programs are installed."""
+
+from dataclasses import dataclass
+
+import structlog
+
+from persys.agent.settings import AgentSettings
+from persys.agent.volumes import ceph_rbd, local, nfs
+from persys.agent.volumes.ceph_rbd import Ceph, CephDriver
+from persys.agent.volumes.driver import Driver
+from persys.agent.volumes.local import LocalDriver
+from persys.agent.volumes.nfs import Export, NfsDriver
+from persys.agent.volumes.programs import Tools
+from persys.agent.volumes.registry import Book
+from persys.infra.aio.path_calls import PathCalls
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Drivers:
+    there: dict[str, Driver]
+    cures: dict[str, str]  # what to do to enable a missing driver
+
+
+def find_drivers(settings: AgentSettings, book: Book, tools: Tools, paths: PathCalls) -> Drivers:
+    there: dict[str, Driver] = {
+        local.DRIVER: LocalDriver(settings.storage_local_root, tools, paths)
+    }
+    cures: dict[str, str] = {}
+    if cure := _cure_of_nfs(settings, tools):
+        cures[nfs.DRIVER] = cure
+    else:
+        export = Export(
+            settings.storage_nfs_server,
+            settings.storage_nfs_export,
+            settings.storage_nfs_options,
+            settings.storage_nfs_stage_dir,
+        )
+        there[nfs.DRIVER] = NfsDriver(export, settings.cluster_id, book, tools, paths)
+    if cure := _cure_of_ceph(settings, tools):
+        cures[ceph_rbd.DRIVER] = cure
+    else:
+        images = Ceph(
+            settings.storage_ceph_cluster,
+            settings.storage_ceph_pool,
+            settings.storage_ceph_user,
+            settings.storage_ceph_keyring,
+            settings.storage_ceph_stage_dir,
+        )
+        there[ceph_rbd.DRIVER] = CephDriver(images, settings.cluster_id, tools, paths)
+    return Drivers(there, cures)
+
+
+def _cure_of_nfs(settings: AgentSettings, tools: Tools) -> str:
+    if not settings.storage_nfs_server or not settings.storage_nfs_export:
+        return "set PERSYS_STORAGE_NFS_SERVER and PERSYS_STORAGE_NFS_EXPORT"
+    return _install(nfs.DRIVER, tools.missing(*nfs.TOOLS))
+
+
+def _cure_of_ceph(settings: AgentSettings, tools: Tools) -> str:
+    if not settings.storage_ceph_pool:
+        return "set PERSYS_STORAGE_CEPH_POOL"
+    return _install(ceph_rbd.DRIVER, tools.missing(*ceph_rbd.TOOLS))
+
+
+def _install(driver: str, missing: list[str]) -> str:
+    if not missing:
+        return ""
+    log.warning("volumes.driver_not_usable", driver=driver, missing=missing)
+    return f"install {', '.join(missing)}"

@@ -1,0 +1,57 @@
+"""Lists the data on this node (managed volumes, VM disks), and deletes data without a workload."""
+
+from collections.abc import Callable
+from functools import partial
+
+from persys.agent.journal.store import State
+from persys.agent.ports import Disks, Volumes
+from persys.errors import NotFoundError, RefusedError
+from persys.infra.aio.keyed_lock import Turns
+from persys.infra.aio.owned import OwnedWork
+from persys.model.ids import WorkloadId
+from persys.model.volume import VolumeSeen
+
+
+class Inventory:
+    def __init__(
+        self,
+        volumes: Volumes,
+        disks: Callable[[], Disks | None],
+        state: State,
+        turns: Turns[WorkloadId],
+        owned: OwnedWork,
+    ) -> None:
+        """`disks` returns None while this node has no libvirt."""
+        self._volumes = volumes
+        self._disks = disks
+        self._state = state
+        self._turns = turns
+        self._owned = owned
+
+    async def seen(self) -> list[VolumeSeen]:
+        """All volumes and disks. Raises RuntimeUnavailableError rather than return an incomplete list."""
+        source = self._disks()
+        disks = await source.inventory() if source is not None else []
+        return sorted(
+            [*await self._volumes.inventory(), *disks],
+            key=lambda each: (each.workload_id, each.name),
+        )
+
+    async def delete(self, workload_id: WorkloadId, name: str) -> None:
+        """Raises NotFoundError, RefusedError."""
+        key = f"{workload_id}/{name}"
+        await self._owned.finish("volume.delete", key, partial(self._delete, workload_id, name))
+
+    async def _delete(self, workload_id: WorkloadId, name: str) -> None:
+        async with self._turns.of(workload_id):  # no order for the workload is processed meanwhile
+            if workload_id in self._state.entries:
+                raise RefusedError(
+                    f"volume {name} is in use by workload {workload_id}; delete the workload first"
+                )
+            try:
+                await self._volumes.delete(workload_id, name)
+            except NotFoundError:
+                disks = self._disks()
+                if disks is None:
+                    raise
+                await disks.delete(workload_id, name)

@@ -1,0 +1,254 @@
+"""Accepts orders: validates each, compares it with the journal, and stores it before replying."""
+
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+from functools import partial
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from persys.agent import failpoints
+from persys.agent.journal.changes import Change
+from persys.agent.journal.recorder import Ledger
+from persys.agent.journal.records import Burial, Entry, Standing
+from persys.agent.journal.store import State
+from persys.agent.ports import Volumes
+from persys.agent.workloads.admission import Admission
+from persys.agent.workloads.node_policy import NodePolicy
+from persys.agent.workloads.steps import volumes_of
+from persys.agent.workloads.worker import Worker
+from persys.core.agent.accept_order import Draining, Stale, Taken, Unchanged, receive
+from persys.errors import InvalidError, StaleEpochError
+from persys.infra.aio.keyed_lock import Turns
+from persys.infra.aio.owned import OwnedWork
+from persys.infra.clock import Clock
+from persys.infra.failpoints import passing
+from persys.model.action import ActionKind
+from persys.model.ids import WorkloadId
+from persys.model.resources import Resources
+from persys.model.spec import WorkloadType
+from persys.model.status import Actual, Failure, FailureReason
+from persys.model.workload import Desired, Order
+from persys.wire.agent.legacy_agents import RUNTIME_NOT_AVAILABLE
+from persys.wire.stored.revision import revision_of
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """The order is already applied or in progress."""
+
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    failure: Failure
+
+
+class Intake:
+    def __init__(
+        self,
+        state: State,
+        turns: Turns[WorkloadId],
+        worker: Worker,
+        ledger: Ledger,
+        clock: Clock,
+        *,
+        policy: NodePolicy,
+        volumes: Volumes,
+        admission: Admission,
+        types: Collection[WorkloadType],
+        tell: Callable[[WorkloadId], None],
+        is_draining: Callable[[], bool],
+        has_contact_for: Callable[[Order], Awaitable[bool]],
+        owned: OwnedWork,
+    ) -> None:
+        """`has_contact_for`: whether the leader has responded, so that stop_after can be measured.
+
+        Orders are processed in tasks of the process (`owned`): they complete even if the caller disconnects.
+        """
+        self._state = state
+        self._turns = turns
+        self._worker = worker
+        self._ledger = ledger
+        self._clock = clock
+        self.policy = policy
+        self._volumes = volumes
+        self._admission = admission
+        self._types = types
+        self._tell = tell
+        self._is_draining = is_draining
+        self._has_contact_for = has_contact_for
+        self._owned = owned
+
+    async def apply(self, order: Order, *, intent: bytes = b"") -> Accepted | Skipped | Refused:
+        """`intent` is stored for the scheduler. Raises StaleEpochError, UnavailableError."""
+        return await self._owned.finish(
+            "order.apply", order.workload_id, partial(self._apply, order, intent)
+        )
+
+    async def delete(self, workload_id: WorkloadId, epoch: int, *, keeps_data: bool = False) -> str:
+        """Returns the message for the caller. Raises StaleEpochError, UnavailableError."""
+        return await self._owned.finish(
+            "order.delete",
+            workload_id,
+            partial(self._delete, workload_id, epoch, keeps_data=keeps_data),
+        )
+
+    async def _apply(self, order: Order, intent: bytes) -> Accepted | Skipped | Refused:
+        refusal = await self._refusal(order)
+        if refusal is not None:
+            return Refused(refusal)
+        if not await self._has_contact_for(order):
+            text = (
+                "cannot guarantee stop_after: no leading scheduler has responded to this node yet"
+            )
+            return Refused(Failure(FailureReason.RUNTIME_ERROR, text, code="NoContact"))
+        if not order.revision:
+            order = replace(order, revision=revision_of(order.spec, Resources(), {}))
+        async with self._turns.of(order.workload_id):
+            known = self._state.entries.get(order.workload_id)
+            match self._receive(order, known):
+                case Taken(order=order) if known is None:
+                    if (full := await self._admission.refusal(order)) is not None:
+                        return Refused(full)
+                    with self._admission.arriving(order):
+                        return await self._accept(order, None, intent)
+                case Taken(order=order):
+                    return await self._accept(order, known, intent)
+                case Unchanged(order=order):
+                    assert known is not None, "an unchanged order has an entry"
+                    return Skipped(await self._renew(known, order, intent or known.intent))
+                case Stale() as stale:
+                    raise _stale(order.workload_id, order.epoch, stale)
+                case Draining():
+                    text = "this node is draining and accepts no new workloads"
+                    reason = FailureReason.INSUFFICIENT_RESOURCES
+                    return Refused(Failure(reason, text, code="Draining"))
+                case unreachable:
+                    assert_never(unreachable)
+
+    async def _accept(self, order: Order, known: Entry | None, intent: bytes) -> Accepted:
+        entry = await self._take(order, known, ActionKind.APPLY, intent=intent)
+        passing(failpoints.ACCEPTED)
+        return Accepted(entry)
+
+    async def _delete(self, workload_id: WorkloadId, epoch: int, *, keeps_data: bool) -> str:
+        async with self._turns.of(workload_id):
+            known = self._state.entries.get(workload_id)
+            if known is None:
+                await self._fence(workload_id, epoch)
+                return f"workload not found: {workload_id}"
+            order = replace(
+                known.order, desired=Desired.DELETED, epoch=epoch, keeps_data=keeps_data
+            )
+            match self._receive(order, known):
+                case Taken(order=order):
+                    await self._take(order, known, ActionKind.DELETE)
+                    passing(failpoints.DELETE_ACCEPTED)
+                    return "delete accepted"
+                case Stale() as stale:
+                    raise _stale(workload_id, epoch, stale)
+                case _:
+                    return "delete is in progress"
+
+    async def _fence(self, workload_id: WorkloadId, epoch: int) -> None:
+        """Reject older orders from now on: an apply order may still be in transit."""
+        if epoch <= self._state.deleted_epoch(workload_id):
+            return
+        known = self._state.burials.get(workload_id)
+        burial = Burial(
+            workload_id,
+            epoch,
+            told=True,
+            was_here=known is not None and known.was_here,
+            cluster_uid=self._state.cluster_uid,
+        )
+        await self._state.commit(Change(burials=[burial]))
+
+    def _receive(self, order: Order, known: Entry | None) -> Taken | Unchanged | Stale | Draining:
+        known_order = known.order if known is not None else None
+        if known is not None and not self._counts_here(known.cluster_uid):
+            known_order = replace(known.order, epoch=0)
+        return receive(
+            order,
+            known_order,
+            failed=known is not None and _needs_an_order(known),
+            deleted_epoch=self._state.deleted_epoch(order.workload_id),
+            draining=self._is_draining(),
+        )
+
+    def _counts_here(self, cluster_uid: str) -> bool:
+        """Whether an epoch belongs to the present cluster. A cluster that lost its store counts from the
+        start again, so epochs of different clusters do not compare."""
+        return cluster_uid in ("", self._state.cluster_uid)
+
+    async def _refusal(self, order: Order) -> Failure | None:
+        if order.type not in self._types:
+            return Failure(
+                FailureReason.RUNTIME_ERROR,
+                f"{order.type} runtime not available on this node",
+                code=RUNTIME_NOT_AVAILABLE,
+            )
+        try:
+            if not self._runs_already(order):
+                self.policy.check(order.spec)
+            await self._volumes.check(order)
+        except InvalidError as err:
+            return Failure(FailureReason.INVALID_SPEC, str(err), retryable=False)
+        return None
+
+    def _runs_already(self, order: Order) -> bool:
+        """Running workloads continue under a stricter policy; only new work and new specs are refused."""
+        known = self._state.entries.get(order.workload_id)
+        return known is not None and known.order.spec == order.spec and not _needs_an_order(known)
+
+    async def _take(
+        self, order: Order, known: Entry | None, kind: ActionKind, *, intent: bytes = b""
+    ) -> Entry:
+        now = self._clock.now()
+        action = self._ledger.new_action(order.workload_id, kind)
+        entry = Entry(
+            order=order,
+            generation=known.generation + 1 if known is not None else 1,
+            action_id=action.id,
+            created_at=known.created_at if known is not None else now,
+            updated_at=now,
+            standing=Standing(Actual.PENDING, now),
+            volumes={**(known.volumes if known is not None else {}), **volumes_of(order.spec)},
+            intent=intent,
+            cluster_uid=self._state.cluster_uid,
+        )
+        ended = self._ledger.superseded(known) if known is not None else []
+        change = Change(entry=entry, actions=[*ended, action], unburied=order.workload_id)
+        await self._state.commit(change)
+        self._tell(order.workload_id)
+        self._worker.supersede(order.workload_id)
+        return entry
+
+    async def _renew(self, known: Entry, order: Order, intent: bytes) -> Entry:
+        """Store a newer assignment, or new rules, for a workload that is already here."""
+        if order == known.order and intent == known.intent:
+            return known
+        entry = replace(known, order=order, intent=intent, cluster_uid=self._state.cluster_uid)
+        await self._state.commit(Change(entry=entry))
+        self._tell(order.workload_id)
+        return entry
+
+
+def _needs_an_order(known: Entry) -> bool:
+    """Whether a repeated order is new work: the workload failed, or was stopped because contact was lost."""
+    return known.standing.actual is Actual.FAILED or known.progress.halted
+
+
+def _stale(workload_id: WorkloadId, epoch: int, stale: Stale) -> StaleEpochError:
+    known = stale.known_epoch
+    text = f"workload {workload_id}: stale epoch {epoch}: this node has epoch {known}"
+    if stale.deleted:
+        text = f"workload {workload_id}: epoch {epoch} was deleted here: expected an epoch above {known}"
+    return StaleEpochError(text, known_epoch=known, deleted=stale.deleted)
