@@ -16,8 +16,8 @@ import pytest
 
 from faults.injection import AFTERWARDS, FAULTS, HANG, OVERSIZED
 from persys.infra.clock import SystemClock
-from persys.scheduler import store_guard
-from persys.scheduler.store_guard import StoreGuard
+from persys.scheduler.commit import store_guard
+from persys.scheduler.commit.store_guard import StoreGuard
 from persys.store.memory import MemoryStore
 from persys.store.port import Record, Snapshot, Store
 from shells.scheduler.harness import eventually

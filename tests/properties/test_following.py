@@ -14,9 +14,9 @@ from persys.model.node import Capabilities, Node
 from persys.model.placement import Tombstone
 from persys.model.secret import Secret, SecretVersion
 from persys.model.status import Retry
-from persys.scheduler.cluster import Cluster
+from persys.scheduler.commit.versions import Units
+from persys.scheduler.state.cluster import Cluster
 from persys.scheduler.state.sync import follow, load
-from persys.scheduler.units import Units
 from persys.store import keys
 from persys.store.port import Change, Record, Snapshot
 from persys.wire.stored import records

@@ -23,7 +23,7 @@ from persys.model.placement import Assignment, EpochCounter, Tombstone
 from persys.model.secret import Secret, SecretVersion
 from persys.model.status import Retry
 from persys.model.suggestion import Ruling, Suggestion
-from persys.scheduler.cluster import Cluster
+from persys.scheduler.state.cluster import Cluster
 from persys.scheduler.state.records import RECORDS, SINGLE_KEYS, RecordType, Unreadable, type_of
 from persys.scheduler.state.sync import encoded, follow, in_snapshot, load, rebuilt
 from persys.sim.mirror import Mirror

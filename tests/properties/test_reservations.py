@@ -19,10 +19,10 @@ from persys.model.placement import Assignment, HostPort, Rules, Tombstone
 from persys.model.resources import Resources
 from persys.model.spec import ContainerSpec, Port, WorkloadType
 from persys.model.workload import Desired
-from persys.scheduler.changes import Change
-from persys.scheduler.cluster import Cluster
+from persys.scheduler.commit.change import Change
+from persys.scheduler.reconcile.decision_to_change import change_of
+from persys.scheduler.state.cluster import Cluster
 from persys.scheduler.state.sync import load
-from persys.scheduler.transcript import change_of
 from persys.store.port import Record, Snapshot
 from persys.wire.stored import records
 

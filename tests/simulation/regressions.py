@@ -108,7 +108,7 @@ REGRESSIONS = (
         "freed capacity is reserved before its release is committed",
         (
             Patch(
-                "src/persys/scheduler/cluster.py",
+                "src/persys/scheduler/state/cluster.py",
                 "hold = pending.covering(hold) if hold is not None else pending",
                 "hold = pending",
             ),
@@ -118,17 +118,17 @@ REGRESSIONS = (
         "a report is not bounded",
         (
             Patch(
-                "src/persys/scheduler/reports.py",
+                "src/persys/scheduler/membership/heartbeat.py",
                 "limited.note(sender, limits.trim(heartbeat, VOLATILE))",
                 "pass",
             ),
             Patch(
-                "src/persys/scheduler/reports.py",
+                "src/persys/scheduler/membership/heartbeat.py",
                 "trimmed = limits.trim(heartbeat)",
                 "trimmed = limits.Trimmed()",
             ),
             Patch(
-                "src/persys/scheduler/observations.py",
+                "src/persys/scheduler/dispatch/observations.py",
                 "        seen = _bounded(seen)\n",
                 "",
             ),
@@ -148,7 +148,7 @@ REGRESSIONS = (
         "a node without an answering runtime stays a candidate",
         (
             Patch(
-                "src/persys/scheduler/cluster.py",
+                "src/persys/scheduler/state/cluster.py",
                 'silent = frozenset(f"type:{kind}" for kind in unusable)',
                 "silent: frozenset[str] = frozenset()",
             ),
@@ -200,7 +200,7 @@ REGRESSIONS = (
         "a conflict does not lead to reading again",
         (
             Patch(
-                "src/persys/scheduler/committer.py",
+                "src/persys/scheduler/commit/group_commit.py",
                 "                case Conflict() as conflict:\n"
                 "                    self._stale = True\n",
                 "                case Conflict() as conflict:\n",
@@ -221,7 +221,7 @@ REGRESSIONS = (
         "room is not given back after a failed commit",
         (
             Patch(
-                "src/persys/scheduler/reconciler.py",
+                "src/persys/scheduler/reconcile/reconciler.py",
                 "            self._cluster.end_promise(workload.id)\n"
                 "            self._cluster.settle_room(workload.id, nodes)\n"
                 "            self._offer_later(nodes)\n",

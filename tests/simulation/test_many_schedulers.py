@@ -7,7 +7,7 @@ import pytest
 
 from persys.infra.clock import SystemClock
 from persys.scheduler.app import Scheduler
-from persys.scheduler.authority import Authority
+from persys.scheduler.ha.leader_lease import Authority
 from persys.sim.happening import Happening, Plan, Shape, nodes_behind_nat
 from persys.sim.run import Outcome, run
 from persys.sim.shared import SharedSeat

@@ -10,8 +10,8 @@ from persys.infra.process import run
 from persys.infra.settings import load
 from persys.infra.telemetry import tracing
 from persys.infra.telemetry.logs import configure_logs
+from persys.scheduler.discovery.endpoints import check_whereabouts
 from persys.scheduler.settings import SchedulerSettings, with_store
-from persys.scheduler.whereabouts import check_whereabouts
 
 log = structlog.get_logger()
 
@@ -37,7 +37,7 @@ def main() -> int:
     except SettingsError as err:
         print(f"error: {err}", file=sys.stderr)
         return 2
-    from persys.scheduler.plane import serve  # imported after the settings are checked: it is slow
+    from persys.scheduler.server import serve  # imported after the settings are checked: it is slow
 
     try:
         return run(lambda stop: serve(settings, stop))

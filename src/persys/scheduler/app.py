@@ -20,41 +20,41 @@ from persys.infra.sealing import KeyFile
 from persys.model.event import Numbered
 from persys.model.ids import NodeId
 from persys.model.placement import Tombstone
-from persys.scheduler import whereabouts
-from persys.scheduler.agents import Connect, GrpcAgents, over_grpc
-from persys.scheduler.api.control import control_api
-from persys.scheduler.api.service import ControlApi
-from persys.scheduler.authority import Authority
-from persys.scheduler.burials import Burials
-from persys.scheduler.census import Census
-from persys.scheduler.cluster import Cluster
-from persys.scheduler.committer import Committer
-from persys.scheduler.denials import Denials
-from persys.scheduler.discovery import QUERY_SECONDS, Discovery, NameCheck
-from persys.scheduler.expiry import Expiry
-from persys.scheduler.gauges import ClusterCollector, Sources
-from persys.scheduler.histories import Histories
-from persys.scheduler.lead import not_leading
-from persys.scheduler.membership import Membership
-from persys.scheduler.metrics import Metrics
-from persys.scheduler.modes import Modes
-from persys.scheduler.node_removal import NodeRemoval
-from persys.scheduler.observations import Observations
-from persys.scheduler.orphans import Orphans
-from persys.scheduler.passes import Passes
-from persys.scheduler.performer import Performer
-from persys.scheduler.reachability import Reachability
-from persys.scheduler.reconciler import Reconciler, policy_of
-from persys.scheduler.removed import Removed, Revoke
-from persys.scheduler.reports import Limited
-from persys.scheduler.resolving import Resolver, SecretSource
-from persys.scheduler.secrets import Secrets
+from persys.scheduler.api.context import ControlApi
+from persys.scheduler.api.service import control_api
+from persys.scheduler.auth.denials import Denials
+from persys.scheduler.auth.tokens import Tokens
+from persys.scheduler.commit.group_commit import Committer
+from persys.scheduler.discovery import endpoints
+from persys.scheduler.discovery.dns_records import QUERY_SECONDS, Discovery, NameCheck
+from persys.scheduler.dispatch.agent_client import Connect, GrpcAgents, over_grpc
+from persys.scheduler.dispatch.dispatcher import Performer
+from persys.scheduler.dispatch.observations import Observations
+from persys.scheduler.dispatch.timeout_history import Histories
+from persys.scheduler.dispatch.tunnel import Streams
+from persys.scheduler.drift.orphans import Orphans
+from persys.scheduler.drift.tombstones import Burials
+from persys.scheduler.ha.leader_key import not_leading
+from persys.scheduler.ha.leader_lease import Authority
+from persys.scheduler.ha.standby import Standby
+from persys.scheduler.membership.certificate_expiry import Expiry
+from persys.scheduler.membership.heartbeat import Limited
+from persys.scheduler.membership.node_removal import NodeRemoval
+from persys.scheduler.membership.nodes import Membership
+from persys.scheduler.membership.reachability import Reachability
+from persys.scheduler.membership.removed_nodes import Removed, Revoke
+from persys.scheduler.metrics.census import Census
+from persys.scheduler.metrics.counters import Metrics
+from persys.scheduler.metrics.gauges import ClusterCollector, Sources
+from persys.scheduler.reconcile.reconciler import Reconciler, policy_of
+from persys.scheduler.reconcile.resync import Passes
+from persys.scheduler.reconcile.suggestions import Suggestions
+from persys.scheduler.recovery.mode import Modes
+from persys.scheduler.secrets.resolver import Resolver, SecretSource
+from persys.scheduler.secrets.store import Secrets
 from persys.scheduler.settings import SchedulerSettings
-from persys.scheduler.standby import Standby
+from persys.scheduler.state.cluster import Cluster
 from persys.scheduler.state.sync import follow, load_in_slices
-from persys.scheduler.streams import Streams
-from persys.scheduler.suggestions import Suggestions
-from persys.scheduler.tokens import Tokens
 from persys.store.open import file_bytes, secrets_key_path
 from persys.store.port import Change, Snapshot, Store
 
@@ -139,7 +139,7 @@ class Scheduler:
             on_reload=self._load,
             on_events=self._told,
         )
-        self.committer.lead.endpoint = whereabouts.endpoint_of(settings)
+        self.committer.lead.endpoint = endpoints.endpoint_of(settings)
         self.authority = Authority(
             self.committer.lead, clock, doubt=self.committer.doubt, sure=self.modes.sure
         )
@@ -325,8 +325,8 @@ class Scheduler:
 
     def _name_check(self) -> NameCheck:
         return NameCheck(
-            service=scheduler_service(whereabouts.zone_of(self._settings)),
-            endpoint=lambda: whereabouts.endpoint_of(self._settings),
+            service=scheduler_service(endpoints.zone_of(self._settings)),
+            endpoint=lambda: endpoints.endpoint_of(self._settings),
             lookup=self._look_up,
             supervisor=self.supervisor,
         )
@@ -380,7 +380,7 @@ class Scheduler:
 
     def _discovery(self, names: Store) -> Discovery:
         settings, lead = self._settings, self.committer.lead
-        zone = whereabouts.zone_of(settings)
+        zone = endpoints.zone_of(settings)
         # A different etcd does not hold the leader key, so writes to it cannot be fenced.
         same_etcd = not settings.discovery_etcd_endpoints
         return Discovery(
@@ -389,8 +389,8 @@ class Scheduler:
             self._clock,
             supervisor=self.supervisor,
             zone=lambda: zone._replace(cluster_uid=lead.marker.uid if lead.marker else ""),
-            address=lambda: whereabouts.address_of(settings),
-            port=whereabouts.port_of(settings),
+            address=lambda: endpoints.address_of(settings),
+            port=endpoints.port_of(settings),
             fence=lambda: lead.fence if same_etcd else None,
             leads=lambda: lead.fence is not None,
         )

@@ -15,7 +15,7 @@ from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import NodeStatus
 from persys.model.placement import Assignment
 from persys.model.workload import Desired, Order
-from persys.scheduler.lead import leader_of
+from persys.scheduler.ha.leader_key import leader_of
 from persys.sim.contacts import Contacts
 from persys.sim.docker import Container
 from persys.sim.intents import Intents, Word, state_of

@@ -3,9 +3,9 @@
 from functools import partial
 
 from persys.model.ids import NodeId
-from persys.scheduler.agents import Close
-from persys.scheduler.agents import Stub as AgentStub
 from persys.scheduler.app import Scheduler
+from persys.scheduler.dispatch.agent_client import Close
+from persys.scheduler.dispatch.agent_client import Stub as AgentStub
 from persys.scheduler.settings import SchedulerSettings
 from persys.sim.channel import SimChannel
 from persys.sim.dice import dice

@@ -13,11 +13,11 @@ import grpc
 
 from persys.infra.clock import Clock
 from persys.scheduler.app import Scheduler
-from persys.scheduler.front import Front
-from persys.scheduler.plane import Plane
+from persys.scheduler.ha.forwarding import Front
+from persys.scheduler.ha.leader_client import Upstream
+from persys.scheduler.ha.standby import Standby
+from persys.scheduler.server import Plane
 from persys.scheduler.settings import SchedulerSettings
-from persys.scheduler.standby import Standby
-from persys.scheduler.upstream import Upstream
 from persys.sim.channel import SimChannel
 from persys.sim.life import Life
 from persys.sim.network import Network

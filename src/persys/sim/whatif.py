@@ -14,10 +14,10 @@ from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.node import NodeStatus
 from persys.model.status import Actual, Observation, Status
 from persys.model.workload import Desired
-from persys.scheduler.agents import Close
-from persys.scheduler.agents import Stub as AgentStub
 from persys.scheduler.app import Scheduler
-from persys.scheduler.cluster import Entry
+from persys.scheduler.dispatch.agent_client import Close
+from persys.scheduler.dispatch.agent_client import Stub as AgentStub
+from persys.scheduler.state.cluster import Entry
 from persys.sim.dice import dice
 from persys.sim.happening import SCHEDULER, USER
 from persys.sim.life import Life

@@ -10,7 +10,7 @@ import grpc
 from persys.core.placement.node_index import Columns
 from persys.errors import FencedError, PersysError
 from persys.model.ids import NodeId, WorkloadId
-from persys.scheduler.lead import leader_of
+from persys.scheduler.ha.leader_key import leader_of
 from persys.sim.actors.intruders import HOSTILE, Hostile
 from persys.sim.dice import dice
 from persys.sim.docker import Container

@@ -10,7 +10,7 @@ from persys.cli.parser import parse
 from persys.core.agent.describe import INTERNAL_ERROR
 from persys.core.agent.quarantine import QUARANTINED
 from persys.model.status import FailureReason
-from persys.scheduler.resolving import UNRESOLVED
+from persys.scheduler.secrets.resolver import UNRESOLVED
 from persys.wire.gen.control.v1.control_pb2 import ReasonDetail, WorkloadView
 
 

@@ -28,7 +28,7 @@ from persys.model.status import Actual, Belief, Observation
 from persys.model.suggestion import Ruling, SuggestedAction, Suggestion
 from persys.model.workload import Workload
 from persys.scheduler.app import Scheduler
-from persys.scheduler.changes import Change
+from persys.scheduler.commit.change import Change
 from persys.scheduler.state.memory import Memory
 from persys.scheduler.state.records import type_of
 from persys.store import keys

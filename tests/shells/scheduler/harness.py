@@ -15,11 +15,11 @@ from persys.infra.clock import SystemClock
 from persys.infra.tls.tls import Tls
 from persys.model.identity import Role
 from persys.scheduler.app import Scheduler
-from persys.scheduler.front import Front
-from persys.scheduler.plane import Plane
-from persys.scheduler.resolving import SecretSource
+from persys.scheduler.auth.tls import to_agents, to_leader
+from persys.scheduler.ha.forwarding import Front
+from persys.scheduler.secrets.resolver import SecretSource
+from persys.scheduler.server import Plane
 from persys.scheduler.settings import SchedulerSettings
-from persys.scheduler.trust import to_agents, to_leader
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
 from shells.scheduler.peer import Node, a_node

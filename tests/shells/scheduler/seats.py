@@ -13,9 +13,9 @@ from typing import Any
 from persys.infra.clock import SystemClock
 from persys.infra.tls.tls import Tls
 from persys.scheduler.app import Scheduler
-from persys.scheduler.front import Front
-from persys.scheduler.plane import Plane
-from persys.scheduler.trust import to_agents, to_leader
+from persys.scheduler.auth.tls import to_agents, to_leader
+from persys.scheduler.ha.forwarding import Front
+from persys.scheduler.server import Plane
 from persys.store.memory import MemoryStore
 from persys.store.port import Store
 from persys.wire.gen.control.v1 import control_pb2 as pb

@@ -11,7 +11,7 @@ from persys.infra.clock import SystemClock
 from persys.infra.tls.tls import Tls
 from persys.model.event import EventKind
 from persys.model.identity import Role
-from persys.scheduler.suggestions import PENDING_FOR, PENDING_MAX
+from persys.scheduler.reconcile.suggestions import PENDING_FOR, PENDING_MAX
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster, Control, a_cluster, brisk

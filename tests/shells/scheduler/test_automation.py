@@ -5,7 +5,7 @@ import asyncio
 import grpc
 import pytest
 
-from persys.scheduler.suggestions import KEPT_MAX
+from persys.scheduler.reconcile.suggestions import KEPT_MAX
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster, eventually
 

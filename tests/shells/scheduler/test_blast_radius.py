@@ -14,8 +14,8 @@ import pytest
 from persys.infra.aio.supervisor import Loop
 from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId
-from persys.scheduler.agents import Close, Stub, over_grpc
 from persys.scheduler.app import Scheduler
+from persys.scheduler.dispatch.agent_client import Close, Stub, over_grpc
 from persys.store.memory import MemoryStore
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb

@@ -25,10 +25,10 @@ from persys.infra.rpc.authorized_service import Guarded
 from persys.infra.rpc.authorizer import CALLER
 from persys.model.identity import Caller, Identity, Role
 from persys.scheduler.api.chain import Chain
+from persys.scheduler.api.context import ControlApi
 from persys.scheduler.api.methods import SERVICE_DESCRIPTOR
-from persys.scheduler.api.service import ControlApi
-from persys.scheduler.metrics import Metrics
-from persys.scheduler.modes import Modes
+from persys.scheduler.metrics.counters import Metrics
+from persys.scheduler.recovery.mode import Modes
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.methods import METHODS, Audit, Stream

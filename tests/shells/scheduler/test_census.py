@@ -13,9 +13,9 @@ from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Capabilities, Node
 from persys.model.status import Status
 from persys.model.workload import Desired
-from persys.scheduler.census import SLICE, Census
-from persys.scheduler.cluster import Cluster
-from persys.scheduler.gauges import NODES_SHOWN_MAX, ClusterCollector, Sources
+from persys.scheduler.metrics.census import SLICE, Census
+from persys.scheduler.metrics.gauges import NODES_SHOWN_MAX, ClusterCollector, Sources
+from persys.scheduler.state.cluster import Cluster
 
 SLICES = 4
 

@@ -15,11 +15,10 @@ from persys.infra.clock import SystemClock
 from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId
 from persys.model.node import Removal
-from persys.scheduler.changes import Change
-from persys.scheduler.committer import Committer
-from persys.scheduler.metrics import Metrics
-from persys.scheduler.modes import UNTOLD_MAX, Modes
-from persys.scheduler.sizes import CHANGE_RECORDS_MAX
+from persys.scheduler.commit.change import CHANGE_RECORDS_MAX, Change
+from persys.scheduler.commit.group_commit import Committer
+from persys.scheduler.metrics.counters import Metrics
+from persys.scheduler.recovery.mode import UNTOLD_MAX, Modes
 from persys.scheduler.state.quarantine import Quarantine, Quarantined
 from persys.store import keys
 from persys.store.memory import MemoryStore

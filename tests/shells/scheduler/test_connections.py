@@ -13,11 +13,11 @@ from persys.core.reconcile.effects import Remove
 from persys.errors import AgentUnreachableError
 from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId, WorkloadId
-from persys.scheduler.agents import Close, GrpcAgents, Stub, over_grpc
 from persys.scheduler.app import Scheduler
-from persys.scheduler.metrics import Metrics
-from persys.scheduler.reports import Limited
-from persys.scheduler.streams import OUTGOING_MAX, Streams, Tunnel
+from persys.scheduler.dispatch.agent_client import Close, GrpcAgents, Stub, over_grpc
+from persys.scheduler.dispatch.tunnel import OUTGOING_MAX, Streams, Tunnel
+from persys.scheduler.membership.heartbeat import Limited
+from persys.scheduler.metrics.counters import Metrics
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster, a_cluster, brisk, eventually

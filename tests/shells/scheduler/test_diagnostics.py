@@ -7,7 +7,7 @@ import pytest
 
 from persys.infra.clock import SystemClock
 from persys.model.ids import WorkloadId
-from persys.scheduler.api.drifts import DriftsApi
+from persys.scheduler.api.drift import DriftsApi
 from persys.store import keys
 from persys.store.memory import MemoryStore
 from persys.store.port import Unit

@@ -15,8 +15,8 @@ from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId
 from persys.model.node import Capabilities, Node, NodeStatus
 from persys.scheduler.app import Scheduler
-from persys.scheduler.cluster import Cluster
-from persys.scheduler.discovery import COMPARE_SECONDS, Discovery, NameCheck
+from persys.scheduler.discovery.dns_records import COMPARE_SECONDS, Discovery, NameCheck
+from persys.scheduler.state.cluster import Cluster
 from persys.store import keys
 from persys.store.memory import MemoryStore
 from persys.store.port import Unit

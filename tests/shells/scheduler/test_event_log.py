@@ -9,8 +9,8 @@ import pytest
 
 from persys.errors import OutOfRangeError, SettingsError, UnavailableError
 from persys.model.event import Event, EventKind, Numbered
-from persys.scheduler.cluster import Cluster
-from persys.scheduler.event_log import BOOKMARK_EVERY, Bookmark, EventLog, Filter
+from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.event_log import BOOKMARK_EVERY, Bookmark, EventLog, Filter
 from persys.scheduler.state.sync import load
 from persys.store import keys
 from persys.store.port import Record, Snapshot

@@ -8,7 +8,8 @@ from itertools import pairwise
 import grpc
 import pytest
 
-from persys.scheduler import intake, outlook
+from persys.scheduler.queries import explain
+from persys.scheduler.reconcile import intent
 from persys.wire.control.spec_decode import ParsedSpec, parse_spec
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster
@@ -78,8 +79,8 @@ async def test_yaml_is_parsed_beside_the_event_loop_by_every_call(
         threads.append(threading.current_thread())
         return parse_spec(spec)
 
-    monkeypatch.setattr(intake, "parse_spec", parse)
-    monkeypatch.setattr(outlook, "parse_spec", parse)
+    monkeypatch.setattr(intent, "parse_spec", parse)
+    monkeypatch.setattr(explain, "parse_spec", parse)
 
     await ask(cluster, SPECS["compose"])
 

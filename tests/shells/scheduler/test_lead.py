@@ -4,7 +4,7 @@ import pytest
 
 from persys.errors import FencedError
 from persys.infra.clock import SystemClock
-from persys.scheduler.lead import Lead
+from persys.scheduler.ha.leader_key import Lead
 from persys.store import keys
 from persys.store.memory import MemoryStore
 from shells.scheduler.stores import TroubledStore

@@ -16,7 +16,7 @@ from persys.agent.metrics import Metrics as AgentMetrics
 from persys.agent.metrics import export_workloads
 from persys.gateway.metrics import Metrics as GatewayMetrics
 from persys.infra.tls.metrics import watch_certificate
-from persys.scheduler.metrics import SECOND_NAMES, Metrics
+from persys.scheduler.metrics.counters import SECOND_NAMES, Metrics
 from shells.scheduler.harness import Cluster, eventually
 
 DEPLOY = Path(__file__).parents[3] / "deploy"

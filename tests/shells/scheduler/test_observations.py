@@ -11,8 +11,8 @@ from persys.core.agent.health import HEALTH, Health
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.placement import Tombstone
 from persys.model.status import Actual, Failure, FailureReason
-from persys.scheduler.cluster import Cluster
-from persys.scheduler.observations import Observations
+from persys.scheduler.dispatch.observations import Observations
+from persys.scheduler.state.cluster import Cluster
 
 N1, N2 = NodeId("n1"), NodeId("n2")
 SEEN = an_observation()

@@ -8,15 +8,15 @@ from typing import TypeVar
 
 from builders import a_workload
 from persys.core.reconcile.situation import Policy
+from persys.infra.aio.time_slice import SLICE_SECONDS, Slices
 from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId
 from persys.model.node import Capabilities, Node
 from persys.model.resources import Resources
 from persys.model.spec import WorkloadType
-from persys.scheduler.cluster import Cluster
-from persys.scheduler.outlook import NODES_TOLD, TOLD_AT_ONCE, Outlook
-from persys.scheduler.planning import Planning
-from persys.scheduler.slices import SLICE_SECONDS, Slices
+from persys.scheduler.queries.explain import NODES_TOLD, TOLD_AT_ONCE, Outlook
+from persys.scheduler.queries.plan import Planning
+from persys.scheduler.state.cluster import Cluster
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
 AnswerT = TypeVar("AnswerT")

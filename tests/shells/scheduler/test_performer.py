@@ -15,9 +15,9 @@ from persys.model.node import Capabilities, Node
 from persys.model.spec import WorkloadType
 from persys.model.status import Actual, Observation
 from persys.model.workload import KeptIntent, Workload
-from persys.scheduler.cluster import Cluster
-from persys.scheduler.observations import Observations
-from persys.scheduler.performer import Performer
+from persys.scheduler.dispatch.dispatcher import Performer
+from persys.scheduler.dispatch.observations import Observations
+from persys.scheduler.state.cluster import Cluster
 from shells.scheduler.harness import eventually
 
 N1 = NodeId("n1")

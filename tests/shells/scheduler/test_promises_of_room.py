@@ -6,7 +6,7 @@ from builders import N1, NOON, an_assignment
 from persys.model.node import Capabilities, Node
 from persys.model.placement import Tombstone
 from persys.model.resources import Resources
-from persys.scheduler.cluster import Cluster
+from persys.scheduler.state.cluster import Cluster
 
 
 def a_cluster() -> Cluster:

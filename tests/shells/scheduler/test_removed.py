@@ -11,8 +11,8 @@ from persys.infra.aio.supervisor import KeyedWork, Supervisor
 from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId
 from persys.model.node import Removal
-from persys.scheduler.cluster import Cluster as Memory
-from persys.scheduler.removed import Removed
+from persys.scheduler.membership.removed_nodes import Removed
+from persys.scheduler.state.cluster import Cluster as Memory
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster, eventually
 

@@ -9,10 +9,10 @@ from structlog.testing import capture_logs
 from builders import a_belief, a_workload, an_assignment
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.status import Actual, Observation, Status
-from persys.scheduler.cluster import Cluster
-from persys.scheduler.metrics import Metrics
-from persys.scheduler.observations import Observations
-from persys.scheduler.reports import Limited, Statuses, read
+from persys.scheduler.dispatch.observations import Observations
+from persys.scheduler.membership.heartbeat import Limited, Statuses, read
+from persys.scheduler.metrics.counters import Metrics
+from persys.scheduler.state.cluster import Cluster
 from persys.wire.control.messages import timestamp
 from persys.wire.gen.control.v1 import control_pb2 as pb
 

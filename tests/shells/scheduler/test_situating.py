@@ -10,8 +10,8 @@ from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId
 from persys.model.node import Capabilities, Node, NodeStatus
 from persys.model.placement import Tombstone
-from persys.scheduler.cluster import Cluster
-from persys.scheduler.situating import Situating
+from persys.scheduler.reconcile.snapshot import Situating
+from persys.scheduler.state.cluster import Cluster
 
 N1 = NodeId("n1")
 

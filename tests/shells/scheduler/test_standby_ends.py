@@ -11,12 +11,12 @@ from persys.errors import FencedError
 from persys.infra.clock import SystemClock
 from persys.model.cluster import Leader
 from persys.scheduler.app import Scheduler
-from persys.scheduler.front import Front
-from persys.scheduler.lead import Lead
-from persys.scheduler.modes import Modes
-from persys.scheduler.plane import Plane
-from persys.scheduler.standby import Standby
-from persys.scheduler.trust import to_agents, to_leader
+from persys.scheduler.auth.tls import to_agents, to_leader
+from persys.scheduler.ha.forwarding import Front
+from persys.scheduler.ha.leader_key import Lead
+from persys.scheduler.ha.standby import Standby
+from persys.scheduler.recovery.mode import Modes
+from persys.scheduler.server import Plane
 from persys.store import keys
 from persys.store.memory import MemoryStore
 from persys.store.port import Snapshot, Unit

@@ -9,9 +9,9 @@ import pytest
 
 from persys.errors import FencedError, StoreUnavailableError
 from persys.infra.clock import SystemClock
-from persys.scheduler.front import Front
-from persys.scheduler.plane import Plane
-from persys.scheduler.trust import to_leader
+from persys.scheduler.auth.tls import to_leader
+from persys.scheduler.ha.forwarding import Front
+from persys.scheduler.server import Plane
 from shells.scheduler.harness import Cluster, a_cluster, brisk, eventually
 from shells.scheduler.stores import TroubledStore
 

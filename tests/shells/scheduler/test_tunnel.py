@@ -9,7 +9,7 @@ import pytest
 
 from persys.infra.rpc.parsed_replies import CANNOT_BE_PARSED
 from persys.model.ids import NodeId
-from persys.scheduler.streams import CALLS_MAX, Tunnel
+from persys.scheduler.dispatch.tunnel import CALLS_MAX, Tunnel
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
 

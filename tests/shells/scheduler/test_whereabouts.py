@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from persys.errors import SettingsError
-from persys.scheduler.settings import SchedulerSettings
-from persys.scheduler.whereabouts import (
+from persys.scheduler.discovery.endpoints import (
     address_of,
     check_whereabouts,
     etcd_of_names,
     port_of,
     zone_of,
 )
+from persys.scheduler.settings import SchedulerSettings
 
 
 def test_the_default_names_are_those_of_the_contract() -> None:

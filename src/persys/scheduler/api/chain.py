@@ -2,19 +2,21 @@
 
 Read-only mode, audit, ownership of changes, containment of defects, refusals, metrics and traces.
 Authorization (`infra/rpc/authorized_service.py`) and forwarding to the leader
-(`scheduler/front.py`) run before this.
+(`scheduler/ha/forwarding.py`) run before this.
 
 A change runs in a task of the process: a client that disconnects, or whose deadline passes, does not cancel
 it. An upload is processed after all of it was received.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import grpc
+from google.protobuf.message import Message
 
 from persys.errors import (
     DefectError,
@@ -30,15 +32,79 @@ from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock
 from persys.infra.rpc.authorized_service import as_writer, contained
 from persys.infra.telemetry import tracing
-from persys.scheduler.api.limited import received, within_limits
+from persys.model.role import Deed
 from persys.scheduler.api.methods import DECISIONS, REFUSALS, SERVICE, is_refusal
-from persys.scheduler.audit import Audit
-from persys.scheduler.metrics import Metrics
-from persys.scheduler.modes import Modes
+from persys.scheduler.auth.audit import Audit
+from persys.scheduler.metrics.counters import Metrics
+from persys.scheduler.recovery.mode import Modes
 from persys.wire import errors as wire_errors
+from persys.wire.limits import check as limits_check
 from persys.wire.metadata_keys import DATA_AGE_MS, MODE
 from persys.wire.methods import Audit as Audited
 from persys.wire.methods import Method, ReadOnly
+
+
+def within_limits(method: Method, request: Any) -> Any:
+    """The request, or its messages as they arrive. Raises InvalidError, also during iteration."""
+    if method.permission is Deed.REPORT:
+        return request
+    if not isinstance(request, Message):
+        return Messages(method, request)
+    _check(method, request)
+    return request
+
+
+async def received(method: Method, messages: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    """All messages of an upload, after the last was received. Raises InvalidError if they are too large."""
+    size = 0
+    complete: deque[Any] = deque()
+    async for message in messages:
+        size += message.ByteSize()
+        if size > method.upload_bytes_max:
+            raise InvalidError("upload", f"expected at most {method.upload_bytes_max} bytes")
+        complete.append(message)
+    return _Received(complete)
+
+
+class _Received:
+    """Yields each message once and releases it."""
+
+    def __init__(self, messages: deque[Any]) -> None:
+        self._messages = messages
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        if not self._messages:
+            raise StopAsyncIteration
+        return self._messages.popleft()
+
+
+def _check(method: Method, message: Message) -> None:
+    size = message.ByteSize()
+    if size > method.request_bytes_max:
+        raise InvalidError(
+            "request", f"{size} bytes, expected at most {method.request_bytes_max} bytes"
+        )
+    limits_check.check(message)
+
+
+class Messages:
+    """The messages of a stream. Raises InvalidError at a message that exceeds a limit."""
+
+    def __init__(self, method: Method, messages: AsyncIterator[Any]) -> None:
+        self._method = method
+        self._messages = messages
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        message = await anext(self._messages)
+        _check(self._method, message)
+        return message
+
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Handler = Callable[[Any, Any], Awaitable[Any]]

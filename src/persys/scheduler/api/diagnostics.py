@@ -7,9 +7,9 @@ read; workloads that run although their node's policy would now refuse them.
 from collections.abc import Iterable
 
 from persys.infra.aio.supervisor import InternalError, Supervisor
+from persys.scheduler.api.context import Context
 from persys.scheduler.api.records import record_view
-from persys.scheduler.api.service import Context
-from persys.scheduler.cluster import Cluster
+from persys.scheduler.state.cluster import Cluster
 from persys.wire.control.messages import timestamp
 from persys.wire.gen.control.v1 import control_pb2
 

@@ -7,11 +7,11 @@ from persys.errors import InvalidError, NotFoundError, RefusedError
 from persys.model.ids import NodeId
 from persys.model.node import Node, NodeStatus
 from persys.model.spec import VMSpec, WorkloadType
-from persys.scheduler.agents import GrpcAgents
-from persys.scheduler.api.service import Context, need
-from persys.scheduler.asking import Answers, ask_all, nodes_named
-from persys.scheduler.cluster import Cluster
-from persys.scheduler.sharing import Inputs, share
+from persys.scheduler.api.context import Context, need
+from persys.scheduler.dispatch.agent_client import GrpcAgents
+from persys.scheduler.dispatch.fan_out import Answers, ask_all, nodes_named
+from persys.scheduler.dispatch.image_upload import Inputs, share
+from persys.scheduler.state.cluster import Cluster
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.spec.image import checked_name, checked_sha256, control_views

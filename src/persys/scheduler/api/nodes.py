@@ -15,13 +15,13 @@ from persys.infra.rpc.authorizer import CALLER, SHOWN
 from persys.model.event import EventKind
 from persys.model.ids import NodeId, node_id
 from persys.model.node import Capabilities, Node
-from persys.scheduler import reports
-from persys.scheduler.api.service import Context, need
-from persys.scheduler.authority import Authority
-from persys.scheduler.expiry import Expiry
-from persys.scheduler.membership import Membership
-from persys.scheduler.modes import Modes
-from persys.scheduler.queries import Queries
+from persys.scheduler.api.context import Context, need
+from persys.scheduler.ha.leader_lease import Authority
+from persys.scheduler.membership import heartbeat
+from persys.scheduler.membership.certificate_expiry import Expiry
+from persys.scheduler.membership.nodes import Membership
+from persys.scheduler.queries.views import Queries
+from persys.scheduler.recovery.mode import Modes
 from persys.wire.control import messages as control_messages
 from persys.wire.control.placement import node_taints
 from persys.wire.gen.control.v1 import control_pb2
@@ -40,7 +40,7 @@ class NodesApi:
         heartbeat_seconds: int,
         modes: Modes,
         authority: Authority,
-        limited: reports.Limited,
+        limited: heartbeat.Limited,
         expiry: Expiry | None = None,
     ) -> None:
         """`expiry` checks the client certificates of heartbeats, if TLS is used."""
@@ -105,7 +105,7 @@ class NodesApi:
         self._membership.check_host(sender, _shared_from())
         self._membership.check_instance(sender, request.instance_id)
         statuses = self._membership.statuses_of(sender)
-        report = reports.read(request, sender, statuses, now, self._limited)
+        report = heartbeat.read(request, sender, statuses, now, self._limited)
         await self._membership.heartbeat(sender, report)
         if self._expiry is not None:
             await self._expiry.heard(sender)

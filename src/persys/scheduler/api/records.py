@@ -1,7 +1,7 @@
 """Unreadable stored records: list them, get one with its bytes, delete one."""
 
-from persys.scheduler.api.service import Context, need
-from persys.scheduler.record_repair import RecordRepair
+from persys.scheduler.api.context import Context, need
+from persys.scheduler.recovery.record_repair import RecordRepair
 from persys.scheduler.state.quarantine import Quarantined
 from persys.wire.gen.control.v1 import control_pb2
 

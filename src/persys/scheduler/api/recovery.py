@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 from persys import __version__
 from persys.core.recovery.mode import Standing
 from persys.model.cluster import Mode
-from persys.scheduler.api.service import Context
-from persys.scheduler.applicants import Applicants
-from persys.scheduler.cluster import Cluster
-from persys.scheduler.committer import Committer
-from persys.scheduler.recovery import Recovered, Recovery
-from persys.scheduler.snapshots import Snapshots
+from persys.scheduler.api.context import Context
+from persys.scheduler.commit.group_commit import Committer
+from persys.scheduler.recovery.pending_nodes import Applicants
+from persys.scheduler.recovery.recovery import Recovered, Recovery
+from persys.scheduler.recovery.snapshots import Snapshots
+from persys.scheduler.state.cluster import Cluster
 from persys.wire.control import messages as control_messages
 from persys.wire.control.adoption import recovered_view
 from persys.wire.gen.control.v1 import control_pb2

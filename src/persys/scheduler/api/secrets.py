@@ -2,9 +2,9 @@
 
 from persys.infra.rpc.authorizer import CALLER
 from persys.model.secret import Secret
-from persys.scheduler.api.service import Context, need
-from persys.scheduler.cluster import Cluster
-from persys.scheduler.secrets import Secrets
+from persys.scheduler.api.context import Context, need
+from persys.scheduler.secrets.store import Secrets
+from persys.scheduler.state.cluster import Cluster
 from persys.wire.control.messages import timestamp
 from persys.wire.gen.control.v1 import control_pb2
 

@@ -1,30 +1,103 @@
-"""The AgentControl service, assembled from its parts.
+"""Builds the AgentControl service of a scheduler: its parts, and the interceptor chain of its RPCs."""
 
-A part is any object whose methods have the names of RPCs. Only RPCs of the METHODS table are served, each
-wrapped by the chain; all others are UNIMPLEMENTED.
-"""
+from typing import TYPE_CHECKING
 
-from typing import Any
-
-import grpc
-
-from persys.errors import MissingFieldError
+from persys.core.reconcile.situation import Policy
+from persys.infra.clock import Clock
 from persys.scheduler.api.chain import Chain
-from persys.scheduler.api.methods import SERVICE as SERVICE
-from persys.scheduler.api.methods import SERVICE_DESCRIPTOR as SERVICE_DESCRIPTOR
-from persys.wire.methods import METHODS
+from persys.scheduler.api.context import ControlApi
+from persys.scheduler.api.control_stream import StreamApi
+from persys.scheduler.api.diagnostics import DiagnosticsApi
+from persys.scheduler.api.drift import DriftsApi
+from persys.scheduler.api.events import EventsApi
+from persys.scheduler.api.images import ImagesApi
+from persys.scheduler.api.logs_exec import AccessApi
+from persys.scheduler.api.nodes import NodesApi
+from persys.scheduler.api.planning import OutlookApi
+from persys.scheduler.api.records import RecordsApi
+from persys.scheduler.api.recovery import RecoveryApi
+from persys.scheduler.api.secrets import SecretsApi
+from persys.scheduler.api.suggestions import AutomationApi
+from persys.scheduler.api.tokens import IdentityApi, TokensApi
+from persys.scheduler.api.volumes import VolumesApi
+from persys.scheduler.api.workloads import WorkloadsApi
+from persys.scheduler.auth.audit import Audit
+from persys.scheduler.drift.adoption import Adoption
+from persys.scheduler.queries.views import Queries
+from persys.scheduler.reconcile.intent import Intake
+from persys.scheduler.recovery.record_repair import RecordRepair
+from persys.scheduler.recovery.recovery import Recovery
+from persys.scheduler.recovery.snapshots import Snapshots
+from persys.scheduler.settings import SchedulerSettings
+from persys.store.port import Store
 
-Context = grpc.aio.ServicerContext[Any, Any]
+if TYPE_CHECKING:
+    from persys.scheduler.app import Scheduler
 
 
-class ControlApi:
-    def __init__(self, *parts: object, chain: Chain) -> None:
-        for name, method in METHODS.items():
-            for part in parts:
-                if (handler := getattr(part, name, None)) is not None:
-                    setattr(self, name, chain.wrap(method, handler))
+def control_api(
+    app: "Scheduler", settings: SchedulerSettings, store: Store, clock: Clock, policy: Policy
+) -> ControlApi:
+    queries = Queries(app.cluster, clock, attempts_max=policy.retry.attempts_max)
+    nodes = NodesApi(
+        app.membership,
+        queries,
+        clock,
+        heartbeat_seconds=max(1, round(settings.heartbeat_interval.total_seconds())),
+        modes=app.modes,
+        authority=app.authority,
+        limited=app.limited,
+        expiry=app.expiry,
+    )
+    intake = Intake(app.reconciler, clock, lease=settings.node_lease, secrets=app.cluster.secrets)
+    adoption = Adoption(app.cluster, app.committer, app.reconciler, app.burials, app.agents, clock)
+    return ControlApi(
+        nodes,
+        StreamApi(nodes, app.streams, app.requests),
+        WorkloadsApi(intake, queries),
+        DriftsApi(app.cluster, adoption),
+        EventsApi(app.events),
+        OutlookApi(
+            app.cluster,
+            clock,
+            situated=app.reconciler.situated,
+            policy=policy,
+            lease=settings.node_lease,
+        ),
+        AutomationApi(app.suggestions, clock),
+        AccessApi(app.cluster, app.agents),
+        VolumesApi(app.cluster, app.agents),
+        ImagesApi(app.cluster, app.agents),
+        IdentityApi(),
+        DiagnosticsApi(app.cluster, app.supervisor),
+        RecordsApi(
+            RecordRepair(
+                app.cluster, store, app.committer, app.agents, clock, listed=app.orphans.listed
+            )
+        ),
+        SecretsApi(app.secrets, app.cluster),
+        TokensApi(app.tokens),
+        _recovery_api(app, settings, store, clock),
+        chain=Chain(
+            metrics=app.metrics,
+            clock=clock,
+            modes=app.modes,
+            audit=Audit(app.committer, clock),
+            owned=app.requests,
+            supervisor=app.supervisor,
+        ),
+    )
 
 
-def need(value: str, field: str) -> None:
-    if not value:
-        raise MissingFieldError(field)
+def _recovery_api(
+    app: "Scheduler", settings: SchedulerSettings, store: Store, clock: Clock
+) -> RecoveryApi:
+    applicants = app.membership.applicants
+    return RecoveryApi(
+        Recovery(app.cluster, app.committer, app.agents, applicants, clock),
+        Snapshots(store, app.cluster, app.committer, clock),
+        app.committer,
+        app.cluster,
+        applicants,
+        store=settings.store,
+    )

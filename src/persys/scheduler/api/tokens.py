@@ -6,10 +6,28 @@ from persys.core.auth import tokens as rules
 from persys.errors import InvalidError, RefusedError
 from persys.infra.rpc.authorizer import CALLER
 from persys.model.identity import Token
-from persys.scheduler.api.service import Context, need
-from persys.scheduler.tokens import Tokens
+from persys.scheduler.api.context import Context, need
+from persys.scheduler.auth.tokens import Tokens
 from persys.wire.control import messages as control_messages
 from persys.wire.gen.control.v1 import control_pb2
+
+
+class IdentityApi:
+    async def GetIdentity(
+        self, request: control_pb2.GetIdentityRequest, context: Context
+    ) -> control_pb2.IdentityView:
+        caller = CALLER.get()
+        if caller is None:
+            return control_pb2.IdentityView()
+        return control_pb2.IdentityView(
+            role=caller.identity.role,
+            name=caller.identity.name,
+            deeds=sorted(caller.deeds),
+            expires_at=control_messages.timestamp(caller.expires_at),
+            serial=caller.serial,
+            token_id=caller.token_id,
+        )
+
 
 _TTL_SECONDS_MAX = round(rules.LIFE_MOST.total_seconds())
 _NOT_AUTHENTICATED = (

@@ -5,10 +5,10 @@ from datetime import timedelta
 from persys.errors import NotFoundError, RefusedError
 from persys.model.ids import NodeId, WorkloadId, workload_id
 from persys.model.node import Node
-from persys.scheduler.agents import GrpcAgents
-from persys.scheduler.api.service import Context, need
-from persys.scheduler.asking import Answers, ask_all, nodes_named
-from persys.scheduler.cluster import Cluster
+from persys.scheduler.api.context import Context, need
+from persys.scheduler.dispatch.agent_client import GrpcAgents
+from persys.scheduler.dispatch.fan_out import Answers, ask_all, nodes_named
+from persys.scheduler.state.cluster import Cluster
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.spec.volume import control_view

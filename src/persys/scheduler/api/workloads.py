@@ -4,9 +4,9 @@ Changes refuse with OK and a reason in the response, because existing clients re
 is INVALID_ARGUMENT, and a scheduler that has lost leadership is UNAVAILABLE. Reads refuse with status codes.
 """
 
-from persys.scheduler.api.service import Context, need
-from persys.scheduler.intake import Intake
-from persys.scheduler.queries import Queries
+from persys.scheduler.api.context import Context, need
+from persys.scheduler.queries.views import Queries
+from persys.scheduler.reconcile.intent import Intake
 from persys.wire.gen.control.v1 import control_pb2
 
 

@@ -3,7 +3,7 @@
 A quarantined record stays in the store unchanged. It is not in memory, so decisions that need it are not
 made, and writes to its key are refused. Only a damaged record whose content is reported again, such as a
 status, is replaced by the next write. An operator repairs the rest: restores the value or deletes the key
-(`scheduler/record_repair.py`).
+(`scheduler/recovery/record_repair.py`).
 """
 
 from collections.abc import Iterable, Iterator

@@ -25,8 +25,8 @@ from persys.model.secret import Secret
 from persys.model.status import Belief, Retry
 from persys.model.suggestion import Ruling
 from persys.model.workload import Workload
-from persys.scheduler.cluster import Cluster
 from persys.scheduler.state import memory
+from persys.scheduler.state.cluster import Cluster
 from persys.scheduler.state.memory import Memory
 from persys.store import keys
 from persys.wire.stored import records

@@ -15,9 +15,9 @@ from msgspec import Struct
 
 from persys.core.recovery.merge import Merged
 from persys.errors import CompactedError, RefusedError
+from persys.infra.aio.time_slice import Slices
 from persys.infra.clock import Clock
-from persys.scheduler.cluster import Cluster
-from persys.scheduler.slices import Slices
+from persys.scheduler.state.cluster import Cluster
 from persys.scheduler.state.memory import Memory
 from persys.scheduler.state.quarantine import Quarantined
 from persys.scheduler.state.records import RECORDS, RecordType, Unreadable, type_of

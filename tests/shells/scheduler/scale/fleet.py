@@ -7,7 +7,7 @@ from typing import Any, cast
 import grpc
 
 from persys.model.ids import NodeId
-from persys.scheduler.agents import Close, Stub
+from persys.scheduler.dispatch.agent_client import Close, Stub
 from persys.wire.gen.agent.v1 import agent_pb2 as pb
 
 

@@ -1,0 +1,90 @@
+"""Logs and exec: the scheduler relays them, because clients may not be able to reach the nodes.
+
+Nothing is buffered: each message is written before the next one is read, so a slow reader slows the writer.
+When the client disconnects, the call to the agent is cancelled.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import grpc
+
+from persys.errors import AgentUnreachableError, InvalidError, NotFoundError, RefusedError
+from persys.infra.aio.task_group import together
+from persys.model.ids import WorkloadId
+from persys.scheduler.api.context import Context, need
+from persys.scheduler.dispatch.agent_client import GrpcAgents, OpenCall
+from persys.scheduler.state.cluster import Cluster
+from persys.wire.agent import logs_exec
+from persys.wire.gen.control.v1 import control_pb2
+
+Inputs = AsyncIterator[control_pb2.ExecInput]
+
+
+class AccessApi:
+    def __init__(self, cluster: Cluster, agents: GrpcAgents) -> None:
+        self._cluster = cluster
+        self._agents = agents
+
+    async def StreamLogs(self, request: control_pb2.LogsRequest, context: Context) -> None:
+        need(request.workload_id, "workload_id")
+        with self._call(request.workload_id, "StreamLogs") as open_call:
+            call = open_call(logs_exec.logs_request(request))
+            try:
+                async for chunk in call:
+                    await context.write(logs_exec.log_chunk(chunk))
+            finally:
+                call.cancel()
+
+    async def Exec(self, inputs: Inputs, context: Context) -> None:
+        first = await anext(inputs, None)
+        if first is None or not first.HasField("start"):
+            raise InvalidError("start", "is missing: expected it in the first message of a session")
+        need(first.start.workload_id, "start.workload_id")
+        with self._call(first.start.workload_id, "Exec") as open_call:
+            call = open_call()
+            try:
+                async with together() as group:
+                    begun = asyncio.Event()
+                    feeding = group.create_task(_feed(call, first, inputs, begun))
+                    async for output in call:
+                        begun.set()
+                        await context.write(logs_exec.exec_output(output))
+                    feeding.cancel()
+            finally:
+                call.cancel()
+
+    @contextmanager
+    def _call(self, named: str, method: str) -> Iterator[OpenCall]:
+        entry = self._cluster.entries.get(WorkloadId(named))
+        if entry is None:
+            raise NotFoundError("workload", named)
+        if entry.assignment is None:
+            raise RefusedError(
+                f"workload {named} is not assigned to a node; run `persysctl explain {named}` for the reason"
+            )
+        node = self._cluster.members[
+            entry.assignment.node_id
+        ].node  # assigned, so the node is known
+        try:
+            with self._agents.stream(node.id, node.endpoint, method) as open_call:
+                yield open_call
+        except AgentUnreachableError as err:
+            # Not UNAVAILABLE: the client has reached the scheduler and must not retry elsewhere.
+            raise RefusedError(
+                f"node {node.id}, which runs {named}, does not reply: {err}"
+            ) from err
+
+
+async def _feed(
+    call: Any, first: control_pb2.ExecInput, inputs: Inputs, begun: asyncio.Event
+) -> None:
+    """The reader gets the reason when the agent refuses; a failed write carries no reason."""
+    with suppress(asyncio.InvalidStateError, grpc.aio.AioRpcError):
+        await call.write(logs_exec.exec_input(first))
+        await begun.wait()  # a write after the end would hide the agent's refusal
+        async for one in inputs:
+            await call.write(logs_exec.exec_input(one))
+        await call.done_writing()

@@ -1,0 +1,92 @@
+"""Records the caller in the events of a request.
+
+Events that are committed while a request is served get its identity and source address. For an RPC that
+commits nothing itself (exec, images, volumes, snapshots) an event is written, see `wire/methods.py`.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import structlog
+
+from persys.errors import PersysError
+from persys.infra.clock import Clock
+from persys.infra.rpc.authorizer import CALLER, peer_address
+from persys.model.event import Event, EventKind
+from persys.scheduler.commit.change import ORIGIN, Change, Origin
+from persys.scheduler.commit.group_commit import Committer
+from persys.wire.methods import Method
+
+log = structlog.get_logger()
+
+TEXT_LENGTH_MAX = 200
+
+
+class Audit:
+    def __init__(self, committer: Committer, clock: Clock) -> None:
+        self._committer = committer
+        self._clock = clock
+
+    @contextmanager
+    def request(self, context: Any) -> Iterator[None]:
+        """Events committed inside, also in tasks that are started inside, name the caller."""
+        origin = _origin(context)
+        before = ORIGIN.set(origin)
+        try:
+            yield
+        finally:
+            origin.is_open = False
+            ORIGIN.reset(before)
+
+    async def write(self, method: Method, request: Any) -> None:
+        """Write the event of an RPC that commits none itself. If it cannot be stored, it is logged."""
+        event = _event(method, request, self._clock)
+        if event is None:
+            return
+        try:
+            await self._committer.commit(Change(done=lambda: None, events=[event]))
+        except PersysError as err:
+            origin = ORIGIN.get()
+            log.warning(
+                "audit.not_stored",
+                method=method.name,
+                identity=origin.identity if origin is not None else "",
+                source=origin.source if origin is not None else "",
+                workload_id=event.workload_id,
+                detail=event.message,
+                reason=str(err),
+            )
+
+
+def _origin(context: Any) -> Origin:
+    caller = CALLER.get()
+    if caller is not None:
+        return Origin(caller.label, caller.source)
+    peer = getattr(context, "peer", None)  # a simulation has no addresses
+    return Origin("", peer_address(peer()) if peer is not None else "")
+
+
+def _event(method: Method, request: Any, clock: Clock) -> Event | None:
+    if getattr(request, "dry_run", False):
+        return None
+    start = getattr(request, "start", request)
+    kind = EventKind(method.event)
+    if getattr(start, "console", False):
+        kind = EventKind.CONSOLE_OPENED
+    return Event(
+        clock.now(),
+        kind,
+        _detail(start)[:TEXT_LENGTH_MAX],
+        workload_id=getattr(start, "workload_id", "")[:TEXT_LENGTH_MAX],
+        node_id=getattr(start, "node_id", "")[:TEXT_LENGTH_MAX],
+    )
+
+
+def _detail(start: Any) -> str:
+    """Of a command only the program: its arguments may hold secrets."""
+    command = getattr(start, "command", ())
+    if command:
+        return str(command[0])
+    name: str = getattr(start, "name", "") or getattr(start, "key", "")
+    return name

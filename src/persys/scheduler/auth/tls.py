@@ -1,0 +1,82 @@
+"""TLS of a scheduler: its own certificate, and how it verifies agents and the leader."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from persys.client.ca.client import AuthoritySource
+from persys.client.ca.renewed_tls import open_renewed, vault_source
+from persys.infra.clock import Clock
+from persys.infra.rpc.grpc_server import new_channel
+from persys.infra.rpc.parsed_replies import parsed
+from persys.infra.tls.tls import Tls
+from persys.infra.vault.pki import VaultSource
+from persys.infra.vault.session import Vault
+from persys.model.identity import Identity, Role
+from persys.model.ids import NodeId
+from persys.scheduler.discovery.endpoints import address_of
+from persys.scheduler.dispatch.agent_client import Close, Connect, Stub, over_grpc
+from persys.scheduler.ha.leader_client import Upstream
+from persys.scheduler.membership.removed_nodes import Revoke
+from persys.scheduler.settings import SchedulerSettings
+
+_LOOPBACK = "127.0.0.1"
+
+
+def by_vault(settings: SchedulerSettings, vault: Vault | None) -> VaultSource | None:
+    """The source of its certificates, if that is Vault."""
+    if vault is None or settings.insecure:
+        return None
+    service = settings.vault_service_name
+    identity = Identity(Role.SCHEDULER, service)
+    return vault_source(settings, vault, identity, service=service, hosts=_addresses(settings))
+
+
+def open_tls(
+    settings: SchedulerSettings, clock: Clock, vault: VaultSource | None = None
+) -> Tls | None:
+    """None with -insecure. Raises SettingsError for unusable certificates."""
+    if settings.insecure:
+        return None
+    return open_renewed(settings, clock, vault)
+
+
+def to_authority(settings: SchedulerSettings) -> Revoke | None:
+    """None if no persys-ca is configured that could revoke certificates."""
+    if settings.insecure or not settings.ca_addr:
+        return None
+    source = AuthoritySource(lambda: settings.ca_addr, settings.files)
+
+    async def revoke(node_id: NodeId, until: datetime) -> None:
+        identity = Identity(Role.AGENT, node_id)
+        await source.revoke_enrolled(identity, until, "the node was removed")
+
+    return revoke
+
+
+def to_agents(tls: Tls | None, *, by_host: bool = False) -> Connect:
+    """Connects only to the expected node: the certificate at its endpoint must name it.
+
+    `by_host`: if certificates do not name nodes, the host of the endpoint is verified instead.
+    """
+    if tls is None:
+        return over_grpc
+
+    def connect(node_id: NodeId, endpoint: str) -> tuple[Stub, Close]:
+        channel = tls.channel(endpoint, Role.AGENT, node_id, by_host=by_host)
+        return Stub(parsed(channel)), channel.close
+
+    return connect
+
+
+def to_leader(tls: Tls | None) -> Callable[[str], Upstream]:
+    if tls is None:
+        return lambda endpoint: Upstream(endpoint, new_channel)
+    return lambda endpoint: Upstream(endpoint, tls.dial(Role.SCHEDULER))
+
+
+def _addresses(settings: SchedulerSettings) -> tuple[str, ...]:
+    """For clients that verify host names; a machine without a network has only loopback."""
+    try:
+        return _LOOPBACK, address_of(settings)
+    except OSError:
+        return (_LOOPBACK,)

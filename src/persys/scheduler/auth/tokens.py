@@ -1,0 +1,80 @@
+"""Access tokens of users: created and revoked one at a time, so that their number stays bounded."""
+
+import secrets
+
+from persys.core.auth import tokens
+from persys.errors import NotFoundError
+from persys.infra.aio.keyed_lock import Turns
+from persys.infra.clock import Clock
+from persys.model.event import Event, EventKind
+from persys.model.identity import Caller, Token
+from persys.scheduler.commit.change import Change
+from persys.scheduler.commit.group_commit import Committer, insist
+from persys.scheduler.state.cluster import Cluster
+from persys.store import keys
+
+_ALL = "tokens"
+
+
+class Tokens:
+    def __init__(self, cluster: Cluster, committer: Committer, clock: Clock) -> None:
+        self._cluster = cluster
+        self._committer = committer
+        self._clock = clock
+        self._turns: Turns[str] = Turns()
+
+    def all(self) -> list[Token]:
+        """The newest first."""
+        return sorted(self._cluster.tokens.values(), key=lambda token: token.created_at)[::-1]
+
+    async def create(self, wish: tokens.Wish, by: Caller) -> tuple[Token, str]:
+        """The token and its secret text, which is returned only here. Raises RefusedError."""
+
+        async def attempt() -> tuple[Token, str]:
+            drawn = tokens.Drawn(
+                secrets.token_hex(tokens.ID_BYTES), secrets.token_hex(tokens.SECRET_BYTES)
+            )
+            known = list(self._cluster.tokens.values())
+            token, over = tokens.make(wish, drawn, by, known, now=self._clock.now())
+            await self._put(token, over)
+            return token, drawn.text
+
+        async with self._turns.of(_ALL):
+            return await insist(attempt)
+
+    async def revoke(self, token_id: str, by: str) -> None:
+        async def attempt() -> None:
+            token = self._cluster.tokens.get(token_id)
+            if token is None:
+                raise NotFoundError("token", token_id)
+            text = f"token {token.id} of {token.identity}, by {by}"
+            await self._committer.commit(
+                Change(
+                    done=lambda: self._drop((token,)),
+                    drops=[keys.token_key(token_id)],
+                    events=[Event(self._clock.now(), EventKind.TOKEN_REVOKED, text)],
+                )
+            )
+
+        async with self._turns.of(_ALL):
+            await insist(attempt)
+
+    async def _put(self, token: Token, over: tuple[Token, ...]) -> None:
+        def done() -> None:
+            self._drop(over)
+            self._cluster.tokens[token.id] = token
+
+        until = f"{token.expires_at:%Y-%m-%d %H:%M} UTC"
+        text = f"token {token.id} for {token.identity} until {until}, by {token.created_by}"
+        await self._committer.commit(
+            Change(
+                done=done,
+                puts={keys.token_key(token.id): token},
+                drops=[keys.token_key(one.id) for one in over],
+                events=[Event(token.created_at, EventKind.TOKEN_CREATED, text)],
+            )
+        )
+
+    def _drop(self, gone: tuple[Token, ...]) -> None:
+        for token in gone:
+            self._cluster.tokens.pop(token.id, None)

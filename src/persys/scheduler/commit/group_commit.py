@@ -1,0 +1,482 @@
+"""Group commit: changes that arrive during a transaction share the next one.
+
+All writes of the scheduler pass through here. Each record is guarded by the version this process last saw,
+each transaction by the leader's fence. After a commit without a reply it is unknown what was written:
+everything is read again before the next write, and queued changes fail with ConflictError (decide again).
+Outside normal mode changes are refused with FrozenError; the loop probes the store until it is available.
+An unreadable record is never overwritten (QuarantinedError).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeVar
+
+import structlog
+
+from persys.core.event_retention import EventLimits
+from persys.core.recovery.mode import Lost, New, Same, Silent, Whole, is_awaited
+from persys.errors import (
+    ConflictError,
+    FencedError,
+    InvalidError,
+    PersysError,
+    StoreUnavailableError,
+)
+from persys.infra.clock import Clock
+from persys.infra.telemetry import tracing
+from persys.model.cluster import ClusterMarker
+from persys.model.event import Numbered
+from persys.scheduler.commit.change import Change, attributed, encoded
+from persys.scheduler.commit.versions import Units
+from persys.scheduler.ha.leader_key import Lead, not_leading
+from persys.scheduler.metrics.counters import Metrics
+from persys.scheduler.recovery.mode import Modes
+from persys.scheduler.state.quarantine import Quarantine
+from persys.store import keys
+from persys.store.port import Change as Stored
+from persys.store.port import Committed, Conflict, Outcome, Snapshot, Store, Unit
+from persys.wire.stored import records
+
+BATCH_MAX = 1024
+CROWD_SECONDS = 0.004
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    change: Change
+    values: dict[str, bytes]
+    stored: asyncio.Future[None]
+
+
+class CommitQueue:
+    def __init__(self) -> None:
+        self._waiting: list[Pending] = []
+        self._crowded = False
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, change: Change, values: dict[str, bytes]) -> asyncio.Future[None]:
+        """Returns a future that completes when the change is stored."""
+        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(Pending(change, values, stored))
+        return stored
+
+    async def gather(self) -> None:
+        """Wait for more changes: a single change is not delayed, concurrent ones are, for a few ms."""
+        if self._crowded:
+            await asyncio.sleep(CROWD_SECONDS)
+        gathered = 0
+        while gathered < len(self._waiting) < BATCH_MAX:
+            gathered = len(self._waiting)
+            await asyncio.sleep(0)
+        self._crowded = gathered > 1
+
+    def next_batch(self) -> list[Pending]:
+        """The first changes that do not touch each other's records; the others wait for the next batch."""
+        batch: list[Pending] = []
+        left: list[Pending] = []
+        touched: set[str] = set()
+        for pending in self._waiting:
+            keys_touched = (*pending.values, *pending.change.drops)
+            if len(batch) < BATCH_MAX and touched.isdisjoint(keys_touched):
+                batch.append(pending)
+            else:
+                left.append(pending)
+            touched.update(keys_touched)
+        self._waiting = left
+        return batch
+
+    def void(self, err: PersysError) -> None:
+        """Fail all queued changes."""
+        waiting, self._waiting = self._waiting, []
+        for pending in waiting:
+            fail(pending.stored, err)
+
+
+def fail(waiting: asyncio.Future[None], err: Exception) -> None:
+    if not waiting.done():
+        waiting.set_exception(err)
+        waiting.exception()  # mark it as retrieved: the caller may have been cancelled
+
+
+log = structlog.get_logger()
+
+T = TypeVar("T")
+
+PROBE_SECONDS = 1.0
+ATTEMPTS_MAX = 4
+
+# Replaces everything that is stored, and returns the reason for the mode's history.
+Rewrite = Callable[[Store, Lead], Awaitable[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class _RestoreRequest:
+    make: Rewrite
+    done: asyncio.Future[None]
+
+
+class Committer:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        events: EventLimits,
+        modes: Modes,
+        quarantine: Quarantine,
+        new_uid: Callable[[], str],
+        metrics: Metrics,
+        lease_seconds: int,
+        remembers: Callable[[], bool],
+        on_reload: Callable[[Snapshot], Awaitable[None]],
+        on_events: Callable[[list[Numbered], list[int]], None],
+    ) -> None:
+        """`remembers`: whether memory has records. `on_reload` loads a snapshot into memory; nothing is
+        written until it returns.
+
+        `on_events` gets the stored events in the order of their numbers, and the numbers of deleted events.
+        """
+        self._store = store
+        self._clock = clock
+        self._units = Units(events)
+        self._quarantine = quarantine
+        self._queue = CommitQueue()
+        self._wakeup = asyncio.Event()
+        self._stale = False
+        self._unanswered = False  # a request may still be in progress in the store
+        self._ended: FencedError | None = None
+        self._restores: list[_RestoreRequest] = []
+        self.is_new_cluster = False  # created by this process
+        self._metrics = metrics
+        self.modes = modes
+        self.revision = 0  # of the store, when it was read or after the last commit
+        self.lead = Lead(store, clock, new_uid=new_uid, lease_seconds=lease_seconds)
+        self.remembers = remembers
+        self._on_reload = on_reload
+        self._on_events = on_events
+
+    async def take_over(self, name: str) -> Snapshot:
+        """Take the leader key, then read everything. An empty store becomes a new cluster."""
+        self.lead.name = name
+        await self.lead.take()
+        snapshot = await self._read_all()
+        match self.lead.judge(snapshot, remembers=self.remembers()):
+            case Same(marker=marker):
+                self.lead.marker = marker
+            case New():
+                await self._create_cluster(self.lead.new_marker())
+            case Lost() as lost:
+                self.modes.take(lost)
+        return snapshot
+
+    async def learn(self, snapshot: Snapshot) -> Snapshot:
+        """Set the known versions from a full snapshot. Returns it without DNS names, which are not records.
+
+        Runs in a thread, because there may be 100,000 records: nothing is committed or followed meanwhile.
+        """
+        snapshot = await asyncio.to_thread(self._learn, snapshot)
+        self.revision = snapshot.revision
+        return snapshot
+
+    def _learn(self, snapshot: Snapshot) -> Snapshot:
+        ours = (one for one in snapshot.records if not keys.is_name(one.key))
+        snapshot = Snapshot(snapshot.revision, tuple(ours))
+        self._units.learn(snapshot)
+        return snapshot
+
+    def follow(self, changes: Sequence[Stored]) -> None:
+        """Take over changes that the leader has written."""
+        self._units.follow(change for change in changes if not keys.is_name(change.key))
+
+    async def go_on(self) -> None:
+        """Lead after standby, with all changes of the last leader. An empty store becomes a new cluster."""
+        if self.lead.marker is None:
+            await self._create_cluster(self.lead.new_marker())
+
+    async def commit(self, change: Change, *, repairs: bool = False) -> None:
+        """Returns when the change is stored and memory updated. `repairs`: it may replace unreadable records.
+
+        Raises InvalidError for a record that is too large, ConflictError when a record has changed,
+        FrozenError when the store did not reply or the mode is not normal, FencedError when this scheduler
+        no longer leads.
+        """
+        if change.is_empty:
+            change.done()
+            return
+        if self._ended is not None:
+            raise self._ended
+        if self.modes.is_frozen:
+            raise self.modes.refusal()
+        if not repairs:
+            self._quarantine.check_writable((*change.puts, *change.drops))
+        change.events = attributed(change.events)
+        values = encoded(change)
+        stored = self._queue.add(change, values)
+        self._wakeup.set()
+        with tracing.within("commit"):
+            await stored
+
+    def doubt(self) -> None:
+        """Memory may differ from the store: read everything before the next write."""
+        self._stale = True
+        self._wakeup.set()
+
+    def depth(self) -> int:
+        return len(self._queue)
+
+    def record_count(self) -> int:
+        return len(self._units.versions)
+
+    async def rewrite(self, make: Rewrite) -> None:
+        """Replace everything that is stored. Only in recovery mode, in which nothing else is written.
+
+        Raises ConflictError if the mode has changed, and the errors of the store.
+        """
+        request = _RestoreRequest(make, asyncio.get_running_loop().create_future())
+        self._restores.append(request)
+        self._wakeup.set()
+        await request.done
+
+    async def run(self) -> None:
+        try:
+            while True:
+                await self._wait_for_work()
+                if self._restores:
+                    await self._restore(self._restores.pop(0))
+                elif self._stale or self.modes.is_frozen:
+                    await self._probe_store()
+                else:
+                    await self._queue.gather()
+                    batch = self._queue.next_batch()
+                    if not len(self._queue):
+                        self._wakeup.clear()
+                    await self._commit(batch)
+        finally:
+            ended = self._ended = not_leading()
+            self._fail_queued(ended)
+            for request in self._restores:
+                fail(request.done, ended)
+
+    async def _wait_for_work(self) -> None:
+        """While the store is unavailable, return after a timeout: the store is probed without writes too."""
+        if self.modes.is_frozen and not self._restores:
+            self._wakeup.clear()
+        is_unavailable = self._stale or self.modes.is_frozen
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PROBE_SECONDS if is_unavailable else None):
+                await self._wakeup.wait()
+
+    async def _probe_store(self) -> None:
+        """Read the store if memory may be stale; in a frozen mode also probe whether it accepts writes."""
+        try:
+            if self.modes.in_recovery and not await self._is_back():
+                await self.lead.hold_place()
+                self._fail_queued(self.modes.refusal())
+                return
+            if self._stale and not await self._read_again():
+                self._fail_queued(self.modes.refusal())
+                return
+            if self.modes.is_frozen:
+                await self._resume("the store is back")
+        except StoreUnavailableError as err:
+            self.modes.take(Silent(str(err)))
+            self._fail_queued(self.modes.refusal())
+            return
+        except ConflictError as err:
+            self._stale = True  # it changed during the read: read again
+            self._fail_queued(err)
+            return
+        self._fail_queued(ConflictError("the store was read again; decide again"))
+
+    async def _is_back(self) -> bool:
+        marker = await self.lead.stored_marker()
+        if marker is None or not is_awaited(self.modes.standing, marker):
+            return False
+        self.lead.marker = marker
+        self._stale = True
+        return True
+
+    async def _read_again(self) -> bool:
+        """False: the store has lost its records. Memory is kept in this case."""
+        if self._unanswered:
+            await self.lead.renew_fence()
+            self._unanswered = False
+        self._stale, is_read = False, False  # a mark during the read causes another read
+        try:
+            snapshot = await self._read_all()
+            match self.lead.judge(snapshot, remembers=self.remembers()):
+                case Lost() as lost:
+                    self.modes.take(lost)
+                    await self.lead.hold_place()
+                    return False
+                case New():
+                    await self.lead.take(again=True)
+                    await self._create_cluster(self.lead.marker or self.lead.new_marker())
+                case Same():
+                    await self.lead.keep_place(snapshot)
+            is_read = True
+        finally:
+            self._stale = self._stale or not is_read
+        await self._on_reload(snapshot)
+        return True
+
+    async def _create_cluster(self, marker: ClusterMarker) -> None:
+        unit = Unit(guards={keys.CLUSTER: 0}, puts={keys.CLUSTER: records.encode(marker)})
+        outcome = (await self._store.commit([unit], fence=self.lead.fence))[0]
+        if isinstance(outcome, Conflict):
+            raise ConflictError("another scheduler is starting on this store at the same time")
+        self._units.stored(unit, outcome.revision)
+        self.lead.marker = marker
+        self.is_new_cluster = True
+        log.info("cluster.began", cluster_uid=marker.uid)
+
+    async def _resume(self, why: str) -> None:
+        """Write the leader key and the events of the outage: success proves that writes work."""
+        numbered = self._units.number(self.modes.history(why))
+        try:
+            written = await self.lead.take(
+                puts=self._units.event_puts(numbered),
+                guards={keys.CLUSTER: self._units.versions.get(keys.CLUSTER, 0)},
+                again=True,
+            )
+        except ConflictError:
+            self._stale = True
+            return
+        self._units.stored_events(numbered, written)
+        self.modes.told()
+        self._on_events(numbered, [])
+        self.modes.take(Whole(why))
+
+    async def _restore(self, request: "_RestoreRequest") -> None:
+        try:
+            if not self.modes.in_recovery:
+                raise ConflictError(
+                    f"the mode is {self.modes.state.mode}: expected recovery; check it with "
+                    "`persysctl recovery status`"
+                )
+            await self.lead.take(again=True)
+            why = await request.make(self._store, self.lead)
+            self._stale = False  # a mark during the read causes another read
+            await self._on_reload(await self._read_all())
+            await self._resume(why)
+            if self.modes.is_frozen:
+                raise ConflictError("the store was changed at the same time; try again")
+        except PersysError as err:
+            self._stale = True
+            fail(request.done, err)
+            if isinstance(err, FencedError):
+                raise
+        else:
+            if not request.done.done():
+                request.done.set_result(None)
+
+    def _fail_queued(self, err: PersysError) -> None:
+        self._wakeup.clear()
+        self._queue.void(err)
+
+    async def _commit(self, batch: list[Pending]) -> None:
+        began = self._clock.monotonic()
+        try:
+            now = self._clock.now()
+            prepared = self._units.prepare(
+                ((pending.change, pending.values) for pending in batch), now
+            )
+            outcomes = await self._store.commit(
+                [one.unit for one in prepared], fence=self.lead.fence
+            )
+        except StoreUnavailableError as err:
+            self._measure(began, failed=len(batch))
+            self._note_outage(err)
+            for pending in batch:
+                fail(pending.stored, self.modes.refusal())
+            return
+        except FencedError:
+            self._measure(began, failed=len(batch))
+            await self._note_fence(batch)
+            return
+        except InvalidError as err:
+            await self._commit_apart(batch, err)
+            return
+        except asyncio.CancelledError:
+            for pending in batch:
+                fail(pending.stored, FencedError("this scheduler no longer leads; try again"))
+            raise
+        conflicts = sum(isinstance(outcome, Conflict) for outcome in outcomes)
+        self._measure(began, stored=len(batch) - conflicts, conflicts=conflicts)
+        self._note_revisions(outcomes)
+        self.modes.sure()
+        for pending, one, outcome in zip(batch, prepared, outcomes, strict=True):
+            match outcome:
+                case Committed(revision=revision):
+                    self._units.stored(one.unit, revision)
+                    for key in (*one.unit.puts, *one.unit.deletes) if self._quarantine else ():
+                        self._quarantine.release(key)
+                    pending.change.done()
+                    if one.events or one.trimmed:
+                        self._on_events(one.events, one.trimmed)
+                    if not pending.stored.done():
+                        pending.stored.set_result(None)
+                case Conflict() as conflict:
+                    self._stale = True
+                    changed = ConflictError(f"{conflict.key} was changed by another writer")
+                    fail(pending.stored, changed)
+
+    def _note_revisions(self, outcomes: Sequence[Outcome]) -> None:
+        """Detects a repeated revision: the store was restored from an older copy while we lead."""
+        revisions = [one.revision for one in outcomes if isinstance(one, Committed)]
+        if not revisions:
+            return
+        if min(revisions) <= self.revision:
+            log.error("store.went_back", revision=min(revisions), known=self.revision)
+            self._stale = True
+        self.revision = max(self.revision, *revisions)
+
+    async def _commit_apart(self, batch: list[Pending], err: InvalidError) -> None:
+        """The store refuses the whole batch because of a defect: commit each change alone."""
+        log.error("commit.refused", reason=str(err), changes=len(batch))
+        if len(batch) == 1:
+            fail(batch[0].stored, err)
+        else:
+            for pending in batch:
+                await self._commit([pending])
+        self._stale = True  # events were numbered and trimmed for what was not written
+
+    def _measure(
+        self, began: float, *, stored: int = 0, conflicts: int = 0, failed: int = 0
+    ) -> None:
+        seconds = self._clock.monotonic() - began
+        self._metrics.committed(seconds=seconds, stored=stored, conflicts=conflicts, failed=failed)
+
+    async def _read_all(self) -> Snapshot:
+        return await self.learn(await self._store.read("/"))
+
+    async def _note_fence(self, batch: list[Pending]) -> None:
+        """The leader key has changed. Another name in it ends leadership; a missing key means data loss."""
+        failure: PersysError = ConflictError("the store has changed; decide again")
+        try:
+            await self.lead.check_not_taken()
+        except StoreUnavailableError as err:
+            self._note_outage(err)
+        except FencedError as err:
+            failure = err
+            raise
+        finally:
+            self._stale = True
+            for pending in batch:
+                fail(pending.stored, failure)
+
+    def _note_outage(self, err: StoreUnavailableError) -> None:
+        self.modes.take(Silent(str(err)))
+        self._stale = self._unanswered = True
+
+
+async def insist(attempt: Callable[[], Awaitable[T]]) -> T:
+    """Repeat on ConflictError: read, decide and commit again."""
+    for _ in range(ATTEMPTS_MAX - 1):
+        with suppress(ConflictError):
+            return await attempt()
+    return await attempt()

@@ -1,0 +1,170 @@
+"""The single entry point of observations: apply replies, heartbeats, status polls and full lists.
+
+The newest observation wins. A repeated one wakes no reconciliation. Texts are cut to the size of a record,
+because agents are not trusted to bound them.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from itertools import islice
+
+from msgspec.structs import replace
+
+from persys.core.agent.deviations import DRIFT
+from persys.core.agent.health import HEALTH
+from persys.core.reconcile.situation import confirms
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.status import Actual, Observation
+from persys.scheduler.state.cluster import Cluster, Entry
+
+TEXT_LENGTH_MAX = 4 * 1024
+METADATA_COUNT_MAX = 32
+METADATA_KEY_LENGTH_MAX = 256
+
+
+class Observations:
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        wake: Callable[[WorkloadId], None],
+        removed: Callable[[NodeId, WorkloadId], None],
+        replaced: Callable[[NodeId, WorkloadId], None],
+        listed: Callable[[NodeId, Sequence[Observation]], None],
+        ignored: Callable[[], None] = lambda: None,
+        changed: Callable[[NodeId], None] = lambda _node_id: None,
+    ) -> None:
+        """`ignored` is called for a report about a workload that is assigned to another node.
+
+        `changed` is called for a change on a node that no order caused.
+        """
+        self._changed = changed
+        self._cluster = cluster
+        self._wake = wake
+        self._removed = removed
+        self._replaced = replaced
+        self._listed = listed
+        self._ignored = ignored
+
+    def take(self, seen: Observation, *, from_heartbeat: bool = False) -> None:
+        seen = _bounded(seen)
+        entry = self._cluster.entries.get(seen.workload_id)
+        if entry is None or entry.assignment is None or entry.assignment.node_id != seen.node_id:
+            if seen.actual is Actual.ABSENT:
+                self._removed(seen.node_id, seen.workload_id)
+            elif self._is_newer_copy(seen):
+                self._replaced(seen.node_id, seen.workload_id)
+            elif entry is not None and not self._is_left_copy(seen):
+                self._ignored()
+            return
+        old = entry.observation
+        if old is not None and seen.seen_at < old.seen_at:
+            return
+        if from_heartbeat and _tells_less(seen, entry):
+            return
+        seen = _with_known_revision(seen, entry)
+        entry.observation = seen
+        if old is None or _differs(old, seen):
+            entry.observed_since = seen.seen_at
+            if old is not None or not self._is_expected(seen, entry):
+                self._wake(seen.workload_id)
+            if old is not None and entry.dispatch is None and old.actual is not seen.actual:
+                self._changed(seen.node_id)
+
+    def _is_left_copy(self, seen: Observation) -> bool:
+        """Whether it is a stale copy of an earlier assignment, with a tombstone."""
+        return seen.workload_id in self._cluster.tombstones.get(seen.node_id, {})
+
+    def _is_newer_copy(self, seen: Observation) -> bool:
+        """The node has a copy with a newer epoch than the tombstone, so the copy of the tombstone is gone."""
+        tombstone = self._cluster.tombstones.get(seen.node_id, {}).get(seen.workload_id)
+        return tombstone is not None and 0 < tombstone.assignment.epoch < seen.epoch
+
+    def _is_expected(self, seen: Observation, entry: Entry) -> bool:
+        """Whether it confirms the records: after a start every node reports all it has, mostly unchanged."""
+        return (
+            entry.belief is not None
+            and entry.assignment is not None
+            and entry.dispatch is None
+            and entry.retry is None
+            and confirms(seen, entry.belief, entry.workload, entry.assignment)
+            and not self._cluster.drifts.of(seen.node_id, seen.workload_id)
+        )
+
+    def take_all(self, node_id: NodeId, listed: Sequence[Observation], seen_at: datetime) -> None:
+        """A full list of a node: every other workload assigned to it is absent."""
+        for seen in listed:
+            self.take(seen)
+        self._take_absences(node_id, {seen.workload_id for seen in listed}, seen_at)
+        self._listed(node_id, listed)
+
+    def _take_absences(
+        self, node_id: NodeId, present: Collection[WorkloadId], seen_at: datetime
+    ) -> None:
+        assigned = self._cluster.on_node.get(node_id, set())
+        buried = self._cluster.tombstones.get(node_id, {})
+        for workload_id in [*assigned, *buried]:
+            if workload_id not in present:
+                self.take(Observation(workload_id, node_id, Actual.ABSENT, seen_at))
+
+
+def _tells_less(seen: Observation, entry: Entry) -> bool:
+    """Heartbeats of some agents have no revisions: during an update they may describe the old one.
+
+    The node reports the revision when it is polled, so only polls count while an order is in progress.
+    """
+    return (
+        entry.dispatch is not None
+        and not seen.revision
+        and seen.actual is not Actual.ABSENT
+        and entry.revision_from == seen.node_id
+    )
+
+
+def _with_known_revision(seen: Observation, entry: Entry) -> Observation:
+    """Heartbeats of some agents have no revisions: the last reported revision of the copy still applies."""
+    old = entry.observation
+    if seen.revision or old is None or not old.revision or seen.actual is Actual.ABSENT:
+        return seen
+    return replace(seen, revision=old.revision) if old.node_id == seen.node_id else seen
+
+
+def _bounded(seen: Observation) -> Observation:
+    failure = seen.failure
+    if _is_short(seen.message) and failure is None and _are_short(seen.metadata):
+        return seen
+    return replace(
+        seen,
+        message=seen.message[:TEXT_LENGTH_MAX],
+        failure=failure and replace(failure, message=failure.message[:TEXT_LENGTH_MAX]),
+        metadata={
+            key: value[:TEXT_LENGTH_MAX]
+            for key, value in islice(seen.metadata.items(), METADATA_COUNT_MAX)
+            if len(key) <= METADATA_KEY_LENGTH_MAX
+        },
+    )
+
+
+def _is_short(text: str) -> bool:
+    return len(text) <= TEXT_LENGTH_MAX
+
+
+def _are_short(metadata: Mapping[str, str]) -> bool:
+    return (
+        len(metadata) <= METADATA_COUNT_MAX
+        and max(map(len, metadata), default=0) <= METADATA_KEY_LENGTH_MAX
+        and max(map(len, metadata.values()), default=0) <= TEXT_LENGTH_MAX
+    )
+
+
+def _differs(old: Observation, new: Observation) -> bool:
+    return (
+        old.actual is not new.actual
+        or old.revision != new.revision
+        or old.epoch != new.epoch
+        or old.failure != new.failure
+        or old.action != new.action
+        or old.node_id != new.node_id
+        or old.metadata.get(HEALTH) != new.metadata.get(HEALTH)
+        or old.metadata.get(DRIFT) != new.metadata.get(DRIFT)
+    )

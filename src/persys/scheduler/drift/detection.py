@@ -1,0 +1,86 @@
+"""Adds drift records to the transaction of a decision: detected with the remedy, resolved with success."""
+
+from datetime import datetime
+
+from persys.core.drift import mismatch, reported
+from persys.core.reconcile.situation import STATE_MISMATCH, Decision, Policy, Situation
+from persys.model.drift import Drift, DriftType
+from persys.scheduler.commit.change import Change
+from persys.scheduler.drift.records import write_found, write_over
+from persys.scheduler.state.cluster import Cluster
+
+
+def tell_drifts(
+    change: Change,
+    cluster: Cluster,
+    situation: Situation,
+    decision: Decision,
+    policy: Policy,
+    *,
+    told: bool,
+    now: datetime,
+) -> None:
+    """`told`: the user has changed the intent, so earlier drift is resolved."""
+    by_node = reported(situation, now=now)
+    over = _over(cluster, situation, decision, told=told, lasts=by_node is not None)
+    found = by_node or _mismatch(situation, decision, policy, now)
+    if found is not None and _is_known(cluster, found):
+        found = None
+    if found is None and not over:
+        return
+    if found is not None:
+        write_found(change, found)
+    for drift, because in over:
+        write_over(change, drift, because, now=now)
+    done = change.done
+
+    def done_and_told() -> None:
+        done()
+        if found is not None:
+            cluster.drifts.put(found)
+        for drift, _ in over:
+            cluster.drifts.drop(drift)
+
+    change.done = done_and_told
+
+
+def _mismatch(
+    situation: Situation, decision: Decision, policy: Policy, now: datetime
+) -> Drift | None:
+    found = mismatch(situation, policy, now=now)
+    shown = decision.belief is not None and decision.belief.code == STATE_MISMATCH
+    if found is None or not (decision.effects or (shown and found.type is DriftType.STATE)):
+        return None
+    return found
+
+
+def _is_known(cluster: Cluster, found: Drift) -> bool:
+    known = cluster.drifts.of(found.node_id, found.workload_id)
+    return found.type in {drift.type for drift in known}
+
+
+def _over(
+    cluster: Cluster, situation: Situation, decision: Decision, *, told: bool, lasts: bool
+) -> list[tuple[Drift, str]]:
+    """`lasts`: the node still reports a difference."""
+    old, new, workload_id = situation.assignment, decision.assignment, situation.workload.id
+    over = []
+    if old is not None and (drifts := cluster.drifts.of(old.node_id, workload_id)):
+        because = "" if lasts and not told else _because(situation, decision, told=told)
+        over = [(drift, because) for drift in drifts if because]
+    if new is not None and (old is None or old.node_id != new.node_id):
+        over += [
+            (drift, "assigned to this node now")
+            for drift in cluster.drifts.of(new.node_id, workload_id)
+            if drift.type is DriftType.ORPHAN
+        ]
+    return over
+
+
+def _because(situation: Situation, decision: Decision, *, told: bool) -> str:
+    old, new = situation.assignment, decision.assignment
+    if told:
+        return "the intent was changed"
+    if new is None or (old is not None and new.node_id != old.node_id):
+        return "no longer assigned to this node"
+    return "in the desired state" if decision.fulfilled else ""

@@ -1,0 +1,466 @@
+"""Registers nodes, renews their leases by heartbeats and marks nodes with expired leases as not ready.
+
+A lease is renewed in memory; only a change of a node's record or status is written. The workload statuses of
+a heartbeat become observations, like those of all other sources.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+
+import structlog
+from msgspec.structs import replace
+
+from persys.core.event_retention import Repeats
+from persys.core.nodes import INTERVALS_KEPT, lease_seconds, standing
+from persys.core.recovery.mode import is_strange, judge_newcomer
+from persys.core.registration import (
+    Application,
+    Holder,
+    Refusals,
+    admitted,
+    cluster_refusal,
+    host_refusal,
+    is_superseded,
+    refusal,
+    speaks_for,
+)
+from persys.errors import (
+    ConflictError,
+    NotFoundError,
+    RefusedError,
+    StoreUnavailableError,
+    SupersededError,
+)
+from persys.infra.aio.keyed_lock import Turns
+from persys.infra.aio.supervisor import InternalError, KeyedWork, Supervisor
+from persys.infra.clock import Clock
+from persys.model import feature
+from persys.model.cluster import ClusterMarker
+from persys.model.event import Event, EventKind
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.node import Lease, Node, NodeStatus
+from persys.model.status import Actual, Observation
+from persys.scheduler.commit.change import Change
+from persys.scheduler.commit.group_commit import Committer, insist
+from persys.scheduler.dispatch.observations import Observations
+from persys.scheduler.membership.heartbeat import Report, Statuses
+from persys.scheduler.membership.node_removal import NodeRemoval
+from persys.scheduler.membership.removed_nodes import Removed
+from persys.scheduler.recovery.pending_nodes import Applicant, Applicants
+from persys.scheduler.state.cluster import Cluster, Member
+from persys.store import keys
+
+log = structlog.get_logger()
+
+JUDGE_AGAIN_SECONDS = 1.0
+SLICE = 500  # nodes
+
+
+class Membership:
+    def __init__(
+        self,
+        cluster: Cluster,
+        committer: Committer,
+        observations: Observations,
+        clock: Clock,
+        *,
+        supervisor: Supervisor,
+        cluster_id: str,
+        lease: timedelta,
+        grace: timedelta,
+        wake_many: Callable[[Iterable[WorkloadId]], None],
+        room_appeared: Callable[[NodeId], None],
+        node_changed: Callable[[NodeId], None],
+        node_returned: Callable[[NodeId], None],
+        removed: Removed,
+        is_connected: Callable[[NodeId], bool],
+        holder_changed: Callable[[NodeId], None],
+        new_instance_id: Callable[[], str],
+        removal: NodeRemoval,
+        turns: Turns[NodeId],
+    ) -> None:
+        """`turns` serialize the changes of a node record."""
+        self._cluster = cluster
+        self._committer = committer
+        self._observations = observations
+        self._clock = clock
+        self._cluster_id = cluster_id
+        self._lease = lease
+        self._grace = grace
+        self._wake_many = wake_many
+        self._room_appeared = room_appeared
+        self._node_changed = node_changed
+        self._node_returned = node_returned
+        self._removed = removed
+        self._is_connected = is_connected
+        self._holder_changed = holder_changed
+        self._new_instance_id = new_instance_id
+        self._refusals = Refusals()
+        self._removal = removal
+        self._supervisor = supervisor
+        self._leases: KeyedWork[NodeId] = KeyedWork(supervisor, "lease", clock)
+        self._turns = turns
+        self._repeats = Repeats()
+        self.applicants = Applicants()
+
+    def lease_ends(self) -> float:
+        return self._clock.monotonic() + self._lease.total_seconds()
+
+    def lease_ends_at(self, node_id: NodeId) -> datetime:
+        extra = timedelta(seconds=self._known(node_id).lease_extra)
+        return self._clock.now() + self._lease + extra
+
+    def renew_all(self) -> None:
+        """Give every node a full lease: heartbeats may have been missed because of this scheduler."""
+        for member in self._cluster.members.values():
+            member.lease_until = max(member.lease_until, self.lease_ends() + member.lease_extra)
+            member.lost_noted = False
+
+    async def register(
+        self, asked: Application, *, cluster_uid: str = "", workload_count: int = 0
+    ) -> ClusterMarker:
+        """Returns the cluster marker. `cluster_uid` and `workload_count` are reported by the agent."""
+        node = asked.node
+        known = self._cluster.members.get(node.id)
+        if why := cluster_refusal(node, known.node if known else None, self._cluster_id):
+            raise RefusedError(why)
+        applicant = Applicant(node, cluster_uid, workload_count, self._clock.now())
+        self._admit(applicant)
+        await self._register(asked)
+        self.applicants.drop(node.id)
+        assert self._committer.lead.marker is not None
+        return self._committer.lead.marker
+
+    def _admit(self, applicant: Applicant) -> None:
+        modes, marker = self._committer.modes, self._committer.lead.marker
+        if not modes.is_frozen:
+            assert marker is not None
+            uid = applicant.cluster_uid
+            if is_strange(marker, uid):
+                self.applicants.claim(applicant.node.id, uid)
+            claiming = self.applicants.claiming(uid)
+            lost = judge_newcomer(
+                marker,
+                said_uid=uid,
+                workload_count=applicant.workload_count,
+                holds_workloads=bool(self._cluster.entries),
+                claims=len(claiming),
+                others=len(self._cluster.members.keys() - claiming),
+            )
+            if lost is None:
+                return
+            modes.take(lost)
+            self._committer.doubt()  # so that it checks whether the lost records come back
+        self.applicants.note(applicant)
+        if member := self._cluster.members.get(applicant.node.id):
+            self._heard_from(member)
+        raise modes.refusal()
+
+    async def _register(self, asked: Application) -> None:
+        node = asked.node
+
+        async def attempt() -> Node:
+            known = self._cluster.members.get(node.id)
+            holder = self._holder(known) if known is not None else None
+            if why := refusal(asked, holder):
+                assert holder is not None, "only a registered holder is a reason to refuse"
+                raise self._refused(asked, holder, why)
+            admitted_node = admitted(asked, holder, self._new_instance_id())
+            if known is None:
+                await self._put(admitted_node, EventKind.NODE_REGISTERED)
+                return admitted_node
+            _check_not_removing(known.node)
+            renewed = _renewed(known.node, admitted_node)
+            if renewed.session_id != known.node.session_id:
+                renewed = replace(renewed, registered_at=self._clock.now())
+                self._holder_changed(node.id)
+                known.instance_heard = False
+            await self._put(renewed, EventKind.NODE_REGISTERED_AGAIN)
+            return renewed
+
+        async with self._turns.of(node.id):
+            shown = await insist(attempt)
+            member = self._cluster.members[node.id]
+            self._heard_from(member)
+            member.boot_id = asked.boot_id
+            self._refusals.forget(node.id)
+            if asked.instance_id and asked.instance_id == shown.instance_id:
+                member.instance_heard = True
+            if member.refused_types:
+                member.refused_types.clear()
+                self._show(shown)
+        self._node_returned(node.id)
+
+    def _refused(self, asked: Application, holder: Holder, why: str) -> RefusedError:
+        now = self._clock.monotonic()
+        since = self._refusals.note(asked.node.id, asked.session_id, now)
+        lease_seconds = self._lease.total_seconds()
+        if is_superseded(asked, holder, refused_since=since, lease_seconds=lease_seconds):
+            return SupersededError(why)
+        return RefusedError(why)
+
+    def _holder(self, member: Member) -> Holder:
+        return Holder(
+            member.node,
+            has_lease=member.lease_until > self._clock.monotonic(),
+            is_connected=self._is_connected(member.node.id),
+            is_confirmed=member.instance_heard,
+            boot_id=member.boot_id,
+            reported_at=member.reported_at,
+        )
+
+    def instance_of(self, node_id: NodeId) -> str:
+        """The instance id that the agent of the node has to use."""
+        return self._known(node_id).node.instance_id
+
+    def check_instance(self, node_id: NodeId, instance_id: str) -> None:
+        """Raises RefusedError for a heartbeat of an agent that is not the registered one."""
+        member = self._known(node_id)
+        if not speaks_for(member.node, instance_id):
+            raise RefusedError(
+                f"another agent is registered as node {node_id}; this heartbeat is ignored: register again"
+            )
+        member.instance_heard = member.instance_heard or bool(instance_id)
+
+    def check_host(self, node_id: NodeId, shared_from: str | None) -> None:
+        """Raises RefusedError for a heartbeat from a host that does not belong to the node."""
+        if why := host_refusal(self._known(node_id).node, shared_from):
+            raise RefusedError(why)
+
+    def stream_opened(self, node_id: NodeId) -> None:
+        """A node without an inbound port can receive orders from now on."""
+        if node_id in self._cluster.members:
+            self._node_returned(node_id)
+
+    def statuses_of(self, node_id: NodeId) -> Statuses:
+        """The last reported statuses. Raises NotFoundError for a node that is not registered."""
+        return self._known(node_id).statuses
+
+    async def heartbeat(self, node_id: NodeId, report: Report) -> None:
+        """Raises NotFoundError for a node that is not registered: it must register first."""
+        member = self._known(node_id)
+        if member.node.removing_since is not None:
+            raise NotFoundError("node", node_id)
+        self._heard_from(member)
+        member.reported_at = self._clock.monotonic()
+        member.clock_skew = report.clock_skew
+        member.usage = report.usage
+        member.internal_errors = report.internal_errors
+        member.journal_problem = report.journal_problem
+        if self._cluster.set_unavailable(node_id, report.unavailable_types):
+            self._room_appeared(node_id)
+        self._take_contained(node_id, report)
+        if member.node.status is NodeStatus.NOT_READY:
+            try:
+                await self._set_ready(member)
+            except (StoreUnavailableError, ConflictError):
+                return  # retried with the next heartbeat
+
+    async def change(self, node_id: NodeId, kind: EventKind, make: Callable[[Node], Node]) -> None:
+        """Apply a command of an operator to the node record. `make` may raise to refuse."""
+
+        async def attempt() -> None:
+            node = self._known(node_id).node
+            _check_not_removing(node)
+            await self._put(make(node), kind)
+
+        async with self._turns.of(node_id):
+            await insist(attempt)
+
+    async def remove(self, node_id: NodeId) -> None:
+        """Remove a node without workloads. Its present certificate cannot register again."""
+        await self._removal.remove(node_id)
+
+    def is_draining(self, node_id: NodeId) -> bool:
+        return self._known(node_id).node.drain is not None
+
+    def _known(self, node_id: NodeId) -> Member:
+        member = self._cluster.members.get(node_id)
+        if member is None:
+            raise NotFoundError("node", node_id)
+        return member
+
+    async def run(self) -> None:
+        """Mark nodes as not ready when their lease expires."""
+        while True:
+            if self._committer.modes.is_frozen:
+                await asyncio.sleep(JUDGE_AGAIN_SECONDS)
+                continue  # no node is declared lost because the scheduler cannot write
+            next_end = await self._judge_all(now := self._clock.monotonic())
+            await asyncio.sleep(min(max(next_end - now, 0.01), JUDGE_AGAIN_SECONDS))
+
+    async def _judge_all(self, now: float) -> float:
+        """Check all nodes in slices. Returns when the next lease expires.
+
+        Nodes whose leases expire together share transactions: one by one, the last of thousands would be
+        marked minutes late.
+        """
+        next_end = now + JUDGE_AGAIN_SECONDS
+        members = list(self._cluster.members.values())
+        for start in range(0, len(members), SLICE):
+            async with asyncio.TaskGroup() as group:
+                for member in members[start : start + SLICE]:
+                    if member.lease_until > now:
+                        next_end = min(next_end, member.lease_until)
+                    elif not self._leases.is_due(member.node.id):
+                        continue
+                    elif member.node.status is not NodeStatus.NOT_READY:
+                        group.create_task(self._expire(member, now))
+                    elif not member.lost_noted:
+                        with self._leases.contain(member.node.id):
+                            self._note_lost(member, now)
+            await asyncio.sleep(0)
+        return next_end
+
+    async def _expire(self, member: Member, now: float) -> None:
+        with self._leases.contain(member.node.id):
+            await self._judge(member)
+            self._note_lost(member, now)
+
+    def _note_lost(self, member: Member, now: float) -> None:
+        """Reconcile the workloads of a node once its grace period is over."""
+        if member.lost_noted or now < member.lease_until + self._grace.total_seconds():
+            return
+        member.lost_noted = True
+        self._wake_many(self._cluster.on_node.get(member.node.id, ()))
+
+    def _heard_from(self, member: Member) -> None:
+        member.lost_noted = False
+        self._note_interval(member)
+        member.lease_until = self.lease_ends() + member.lease_extra
+        member.last_heartbeat = self._clock.now()
+
+    def _note_interval(self, member: Member) -> None:
+        """Persys agents use the configured heartbeat interval; third-party agents have their own."""
+        now, before = self._clock.monotonic(), member.heard_at
+        member.heard_at = now
+        if before is None or feature.PUSHES_STATUS in member.node.capabilities.features:
+            return
+        member.intervals = (*member.intervals, now - before)[-INTERVALS_KEPT:]
+        lease = self._lease.total_seconds()
+        member.lease_extra = lease_seconds(lease, member.intervals) - lease
+
+    def _take_contained(self, node_id: NodeId, report: Report) -> None:
+        """Process a report so that a defect affects neither the lease of the node nor other workloads."""
+        failures: list[InternalError] = []
+        with self._supervisor.contain("report", node_id, failed=failures.append):
+            self._take(node_id, report)
+        if failures:
+            for seen in report.observations:
+                with self._supervisor.contain(
+                    "report", f"{node_id}/{seen.workload_id}", failed=failures.append
+                ):
+                    self._observations.take(seen, from_heartbeat=True)
+
+    def _take(self, node_id: NodeId, report: Report) -> None:
+        now = self._clock.now()
+        if report.complete:
+            self._observations.take_all(node_id, report.observations, now)
+        else:
+            for seen in report.observations:
+                self._observations.take(seen, from_heartbeat=True)
+        for workload_id in report.removed:
+            self._observations.take(Observation(workload_id, node_id, Actual.ABSENT, now))
+        for used in report.workload_usage:
+            entry = self._cluster.entries.get(used.workload_id)
+            # The usage of a stale copy on another node does not belong to this assignment.
+            if entry and entry.assignment and entry.assignment.node_id == node_id:
+                entry.usage = used
+
+    async def _judge(self, member: Member) -> None:
+        async with self._turns.of(member.node.id):
+            if member.lease_until > self._clock.monotonic():
+                return  # it sent a heartbeat meanwhile
+            silent = self._lease.total_seconds() + member.lease_extra
+            lost = self._with_status(
+                member.node, NodeStatus.NOT_READY, f"no heartbeat for {silent:g}s"
+            )
+            try:
+                await self._put(lost, EventKind.NODE_NOT_READY)
+            except (StoreUnavailableError, ConflictError):
+                return  # retried in a second
+
+    async def _set_ready(self, member: Member) -> None:
+        async with self._turns.of(member.node.id):
+            if member.node.status is not NodeStatus.NOT_READY:
+                return
+            alive = replace(member.node, confirmed_dead=False)
+            ready = self._with_status(alive, standing(alive), "heartbeats resumed")
+            await self._put(ready, EventKind.NODE_READY)
+        self._node_returned(member.node.id)
+
+    def _with_status(self, node: Node, status: NodeStatus, reason: str) -> Node:
+        return replace(node, status=status, status_reason=reason, status_at=self._clock.now())
+
+    async def _put(self, node: Node, kind: EventKind) -> None:
+        known = self._cluster.members.get(node.id)
+        if known is not None and known.node == node:
+            return
+        now = self._clock.now()
+        text = node.status_reason
+        if keys.node_key(node.id) in self._cluster.quarantine:
+            text = "its unreadable record was replaced: cordon, drain and taints are lost"
+        change = Change(
+            done=lambda: self._show(node),
+            puts={keys.node_key(node.id): node},
+            drops=self._removed.forget(now),
+            events=self._events(node, kind, text, now),
+        )
+        if known is not None and _is_only_another_process(known.node, node):
+            change.events.clear()
+        if kind in (EventKind.NODE_REGISTERED, EventKind.NODE_REGISTERED_AGAIN):
+            change.puts[keys.node_lease_key(node.id)] = Lease(node.id, now, self._lease)
+        await self._committer.commit(change)
+        log.info("node.changed", node_id=node.id, kind=kind, status=node.status)
+
+    def _events(self, node: Node, kind: EventKind, text: str, now: datetime) -> list[Event]:
+        """Repeated registrations of a ready node are aggregated into few events with a count."""
+        known = self._cluster.members.get(node.id)
+        ready = known is not None and known.node.status is not NodeStatus.NOT_READY
+        if kind is EventKind.NODE_REGISTERED_AGAIN and ready:
+            left_out = self._repeats.take(node.id, now)
+            if left_out is None:
+                return []
+            if left_out:
+                text = f"{text}; {left_out} earlier registrations omitted".removeprefix("; ")
+        return [Event(now, kind, text, node_id=node.id)]
+
+    def _show(self, node: Node) -> None:
+        self._cluster.put_node(node, lease_until=None if node.id in self._cluster.members else 0.0)
+        self._wake_many(self._cluster.on_node.get(node.id, ()))
+        self._node_changed(node.id)
+
+
+def _check_not_removing(node: Node) -> None:
+    if node.removing_since is not None:
+        raise RefusedError(f"node {node.id} is being removed; try again when it is gone")
+
+
+def _is_only_another_process(old: Node, new: Node) -> bool:
+    """Whether only the agent process has changed, not the node."""
+    return (
+        replace(
+            new,
+            instance_id=old.instance_id,
+            instance_before=old.instance_before,
+            session_id=old.session_id,
+            registered_at=old.registered_at,
+        )
+        == old
+    )
+
+
+def _renewed(old: Node, new: Node) -> Node:
+    """The record of a node that registers again; equal to the old one if nothing changed."""
+    kept = replace(new, cordoned=old.cordoned, drain=old.drain, taints=old.taints)
+    if old.status is NodeStatus.NOT_READY:
+        return replace(kept, status=standing(kept))
+    return replace(
+        kept,
+        registered_at=old.registered_at,
+        status=old.status,
+        status_reason=old.status_reason,
+        status_by=old.status_by,
+        status_at=old.status_at,
+    )

@@ -1,0 +1,151 @@
+"""Explains why a workload is where it is, and reports the free capacity of the cluster. Read-only.
+
+The search for workloads that a node loss would strand visits every workload, so it runs in slices on a copy
+of the placement index, and other tasks run between the slices.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+from persys.core.nodes import Phase
+from persys.core.placement.capacity import lose, room_on
+from persys.core.placement.explain import Explanation, explain
+from persys.core.placement.hypothetical import set_aside
+from persys.core.placement.node_index import Columns
+from persys.core.placement.requirements import Needs, needs_of
+from persys.core.reconcile.evacuate import must_leave, stays_because
+from persys.core.reconcile.situation import Situation, described, is_finished
+from persys.errors import NotFoundError
+from persys.infra.aio.offload import off_loop
+from persys.infra.aio.time_slice import Slices
+from persys.infra.clock import Clock
+from persys.model.ids import NodeId, Revision, WorkloadId
+from persys.model.placement import Assignment
+from persys.model.workload import Desired, Workload
+from persys.scheduler.queries.plan import Situated
+from persys.scheduler.reconcile.snapshot import situation_of
+from persys.scheduler.state.cluster import Cluster, Entry
+from persys.wire.control.planning import capacity_message, explanation_message, loss_message
+from persys.wire.control.spec_decode import ParsedSpec, holds_yaml, parse_spec
+from persys.wire.gen.control.v1 import control_pb2
+
+NODES_TOLD = 20
+TOLD_AT_ONCE = 200  # more are explained in a thread, on a copy of the placement index
+
+
+class Outlook:
+    def __init__(self, cluster: Cluster, situated: Situated, clock: Clock) -> None:
+        self._cluster = cluster
+        self._situated = situated
+        self._clock = clock
+
+    async def explain(self, wanted: str, *, limit: int) -> control_pb2.ExplainWorkloadResponse:
+        entry = self._cluster.entries.get(WorkloadId(wanted))
+        if entry is None:
+            raise NotFoundError("workload", wanted)
+        columns = self._cluster.columns
+        told = min(limit or NODES_TOLD, len(columns.rows))
+        if told <= TOLD_AT_ONCE:
+            return self._message(
+                entry, _explained(entry.workload, entry.assignment, columns, told)
+            )()
+        found = await asyncio.to_thread(
+            _explained, entry.workload, entry.assignment, columns.copy(), told
+        )
+        return await asyncio.to_thread(self._message(entry, found))
+
+    def _message(
+        self, entry: Entry, found: Explanation
+    ) -> Callable[[], control_pb2.ExplainWorkloadResponse]:
+        """Builds the response. Everything in the cluster state is read before this returns."""
+        workload, assignment = entry.workload, entry.assignment
+        return partial(
+            explanation_message,
+            found,
+            workload_id=workload.id,
+            node_id=assignment.node_id if assignment is not None else "",
+            summary=self._summary(entry, found),
+            changes=found.changes() if workload.id in self._cluster.waiting else (),
+            copies=described(workload.id, self._situated(situation_of(entry)).copies),
+        )
+
+    def _summary(self, entry: Entry, found: Explanation) -> str:
+        workload, assignment = entry.workload, entry.assignment
+        message = entry.belief.message if entry.belief is not None else ""
+        if entry.set_aside is not None:
+            return f"is not reconciled: {entry.set_aside.text}"
+        if assignment is None:
+            if workload.id not in self._cluster.waiting:
+                return f"has no node: {message}"
+            if found.fit_count:
+                return f"waits, although it fits on {found.fit_count} nodes: {message}"
+            return f"waits: {found.refusals()}"
+        where = self._situated(Situation(workload, assignment, entry.belief))
+        node_id = assignment.node_id
+        if workload.id in self._cluster.waiting:
+            return f"is assigned to {node_id} and waits for capacity on another node: {message}"
+        if where.phase is Phase.LOST and not must_leave(where, self._clock.now()):
+            return (
+                f"stays assigned to {node_id}, which is lost: {stays_because(workload) or message}; "
+                f"it moves after `persysctl node confirm-dead {node_id}`"
+            )
+        if where.draining and (because := stays_because(workload)):
+            return f"stays on {node_id}, which is draining: {because}"
+        return f"is on {node_id}: {assignment.why}"
+
+    async def capacity(self, spec: control_pb2.WorkloadSpec) -> control_pb2.GetCapacityResponse:
+        parsed = await off_loop(partial(parse_spec, spec)) if holds_yaml(spec) else parse_spec(spec)
+        needs = self._needs(parsed)
+        room = self._cluster.columns.copy()
+        rooms = []
+        losses = []
+        slices = Slices(self._clock)
+        for node_id, row in room.rows.items():
+            rooms.append(room_on(row, needs))
+            losses.append(self._loss(node_id, room))
+            await slices.between()
+        survives = len(losses) > 1 and not any(loss.stranded for loss in losses)
+        return capacity_message(rooms, losses, survives=survives)
+
+    def _needs(self, parsed: ParsedSpec) -> Needs:
+        now = self._clock.now()
+        return needs_of(
+            Workload(
+                WorkloadId(""),
+                parsed.spec,
+                Revision(""),
+                now,
+                now,
+                resources=parsed.resources,
+                metadata=parsed.metadata,
+                rules=parsed.rules,
+            )
+        )
+
+    def _loss(self, node_id: NodeId, room: Columns) -> control_pb2.LossView:
+        movable: dict[WorkloadId, Needs] = {}
+        bound: list[WorkloadId] = []
+        for entry in self._on(node_id):
+            lost = Situation(entry.workload, entry.assignment, entry.belief, phase=Phase.LOST)
+            # With stop_after it moves after its agent has stopped it.
+            if not entry.workload.stop_after_seconds and not must_leave(lost, self._clock.now()):
+                bound.append(entry.workload.id)
+            elif entry.workload.desired is Desired.RUNNING and not is_finished(lost):
+                movable[entry.workload.id] = needs_of(entry.workload)
+        return loss_message(lose(node_id, movable, room), bound)
+
+    def _on(self, node_id: NodeId) -> Iterator[Entry]:
+        here: Iterable[WorkloadId] = self._cluster.on_node.get(node_id, ())
+        entries = (self._cluster.entries[workload_id] for workload_id in here)
+        return (entry for entry in entries if entry.workload.desired is not Desired.DELETED)
+
+
+def _explained(
+    workload: Workload, assignment: Assignment | None, columns: Columns, told: int
+) -> Explanation:
+    """An assigned workload is explained as if it had no reservation."""
+    if assignment is None:
+        return explain(needs_of(workload), columns, limit=told)
+    with set_aside(workload.id, assignment.node_id, columns):
+        return explain(needs_of(workload), columns, limit=told)

@@ -1,0 +1,193 @@
+"""A dry run: each apply is decided as if those before it had been applied. Nothing is written or reserved.
+
+It uses the parsing and the decision of a real apply, on a copy of the placement index. So a plan and the
+apply that follows it agree, unless the cluster has changed in between.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from persys.core.intent.apply import Accepted, Unchanged
+from persys.core.intent.diff import action_of, changed_fields, displaced
+from persys.core.placement.port import rooms_over
+from persys.core.placement.requirements import Needs, needs_of
+from persys.core.placement.select import choose
+from persys.core.reconcile.decide import decide
+from persys.core.reconcile.situation import Decision, Policy, Situation
+from persys.errors import RefusedError
+from persys.infra.aio.time_slice import Slices
+from persys.model.ids import WorkloadId, workload_id
+from persys.model.placement import Assignment
+from persys.model.status import Belief
+from persys.model.workload import Desired, Workload
+from persys.scheduler.reconcile.intent import judge_of, parse
+from persys.scheduler.state.cluster import Cluster
+from persys.wire.control.planning import change_messages, fields_of
+from persys.wire.gen.control.v1 import control_pb2
+
+Situated = Callable[[Situation], Situation]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A workload as the plan so far would leave it."""
+
+    workload: Workload
+    assignment: Assignment | None
+    belief: Belief | None
+    waits: bool
+
+
+class Planning:
+    def __init__(
+        self,
+        cluster: Cluster,
+        situated: Situated,
+        policy: Policy,
+        *,
+        now: datetime,
+        lease: timedelta,
+    ) -> None:
+        self._cluster = cluster
+        self._situated = situated
+        self._policy = policy
+        self._now = now
+        self._lease = lease
+        self._room = cluster.columns.copy()
+        self._rooms = rooms_over(self._room)
+        self._standing: dict[WorkloadId, Standing] = {}
+        self._queues = _queues_of(cluster)
+
+    async def judge_all(
+        self, requests: Iterable[control_pb2.ApplyWorkloadRequest], slices: Slices
+    ) -> list[control_pb2.WorkloadPlan]:
+        plans = []
+        for request in requests:
+            plans.append(await self.judge(request))
+            await slices.between()
+        return plans
+
+    async def judge(self, request: control_pb2.ApplyWorkloadRequest) -> control_pb2.WorkloadPlan:
+        plan = control_pb2.WorkloadPlan(workload_id=request.workload_id)
+        before: Standing | None = None
+        try:
+            wanted_id = workload_id(request.workload_id)
+            parsed = await parse(request)
+            before = self._of(wanted_id)
+            judge = judge_of(
+                request, parsed, lambda: self._now, lease=self._lease, secrets=self._cluster.secrets
+            )
+            outcome = judge(before.workload if before else None)
+        except RefusedError as err:
+            plan.action, plan.reason = "refused", str(err)
+            return plan
+        if before is not None and before.assignment is not None:
+            plan.current_node_id = before.assignment.node_id
+        match outcome:
+            case Unchanged(workload=workload):
+                assert before is not None
+                plan.action = "none"
+                _set_place(plan, before)
+            case Accepted(workload=workload):
+                plan.action = action_of(before.workload if before else None, workload)
+                self._change(plan, before, workload)
+        return plan
+
+    def _change(
+        self, plan: control_pb2.WorkloadPlan, before: Standing | None, workload: Workload
+    ) -> None:
+        old = before.workload if before else None
+        held = before.assignment if before else None
+        plan.changes.extend(
+            change_messages(changed_fields(fields_of(old) if old else {}, fields_of(workload)))
+        )
+        if before is not None and before.waits:
+            self._leave_queue(before.workload)
+        placeable = self._placeable()
+        decision = self._decide(workload, held, before.belief if before else None)
+        _set_place(plan, self._take(workload, held, decision))
+        plan.displaces.extend(displaced(old, held, workload, decision))
+        plan.displaces.extend(self._keep_waiting(placeable))
+        if held is not None:
+            plan.displaces.extend(self._assign_waiting())
+
+    def _of(self, wanted: WorkloadId) -> Standing | None:
+        if wanted in self._standing:
+            return self._standing[wanted]
+        entry = self._cluster.entries.get(wanted)
+        if entry is None:
+            return None
+        return Standing(
+            entry.workload, entry.assignment, entry.belief, wanted in self._cluster.waiting
+        )
+
+    def _decide(
+        self, workload: Workload, held: Assignment | None, belief: Belief | None
+    ) -> Decision:
+        situation = self._situated(Situation(workload, held, belief))
+        return decide(situation, self._rooms, self._policy, now=self._now, roll=0.0)
+
+    def _take(self, workload: Workload, held: Assignment | None, decision: Decision) -> Standing:
+        got = decision.assignment
+        if held is not None and got is None and decision.tombstone is None:
+            self._room.give_back(workload.id, held.node_id)
+        if got is not None:
+            self._room.reserve(got)
+        after = Standing(workload, got, decision.belief, decision.waits_for_room)
+        self._standing[workload.id] = after
+        self._leave_queue(workload)
+        if after.waits:
+            self._queues.setdefault(needs_of(workload), {})[workload.id] = None
+        return after
+
+    def _leave_queue(self, workload: Workload) -> None:
+        needs = needs_of(workload)
+        queue = self._queues.get(needs, {})
+        queue.pop(workload.id, None)
+        if not queue:
+            self._queues.pop(needs, None)
+
+    def _placeable(self) -> list[Needs]:
+        """The needs of waiting workloads that would fit now, highest priority first."""
+        found = [needs for needs in self._queues if choose(needs, self._room) is not None]
+        return sorted(found, key=lambda needs: -needs.rules.priority)
+
+    def _keep_waiting(self, placeable: list[Needs]) -> Iterator[str]:
+        for needs in placeable:
+            if choose(needs, self._room) is None:
+                for waiting in self._queues.get(needs, ()):
+                    yield f"{waiting} keeps waiting: it would have fitted into this capacity"
+
+    def _assign_waiting(self) -> Iterator[str]:
+        """Assign freed capacity to waiting workloads."""
+        for needs in self._placeable():
+            for waiting in list(self._queues.get(needs, ())):
+                standing = self._of(waiting)
+                if standing is None or choose(needs, self._room) is None:
+                    break
+                workload, held = standing.workload, standing.assignment
+                after = self._take(workload, held, self._decide(workload, held, standing.belief))
+                if after.assignment is not None and not after.waits:
+                    yield f"{waiting} no longer waits: it is assigned to {after.assignment.node_id}"
+
+
+def _queues_of(cluster: Cluster) -> dict[Needs, dict[WorkloadId, None]]:
+    """The waiting workloads by needs: thousands may have the same."""
+    queues: dict[Needs, dict[WorkloadId, None]] = {}
+    for waiting in cluster.waiting:
+        needs = needs_of(cluster.entries[waiting].workload)
+        queues.setdefault(needs, {})[waiting] = None
+    return queues
+
+
+def _set_place(plan: control_pb2.WorkloadPlan, standing: Standing) -> None:
+    """Set where it would run and why, or why it would wait."""
+    message = standing.belief.message if standing.belief is not None else ""
+    plan.would_wait = standing.waits and standing.workload.desired is Desired.RUNNING
+    if plan.would_wait or standing.assignment is None:
+        plan.reason = message
+        return
+    plan.node_id = standing.assignment.node_id
+    if plan.node_id != plan.current_node_id:
+        plan.reason = standing.assignment.why

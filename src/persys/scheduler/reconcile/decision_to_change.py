@@ -1,0 +1,250 @@
+"""Converts a decision into a transaction: the records to write, the events, and the update of memory."""
+
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from persys.core.agent.deviations import DRIFTED
+from persys.core.agent.health import UNHEALTHY
+from persys.core.nodes import Phase
+from persys.core.placement.requirements import needs_of
+from persys.core.reconcile.assign import amount_differs
+from persys.core.reconcile.dispatch import Dispatch, Goal
+from persys.core.reconcile.effects import Apply, Remove
+from persys.core.reconcile.situation import Decision, Situation
+from persys.core.reconcile.timeout_history import is_remembered, remember
+from persys.errors import ConflictError, PersysError, UnavailableError
+from persys.model.event import Event, EventKind
+from persys.model.ids import NodeId
+from persys.model.placement import Assignment
+from persys.model.status import Belief, Status
+from persys.model.workload import Desired, Workload
+from persys.scheduler.commit.change import Change
+from persys.scheduler.metrics.counters import Result
+from persys.scheduler.state.cluster import Cluster, Entry
+from persys.store import keys
+from persys.wire.agent.messages import TASK_ID
+
+TASK_ID_MAX = 256
+_KIND = {
+    Status.RUNNING: EventKind.WORKLOAD_RUNNING,
+    Status.STOPPED: EventKind.WORKLOAD_STOPPED,
+    Status.FAILED: EventKind.WORKLOAD_FAILED,
+    Status.UNKNOWN: EventKind.WORKLOAD_UNKNOWN,
+}
+
+
+def change_of(
+    entry: Entry | None,
+    workload: Workload,
+    decision: Decision,
+    cluster: Cluster,
+    *,
+    told: EventKind | None,
+    now: datetime,
+) -> tuple[Change, set[NodeId]]:
+    """The change, and the nodes on which it may alter the reservation of the workload."""
+    old = entry or Entry(workload, cluster.detached.get(workload.id))
+    nodes = _nodes(old.assignment, decision)
+    change = Change(done=lambda: _apply(cluster, workload, decision, nodes))
+    if told is not None:
+        change.events.append(_event(told, workload, old.assignment, now))
+    if decision.forget:
+        _forget(change, old)
+        if entry is not None:
+            change.events.append(_event(EventKind.WORKLOAD_DELETED, workload, old.assignment, now))
+    else:
+        _write(change, old, workload, decision, is_new=entry is None)
+        if entry is not None:
+            _note_ended(change, entry, now)
+        change.events.extend(_events(old, workload, decision, now))
+    if decision.tombstone is not None:
+        buried = decision.tombstone.assignment
+        change.puts[keys.tombstone_key(buried.node_id, workload.id)] = decision.tombstone
+    return change, nodes
+
+
+def _write(
+    change: Change, old: Entry, workload: Workload, decision: Decision, *, is_new: bool
+) -> None:
+    if is_new or old.workload is not workload:
+        change.puts[keys.workload_key(workload.id)] = workload
+    if decision.assignment is not None and decision.assignment != old.assignment:
+        change.puts[keys.assignment_key(workload.id)] = decision.assignment
+    if decision.assignment is None and old.assignment is not None:
+        change.drops.append(keys.assignment_key(workload.id))
+    if decision.belief is not None and decision.belief is not old.belief:
+        change.puts[keys.belief_key(workload.id)] = decision.belief
+    if decision.retry is not None and decision.retry != old.retry:
+        change.puts[keys.retry_key(workload.id)] = decision.retry
+    if decision.retry is None and old.retry is not None:
+        change.drops.append(keys.retry_key(workload.id))
+
+
+def _note_ended(change: Change, entry: Entry, now: datetime) -> None:
+    """Add the action that its node reports as ended, unless it is stored already."""
+    seen = entry.observation
+    if seen is None or seen.action is None:
+        return
+    if is_remembered(entry.history, seen.node_id, seen.action):
+        return
+    history = remember(entry.history, seen.workload_id, seen.node_id, [seen.action], now=now)
+    change.puts[keys.history_key(seen.workload_id)] = history
+    done = change.done
+
+    def done_and_kept() -> None:
+        done()
+        entry.history = history
+
+    change.done = done_and_kept
+
+
+def _forget(change: Change, old: Entry) -> None:
+    workload_id = old.workload.id
+    change.drops.append(keys.workload_key(workload_id))
+    for record, key in (
+        (old.assignment, keys.assignment_key(workload_id)),
+        (old.belief, keys.belief_key(workload_id)),
+        (old.retry, keys.retry_key(workload_id)),
+        (old.history, keys.history_key(workload_id)),
+    ):
+        if record is not None:
+            change.drops.append(key)
+
+
+def _apply(cluster: Cluster, workload: Workload, decision: Decision, nodes: set[NodeId]) -> None:
+    if decision.tombstone is not None:
+        cluster.put_tombstone(decision.tombstone)
+    cluster.detached.pop(workload.id, None)  # attached to its workload again
+    if decision.forget:
+        if workload.id in cluster.entries:
+            cluster.drop_workload(workload.id)
+    else:
+        entry = cluster.put_workload(workload)
+        cluster.put_assignment(workload.id, decision.assignment)
+        entry.belief = decision.belief
+        entry.retry = decision.retry
+    cluster.settle_room(workload.id, nodes)
+
+
+def _nodes(old: Assignment | None, decision: Decision) -> set[NodeId]:
+    new = decision.assignment
+    if old is not None and new is not None and old == new:
+        return set()
+    return {assignment.node_id for assignment in (old, new) if assignment is not None}
+
+
+def _events(old: Entry, workload: Workload, decision: Decision, now: datetime) -> list[Event]:
+    told = []
+    assignment, belief = decision.assignment, decision.belief
+    moved = assignment is not None and (
+        old.assignment is None or old.assignment.epoch != assignment.epoch
+    )
+    if moved and assignment is not None:
+        told.append(_event(EventKind.WORKLOAD_PLACED, workload, assignment, now, assignment.why))
+    if belief is not None and _is_change(old.belief, belief):
+        if belief.code == "Unplaceable":
+            told.append(
+                _event(EventKind.WORKLOAD_UNPLACEABLE, workload, assignment, now, belief.message)
+            )
+        elif belief.status is Status.RUNNING and belief.code == UNHEALTHY:
+            told.append(
+                _event(EventKind.WORKLOAD_UNHEALTHY, workload, assignment, now, belief.message)
+            )
+        elif _recovered(old.belief, belief):
+            told.append(_event(EventKind.WORKLOAD_HEALTHY, workload, assignment, now))
+        elif belief.status in _KIND and not _is_drift(old.belief, belief):
+            event = _event(_KIND[belief.status], workload, assignment, now, belief.message)
+            told.append(replace(event, task_id=belief.metadata.get(TASK_ID, "")[:TASK_ID_MAX]))
+    return told
+
+
+def _is_change(old: Belief | None, new: Belief) -> bool:
+    return old is None or (old.status, old.code) != (new.status, new.code)
+
+
+def _recovered(old: Belief | None, new: Belief) -> bool:
+    """It kept running and is healthy again."""
+    return (
+        old is not None
+        and old.status is new.status is Status.RUNNING
+        and old.code == UNHEALTHY
+        and not new.code
+    )
+
+
+def _is_drift(old: Belief | None, new: Belief) -> bool:
+    """It kept running: the difference is reported by the events of the drift."""
+    return (
+        old is not None
+        and old.status is new.status is Status.RUNNING
+        and DRIFTED in (old.code, new.code)
+    )
+
+
+def _event(
+    kind: EventKind,
+    workload: Workload,
+    assignment: Assignment | None,
+    now: datetime,
+    message: str = "",
+) -> Event:
+    return Event(
+        now,
+        kind,
+        message,
+        workload_id=workload.id,
+        node_id=assignment.node_id if assignment else "",
+        revision=workload.revision,
+        epoch=assignment.epoch if assignment else 0,
+    )
+
+
+def renewal(situation: Situation, decision: Decision) -> tuple[Apply, ...]:
+    """A changed intent that needs no work on the node is still sent: the node stores it for recovery."""
+    bound, workload = decision.assignment, situation.workload
+    if bound is None or workload.desired is Desired.DELETED:
+        return ()
+    if not situation.reports or situation.phase is not Phase.ALIVE:
+        return ()
+    if amount_differs(bound, needs_of(workload)):
+        return ()  # it waits for capacity: its node must not get it before
+    return (Apply(bound.node_id, workload, bound.epoch),)
+
+
+def dispatched(entry: Entry, effect: Apply | Remove, now: datetime) -> Dispatch:
+    desired = effect.workload.desired if isinstance(effect, Apply) else Desired.DELETED
+    goal = Goal(entry.workload.revision, desired, effect.epoch)
+    if entry.dispatch is not None and entry.dispatch.goal == goal:
+        # The last problem is shown until there is a reply, so that a repeated attempt causes no new event.
+        tries, problem = entry.dispatch.unanswered_count, entry.dispatch.problem
+        repeats = entry.dispatch.repeats + (entry.dispatch.answered_at is not None)
+        return Dispatch(goal, now, unanswered_count=tries, problem=problem, repeats=repeats)
+    return Dispatch(goal, now)
+
+
+def frees(old: Assignment, decision: Decision) -> bool:
+    """Whether a reservation was removed or reduced, so that other workloads may fit."""
+    new = decision.assignment
+    return new is None or (new.node_id, new.reserved, new.host_ports, new.rules, new.pools) != (
+        old.node_id,
+        old.reserved,
+        old.host_ports,
+        old.rules,
+        old.pools,
+    )
+
+
+def plans_retry(situation: Situation, decision: Decision) -> bool:
+    new = decision.retry
+    return new is not None and new.next_at is not None and new != situation.retry
+
+
+def result_of(err: PersysError) -> Result:
+    match err:
+        case ConflictError():
+            return Result.CONFLICT
+        case UnavailableError():
+            return Result.UNAVAILABLE
+        case _:
+            return Result.REFUSED

@@ -1,0 +1,134 @@
+"""Changes of intent by users: parse and check the request, decide in core, commit, reply."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from functools import partial
+from math import ceil
+
+from persys.core.intent import apply as intent_apply
+from persys.core.intent.apply import Accepted, Unchanged, Wish
+from persys.errors import InvalidError
+from persys.infra.aio.offload import off_loop
+from persys.infra.clock import Clock
+from persys.model.ids import Revision, WorkloadId, workload_id
+from persys.model.secret import Secret
+from persys.model.workload import Desired, Workload
+from persys.scheduler.reconcile.reconciler import Reconciler
+from persys.scheduler.secrets.resolver import check_known
+from persys.wire.control import messages as control_messages
+from persys.wire.control.spec_decode import ParsedSpec, holds_yaml, parse_spec
+from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.stored.revision import revision_of
+
+Judge = Callable[[Workload | None], Accepted | Unchanged]
+
+REVISION_LENGTH_MAX = 128
+
+
+class Intake:
+    def __init__(
+        self,
+        reconciler: Reconciler,
+        clock: Clock,
+        *,
+        lease: timedelta,
+        secrets: Mapping[str, Secret],
+    ) -> None:
+        self._reconciler = reconciler
+        self._clock = clock
+        self._lease = lease
+        self._secrets = secrets
+
+    async def apply(self, request: control_pb2.ApplyWorkloadRequest) -> Workload:
+        wanted_id = workload_id(request.workload_id)
+        parsed = await parse(request)
+        judge = judge_of(request, parsed, self._clock.now, lease=self._lease, secrets=self._secrets)
+        return await self._reconciler.submit(wanted_id, judge)
+
+    async def delete(self, request: control_pb2.DeleteWorkloadRequest) -> None:
+        wanted_id, now = workload_id(request.workload_id), self._clock.now
+        await self._reconciler.submit(
+            wanted_id,
+            lambda old: intent_apply.change_desired(old, wanted_id, Desired.DELETED, now=now()),
+        )
+
+    async def retry(self, request: control_pb2.RetryWorkloadRequest) -> None:
+        wanted_id = workload_id(request.workload_id)
+        await self._reconciler.submit(wanted_id, lambda old: intent_apply.retry(old, wanted_id))
+
+    async def redeploy(self, request: control_pb2.RedeployWorkloadRequest) -> Workload:
+        wanted_id, now = workload_id(request.workload_id), self._clock.now
+        return await self._reconciler.submit(
+            wanted_id, lambda old: intent_apply.redeploy(old, wanted_id, now=now())
+        )
+
+
+async def parse(request: control_pb2.ApplyWorkloadRequest) -> ParsedSpec | None:
+    """The spec of the request, or None if it has none. YAML is parsed in a thread."""
+    if not request.HasField("spec"):
+        return None
+    if holds_yaml(request.spec):
+        return await off_loop(partial(parse_spec, request.spec))
+    return parse_spec(request.spec)
+
+
+def judge_of(
+    request: control_pb2.ApplyWorkloadRequest,
+    parsed: ParsedSpec | None,
+    now: Callable[[], datetime],
+    *,
+    lease: timedelta,
+    secrets: Mapping[str, Secret],
+) -> Judge:
+    """Build the transition this request asks for; raises if invalid."""
+    wanted_id = workload_id(request.workload_id)
+    _check_stop_after(request.spec.stop_after_seconds, lease)
+    desired = control_messages.desired(request.desired_state) if request.desired_state else None
+    if parsed is not None:
+        wish = _wish(request, parsed, wanted_id, desired)
+        if desired is not Desired.DELETED:
+            check_known(wish.spec, secrets)
+        return lambda old: intent_apply.apply(old, wish, now=now())
+    if desired is None:
+        raise InvalidError("spec", "is missing: expected a spec, or a desired_state to change")
+    return lambda old: intent_apply.change_desired(old, wanted_id, desired, now=now())
+
+
+def _check_stop_after(seconds: int, lease: timedelta) -> None:
+    least = ceil(lease.total_seconds())
+    if 0 < seconds < least:
+        raise InvalidError(
+            "spec.stop_after_seconds",
+            f"{seconds}: expected 0 for never, or at least {least}: "
+            "a node may miss heartbeats for this long and still be ready",
+        )
+
+
+def _wish(
+    request: control_pb2.ApplyWorkloadRequest,
+    parsed: ParsedSpec,
+    wanted_id: WorkloadId,
+    desired: Desired | None,
+) -> Wish:
+    spec, resources, metadata, rules, stop_after_seconds = parsed
+    given = request.revision_id
+    if len(given) > REVISION_LENGTH_MAX:
+        raise InvalidError(
+            "revision_id", f"{len(given)} characters: expected at most {REVISION_LENGTH_MAX}"
+        )
+    revision = (
+        Revision(given)
+        if given
+        else revision_of(spec, resources, metadata, stop_after_seconds=stop_after_seconds)
+    )
+    return Wish(
+        wanted_id,
+        desired,
+        spec,
+        resources,
+        metadata,
+        revision,
+        bool(given),
+        rules,
+        stop_after_seconds,
+    )

@@ -1,0 +1,489 @@
+"""Wake, read, decide, commit, dispatch: serial per workload, concurrent across workloads.
+
+Every change marks a workload dirty, and its step runs as soon as no other step of it runs. A decision that
+writes nothing does not wait. Capacity is reserved with the decision and released if the commit fails, so that
+decisions made during a transaction see each other. A step that raises an unexpected error sets its workload
+aside with the reason and is retried with back-off; other workloads are not affected.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from random import Random
+from typing import TypeVar
+
+from persys.core.epochs import KEY_BITS
+from persys.core.intent.apply import Accepted, Unchanged
+from persys.core.placement.hypothetical import BEING_REMOVED, TURNED_AWAY, out_of_sight
+from persys.core.placement.pending_queue import wait_of
+from persys.core.placement.port import rooms_over
+from persys.core.placement.requirements import needs_of
+from persys.core.reconcile.assign import refused_as_full, refused_by_runtime
+from persys.core.reconcile.decide import decide
+from persys.core.reconcile.effects import Apply, Effect, Remove
+from persys.core.reconcile.retry import RetryPolicy
+from persys.core.reconcile.situation import Aside, Decision, Policy, Situation
+from persys.core.recovery.rollback import held_epoch, proven_epoch
+from persys.errors import (
+    ConflictError,
+    FencedError,
+    PersysError,
+    QuarantinedError,
+    StoreUnavailableError,
+)
+from persys.infra.aio.keyed_lock import Turns
+from persys.infra.aio.owned import OwnedWork
+from persys.infra.aio.supervisor import InternalError, Supervisor
+from persys.infra.clock import Clock
+from persys.infra.telemetry import tracing
+from persys.model.event import EventKind
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.placement import Tombstone
+from persys.model.spec import type_of
+from persys.model.workload import Workload
+from persys.scheduler.commit.change import Change
+from persys.scheduler.commit.group_commit import Committer, insist
+from persys.scheduler.drift.detection import tell_drifts
+from persys.scheduler.ha.leader_key import not_leading
+from persys.scheduler.metrics.counters import Metrics, Result
+from persys.scheduler.reconcile.decision_to_change import (
+    change_of,
+    dispatched,
+    frees,
+    plans_retry,
+    renewal,
+    result_of,
+)
+from persys.scheduler.reconcile.operation_log import tell_decision, tell_end
+from persys.scheduler.reconcile.snapshot import Situating, fresh_situation, situation_of
+from persys.scheduler.settings import SchedulerSettings
+from persys.scheduler.state.cluster import Cluster, Entry, SetAside
+from persys.store import keys
+
+T = TypeVar("T")
+
+STORE_RETRY_SECONDS = 1.0
+# A node that rejected a workload for lack of capacity is excluded for this long.
+ASIDE_AFTER_REFUSAL = timedelta(minutes=1)
+STEPS_AT_ONCE = 512
+STEP = "reconcile"
+OWNED_MAX = 4096
+
+
+class EpochsReservedError(ConflictError):
+    """A block of epochs had to be reserved: time has passed, decide again."""
+
+    def __init__(self) -> None:
+        super().__init__("epochs were reserved; decide again")
+
+
+def _hidden(situation: Situation) -> dict[NodeId, str]:
+    """Nodes that are excluded for this workload, and why.
+
+    A node with a stale copy is among them: that copy is removed first, so that its tombstone and its data
+    are not mixed up with those of the next copy.
+    """
+    refused = {aside.node_id: TURNED_AWAY for aside in situation.asides}
+    return refused | {copy.node_id: BEING_REMOVED for copy in situation.copies if copy.doomed}
+
+
+def _nothing(_change: Change) -> None:
+    """The default of `extra_writes`: nothing else is stored."""
+
+
+class Reconciler:
+    def __init__(
+        self,
+        cluster: Cluster,
+        committer: Committer,
+        clock: Clock,
+        *,
+        policy: Policy,
+        node_lease: timedelta,
+        node_grace: float,
+        random: Random,
+        metrics: Metrics,
+        supervisor: Supervisor,
+        hand: Callable[[Effect], None],
+        ask_to_remove: Callable[[Tombstone], None],
+    ) -> None:
+        """`hand` submits an effect for dispatch. `ask_to_remove` requests the removal of a stale copy."""
+        self._cluster = cluster
+        self._committer = committer
+        self._clock = clock
+        self._policy = policy
+        self._random = random
+        self._metrics = metrics
+        self._supervisor = supervisor
+        self._hand = hand
+        self._ask_to_remove = ask_to_remove
+        self._turns: Turns[WorkloadId] = Turns()
+        self._reserving: Turns[str] = Turns()
+        self._dirty: dict[WorkloadId, None] = {}
+        self._wakeup = asyncio.Event()
+        self._slots = asyncio.Semaphore(STEPS_AT_ONCE)
+        self._timers: dict[WorkloadId, asyncio.TimerHandle] = {}
+        self._rooms = rooms_over(cluster.columns)
+        self._situating = Situating(cluster, clock, node_lease=node_lease, node_grace=node_grace)
+        self._owned = OwnedWork(supervisor, limit=OWNED_MAX, stopped=not_leading)
+        self.steps = 0
+
+    def wake(self, workload_id: WorkloadId) -> None:
+        self._dirty[workload_id] = None
+        self._wakeup.set()
+
+    def wake_many(self, workload_ids: Iterable[WorkloadId]) -> None:
+        self._dirty.update(dict.fromkeys(workload_ids))
+        self._wakeup.set()
+
+    def room_appeared(self, node_id: NodeId) -> None:
+        """The node may have free capacity: wake the waiting workloads that could use it."""
+        row = self._cluster.columns.rows.get(node_id)
+        if row is not None and self._cluster.waiting:
+            self.wake_many(self._cluster.waiting.offer(row))
+
+    def node_changed(self, node_id: NodeId) -> None:
+        """The node record has changed: the node may be ready, closed or confirmed dead now."""
+        self.wake_many(self._cluster.waiting.concerned_by(node_id))
+        self.room_appeared(node_id)
+
+    def _offer_later(self, node_ids: Iterable[NodeId]) -> None:
+        """Others may have been refused because of a failed reservation. Delayed: the store may still fail."""
+        loop = asyncio.get_running_loop()
+        for node_id in node_ids:
+            loop.call_later(STORE_RETRY_SECONDS, self.room_appeared, node_id)
+
+    def depth(self) -> int:
+        return len(self._dirty)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            await self._step_all(group)
+
+    async def own_requests(self) -> None:
+        """Complete submitted requests. Requests are accepted while this runs."""
+        await self._owned.run()
+
+    async def _step_all(self, group: asyncio.TaskGroup) -> None:
+        while True:
+            await self._wakeup.wait()
+            self._wakeup.clear()
+            dirty, self._dirty = self._dirty, {}
+            for workload_id in dirty:
+                await self._slots.acquire()
+                group.create_task(self._step(workload_id))
+
+    async def submit(
+        self,
+        workload_id: WorkloadId,
+        judge: Callable[[Workload | None], Accepted | Unchanged],
+        *,
+        beside: Callable[[Accepted | Unchanged, Change], None] | None = None,
+    ) -> Workload:
+        """Change the intent and decide, in one commit.
+
+        `judge` maps the present workload to the new one, or raises. `beside` adds writes to the transaction.
+        A caller that is cancelled does not stop the change.
+        """
+        return await self._owned.finish(
+            "request", workload_id, partial(self._submit, workload_id, judge, beside)
+        )
+
+    async def between_decisions(
+        self, workload_id: WorkloadId, work: Callable[[], Awaitable[T]]
+    ) -> T:
+        """Run `work` while no step of the workload runs, even if the caller is cancelled."""
+
+        async def attempt() -> T:
+            async with self._turns.of(workload_id):
+                return await insist(work)
+
+        return await self._owned.finish("request", workload_id, attempt)
+
+    def refusal(self, workload: Workload, node_id: NodeId) -> str:
+        """Why the workload does not fit on the node now; empty if it does."""
+        rejection = self._rooms.fits_on(workload.id, node_id, needs_of(workload))
+        return rejection.detail if rejection is not None else ""
+
+    async def _submit(
+        self,
+        workload_id: WorkloadId,
+        judge: Callable[[Workload | None], Accepted | Unchanged],
+        beside: Callable[[Accepted | Unchanged, Change], None] | None,
+    ) -> Workload:
+        async def attempt() -> Workload:
+            self._check_not_blocked(workload_id)
+            entry = self._cluster.entries.get(workload_id)
+            outcome = judge(entry.workload if entry is not None else None)
+            add = partial(beside, outcome) if beside is not None else _nothing
+            match outcome:
+                case Unchanged(workload=workload):
+                    change = Change(done=lambda: None)
+                    add(change)
+                    await self._committer.commit(change)
+                    return workload
+                case Accepted(workload=workload, event=kind):
+                    left = self._cluster.detached.get(workload_id)
+                    situation = fresh_situation(entry, workload, left)
+                    await self._decide_and_commit(
+                        entry, situation, user_event=kind, extra_writes=add
+                    )
+                    self._end_back_off(workload_id)
+                    return workload
+
+        async with self._turns.of(workload_id):
+            return await insist(attempt)
+
+    async def _step(self, workload_id: WorkloadId) -> None:
+        try:
+            with self._supervisor.contain(
+                STEP, workload_id, failed=partial(self._set_aside, workload_id), expects=FencedError
+            ):
+                await self._reconcile(workload_id)
+        finally:
+            self._slots.release()
+
+    async def _reconcile(self, workload_id: WorkloadId) -> None:
+        try:
+            async with self._turns.of(workload_id):
+                entry = self._cluster.entries.get(workload_id)
+                # While frozen nothing can be written; all workloads are woken when that ends.
+                if entry is None or not self._may_decide(workload_id) or self._is_aside(entry):
+                    return
+                self.steps += 1
+                refusal = entry.refusal
+                with tracing.within("reconcile", workload_id=workload_id):
+                    await self._decide_and_commit(entry, situation_of(entry))
+                if entry.refusal is refusal:
+                    entry.refusal = None  # decided
+        except EpochsReservedError:
+            self.wake(workload_id)
+        except (StoreUnavailableError, ConflictError):
+            self._wake_in(workload_id, STORE_RETRY_SECONDS)
+        else:
+            self._end_back_off(workload_id)
+
+    def _set_aside(self, workload_id: WorkloadId, error: InternalError) -> None:
+        """Its step raised an unexpected error: it is not reconciled until the back-off is over."""
+        entry = self._cluster.entries.get(workload_id)
+        if entry is None:
+            return
+        after = self._supervisor.retry_after(error)
+        entry.set_aside = SetAside(error.text, self._clock.now() + after)
+        self._wake_in(workload_id, after.total_seconds())
+
+    def _is_aside(self, entry: Entry) -> bool:
+        """Whether it is in back-off; it is woken at the end of it."""
+        if entry.set_aside is None:
+            return False
+        left = (entry.set_aside.until - self._clock.now()).total_seconds()
+        if left > 0:
+            self._wake_in(entry.workload.id, left)
+        return left > 0
+
+    def _end_back_off(self, workload_id: WorkloadId) -> None:
+        """A decision succeeded: end the back-off."""
+        entry = self._cluster.entries.get(workload_id)
+        if entry is not None and entry.set_aside is not None:
+            entry.set_aside = None
+            self._supervisor.resolved(STEP, workload_id)
+
+    def _may_decide(self, workload_id: WorkloadId) -> bool:
+        """False in a frozen mode, and while a record that the decision needs is unreadable."""
+        frozen = self._committer.modes.is_frozen
+        return not frozen and not self._cluster.blocked_because(workload_id)
+
+    def _check_not_blocked(self, workload_id: WorkloadId) -> None:
+        if why := self._cluster.blocked_because(workload_id):
+            raise QuarantinedError(
+                f"workload {workload_id} cannot be changed: {why}; see `persysctl record list`"
+            )
+
+    async def _decide_and_commit(
+        self,
+        entry: Entry | None,
+        situation: Situation,
+        *,
+        user_event: EventKind | None = None,
+        extra_writes: Callable[[Change], None] = _nothing,
+    ) -> None:
+        """Read, decide, commit, follow up. `user_event` is the event of the user request, if there is one."""
+        began = self._clock.monotonic()
+        now = self._clock.now()
+        situation = self._read(situation, now)
+        decision = self._decide(situation, now)
+        if decision.assignment is not None:
+            await self._use_epoch(decision.assignment.epoch)
+        workload, is_told = situation.workload, user_event is not None
+        change, nodes = change_of(
+            entry, workload, decision, self._cluster, told=user_event, now=now
+        )
+        tell_drifts(change, self._cluster, situation, decision, self._policy, told=is_told, now=now)
+        extra_writes(change)
+        written = await self._commit(change, workload, decision, nodes, began=began)
+        self._follow_up(situation, decision, written=written, fresh_intent=is_told, now=now)
+
+    def _read(self, situation: Situation, now: datetime) -> Situation:
+        """Add the state of nodes, excluded nodes and the next epoch. Refusals of the node are recorded."""
+        workload = situation.workload
+        situation = self.situated(situation)
+        if refused_by_runtime(situation) and situation.assignment is not None:
+            self._cluster.stop_offering(situation.assignment.node_id, type_of(workload.spec))
+        if (why := refused_as_full(situation)) and situation.assignment is not None:
+            aside = Aside(situation.assignment.node_id, now + ASIDE_AFTER_REFUSAL, why)
+            self._cluster.turned_away(workload.id, aside)
+        return replace(
+            situation,
+            asides=self._cluster.asides_of(workload.id, now),
+            next_epoch=self._next_epoch(situation, now),
+        )
+
+    def _decide(self, situation: Situation, now: datetime) -> Decision:
+        with out_of_sight(_hidden(situation), self._cluster.columns):
+            return decide(
+                situation,
+                self._rooms,
+                self._policy,
+                now=now,
+                roll=self._random.random(),
+            )
+
+    async def _commit(
+        self,
+        change: Change,
+        workload: Workload,
+        decision: Decision,
+        nodes: set[NodeId],
+        *,
+        began: float,
+    ) -> bool:
+        """Reserve and commit. Releases the reservation if the commit fails. True: records were written."""
+        if decision.assignment is not None:
+            self._cluster.promise(decision.assignment)
+        try:
+            await self._committer.commit(change)
+        except BaseException as err:
+            if isinstance(err, PersysError):
+                self._metrics.reconciled(result_of(err), self._clock.monotonic() - began)
+            self._cluster.end_promise(workload.id)
+            self._cluster.settle_room(workload.id, nodes)
+            self._offer_later(nodes)
+            raise
+        self._cluster.end_promise(workload.id)
+        result = Result.UNCHANGED if change.is_empty else Result.WRITTEN
+        self._metrics.reconciled(result, self._clock.monotonic() - began)
+        return result is Result.WRITTEN
+
+    def _follow_up(
+        self,
+        situation: Situation,
+        decision: Decision,
+        *,
+        written: bool,
+        fresh_intent: bool,
+        now: datetime,
+    ) -> None:
+        """Log the decision, dispatch its effects and wake workloads that may use freed capacity."""
+        old, workload_id = situation.assignment, situation.workload.id
+        if plans_retry(situation, decision):
+            self._metrics.retry_planned()
+        tell_decision(situation, decision, written=written)
+        tell_end(situation, decision)
+        self._dispatch(situation, decision, fresh_intent=fresh_intent, now=now)
+        if decision.tombstone is not None:
+            self._ask_to_remove(decision.tombstone)
+        if old is not None and frees(old, decision):
+            self.room_appeared(old.node_id)
+        for node_id in self._cluster.waiting.answered(workload_id, self._cluster.columns.rows):
+            self.room_appeared(node_id)
+
+    def _next_epoch(self, situation: Situation, now: datetime) -> int:
+        """A node that reports a higher epoch means: the store was restored from an older copy, or the report
+        is false. The counter then continues by the clock, whatever the report says, above all proven epochs.
+        """
+        epochs = self._cluster.epochs
+        held = held_epoch(situation)
+        if held >= epochs.next:
+            epochs.skip(now=now)
+            seen = situation.observation
+            if seen is not None and self._cluster.is_proven(seen):
+                epochs.use(seen.epoch)
+        epochs.use(proven_epoch(situation))
+        return epochs.next
+
+    def skip_epochs(self) -> None:
+        """Continue the counter by the clock, above all used epochs.
+
+        For an operator who adopts a copy with an epoch that the store does not know: the store was restored
+        from a backup. A report of a node alone never causes this.
+        """
+        self._cluster.epochs.skip(now=self._clock.now())
+
+    async def _use_epoch(self, epoch: int) -> None:
+        """Raises EpochsReservedError if the epoch had to be reserved first: decide again."""
+        epochs = self._cluster.epochs
+        if epochs.covers(epoch):
+            epochs.use(epoch)
+            return
+        async with self._reserving.of(keys.EPOCHS):
+            if not epochs.covers(epoch):
+                counter = epochs.after_next_block(epoch, new_key=self._proof_key())
+                await self._committer.commit(
+                    Change(done=lambda: epochs.reserve(counter), puts={keys.EPOCHS: counter})
+                )
+        raise EpochsReservedError
+
+    def _proof_key(self) -> str:
+        """The key of the marker, or a new one for a cluster of an older version, which has none."""
+        marker = self._committer.lead.marker
+        first = marker.proof_key if marker is not None else ""
+        return first or f"{self._random.getrandbits(KEY_BITS):064x}"
+
+    def situated(self, situation: Situation) -> Situation:
+        """The situation with the state of the workload's node and of copies on other nodes."""
+        return self._situating.situated(situation)
+
+    def _dispatch(
+        self, situation: Situation, decision: Decision, *, fresh_intent: bool, now: datetime
+    ) -> None:
+        workload = situation.workload
+        entry = self._cluster.entries.get(workload.id)
+        if timer := self._timers.pop(workload.id, None):
+            timer.cancel()
+        if entry is None:
+            return
+        if fresh_intent:
+            entry.forget_news()
+        if decision.fulfilled:
+            entry.dispatch = None
+        if decision.waits_for_room:
+            self._cluster.waiting.add(workload.id, wait_of(situation, now))
+        else:
+            self._cluster.waiting.discard(workload.id)
+        renewed = renewal(situation, decision) if fresh_intent else ()
+        for effect in decision.effects or renewed:
+            if isinstance(effect, Apply | Remove):
+                entry.dispatch = dispatched(entry, effect, now)
+            self._hand(effect)
+        if decision.wake_at is not None:
+            self._wake_in(workload.id, (decision.wake_at - now).total_seconds())
+
+    def _wake_in(self, workload_id: WorkloadId, seconds: float) -> None:
+        if timer := self._timers.pop(workload_id, None):
+            timer.cancel()
+        self._timers[workload_id] = asyncio.get_running_loop().call_later(
+            max(0.0, seconds), self.wake, workload_id
+        )
+
+
+def policy_of(settings: SchedulerSettings) -> Policy:
+    return Policy(
+        retry=RetryPolicy(slow_after=settings.retry_slow_interval),
+        apply_deadline=settings.agent_apply_timeout,
+        vm_apply_deadline=settings.agent_vm_apply_timeout,
+        delete_deadline=settings.agent_delete_timeout,
+        ask_interval=settings.agent_status_poll_interval,
+        missing_grace=settings.missing_grace_period,
+    )

@@ -1,0 +1,159 @@
+"""Periodic resync of workloads and nodes: a safety net in case an event was missed."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from zlib import crc32
+
+from msgspec.structs import replace
+
+from persys.core.placement.select import choose
+from persys.core.reconcile.situation import fulfils
+from persys.errors import PersysError
+from persys.infra.aio.supervisor import InternalError, KeyedWork, Supervisor
+from persys.infra.clock import Clock
+from persys.model import feature
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.node import NodeStatus
+from persys.scheduler.dispatch.observations import Observations
+from persys.scheduler.ports import Agents
+from persys.scheduler.state.cluster import Cluster, Entry, Member
+
+WAITING_PER_ROUND = 64
+REPORTING_EVERY = 10  # a node that pushes its status is polled once in this many rounds
+SOON_SECONDS = 1.0
+SLICE = 500  # workloads checked before yielding to other tasks
+
+
+class Passes:
+    def __init__(
+        self,
+        cluster: Cluster,
+        agents: Agents,
+        observations: Observations,
+        clock: Clock,
+        *,
+        supervisor: Supervisor,
+        wake: Callable[[WorkloadId], None],
+        bury: Callable[[], Awaitable[None]],
+        ask_for_runtimes: Callable[[NodeId], None],
+    ) -> None:
+        self._cluster = cluster
+        self._agents = agents
+        self._observations = observations
+        self._clock = clock
+        self._supervisor = supervisor
+        self._nodes: KeyedWork[NodeId] = KeyedWork(supervisor, "survey", clock)
+        self._wake = wake
+        self._bury = bury
+        self._ask_for_runtimes = ask_for_runtimes
+        self._changed: set[NodeId] = set()
+        self._changed_wakeup = asyncio.Event()
+
+    async def reconcile(self, every: timedelta) -> None:
+        """Wake every workload that has not converged."""
+        while True:
+            await asyncio.sleep(every.total_seconds())
+            workload_ids = list(self._cluster.entries)
+            for start in range(0, len(workload_ids), SLICE):
+                self._wake_slice(workload_ids[start : start + SLICE])
+                await asyncio.sleep(0)
+            self._wake_some_waiting()
+            await self._bury()
+
+    def _wake_slice(self, workload_ids: Sequence[WorkloadId]) -> None:
+        """The whole slice; if that fails, one by one, so that only the failing workload is skipped."""
+        failures: list[InternalError] = []
+        with self._supervisor.contain("reconcile_pass", "", failed=failures.append):
+            self._wake_unconverged(workload_ids)
+        if failures:
+            for workload_id in workload_ids:
+                with self._supervisor.contain(
+                    "reconcile_pass", workload_id, failed=failures.append
+                ):
+                    self._wake_unconverged((workload_id,))
+
+    def _wake_unconverged(self, workload_ids: Iterable[WorkloadId]) -> None:
+        entries, waiting = self._cluster.entries, self._cluster.waiting
+        for workload_id in workload_ids:
+            entry = entries.get(workload_id)
+            if entry is None or _has_converged(entry):
+                continue
+            if workload_id not in waiting:  # it is woken when capacity is freed
+                self._wake(workload_id)
+
+    def _wake_some_waiting(self) -> None:
+        """A few per round: thousands may wait, and a missed wake-up is rare."""
+        waiting = self._cluster.waiting
+        for workload_id in waiting.some(WAITING_PER_ROUND):
+            wait = waiting.wait_of(workload_id)
+            if wait.homes or choose(wait.needs, self._cluster.columns) is not None:
+                self._wake(workload_id)
+
+    async def survey(self, every: timedelta) -> None:
+        """Poll nodes for their full list: all that do not push status, and in each round some that do.
+
+        A node with a change that no order caused is polled soon.
+        """
+        round_number, next_round = 0, self._clock.monotonic() + every.total_seconds()
+        while True:
+            is_round = True
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, next_round - self._clock.monotonic())):
+                    await self._changed_wakeup.wait()
+                    await asyncio.sleep(SOON_SECONDS)
+                    is_round = False
+            self._changed_wakeup.clear()
+            changed, self._changed = self._changed, set()
+            if is_round:
+                round_number += 1
+                next_round = self._clock.monotonic() + every.total_seconds()
+            async with asyncio.TaskGroup() as group:
+                for member in list(self._cluster.members.values()):
+                    due = member.node.id in changed or (is_round and _is_due(member, round_number))
+                    if due and _is_ready(member) and self._nodes.is_due(member.node.id):
+                        group.create_task(self._poll_contained(member))
+
+    def ask_soon(self, node_id: NodeId) -> None:
+        """No order caused a change on this node: others may have happened, so poll it soon."""
+        member = self._cluster.members.get(node_id)
+        if member is not None and not _pushes_status(member):
+            self._changed.add(node_id)
+            self._changed_wakeup.set()
+
+    async def _poll_contained(self, member: Member) -> None:
+        with self._nodes.contain(member.node.id):
+            await self._poll_node(member)
+
+    async def _poll_node(self, member: Member) -> None:
+        node = member.node
+        asked_at = self._clock.now()
+        try:
+            found = await self._agents.survey(node.id, node.endpoint)
+        except PersysError:
+            return  # a node that stays unreachable loses its lease
+        self._ask_for_runtimes(node.id)
+        if _pushes_status(member):
+            # What it pushed during the poll is newer.
+            found = [replace(seen, seen_at=asked_at) for seen in found]
+        self._observations.take_all(node.id, found, asked_at)
+
+
+def _is_ready(member: Member) -> bool:
+    return member.node.status is not NodeStatus.NOT_READY
+
+
+def _pushes_status(member: Member) -> bool:
+    return feature.PUSHES_STATUS in member.node.capabilities.features
+
+
+def _is_due(member: Member, round_number: int) -> bool:
+    """Nodes that push status are spread over the rounds, so that each round polls a few of them."""
+    if not _pushes_status(member):
+        return True
+    return crc32(member.node.id.encode()) % REPORTING_EVERY == round_number % REPORTING_EVERY
+
+
+def _has_converged(entry: Entry) -> bool:
+    return entry.belief is not None and fulfils(entry.belief, entry.workload)

@@ -1,0 +1,110 @@
+"""Builds the situation of a workload for a decision: its records, observations, node and copies."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from persys.core.nodes import Phase, phase_of
+from persys.core.reconcile.situation import Copy, Situation
+from persys.infra.clock import Clock
+from persys.model import feature
+from persys.model.node import NodeStatus
+from persys.model.placement import Assignment, Tombstone
+from persys.model.workload import Workload
+from persys.scheduler.state.cluster import Cluster, Entry, Member
+
+
+class Situating:
+    def __init__(
+        self, cluster: Cluster, clock: Clock, *, node_lease: timedelta, node_grace: float
+    ) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._lease = node_lease
+        self._node_grace = node_grace
+
+    def situated(self, situation: Situation) -> Situation:
+        return self._with_copies(self._with_node(situation))
+
+    def _with_node(self, situation: Situation) -> Situation:
+        if situation.assignment is None:
+            return situation
+        member = self._cluster.members.get(situation.assignment.node_id)
+        if member is None:
+            return situation
+        phase = phase_of(
+            lease_until=member.lease_until, grace=self._node_grace, now=self._clock.monotonic()
+        )
+        if phase is Phase.ALIVE and member.node.status is NodeStatus.NOT_READY:
+            phase = Phase.SUSPECT
+        if member.node.confirmed_dead:
+            phase = Phase.LOST
+        return replace(
+            situation,
+            phase=phase,
+            reports=feature.PUSHES_STATUS in member.node.capabilities.features,
+            draining=member.node.drain is not None,
+            confirmed_dead=member.node.confirmed_dead,
+            stops_alone=feature.STOP_AFTER in member.node.capabilities.features,
+            silent=self._silence(member),
+            neighbours=len(self._cluster.on_node.get(member.node.id, ())),
+        )
+
+    def _silence(self, member: Member) -> timedelta:
+        over = self._clock.monotonic() - member.lease_until
+        return timedelta(seconds=over + member.lease_extra) + self._lease
+
+    def _with_copies(self, situation: Situation) -> Situation:
+        workload = situation.workload
+        proofs_lost = self._cluster.epochs.proofs_lost
+        copies = [
+            Copy(
+                stranger.seen.node_id,
+                stranger.seen.epoch,
+                counts=stranger.counts or proofs_lost,
+                proven=stranger.proven,
+            )
+            for stranger in self._cluster.strangers.of(workload.id)
+        ]
+        copies += [self._old_copy(one) for one in self._cluster.tombstones_of(workload.id)]
+        return replace(situation, copies=tuple(copies)) if copies else situation
+
+    def _old_copy(self, tombstone: Tombstone) -> Copy:
+        old = tombstone.assignment
+        member = self._cluster.members.get(old.node_id)
+        lost = member is None or member.node.status is NodeStatus.NOT_READY
+        dead = member is not None and member.node.confirmed_dead
+        has_stopped = (
+            lost and tombstone.stops_at is not None and self._clock.now() >= tombstone.stops_at
+        )
+        return Copy(
+            old.node_id,
+            old.epoch,
+            doomed=True,
+            may_live=not dead and not has_stopped,
+            lost=lost,
+            stops_at=tombstone.stops_at if lost else None,
+        )
+
+
+def situation_of(entry: Entry) -> Situation:
+    """A refusal takes precedence over later reports: they may describe the time before the order."""
+    refusal = entry.refusal
+    return Situation(
+        entry.workload,
+        entry.assignment,
+        entry.belief,
+        entry.retry,
+        refusal or entry.observation,
+        refusal.seen_at if refusal is not None else entry.observed_since,
+        entry.dispatch,
+    )
+
+
+def fresh_situation(entry: Entry | None, workload: Workload, left: Assignment | None) -> Situation:
+    """Only what remains valid for a new intent: the assignment and the status.
+
+    `left` is an assignment whose workload had no readable record until now.
+    """
+    if entry is None:
+        return Situation(workload, left)
+    return Situation(workload, entry.assignment, entry.belief)

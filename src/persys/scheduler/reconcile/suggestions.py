@@ -1,0 +1,237 @@
+"""Suggestions of automation policies: decided once, applied in the same commit, idempotent by id.
+
+The decision is stored in the transaction of its change: a suggestion that is submitted again after a failure
+finds its decision and does not change a workload that was created since. A suggestion whose sender may not
+perform the action waits for approval. Only the newest decisions are stored, and pending ones until they
+expire.
+"""
+
+from datetime import timedelta
+from operator import attrgetter
+
+from msgspec.structs import replace
+
+from persys.core.intent import suggestions
+from persys.core.intent.apply import Accepted, Unchanged
+from persys.errors import DeniedError, NotFoundError, RefusedError
+from persys.infra.aio.keyed_lock import Turns
+from persys.infra.clock import Clock
+from persys.model.event import Event, EventKind
+from persys.model.identity import Caller
+from persys.model.ids import WorkloadId
+from persys.model.suggestion import Ruling, SuggestedAction, Suggestion
+from persys.model.workload import Desired, Workload
+from persys.scheduler.commit.change import Change
+from persys.scheduler.commit.group_commit import Committer, insist
+from persys.scheduler.reconcile.reconciler import Reconciler
+from persys.scheduler.state.cluster import Cluster
+from persys.store import keys
+from persys.wire.control import messages as control_messages
+
+KEPT_MAX = 1_000
+PENDING_MAX = 200
+PENDING_FOR = timedelta(days=7)
+DROPS_MAX = 8
+
+
+class Suggestions:
+    def __init__(
+        self, cluster: Cluster, reconciler: Reconciler, committer: Committer, clock: Clock
+    ) -> None:
+        self._cluster = cluster
+        self._reconciler = reconciler
+        self._committer = committer
+        self._clock = clock
+        self._turns: Turns[str] = Turns()
+        self._rulings = cluster.rulings
+
+    def all(self) -> list[Ruling]:
+        """The newest first."""
+        return sorted(self._rulings.values(), key=attrgetter("decided_at"), reverse=True)
+
+    async def submit(self, suggestion: Suggestion, caller: Caller | None) -> Ruling:
+        """Applied if the caller may perform the action, else stored for approval.
+
+        Raises UnavailableError if nothing was decided: submit it again.
+        """
+        async with self._turns.of(suggestion.id):
+            known = self._rulings.get(suggestion.id)
+            permitted = suggestions.may_apply(suggestion, caller)
+            by = caller.label if caller is not None else ""
+            if known is None and permitted:
+                return await self._rule(suggestion, submitted_by=by)
+            if known is None:
+                return await self._defer(suggestion, by)
+        if suggestion.asks_the_same_as(known.suggestion):
+            return known
+        reason = (
+            f"suggestion_id: {suggestion.id} was already used for another suggestion; "
+            "use a new id for each suggestion"
+        )
+        return Ruling(suggestion, accepted=False, decided_at=self._clock.now(), reason=reason)
+
+    async def approve(self, suggestion_id: str, caller: Caller | None) -> Ruling:
+        """Apply a pending suggestion. Raises DeniedError unless the caller may perform its action."""
+        async with self._turns.of(suggestion_id):
+            pending = self._pending(suggestion_id, caller)
+            by = caller.label if caller is not None else ""
+            return await self._rule(
+                pending.suggestion, submitted_by=pending.submitted_by, decided_by=by
+            )
+
+    async def reject(self, suggestion_id: str, caller: Caller | None) -> Ruling:
+        async with self._turns.of(suggestion_id):
+            pending = self._pending(suggestion_id, caller)
+            by = caller.label if caller is not None else ""
+            ruling = replace(
+                pending,
+                decided_at=self._clock.now(),
+                reason=f"rejected by {by or 'an operator'}",
+                decided_by=by,
+                pending_until=None,
+            )
+            await self._store(ruling)
+            return ruling
+
+    def _pending(self, suggestion_id: str, caller: Caller | None) -> Ruling:
+        ruling = self._rulings.get(suggestion_id)
+        if ruling is None:
+            raise NotFoundError("suggestion", suggestion_id)
+        if ruling.pending_until is None:
+            decision = "accepted" if ruling.accepted else "rejected"
+            raise RefusedError(f"suggestion {suggestion_id} was already {decision}")
+        if not ruling.is_pending(self._clock.now()):
+            raise RefusedError(
+                f"suggestion {suggestion_id} expired at {ruling.pending_until:%F %T}"
+            )
+        if not suggestions.may_apply(ruling.suggestion, caller):
+            needed = suggestions.permission_for(ruling.suggestion.action)
+            raise DeniedError(
+                f"suggestion {suggestion_id} needs the permission {needed!s}", reason="role"
+            )
+        return ruling
+
+    async def _defer(self, suggestion: Suggestion, by: str) -> Ruling:
+        """Store it for approval. One that cannot be applied anyway is rejected at once."""
+        now = self._clock.now()
+        rejected = Ruling(suggestion, accepted=False, decided_at=now, submitted_by=by)
+        try:
+            entry = self._cluster.entries.get(WorkloadId(suggestion.target_workload))
+            target = entry.workload if entry is not None else None
+            suggestions.judge(suggestion, _desired(suggestion), target, now=now)
+        except RefusedError as err:
+            ruling = replace(rejected, reason=str(err))
+            await self._store(ruling)
+            return ruling
+        waiting = sum(one.is_pending(now) for one in self._rulings.values())
+        if waiting >= PENDING_MAX:
+            return replace(
+                rejected,
+                reason=f"too many pending suggestions: {waiting} wait for approval, expected at most "
+                f"{PENDING_MAX}",
+            )
+        needed = suggestions.permission_for(suggestion.action)
+        ruling = replace(
+            rejected,
+            reason=f"{by} does not have the permission {needed!s}; to apply it, an operator runs: "
+            f"persysctl suggestion approve {suggestion.id}",
+            pending_until=now + PENDING_FOR,
+        )
+        await self._store(ruling)
+        return ruling
+
+    async def _rule(
+        self, suggestion: Suggestion, *, submitted_by: str, decided_by: str = ""
+    ) -> Ruling:
+        ruling: Ruling | None = None
+
+        def judge(target: Workload | None) -> Accepted | Unchanged:
+            desired = _desired(suggestion)
+            return suggestions.judge(suggestion, desired, target, now=self._clock.now())
+
+        def beside(outcome: Accepted | Unchanged, change: Change) -> None:
+            nonlocal ruling
+            granted = self._granted(suggestion, outcome)
+            ruling = replace(granted, submitted_by=submitted_by, decided_by=decided_by)
+            self._record(ruling, change)
+
+        try:
+            await self._reconciler.submit(
+                WorkloadId(suggestion.target_workload), judge, beside=beside
+            )
+        except RefusedError as err:
+            ruling = Ruling(
+                suggestion,
+                accepted=False,
+                decided_at=self._clock.now(),
+                reason=str(err),
+                submitted_by=submitted_by,
+                decided_by=decided_by,
+            )
+            await self._store(ruling)
+        assert ruling is not None
+        return ruling
+
+    def _granted(self, suggestion: Suggestion, outcome: Accepted | Unchanged) -> Ruling:
+        unchanged = isinstance(outcome, Unchanged)
+        return Ruling(
+            suggestion,
+            accepted=True,
+            decided_at=self._clock.now(),
+            reason=f"desired_state is already {outcome.workload.desired}" if unchanged else "",
+            applied_action=suggestions.applied(suggestion, outcome),
+        )
+
+    async def _store(self, ruling: Ruling) -> None:
+        async def attempt() -> None:
+            change = Change(done=lambda: None)
+            self._record(ruling, change)
+            await self._committer.commit(change)
+
+        await insist(attempt)
+
+    def _record(self, ruling: Ruling, change: Change) -> None:
+        """Add the ruling to a change, and delete the oldest if there are too many."""
+        suggestion_id = ruling.suggestion.id
+        excess = min(DROPS_MAX, len(self._rulings) + 1 - KEPT_MAX)
+        old = self._oldest(excess) if excess > 0 else []
+        change.puts[keys.suggestion_key(suggestion_id)] = ruling
+        change.drops.extend(keys.suggestion_key(known) for known in old)
+        change.events.append(_event(ruling))
+        done = change.done
+
+        def done_and_kept() -> None:
+            done()
+            for known in old:
+                self._rulings.pop(known, None)
+            self._rulings[suggestion_id] = ruling
+
+        change.done = done_and_kept
+
+    def _oldest(self, count: int) -> list[str]:
+        """The ids of the oldest decided ones."""
+        now = self._clock.now()
+        decided = (ruling for ruling in self._rulings.values() if not ruling.is_pending(now))
+        ordered = sorted(decided, key=attrgetter("decided_at"))
+        return [ruling.suggestion.id for ruling in ordered[:count]]
+
+
+def _desired(suggestion: Suggestion) -> Desired | None:
+    if suggestion.action is not SuggestedAction.SET_DESIRED_STATE or not suggestion.desired_state:
+        return None
+    return control_messages.desired(suggestion.desired_state)
+
+
+def _event(ruling: Ruling) -> Event:
+    suggestion = ruling.suggestion
+    policy = suggestion.policy_name or suggestion.policy_id
+    by = f" of policy {policy}" if policy else ""
+    because = f" because {suggestion.reason}" if suggestion.reason else ""
+    what = ruling.applied_action if ruling.accepted else ruling.reason
+    kind = EventKind.SUGGESTION_ACCEPTED if ruling.accepted else EventKind.SUGGESTION_REJECTED
+    return Event(
+        ruling.decided_at,
+        EventKind.SUGGESTION_PENDING if ruling.pending_until is not None else kind,
+        f"{suggestion.id}{by}{because}: {what}",
+        workload_id=suggestion.target_workload,
+    )

@@ -1,0 +1,273 @@
+"""The three ways to end recovery mode: restore a snapshot, rebuild from agents, accept the store as it is.
+
+Each replaces the content of the store and writes the marker last: a crash before that keeps recovery mode on.
+Nodes are polled first, so that nothing is started twice and nothing that runs is restarted.
+"""
+
+import asyncio
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import structlog
+from msgspec.structs import replace
+
+from persys.core.epochs import restart_at
+from persys.core.recovery.merge import Merged, NodeReport, Recorded, merge
+from persys.core.recovery.mode import Lost, accepted_uids
+from persys.errors import AgentUnreachableError, RefusedError
+from persys.infra.clock import Clock
+from persys.model.cluster import ClusterMarker
+from persys.model.ids import NodeId
+from persys.model.node import Node
+from persys.model.workload import Workload
+from persys.scheduler.commit.group_commit import Committer, Rewrite
+from persys.scheduler.ha.leader_key import Lead
+from persys.scheduler.ports import Agents
+from persys.scheduler.recovery.pending_nodes import Applicants
+from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.records import type_of
+from persys.scheduler.state.sync import in_snapshot, load, rebuilt
+from persys.store import keys
+from persys.store.port import Record, Snapshot, Store, Unit
+from persys.wire.stored import records
+from persys.wire.stored.snapshot import Contents
+
+log = structlog.get_logger()
+
+NODES_ASKED_AT_ONCE = 32
+UNITS_PER_COMMIT = 2000
+UNREADABLE_NAMED_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    nodes: int
+    workloads: int
+    left_out: Sequence[str] = ()
+    reported: Sequence[tuple[NodeId, Workload]] = ()  # described only by reports of nodes
+
+
+class Recovery:
+    def __init__(
+        self,
+        cluster: Cluster,
+        committer: Committer,
+        agents: Agents,
+        applicants: Applicants,
+        clock: Clock,
+    ) -> None:
+        self._cluster = cluster
+        self._committer = committer
+        self._agents = agents
+        self._applicants = applicants
+        self._clock = clock
+        self._busy = False
+
+    async def restore(self, contents: Contents) -> Recovered:
+        self._check_may_restore()
+        header = contents.header
+        kept = [(key, value) for key, value in contents.records if in_snapshot(key)]
+        base, now = Cluster(), self._clock.now()
+        await asyncio.to_thread(load, base, _snapshot(kept), lease_until=0.0, now=now)
+        merged = await self._merged(base, await self._reports(base), ())
+        merged.left_out.extend(str(one) for one in base.quarantined[:UNREADABLE_NAMED_MAX])
+        why = f"a snapshot of {header.taken_at:%Y-%m-%d %H:%M:%S} UTC was restored"
+        if not self._committer.modes.in_recovery:
+            self._check_may_restore()
+            self._committer.modes.take(Lost("a snapshot is being restored", header.cluster_uid))
+        marker = self._marker(header.cluster_uid)
+        encoded = await asyncio.to_thread(rebuilt, merged, base)
+        return await self._replace(encoded, merged, marker, why)
+
+    async def rebuild(self, *, allow_secrets: Collection[str], dry_run: bool) -> Recovered:
+        """Rebuild from the records in memory, if any, and from what every node reports and stores.
+
+        A workload that only its node describes is left out if it refers to secrets that are not in
+        `allow_secrets`. With `dry_run` nothing is changed.
+        """
+        self._check_in_recovery()
+        reports = await self._reports(self._cluster)
+        merged = await self._merged(self._cluster, reports, allow_secrets)
+        if not merged.nodes:
+            raise RefusedError(
+                "no node is known yet: agents retry registration every few seconds; check "
+                "`persysctl recovery status` and try again"
+            )
+        reported = _reported(reports, self._cluster)
+        if dry_run:
+            return Recovered(len(merged.nodes), len(merged.workloads), merged.left_out, reported)
+        standing, known = self._committer.modes.standing, self._committer.lead.marker
+        marker = self._marker(standing.awaits or (known.uid if known else ""))
+        encoded = await asyncio.to_thread(rebuilt, merged, self._cluster)
+        done = await self._replace(encoded, merged, marker, "rebuilt from the agents")
+        return dataclasses.replace(done, reported=reported)
+
+    async def accept(self) -> Recovered:
+        """Continue with the present content of the store. Other copies on nodes become orphans."""
+        self._check_in_recovery()
+
+        async def write(store: Store, lead: Lead) -> str:
+            await lead.check_marker_replaceable()
+            stored = await lead.stored_marker()
+            marker = self._marker(stored.uid if stored else "")
+            # The discarded records may have had another proof key.
+            counter = self._cluster.epochs.restarted(self._epochs_used(self._cluster))
+            counter = replace(counter, proofs_lost=True)
+            await _put(store, lead, {keys.EPOCHS: records.encode(counter)})
+            await _put(store, lead, {keys.CLUSTER: records.encode(marker)})
+            lead.marker = marker
+            return "the content of the store was accepted"
+
+        await self._alone(write)
+        return Recovered(len(self._cluster.members), len(self._cluster.entries))
+
+    def _check_in_recovery(self) -> None:
+        modes = self._committer.modes
+        if not modes.in_recovery:
+            raise RefusedError(
+                f"the control plane is in {modes.state.mode} mode: expected recovery mode"
+            )
+
+    def _check_may_restore(self) -> None:
+        modes, entries = self._committer.modes, self._cluster.entries
+        if modes.in_recovery:
+            return
+        if modes.is_frozen:
+            raise modes.refusal()
+        if entries:
+            raise RefusedError(
+                f"the cluster is in normal mode and has {len(entries)} workloads, such as {min(entries)}; "
+                "a restore would replace them: delete them first, or restore into an empty cluster"
+            )
+
+    def _marker(self, uid: str) -> ClusterMarker:
+        """A marker that accepts every other cluster uid that agents reported: their loss is acknowledged."""
+        committer = self._committer
+        marker = committer.lead.new_marker()
+        marker = replace(marker, uid=uid or marker.uid)
+        known = committer.lead.marker
+        ours = [committer.modes.standing.awaits]
+        if known is not None:
+            ours += [known.uid, *known.accepted]
+        accepted = accepted_uids(marker.uid, ours, self._applicants.uids())
+        return replace(marker, accepted=accepted)
+
+    async def _reports(self, base: Cluster) -> list[NodeReport]:
+        nodes = {node_id: member.node for node_id, member in base.members.items()}
+        for node_id, member in self._cluster.members.items():
+            nodes[node_id] = _told_by_operator(nodes.get(node_id), member.node)
+        for applicant in self._applicants.all():
+            node = applicant.node
+            nodes[node.id] = _told_by_operator(nodes.get(node.id), node)
+        return await self._ask(nodes.values())
+
+    async def _merged(
+        self, base: Cluster, reports: Sequence[NodeReport], allow_secrets: Collection[str]
+    ) -> Merged:
+        """In a thread: 100,000 workloads take seconds, and heartbeats are served meanwhile."""
+        return await asyncio.to_thread(
+            merge,
+            _recorded(base),
+            reports,
+            epochs_used=self._epochs_used(base),
+            allow_secrets=allow_secrets,
+            now=self._clock.now(),
+        )
+
+    def _epochs_used(self, base: Cluster) -> int:
+        known = (base.epochs.reserved_until, self._cluster.epochs.reserved_until)
+        return restart_at(known, now=self._clock.now())
+
+    async def _ask(self, nodes: Iterable[Node]) -> list[NodeReport]:
+        slots = asyncio.Semaphore(NODES_ASKED_AT_ONCE)
+
+        async def ask(node: Node) -> NodeReport:
+            async with slots:
+                try:
+                    return NodeReport(
+                        node,
+                        await self._agents.survey(node.id, node.endpoint),
+                        await self._agents.intents(node.id, node.endpoint),
+                    )
+                except AgentUnreachableError as err:
+                    return NodeReport(node, problem=str(err))
+
+        async with asyncio.TaskGroup() as group:
+            asked = [group.create_task(ask(node)) for node in nodes]
+        return [one.result() for one in asked]
+
+    async def _replace(
+        self, kept: Mapping[str, bytes], merged: Merged, marker: ClusterMarker, why: str
+    ) -> Recovered:
+        async def write(store: Store, lead: Lead) -> str:
+            await lead.check_marker_replaceable()
+            found = await store.read("/")
+            stale = [one.key for one in found.records if type_of(one.key) is not None]
+            await _remove(store, lead, [keys.CLUSTER])
+            await _remove(store, lead, [key for key in stale if key not in kept])
+            await _put(store, lead, kept)
+            await _put(store, lead, {keys.CLUSTER: records.encode(marker)})
+            lead.marker = marker
+            return why
+
+        await self._alone(write)
+        log.info("cluster.recovered", nodes=len(merged.nodes), workloads=len(merged.workloads))
+        return Recovered(len(merged.nodes), len(merged.workloads), merged.left_out)
+
+    async def _alone(self, write: Rewrite) -> None:
+        if self._busy:
+            raise RefusedError("another recovery is in progress; wait until it has ended")
+        self._busy = True
+        try:
+            await self._committer.rewrite(write)
+        finally:
+            self._busy = False
+
+
+def _reported(reports: Iterable[NodeReport], base: Cluster) -> list[tuple[NodeId, Workload]]:
+    return [
+        (report.node.id, intent.workload)
+        for report in reports
+        for intent in report.intents
+        if intent.workload.id not in base.entries
+    ]
+
+
+def _recorded(base: Cluster) -> Recorded:
+    return Recorded(
+        {node_id: member.node for node_id, member in base.members.items()},
+        {workload_id: entry.workload for workload_id, entry in base.entries.items()},
+        {
+            workload_id: entry.assignment
+            for workload_id, entry in base.entries.items()
+            if entry.assignment is not None
+        },
+        tuple(one for buried in base.tombstones.values() for one in buried.values()),
+    )
+
+
+def _told_by_operator(old: Node | None, new: Node) -> Node:
+    """The newest registration of the node, with cordon, drain and taints of the operator."""
+    if old is None:
+        return new
+    return replace(new, cordoned=old.cordoned, drain=old.drain, taints=old.taints)
+
+
+def _snapshot(kept: Iterable[tuple[str, bytes]]) -> Snapshot:
+    return Snapshot(0, tuple(Record(key, value, 0) for key, value in sorted(kept)))
+
+
+async def _put(store: Store, lead: Lead, values: Mapping[str, bytes]) -> None:
+    await _commit(store, lead, (Unit(puts={key: value}) for key, value in values.items()))
+
+
+async def _remove(store: Store, lead: Lead, gone: Sequence[str]) -> None:
+    await _commit(store, lead, (Unit(deletes=[key]) for key in gone))
+
+
+async def _commit(store: Store, lead: Lead, units: Iterable[Unit]) -> None:
+    waiting = iter(units)
+    while together := list(islice(waiting, UNITS_PER_COMMIT)):
+        await store.commit(together, fence=lead.fence)

@@ -1,0 +1,327 @@
+"""Runs the gRPC server and, behind it, scheduler replicas: standby first, leader when elected.
+
+On its own store a replica leads at once; on a shared store it follows until there is no leader. When
+leadership is lost, the replica is discarded with its memory, and a new one starts as standby.
+"""
+
+import asyncio
+import gc
+import os
+import secrets
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from persys.core.auth.denials import Denial
+from persys.errors import (
+    ConflictError,
+    FencedError,
+    PersysError,
+    StoreUnavailableError,
+    UnavailableError,
+)
+from persys.infra.aio.supervisor import Supervisor
+from persys.infra.aio.task_group import together
+from persys.infra.clock import Clock, SystemClock
+from persys.infra.gc_tuning import sweep
+from persys.infra.rpc.authorized_service import Guarded
+from persys.infra.rpc.grpc_server import new_server, start_server
+from persys.infra.telemetry.side_server import SideServer
+from persys.infra.tls.first_certificate import ensure_certificate
+from persys.infra.tls.identity import Claims
+from persys.infra.tls.metrics import watch_certificate
+from persys.infra.tls.tls import Tls
+from persys.infra.vault.kv import VaultKv
+from persys.infra.vault.session import open_vault
+from persys.model.identity import Token
+from persys.scheduler.api.authorization import new_door
+from persys.scheduler.api.context import SERVICE, SERVICE_DESCRIPTOR
+from persys.scheduler.app import Scheduler
+from persys.scheduler.auth.tls import by_vault, open_tls, to_agents, to_authority, to_leader
+from persys.scheduler.commit.store_guard import StoreGuard
+from persys.scheduler.discovery import endpoints as discovery_endpoints
+from persys.scheduler.ha.forwarding import Front
+from persys.scheduler.ha.standby import Standby
+from persys.scheduler.metrics.counters import Metrics
+from persys.scheduler.settings import ETCD, SchedulerSettings
+from persys.store.etcd.store import EtcdOptions, EtcdStore
+from persys.store.open import open_store, refuse_second_cluster
+from persys.store.port import Store
+
+log = structlog.get_logger()
+
+STOP_GRACE_SECONDS = 2.0
+RESIGN_SECONDS = 2.0
+PAUSE_SECONDS = 0.2
+
+
+class Plane:
+    def __init__(
+        self,
+        settings: SchedulerSettings,
+        store: Store,
+        clock: Clock,
+        *,
+        tls: Tls | None,
+        front: Front,
+        names: EtcdOptions | None = None,
+        shared: bool = False,
+        new_seat: Callable[..., Scheduler] = Scheduler,
+        loaded: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`names` is the etcd that CoreDNS reads. A simulation passes its own `front` and `new_seat`.
+
+        `loaded` is called when this process becomes the leader: all records are in memory then.
+
+        With `tls` None (-insecure) every caller is served; otherwise `new_seat` and `front` need it too.
+        """
+        self._settings = settings
+        self._clock = clock
+        self._names = names
+        self._shared = shared
+        self._metrics = Metrics()
+        self.supervisor = Supervisor("scheduler", clock, self._metrics.registry)
+        self._store = StoreGuard(store, self.supervisor)
+        self._front = front
+        self._make_seat = new_seat
+        self._loaded = loaded
+        self._tls = tls
+        if tls is not None:
+            watch_certificate(self._metrics.registry, "scheduler", tls)
+        self._seat: Scheduler | None = None
+        self._standby: Standby | None = None
+        self._is_stopping = False
+        self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until `stop` is set. The first part that fails ends all."""
+        server = new_server()
+        door = new_door(
+            self._tls,
+            self._clock,
+            denied=self._note_denial,
+            tokens=self._find_token,
+            check=self._check,
+            gateway_role=self._settings.gateway_role,
+        )
+        Guarded(self._front, SERVICE_DESCRIPTOR, door, self.supervisor).add_to(server)
+        side = SideServer(
+            registry=self._metrics.registry,
+            health=self._health,
+            count=self._count,
+            trouble_code=200,
+        )
+        settings = self._settings
+        try:
+            async with asyncio.TaskGroup() as group:
+                seats = group.create_task(self.take_seats())
+                renewing = group.create_task(self._renew())
+                await self._front.until_open()  # no port is opened before calls can be served
+                await side.start(settings.grpc_addr, settings.metrics_port)
+                port = await start_server(
+                    server,
+                    SERVICE,
+                    host=settings.grpc_addr,
+                    port=settings.grpc_port,
+                    certificates=self._tls.certificates if self._tls is not None else None,
+                )
+                log.info("scheduler.serving", port=port, workloads=self._workload_count())
+                await stop.wait()
+                log.info("scheduler.stopping")
+                if self._seat is not None:
+                    self._seat.end_streams()
+                await server.stop(STOP_GRACE_SECONDS)
+                self._is_stopping = True
+                seats.cancel()
+                renewing.cancel()
+        finally:
+            await server.stop(0)
+            await side.stop()
+            await self._front.close()
+            await self._store.close()
+
+    def _check(self, claims: Claims) -> None:
+        """Raises DeniedError for a certificate of a removed node, or one revoked by its serial."""
+        # The certificate of a removed node is revoked shortly after; the removal is the better reason.
+        if self._seat is not None:
+            self._seat.removed.check(claims)
+        if self._tls is not None:
+            self._tls.check(claims)
+
+    def _note_denial(self, denial: Denial) -> None:
+        self._metrics.denied(denial.role, denial.method)
+        if self._seat is not None and self._front.leads:
+            self._seat.denials.note(denial)
+
+    def _find_token(self, token_id: str) -> Token | None:
+        """Raises UnavailableError before the records are loaded."""
+        if self._seat is None or not self._seat.has_loaded:
+            raise UnavailableError("this scheduler has not loaded the tokens yet; try again")
+        return self._seat.cluster.tokens.get(token_id)
+
+    async def take_seats(self) -> None:
+        """Run one replica after the other, until cancelled."""
+        while True:
+            async with self._new_seat() as seat:
+                try:
+                    await self._come_to_lead(seat)
+                    await seat.lead(partial(self._open, seat))
+                except* (FencedError, ConflictError) as lost:
+                    if not self._shared and not self._is_stopping:
+                        raise
+                    if not self._is_stopping:
+                        log.warning("leadership.lost", reason=str(lost.exceptions[0]))
+            if self._is_stopping:
+                # A write in progress failed, and its error replaced the cancellation.
+                raise asyncio.CancelledError
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _renew(self) -> None:
+        if self._tls is not None:
+            await self.supervisor.keep_running("certificate", self._tls.run)
+
+    def _open(self, seat: Scheduler) -> None:
+        self._standby = None
+        self._loaded()
+        self._front.lead(seat.api(), revision=lambda: seat.committer.revision)
+        log.info("leadership.taken", leader=self.name)
+
+    async def _come_to_lead(self, seat: Scheduler) -> None:
+        """Lead at once, or after standby. If another replica was faster, stand by again with this memory."""
+        if not self._shared:
+            await seat.take_over(self.name)
+            return
+        standby = self._standby = seat.standby(self._front.notice)
+        self._front.stand_by(seat.api(), standby)
+        while True:
+            try:
+                if await standby.until_leading():
+                    await seat.go_on()
+                else:
+                    await seat.take_over(self.name)
+            except (FencedError, ConflictError, StoreUnavailableError) as err:
+                log.info("leadership.missed", reason=str(err))
+                await self._resign(seat)
+                await asyncio.sleep(PAUSE_SECONDS)
+            else:
+                return
+
+    async def _resign(self, seat: Scheduler) -> None:
+        with suppress(PersysError, TimeoutError):
+            async with asyncio.timeout(RESIGN_SECONDS):
+                await seat.committer.lead.resign()
+
+    @asynccontextmanager
+    async def _new_seat(self) -> AsyncIterator[Scheduler]:
+        seat = self._seat = self._make_seat(
+            self._settings,
+            self._store,
+            self._clock,
+            names=EtcdStore(self._names) if self._names is not None else None,
+            metrics=self._metrics,
+            supervisor=self.supervisor,
+            shared=self._shared,
+        )
+        seat.committer.lead.name = self.name
+        try:
+            async with asyncio.TaskGroup() as group:
+                announcing = group.create_task(seat.announce())
+                yield seat
+                announcing.cancel()
+        finally:
+            self._front.leave()
+            await self._resign(seat)
+            await seat.close()
+
+    def _workload_count(self) -> int:
+        return len(self._seat.cluster.entries) if self._seat is not None else 0
+
+    async def _count(self) -> None:
+        if self._seat is not None:
+            await self._seat.census.take()
+
+    def _health(self) -> dict[str, Any]:
+        assert self._seat is not None
+        health = self._seat.health()
+        if self._tls is not None:
+            health["certificate"] = self._tls.health()
+        if self._standby is None:
+            return {**health, "role": "leader"}
+        leader = self._standby.leader
+        return {
+            **health,
+            "role": "standby",
+            "leader": leader.name if leader is not None else "",
+            "leaderEndpoint": leader.endpoint if leader is not None else "",
+            "dataAgeMs": round(self._standby.data_age() * 1000),
+        }
+
+
+async def serve(settings: SchedulerSettings, stop: asyncio.Event) -> None:
+    clock = SystemClock()
+    vault = open_vault(settings, clock)
+    source = by_vault(settings, vault)
+    if source is not None and not await ensure_certificate(
+        settings.files, source.identity, source, clock, stop
+    ):
+        return
+    tls = open_tls(settings, clock, source)
+    etcd = EtcdOptions(
+        endpoints=settings.etcd_endpoints,
+        ca=_path(settings.etcd_ca),
+        cert=_path(settings.etcd_cert),
+        key=_path(settings.etcd_key),
+        user=settings.etcd_user,
+        password=settings.etcd_password,
+    )
+    store = await open_store(settings.store, etcd=etcd, monotonic=clock.monotonic)
+    if settings.store == ETCD:
+        await refuse_second_cluster(store)
+    names = _names(etcd, discovery_endpoints.etcd_of_names(settings))
+    shared = settings.store == ETCD
+    plane = Plane(
+        settings,
+        store,
+        clock,
+        names=names,
+        shared=shared,
+        tls=tls,
+        front=Front(to_leader(tls)),
+        new_seat=partial(
+            Scheduler,
+            connect=to_agents(tls),
+            connect_by_host=to_agents(tls, by_host=True),
+            watches_certificates=tls is not None,
+            vault=VaultKv(vault) if vault is not None else None,
+            revoke=to_authority(settings),
+        ),
+        # Records are long-lived: a garbage collection that visits all of them pauses the process, with
+        # 20,000 workloads for most of a second.
+        loaded=gc.freeze,
+    )
+    async with together() as group:
+        beside = [group.create_task(plane.supervisor.keep_running("garbage", sweep))]
+        if vault is not None and tls is None:  # else the login is renewed with the certificate
+            beside.append(group.create_task(plane.supervisor.keep_running("vault", vault.run)))
+        await plane.run(stop)
+        for task in beside:
+            task.cancel()
+
+
+def _names(etcd: EtcdOptions, endpoints: tuple[str, ...]) -> EtcdOptions | None:
+    if endpoints:
+        return replace(etcd, endpoints=endpoints)
+    log.warning(
+        "discovery.off", reason="the store is not etcd, and no etcd of CoreDNS is configured"
+    )
+    return None
+
+
+def _path(text: str) -> Path | None:
+    return Path(text) if text else None

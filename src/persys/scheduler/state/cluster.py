@@ -1,0 +1,386 @@
+"""The cluster state in memory: the stored records, and what only this process has observed.
+
+Records change here only after they were committed. Observations, dispatches, leases and usage are not
+stored: they are collected again after a restart.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from persys.core.epochs import Epochs, is_proven, prove
+from persys.core.nodes import Removals, closed_because
+from persys.core.placement.node_index import Columns, hold_of
+from persys.core.placement.pending_queue import Waiting
+from persys.core.placement.pool_capacity import accounts_of
+from persys.core.placement.requirements import facts_of, traits_of
+from persys.core.reconcile.dispatch import Dispatch
+from persys.core.reconcile.situation import Aside, fulfils
+from persys.infra.aio.supervisor import InternalError
+from persys.model.action import History
+from persys.model.identity import Token
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.node import Node, NodeUsage, WorkloadUsage
+from persys.model.placement import Assignment, EpochCounter, Strategy, Tombstone
+from persys.model.secret import Secret
+from persys.model.spec import WorkloadType
+from persys.model.status import Belief, Observation, Retry
+from persys.model.suggestion import Ruling
+from persys.model.workload import Workload
+from persys.scheduler.drift.records import Drifts
+from persys.scheduler.membership.heartbeat import Statuses
+from persys.scheduler.secrets.references import SecretUses
+from persys.scheduler.state.event_log import EventLog
+from persys.scheduler.state.quarantine import Quarantine, Quarantined
+from persys.scheduler.state.unassigned_copies import Strangers
+from persys.store import keys
+
+INTERNAL_ERROR = "InternalError"  # the reason code of a workload that is set aside
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """Deciding about a workload raised an unexpected error: it is not reconciled until `until`."""
+
+    why: str
+    until: datetime
+
+    @property
+    def text(self) -> str:
+        return f"internal error in the scheduler: {self.why}; it is retried automatically"
+
+
+NOT_ANSWERING = "not answering orders"
+
+
+@dataclass(slots=True)
+class Entry:
+    """One workload: its five records, and what was observed and sent."""
+
+    workload: Workload
+    assignment: Assignment | None = None
+    belief: Belief | None = None
+    retry: Retry | None = None
+    history: History | None = None
+    observation: Observation | None = None
+    observed_since: datetime | None = None
+    dispatch: Dispatch | None = None
+    usage: WorkloadUsage | None = None
+    asides: dict[NodeId, Aside] = field(default_factory=dict)
+    set_aside: SetAside | None = None
+    # A refusal of the node that was not decided on yet: heartbeats do not overwrite it.
+    refusal: Observation | None = None
+    revision_from: NodeId | None = None  # the node that reports its revision when polled
+    traced_at: datetime | None = None  # when the order whose tasks are in the history was sent
+
+    def forget_news(self) -> None:
+        """The intent has changed: earlier observations and dispatches do not apply to it."""
+        self.observation = self.observed_since = self.dispatch = self.refusal = None
+        self.asides = {}
+
+
+@dataclass(slots=True)
+class Member:
+    """One node: its record, its lease on the monotonic clock, and what it last reported."""
+
+    node: Node
+    lease_until: float
+    last_heartbeat: datetime | None = None
+    heard_at: float | None = None  # on the monotonic clock
+    reported_at: float | None = None  # its last heartbeat as the registered agent, also monotonic
+    intervals: tuple[
+        float, ...
+    ] = ()  # seconds between its last heartbeats; third-party agents only
+    lease_extra: float = 0.0  # seconds of its lease beyond the configured length
+    usage: NodeUsage | None = None
+    refused_types: set[WorkloadType] = field(default_factory=set)
+    unavailable_types: frozenset[WorkloadType] = frozenset()  # their runtime does not respond now
+    unhealthy_types: frozenset[WorkloadType] = frozenset()  # by HealthCheck; third-party agents
+    boot_id: str = ""  # of its kernel, as registered
+    instance_heard: bool = False  # the agent has sent its instance id to this scheduler
+    unreachable: str = ""  # why calls to it fail although it sends heartbeats
+    clock_skew: timedelta = timedelta()
+    lost_noted: bool = False
+    statuses: Statuses = field(default_factory=Statuses)
+    internal_errors: tuple[InternalError, ...] = ()  # as its agent last reported them
+    journal_problem: str = ""  # why its agent accepts no orders, as last reported
+
+
+class Cluster:
+    def __init__(
+        self,
+        strategy: Strategy = Strategy.SPREAD,
+        *,
+        node_changed: Callable[[NodeId], None] = lambda _node_id: None,
+    ) -> None:
+        """`node_changed` is called after each change of a node's record."""
+        self.entries: dict[WorkloadId, Entry] = {}
+        self.members: dict[NodeId, Member] = {}
+        self._promised: dict[WorkloadId, Assignment] = {}
+        # Assignments whose workload record is unreadable or missing. They keep their reservations, and are
+        # attached again when the record becomes readable or the workload is applied again.
+        self.detached: dict[WorkloadId, Assignment] = {}
+        self.tombstones: dict[NodeId, dict[WorkloadId, Tombstone]] = {}
+        self._tombstone_nodes: dict[WorkloadId, set[NodeId]] = {}
+        self.epochs = Epochs()
+        self.on_node: dict[NodeId, set[WorkloadId]] = {}
+        self.waiting = Waiting()
+        self.columns = Columns(strategy)
+        self.drifts: Drifts = Drifts()
+        self.strangers = Strangers()
+        self.removed: Removals = Removals()
+        self.tokens: dict[str, Token] = {}
+        self.secrets: dict[str, Secret] = {}
+        self.secret_uses = SecretUses()
+        self.rulings: dict[str, Ruling] = {}
+        self.events = EventLog()
+        self.quarantine = Quarantine()
+        self._node_changed = node_changed
+
+    @property
+    def quarantined(self) -> list[Quarantined]:
+        """Stored records that cannot be read, in the order of their keys."""
+        return list(self.quarantine)
+
+    def blocked_because(self, workload_id: WorkloadId) -> str:
+        """Why this workload is not reconciled: a record that the decision needs is unreadable. "": none.
+
+        Without its assignment it would be placed a second time, without the record of its node moved,
+        without a tombstone placed beside a stale copy.
+        """
+        needed = [keys.workload_key(workload_id), keys.assignment_key(workload_id)]
+        entry = self.entries.get(workload_id)
+        if entry is not None and entry.assignment is not None:
+            needed.append(keys.node_key(entry.assignment.node_id))
+        else:
+            needed += [one.key for one in self.quarantine.named(keys.TOMBSTONES, workload_id)]
+        return next((why for key in needed if (why := self.quarantine.reason(key))), "")
+
+    def put_workload(self, workload: Workload) -> Entry:
+        entry = self.entries.get(workload.id)
+        if entry is None:
+            entry = self.entries[workload.id] = Entry(workload)
+        entry.workload = workload
+        self.secret_uses.put(workload)
+        return entry
+
+    def put_assignment(self, workload_id: WorkloadId, assignment: Assignment | None) -> None:
+        entry = self.entries[workload_id]
+        if entry.assignment is not None:
+            self.on_node[entry.assignment.node_id].discard(workload_id)
+        entry.assignment = assignment
+        if assignment is not None:
+            self.on_node.setdefault(assignment.node_id, set()).add(workload_id)
+            self.strangers.drop(assignment.node_id, workload_id)
+
+    def drop_workload(self, workload_id: WorkloadId) -> None:
+        self.put_assignment(workload_id, None)
+        del self.entries[workload_id]
+        self.secret_uses.drop(workload_id)
+        self.waiting.discard(workload_id)
+
+    def put_node(self, node: Node, *, lease_until: float | None = None) -> Member:
+        member = self.members.get(node.id)
+        if member is None:
+            assert lease_until is not None
+            member = self.members[node.id] = Member(node, lease_until)
+        member.node = node
+        if lease_until is not None:
+            member.lease_until = lease_until
+        self.show_node(member)
+        self._node_changed(node.id)
+        return member
+
+    def show_node(self, member: Member) -> None:
+        """Update the node in the placement index."""
+        node = member.node
+        unusable = member.unavailable_types | member.unhealthy_types
+        silent = frozenset(f"type:{kind}" for kind in unusable)
+        traits = traits_of(node.capabilities) - {f"type:{kind}" for kind in member.refused_types}
+        self.columns.put_node(
+            node.id,
+            allocatable=node.capabilities.allocatable,
+            traits=traits - silent,
+            closed=closed_because(node) or (NOT_ANSWERING if member.unreachable else ""),
+            labels=facts_of(node),
+            taints=node.taints,
+            accounts=accounts_of(node.capabilities),
+            silent=silent & traits,
+        )
+
+    def set_unreachable(self, node_id: NodeId, problem: str) -> None:
+        """Set why the node does not reply to calls, "" if it does: it gets no new work meanwhile."""
+        member = self.members[node_id]
+        member.unreachable = problem
+        self.show_node(member)
+
+    def is_known_by_host(self, node_id: NodeId) -> bool:
+        """Whether the agent's certificate identifies only a host: it is third-party or shared."""
+        member = self.members.get(node_id)
+        if member is None:
+            return False
+        return member.node.known_by_host or bool(member.node.bound_host)
+
+    def set_unavailable(self, node_id: NodeId, types: frozenset[WorkloadType]) -> bool:
+        """Set the types whose runtime does not respond on the node. True: one of them responds again."""
+        member = self.members[node_id]
+        if member.unavailable_types == types:
+            return False
+        recovered = bool(member.unavailable_types - types)
+        member.unavailable_types = types
+        self.show_node(member)
+        return recovered
+
+    def set_unhealthy(self, node_id: NodeId, types: frozenset[WorkloadType]) -> bool:
+        """Set the types that HealthCheck reports unhealthy. True: one of them is healthy again."""
+        member = self.members[node_id]
+        types &= member.node.capabilities.types
+        recovered = bool(member.unhealthy_types - types)
+        if member.unhealthy_types != types:
+            member.unhealthy_types = types
+            self.show_node(member)
+        return recovered
+
+    def stop_offering(self, node_id: NodeId, kind: WorkloadType) -> None:
+        """The node cannot run this type: it is not offered this type until it registers again."""
+        member = self.members.get(node_id)
+        if member is not None and kind not in member.refused_types:
+            member.refused_types.add(kind)
+            self.show_node(member)
+
+    def turned_away(self, workload_id: WorkloadId, aside: Aside) -> None:
+        """The node rejected this workload for lack of capacity: it is excluded for a while."""
+        self.entries[workload_id].asides[aside.node_id] = aside
+
+    def asides_of(self, workload_id: WorkloadId, now: datetime) -> tuple[Aside, ...]:
+        """The rejections that have not expired."""
+        entry = self.entries.get(workload_id)
+        if entry is None or not entry.asides:
+            return ()
+        entry.asides = {name: aside for name, aside in entry.asides.items() if now < aside.until}
+        return tuple(entry.asides.values())
+
+    def drop_node(self, node_id: NodeId) -> None:
+        del self.members[node_id]
+        # A node that registers with this id again starts without reservations.
+        self.columns.give_back_all(node_id)
+        self.columns.remove_node(node_id)
+        for workload_id in self.tombstones.pop(node_id, {}):
+            self._unlist_tombstone(node_id, workload_id)
+        self.strangers.drop_node(node_id)
+        self.drifts.drop_node(node_id)
+        self._node_changed(node_id)
+
+    def assignments_of(self, workload_ids: Iterable[WorkloadId]) -> dict[WorkloadId, Assignment]:
+        """The assignments of those that are assigned."""
+        return {
+            workload_id: entry.assignment
+            for workload_id in workload_ids
+            if (entry := self.entries.get(workload_id)) is not None and entry.assignment is not None
+        }
+
+    def bound_to(self, node_id: NodeId) -> set[WorkloadId]:
+        """The workloads assigned to a node, including those whose own record is unreadable."""
+        bound = self.on_node.get(node_id, set())
+        if not self.detached:
+            return bound
+        return bound | {name for name, one in self.detached.items() if one.node_id == node_id}
+
+    def unsettled_on(self, node_id: NodeId) -> list[WorkloadId]:
+        """The workloads of a node that have not converged: in progress, or not in the desired state."""
+        return [
+            workload_id
+            for workload_id in self.on_node.get(node_id, ())
+            if not _is_settled(self.entries[workload_id])
+        ]
+
+    def put_tombstone(self, tombstone: Tombstone) -> None:
+        assignment = tombstone.assignment
+        self.tombstones.setdefault(assignment.node_id, {})[assignment.workload_id] = tombstone
+        self._tombstone_nodes.setdefault(assignment.workload_id, set()).add(assignment.node_id)
+
+    def drop_tombstone(self, node_id: NodeId, workload_id: WorkloadId) -> None:
+        if self.tombstones.get(node_id, {}).pop(workload_id, None) is None:
+            return
+        if not self.tombstones[node_id]:
+            del self.tombstones[node_id]
+        self._unlist_tombstone(node_id, workload_id)
+
+    def _unlist_tombstone(self, node_id: NodeId, workload_id: WorkloadId) -> None:
+        self._tombstone_nodes[workload_id].discard(node_id)
+        if not self._tombstone_nodes[workload_id]:
+            del self._tombstone_nodes[workload_id]
+
+    def learn_epochs(self) -> None:
+        """Raise the counter above all recorded epochs: stores of older versions have no counter."""
+        bound = (entry.assignment for entry in self.entries.values())
+        known = [one.epoch for one in bound if one is not None]
+        known += [entry.belief.epoch for entry in self.entries.values() if entry.belief is not None]
+        for buried in self.tombstones.values():
+            known += [tombstone.assignment.epoch for tombstone in buried.values()]
+        self.epochs.learn(EpochCounter(max(known, default=0)))
+
+    def prove(self, workload_id: WorkloadId, node_id: NodeId, epoch: int) -> bytes:
+        """The proof that this cluster assigned the epoch to the node."""
+        return prove(self.epochs.proof_key, workload_id, node_id, epoch)
+
+    def is_proven(self, seen: Observation) -> bool:
+        """Whether this cluster assigned the reported workload to the node."""
+        key = self.epochs.proof_key
+        return is_proven(key, seen.workload_id, seen.node_id, seen.epoch, seen.proof)
+
+    def tombstones_of(self, workload_id: WorkloadId) -> list[Tombstone]:
+        """Its stale copies that are not confirmed removed, sorted by node."""
+        nodes = self._tombstone_nodes.get(workload_id)
+        return [self.tombstones[node_id][workload_id] for node_id in sorted(nodes)] if nodes else []
+
+    def held_by_record(self, workload_id: WorkloadId, node_id: NodeId) -> Assignment | None:
+        """The record for which capacity is reserved for a workload on a node."""
+        entry = self.entries.get(workload_id)
+        if (
+            entry is not None
+            and entry.assignment is not None
+            and entry.assignment.node_id == node_id
+        ):
+            return entry.assignment
+        detached = self.detached.get(workload_id)
+        if detached is not None and detached.node_id == node_id:
+            return detached
+        tombstone = self.tombstones.get(node_id, {}).get(workload_id)
+        return tombstone.assignment if tombstone is not None else None
+
+    def settle_room(self, workload_id: WorkloadId, node_ids: Iterable[NodeId]) -> None:
+        """Update the reservations on these nodes from the records and from a pending commit.
+
+        Until the commit ends the larger of the two is reserved: a workload that shrinks frees nothing
+        before its smaller record is stored, and one that grows reserves from the moment of the decision.
+        """
+        promised = self._promised.get(workload_id)
+        for node_id in node_ids:
+            recorded = self.held_by_record(workload_id, node_id)
+            hold = hold_of(recorded) if recorded is not None else None
+            if promised is not None and promised.node_id == node_id:
+                pending = hold_of(promised)
+                hold = pending.covering(hold) if hold is not None else pending
+            if hold is None:
+                self.columns.give_back(workload_id, node_id)
+            else:
+                self.columns.put_hold(workload_id, node_id, hold)
+
+    def promise(self, assignment: Assignment) -> None:
+        """Reserve for a pending commit: removing a stale copy meanwhile does not free that capacity."""
+        self._promised[assignment.workload_id] = assignment
+        self.settle_room(assignment.workload_id, (assignment.node_id,))
+
+    def end_promise(self, workload_id: WorkloadId) -> None:
+        """The pending commit has ended."""
+        self._promised.pop(workload_id, None)
+
+
+def _is_settled(entry: Entry) -> bool:
+    return (
+        entry.dispatch is None
+        and entry.retry is None
+        and entry.belief is not None
+        and fulfils(entry.belief, entry.workload)
+    )
