@@ -43,7 +43,7 @@ from persys.agent.volumes.registry import Book
 from persys.infra.process import serve
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.status import Actual
-from persys.sim.machine import Hardware, WallClock
+from persys.sim.engine.hardware import Hardware, WallClock
 from persys.wire.gen.agent.v1 import agent_pb2
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from persys.sim.loop import VirtualLoop
+from persys.sim.engine.virtual_loop import VirtualLoop
 
 # No process of the machine has such an id: a signal to one reaches nobody.
 FIRST_PID = 1 << 30

@@ -2,8 +2,8 @@
 
 import sys
 
-from persys.sim.drawing import draw, shape_for
 from persys.sim.run import run
+from persys.sim.scenario.generate import draw, shape_for
 
 
 def main(seeds: list[int]) -> int:

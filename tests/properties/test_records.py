@@ -26,7 +26,7 @@ from persys.model.suggestion import Ruling, Suggestion
 from persys.scheduler.state.cluster import Cluster
 from persys.scheduler.state.records import RECORDS, SINGLE_KEYS, RecordType, Unreadable, type_of
 from persys.scheduler.state.sync import encoded, follow, in_snapshot, load, rebuilt
-from persys.sim.mirror import Mirror
+from persys.sim.checks.store_mirror import Mirror
 from persys.store import keys
 from persys.store.port import VALUE_BYTES_MAX, Change, Record, Snapshot, Unit
 from persys.wire.stored import records

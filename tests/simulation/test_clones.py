@@ -3,9 +3,9 @@
 import pytest
 
 from persys.agent.uplink.contact import Contact
-from persys.sim.happening import Happening, Plan, Shape
 from persys.sim.run import Outcome, run
 from persys.sim.scenario.faults import TOLD_SECONDS
+from persys.sim.scenario.plan import Happening, Plan, Shape
 
 CLONE = "n1-clone-1"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from persys.sim.happening import Happening, Plan, Shape
 from persys.sim.run import Outcome, run
+from persys.sim.scenario.plan import Happening, Plan, Shape
 
 LOST_AT = 60.0
 SEED = 55  # none of its workloads has stop_after

@@ -8,9 +8,9 @@ import pytest
 from persys.infra.clock import SystemClock
 from persys.scheduler.app import Scheduler
 from persys.scheduler.ha.leader_lease import Authority
-from persys.sim.happening import Happening, Plan, Shape, nodes_behind_nat
+from persys.sim.fakes.ha_scheduler import SharedSeat
 from persys.sim.run import Outcome, run
-from persys.sim.shared import SharedSeat
+from persys.sim.scenario.plan import Happening, Plan, Shape, nodes_behind_nat
 from persys.sim.world import World
 
 SHAPE = Shape(nodes=3, workloads=4, minutes=4, schedulers=3, streams=0.5)

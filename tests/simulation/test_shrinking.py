@@ -3,11 +3,11 @@
 from persys.core.agent.next_step import Artefact
 from persys.errors import RuntimeUnavailableError
 from persys.model.workload import Order
-from persys.sim.happening import Happening, Plan, Shape, plan_from
-from persys.sim.node import SimNode
+from persys.sim.fakes.node import SimNode
+from persys.sim.fakes.runtime import SimRuntime
 from persys.sim.run import Outcome, run
-from persys.sim.runtime import SimRuntime
-from persys.sim.shrink import shrink
+from persys.sim.scenario.plan import Happening, Plan, Shape, plan_from
+from persys.sim.scenario.shrink import shrink
 from persys.sim.world import World
 
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from persys.sim.life import Life
-from persys.sim.loop import StandstillError, VirtualLoop, later
-from persys.sim.trace import Trace
+from persys.sim.engine.process import Life
+from persys.sim.engine.trace import Trace
+from persys.sim.engine.virtual_loop import StandstillError, VirtualLoop, later
 
 
 def test_a_day_of_sleep_passes_at_once() -> None:

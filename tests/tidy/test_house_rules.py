@@ -29,7 +29,7 @@ CLIENT_DOORS = {
         "agent/journal/store.py",
         "ca/database.py",
         "gateway/database.py",
-        "sim/disk.py",
+        "sim/fakes/journal_disk.py",
     },
     "persys.store.gen": {"store/etcd/store.py"},
     "dns": {"infra/net/srv.py"},

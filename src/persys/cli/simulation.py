@@ -11,9 +11,9 @@ from persys.cli.exits import Exit, UsageError
 from persys.infra.clock import SystemClock
 
 if TYPE_CHECKING:
-    from persys.sim.happening import Shape
+    from persys.sim.engine.trace import Line
     from persys.sim.run import Outcome
-    from persys.sim.trace import Line
+    from persys.sim.scenario.plan import Shape
 
 SEEDS_DEFAULT = "1..20"
 TRACE_SHOWN = 40
@@ -76,8 +76,8 @@ def simulate(options: Namespace) -> int:
 
 
 def _replay(options: Namespace) -> int:
-    from persys.sim.happening import plan_from
     from persys.sim.run import run
+    from persys.sim.scenario.plan import plan_from
 
     try:
         data = options.replay.read_bytes()
@@ -92,8 +92,8 @@ def _replay(options: Namespace) -> int:
 
 
 def _try_seeds(options: Namespace) -> int:
-    from persys.sim.drawing import draw
     from persys.sim.run import run
+    from persys.sim.scenario.generate import draw
 
     seeds = [options.seed] if options.seed is not None else options.seeds
     clock = SystemClock()
@@ -123,8 +123,8 @@ def _shape(seed: int, options: Namespace) -> "Shape":
     """The size from the command line, or the one chosen by the seed."""
     from msgspec.structs import replace
 
-    from persys.sim.drawing import shape_for
-    from persys.sim.happening import Shape
+    from persys.sim.scenario.generate import shape_for
+    from persys.sim.scenario.plan import Shape
 
     sized = options.nodes or options.workloads or options.minutes
     shape = Shape() if sized else shape_for(seed)
@@ -139,7 +139,7 @@ def _shape(seed: int, options: Namespace) -> "Shape":
 
 
 def _explain(outcome: "Outcome", options: Namespace) -> None:
-    from persys.sim.shrink import shrink
+    from persys.sim.scenario.shrink import shrink
 
     print(f"seed {outcome.plan.seed}: {outcome.violation}")
     short = shrink(outcome)

@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from itertools import islice
 
 from persys.model.status import Status
-from persys.sim.happening import Happening, Plan
-from persys.sim.invariants import Violation
-from persys.sim.leadership import compare_followers, standby_differences, watch_leadership
-from persys.sim.loop import VirtualLoop
-from persys.sim.probing import probe_streams
+from persys.sim.actors.stream_prober import probe_streams
+from persys.sim.checks.leadership import compare_followers, standby_differences, watch_leadership
+from persys.sim.checks.liveness import differences, is_retried_slowly, oversized, unsettled
+from persys.sim.checks.safety import Violation
+from persys.sim.engine.trace import Line, silence
+from persys.sim.engine.virtual_loop import VirtualLoop
 from persys.sim.scenario.faults import inject
-from persys.sim.settled import differences, is_retried_slowly, oversized, unsettled
-from persys.sim.silence import silence
-from persys.sim.trace import Line
+from persys.sim.scenario.plan import Happening, Plan
 from persys.sim.world import World
 
 PEACE_SECONDS_MAX = 1200.0

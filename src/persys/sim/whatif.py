@@ -18,15 +18,13 @@ from persys.scheduler.app import Scheduler
 from persys.scheduler.dispatch.agent_client import Close
 from persys.scheduler.dispatch.agent_client import Stub as AgentStub
 from persys.scheduler.state.cluster import Entry
-from persys.sim.dice import dice
-from persys.sim.happening import SCHEDULER, USER
-from persys.sim.life import Life
-from persys.sim.loop import VirtualLoop
-from persys.sim.network import Context, Network
-from persys.sim.node import METHODS
-from persys.sim.seat import Seat
-from persys.sim.silence import silence
-from persys.sim.trace import Trace
+from persys.sim.engine.process import Life
+from persys.sim.engine.trace import Trace, dice, silence
+from persys.sim.engine.virtual_loop import VirtualLoop
+from persys.sim.fakes.node import METHODS
+from persys.sim.fakes.scheduler import Seat
+from persys.sim.network.network import Context, Network
+from persys.sim.scenario.plan import SCHEDULER, USER
 from persys.store import keys
 from persys.store.port import Unit
 from persys.wire.agent import messages as wire

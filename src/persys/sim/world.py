@@ -12,9 +12,18 @@ from persys.errors import FencedError, PersysError
 from persys.model.ids import NodeId, WorkloadId
 from persys.scheduler.ha.leader_key import leader_of
 from persys.sim.actors.intruders import HOSTILE, Hostile
-from persys.sim.dice import dice
-from persys.sim.docker import Container
-from persys.sim.happening import (
+from persys.sim.actors.users import Users
+from persys.sim.checks.safety import Invariants, Violation
+from persys.sim.engine.process import Life
+from persys.sim.engine.trace import Trace, dice
+from persys.sim.engine.virtual_loop import later
+from persys.sim.fakes.docker import Container
+from persys.sim.fakes.ha_scheduler import SharedSeat
+from persys.sim.fakes.node import SimNode
+from persys.sim.fakes.scheduler import Seat
+from persys.sim.fakes.store import SharedStore
+from persys.sim.network.network import Metadata, Network
+from persys.sim.scenario.plan import (
     USER,
     Plan,
     node_names,
@@ -23,16 +32,6 @@ from persys.sim.happening import (
     scheduler_names,
     streaming_nodes,
 )
-from persys.sim.invariants import Invariants, Violation
-from persys.sim.life import Life
-from persys.sim.loop import later
-from persys.sim.network import Metadata, Network
-from persys.sim.node import SimNode
-from persys.sim.seat import Seat
-from persys.sim.shared import SharedSeat
-from persys.sim.store import SharedStore
-from persys.sim.trace import Trace
-from persys.sim.users import Users
 from persys.store import keys
 from persys.wire.metadata_keys import DATA_AGE_MS, ROLE
 

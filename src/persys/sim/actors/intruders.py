@@ -15,8 +15,8 @@ import grpc
 
 from persys.sim.actors import arbitrary
 from persys.sim.actors.arbitrary import TEXTS
-from persys.sim.life import Life
-from persys.sim.network import Network
+from persys.sim.engine.process import Life
+from persys.sim.network.network import Network
 from persys.wire.gen.control.v1 import control_pb2
 
 HOSTILE = "x1"

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from random import Random
 
 from persys.agent.runtimes.docker.pull import registry_of
-from persys.sim.disk import Part
-from persys.sim.happening import ANYBODY, SCHEDULER, USER, Happening, Shape, node_names
-from persys.sim.wishes import COMMON_IMAGE, OWN_IMAGE
+from persys.sim.fakes.journal_disk import Part
+from persys.sim.scenario.plan import ANYBODY, SCHEDULER, USER, Happening, Shape, node_names
+from persys.sim.scenario.specs import COMMON_IMAGE, OWN_IMAGE
 
 # The gates at which a process can crash.
 AGENT_CALLS = (

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum, auto
 
-from persys.sim.dice import dice
-from persys.sim.disk import Part
-from persys.sim.happening import ANYBODY, USER, Happening
-from persys.sim.life import Life
-from persys.sim.loop import later
-from persys.sim.network import Weather
-from persys.sim.node import SimNode
+from persys.sim.engine.process import Life
+from persys.sim.engine.trace import dice
+from persys.sim.engine.virtual_loop import later
+from persys.sim.fakes.journal_disk import Part
+from persys.sim.fakes.node import SimNode
+from persys.sim.fakes.scheduler import Seat
+from persys.sim.fakes.store import StoreTrouble
+from persys.sim.network.network import Weather
 from persys.sim.scenario import draws
-from persys.sim.seat import Seat
-from persys.sim.store import StoreTrouble
+from persys.sim.scenario.plan import ANYBODY, USER, Happening
 from persys.sim.world import World
 from persys.store import keys
 

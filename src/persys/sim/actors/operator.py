@@ -1,0 +1,117 @@
+"""The operator during a loss of the store: saves snapshots, watches the mode, and starts a recovery."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+import grpc
+
+from persys.model.cluster import Mode
+from persys.model.ids import WorkloadId
+from persys.sim.checks.store_loss import Losses
+from persys.sim.engine.process import Life
+from persys.sim.engine.trace import Trace
+from persys.sim.network.network import AbortedError, Context
+from persys.store import keys
+from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.stored import snapshot
+
+LOOK_SECONDS = 5.0
+RULING_SECONDS = 60.0
+REBUILD, ACCEPT, RESTORE = "rebuild", "accept", "restore"
+
+Ask = Callable[..., Awaitable[Any]]
+
+
+class Rescue:
+    def __init__(
+        self, losses: Losses, trace: Trace, *, ask: Ask, leader: Callable[[], Life | None]
+    ) -> None:
+        """`ask` calls a scheduler; a snapshot is restored on the leader."""
+        self._losses = losses
+        self._trace = trace
+        self._ask = ask
+        self._leader = leader
+        self._chunks: list[bytes] = []
+        self.ruling = REBUILD
+        self.patience_seconds = 0.0
+
+    async def save(self) -> None:
+        answers: list[control_pb2.SnapshotChunk] | None = await self._ask(
+            "SaveSnapshot", control_pb2.SaveSnapshotRequest(), whole=True
+        )
+        if not answers or self._losses.open:
+            return
+        self._chunks = [answer.data for answer in answers]
+        contents = snapshot.read(self._chunks)
+        self._losses.snapshot = frozenset(
+            WorkloadId(key.removeprefix(keys.WORKLOADS))
+            for key, _ in contents.records
+            if key.startswith(keys.WORKLOADS)
+        )
+
+    async def run(self) -> None:
+        """Recovery mode may start long after the loss: a restarted scheduler detects it from agents."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            mode = await self._mode() if self._losses.ever else None
+            if mode == Mode.RECOVERY:
+                await asyncio.sleep(self.patience_seconds)
+                await self._rule()
+            elif mode == Mode.NORMAL and self._losses.open:
+                self._look_at_normal()
+
+    async def _mode(self) -> str | None:
+        view = await self._ask("GetMode", control_pb2.GetModeRequest())
+        return view.mode if view is not None and view.role == "leader" else None
+
+    def _look_at_normal(self) -> None:
+        """The recovery response was lost, or the leader restarted and no agent has reported yet."""
+        leader = self._leader()
+        if self._losses.asked or leader is None or leader.title not in self._losses.remembering:
+            self._losses.close()
+            return
+        lost_for = self._losses.time() - self._losses.lost_at
+        if lost_for > RULING_SECONDS:
+            text = f"{leader.title} has been in normal mode for {lost_for:.0f}s, on an empty store"
+            self._losses.fail("11 recovery", text)
+
+    async def _rule(self) -> None:
+        self._losses.reopen()
+        self._losses.asked = True
+        ruling = self.ruling if self._chunks or self.ruling != RESTORE else REBUILD
+        self._trace.add("user", f"recovers: {ruling}")
+        match ruling:
+            case "restore":
+                await self._restore()
+            case "accept":
+                request = control_pb2.AcceptEmptyRequest()
+                await self._ask("AcceptEmpty", request, seconds=RULING_SECONDS)
+            case _:
+                rebuild = control_pb2.RebuildFromAgentsRequest()
+                await self._ask("RebuildFromAgents", rebuild, seconds=RULING_SECONDS)
+
+    async def _restore(self) -> None:
+        """Call the handler directly: the simulated network has no request streams."""
+        leader = self._leader()
+        handler = leader.serves.get("RestoreSnapshot") if leader is not None else None
+        if leader is None or handler is None:
+            return
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def restore() -> None:
+            with suppress(AbortedError, grpc.aio.AioRpcError):
+                answer = await handler(self._carried(), Context())
+                self._losses.ruled(leader, "RestoreSnapshot", answer)
+            if not done.done():
+                done.set_result(None)
+
+        leader.spawn(restore())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(RULING_SECONDS):
+                await done
+
+    async def _carried(self) -> AsyncIterator[control_pb2.SnapshotChunk]:
+        for chunk in self._chunks:
+            yield control_pb2.SnapshotChunk(data=chunk)

@@ -1,0 +1,147 @@
+"""Users and operators: they send requests, and retry a few times without a response."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from typing import Any
+
+import grpc
+
+from persys.infra.aio.keyed_queue import Lanes
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.workload import Desired
+from persys.sim.actors.operator import Rescue
+from persys.sim.checks.acknowledged import Word
+from persys.sim.checks.safety import Invariants
+from persys.sim.engine.process import Life
+from persys.sim.engine.trace import Trace, dice
+from persys.sim.network.network import Network
+from persys.sim.scenario.plan import Happening
+from persys.sim.scenario.specs import revision_of, spec_of
+from persys.wire.gen.control.v1 import control_pb2
+
+ATTEMPTS_MAX = 3
+DEADLINE_SECONDS = 10.0
+LOOK_SECONDS = 7.0
+CONFIRM_SECONDS = 10.0
+REMOVE_AGAIN_SECONDS = 12.0
+OPERATOR_CALLS = {"cordon": "CordonNode", "uncordon": "UncordonNode"}
+
+
+class Users:
+    def __init__(
+        self,
+        seed: int,
+        life: Life,
+        network: Network,
+        invariants: Invariants,
+        trace: Trace,
+        *,
+        schedulers: tuple[str, ...],
+        leader: Callable[[], Life | None],
+    ) -> None:
+        self._seed = seed
+        self._life = life
+        self._network = network
+        self._invariants = invariants
+        self._trace = trace
+        self._schedulers = schedulers
+        self._random = dice(seed, "users")
+        self._lanes: Lanes[str] | None = None
+        self.rescue = Rescue(invariants.losses, trace, ask=self._call, leader=leader)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            self._lanes = Lanes(group, contain=nullcontext)
+            group.create_task(self.rescue.run())
+            while True:  # periodic reads
+                await asyncio.sleep(LOOK_SECONDS)
+                await self._call("ListNodes", control_pb2.ListNodesRequest())
+                if len(self._schedulers) > 1:
+                    await self._call("ListWorkloads", control_pb2.ListWorkloadsRequest())
+
+    def do(self, happening: Happening) -> None:
+        assert self._lanes is not None
+        self._lanes.hand(happening.target, lambda: self._do(happening))
+
+    async def _do(self, happening: Happening) -> None:
+        name = happening.target
+        match happening.kind:
+            case "apply":
+                variant = int(happening.amount)
+                revision = revision_of(variant)
+                apply = control_pb2.ApplyWorkloadRequest(
+                    workload_id=name,
+                    spec=spec_of(self._seed, name, variant),
+                    revision_id=revision,
+                )
+                await self._insist("ApplyWorkload", apply, Word(revision))
+            case "stop" | "start":
+                desired = Desired.STOPPED if happening.kind == "stop" else Desired.RUNNING
+                want = control_pb2.ApplyWorkloadRequest(
+                    workload_id=name, desired_state=desired.title()
+                )
+                await self._insist("ApplyWorkload", want, Word(desired=desired))
+            case "delete":
+                delete = control_pb2.DeleteWorkloadRequest(workload_id=name)
+                await self._insist("DeleteWorkload", delete, Word(desired=Desired.DELETED))
+            case "retry":
+                self._invariants.asks(WorkloadId(name), Word())
+                await self._call(
+                    "RetryWorkload", control_pb2.RetryWorkloadRequest(workload_id=name)
+                )
+            case "snapshot":
+                await self.rescue.save()
+            case "remove":
+                await self._remove(name)
+            case "drain":
+                self._invariants.removals.told[NodeId(name)] = asyncio.get_running_loop().time()
+                await self._call("DrainNode", control_pb2.DrainNodeRequest(node_id=name))
+            case kind:
+                if kind == "cordon":
+                    self._invariants.removals.told[NodeId(name)] = asyncio.get_running_loop().time()
+                await self._call(OPERATOR_CALLS[kind], control_pb2.NodeRequest(node_id=name))
+
+    async def _remove(self, name: str) -> None:
+        """Remove a node, with retries while it still has workloads."""
+        for _ in range(ATTEMPTS_MAX):
+            answer = await self._call("RemoveNode", control_pb2.NodeRequest(node_id=name))
+            if answer is not None and answer.accepted:
+                self._trace.add("user", f"accepted: RemoveNode {name}")
+                return
+            await asyncio.sleep(REMOVE_AGAIN_SECONDS)
+
+    async def confirm_dead(self, name: str) -> None:
+        """Confirm a destroyed machine as dead, with retries until the scheduler accepts it."""
+        request = control_pb2.NodeRequest(node_id=name)
+        while True:
+            await asyncio.sleep(CONFIRM_SECONDS)
+            answer = await self._call("ConfirmNodeDead", request)
+            if answer is not None and answer.accepted:
+                return
+
+    async def _insist(self, method: str, request: Any, word: Word) -> None:
+        """Repeat a request until it is acknowledged or the attempts are used up."""
+        workload_id = WorkloadId(request.workload_id)
+        self._invariants.asks(workload_id, word)
+        for _ in range(ATTEMPTS_MAX):
+            answer = await self._call(method, request)
+            if answer is not None and answer.success:
+                self._trace.add("user", f"accepted: {method} {workload_id} {word.revision}")
+                return
+            await asyncio.sleep(1)
+
+    async def _call(
+        self, method: str, request: Any, *, seconds: float = DEADLINE_SECONDS, whole: bool = False
+    ) -> Any:
+        """The first response message, or all with `whole`; None without a response."""
+        time = asyncio.get_running_loop().time
+        until = time() + seconds
+        address = self._random.choice(self._schedulers)
+        with suppress(grpc.aio.AioRpcError):
+            answer = await self._network.call(self._life, address, method, request, timeout=seconds)
+            return answer if whole else answer[0]
+        if len(self._schedulers) > 1:
+            # Another scheduler may still process the request: the next one must come after its deadline.
+            await asyncio.sleep(max(0.0, until - time()))
+        return None

@@ -1,0 +1,164 @@
+"""The decoded records of the store with their history, for the checks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from persys.model.drift import Drift, DriftType
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.node import Node
+from persys.model.placement import Assignment, Tombstone
+from persys.model.status import Belief, Retry
+from persys.model.workload import Desired, Workload
+from persys.scheduler.state.records import type_of
+from persys.sim.checks.acknowledged import State, state_of
+from persys.store import keys
+from persys.store.port import Unit
+
+
+@dataclass(slots=True)
+class Mirror:
+    workloads: dict[str, Workload] = field(default_factory=dict)
+    assignments: dict[str, Assignment] = field(default_factory=dict)
+    beliefs: dict[str, Belief] = field(default_factory=dict)
+    retries: dict[str, Retry] = field(default_factory=dict)
+    tombstones: dict[str, Tombstone] = field(default_factory=dict)
+    nodes: dict[str, Node] = field(default_factory=dict)
+    drifts: dict[str, Drift] = field(default_factory=dict)
+    # Everything that was ever stored.
+    wanted: set[tuple[WorkloadId, str, str]] = field(default_factory=set)
+    bound: set[tuple[WorkloadId, NodeId, int]] = field(default_factory=set)
+    stored: dict[WorkloadId, set[State]] = field(default_factory=dict)
+    # When a record last required the removal of a copy.
+    doomed: dict[tuple[NodeId, WorkloadId], float] = field(default_factory=dict)
+    # The highest epoch of each workload since the store was lost.
+    epochs: dict[WorkloadId, int] = field(default_factory=dict)
+    changed_at: dict[WorkloadId, float] = field(default_factory=dict)
+
+    def take(self, units: Sequence[Unit], now: float) -> set[str]:
+        """Apply committed units. Returns the changed keys."""
+        touched: set[str] = set()
+        for unit in units:
+            for key in unit.deletes:
+                self._forget(key, now)
+            for key, value in unit.puts.items():
+                self._put(key, value, now)
+            touched.update(unit.puts, unit.deletes)
+        for key in touched:
+            workload, buried = self.workloads.get(key), self.tombstones.get(key)
+            if buried is not None:
+                self._doom(buried.assignment, now)
+            if workload is not None and workload.desired is Desired.DELETED:
+                self._doom(self.assignment(workload.id), now)
+        return touched
+
+    def lose(self) -> None:
+        """The store lost all data. The history stays."""
+        for records_of in (
+            self.workloads,
+            self.assignments,
+            self.beliefs,
+            self.retries,
+            self.tombstones,
+            self.nodes,
+            self.drifts,
+        ):
+            records_of.clear()
+        self.epochs.clear()
+
+    def orphans(self) -> set[tuple[NodeId, WorkloadId]]:
+        """Recorded orphans, which only an operator may adopt or delete."""
+        return {
+            (drift.node_id, drift.workload_id)
+            for drift in self.drifts.values()
+            if drift.type is DriftType.ORPHAN
+        }
+
+    def _doom(self, bound: Assignment | None, now: float) -> None:
+        if bound is not None:
+            self.doomed[(bound.node_id, bound.workload_id)] = now
+
+    def workload(self, workload_id: WorkloadId) -> Workload | None:
+        return self.workloads.get(keys.workload_key(workload_id))
+
+    def assignment(self, workload_id: WorkloadId) -> Assignment | None:
+        return self.assignments.get(keys.assignment_key(workload_id))
+
+    def belief(self, workload_id: WorkloadId) -> Belief | None:
+        return self.beliefs.get(keys.belief_key(workload_id))
+
+    def retry(self, workload_id: WorkloadId) -> Retry | None:
+        return self.retries.get(keys.retry_key(workload_id))
+
+    def tombstone(self, node_id: NodeId, workload_id: WorkloadId) -> Tombstone | None:
+        return self.tombstones.get(keys.tombstone_key(node_id, workload_id))
+
+    def holds(self, node_id: NodeId) -> dict[WorkloadId, Assignment]:
+        """Reservations on a node by workload: assignments and tombstones."""
+        found = {
+            buried.assignment.workload_id: buried.assignment
+            for buried in self.tombstones.values()
+            if buried.assignment.node_id == node_id
+        }
+        found |= {
+            bound.workload_id: bound
+            for bound in self.assignments.values()
+            if bound.node_id == node_id
+        }
+        return found
+
+    def accounts_for(self, node_id: NodeId, workload_id: WorkloadId) -> bool:
+        """Whether a record says that the node may have a copy of the workload."""
+        bound = self.assignment(workload_id)
+        if bound is not None and bound.node_id == node_id:
+            return True
+        return self.tombstone(node_id, workload_id) is not None
+
+    def _put(self, key: str, value: bytes, now: float) -> None:
+        kind = type_of(key)
+        if kind is None:
+            return
+        match kind.read(key, value):
+            case Workload() as workload:
+                self.workloads[key] = workload
+                self._note(workload, now)
+            case Assignment() as assignment:
+                self.assignments[key] = assignment
+                self.bound.add((assignment.workload_id, assignment.node_id, assignment.epoch))
+                self.changed_at[assignment.workload_id] = now
+            case Belief() as belief:
+                self.beliefs[key] = belief
+            case Retry() as retry:
+                self.retries[key] = retry
+            case Tombstone() as tombstone:
+                self.tombstones[key] = tombstone
+            case Drift() as drift:
+                self.drifts[key] = drift
+            case Node() as node:
+                self.nodes[key] = node
+            case _:
+                return  # not used by any check
+
+    def _note(self, workload: Workload, now: float) -> None:
+        self.wanted.add((workload.id, workload.revision, workload.desired))
+        self.stored.setdefault(workload.id, set()).add(state_of(workload))
+        self.changed_at[workload.id] = now
+
+    def _forget(self, key: str, now: float) -> None:
+        if (workload := self.workloads.pop(key, None)) is not None:
+            self.changed_at[workload.id] = now
+        if (assignment := self.assignments.pop(key, None)) is not None:
+            self.changed_at[assignment.workload_id] = now
+        self.beliefs.pop(key, None)
+        self.retries.pop(key, None)
+        self.tombstones.pop(key, None)
+        self.nodes.pop(key, None)
+        self.drifts.pop(key, None)
+
+
+def changed_keys(units: Sequence[Unit]) -> str:
+    """For the trace, without events."""
+    changed = [f"+{key}" for unit in units for key in unit.puts if not key.startswith(keys.EVENTS)]
+    changed += [
+        f"-{key}" for unit in units for key in unit.deletes if not key.startswith(keys.EVENTS)
+    ]
+    return " ".join(changed) or "events"

@@ -1,0 +1,293 @@
+"""A model of the runtimes of one node: containers, stacks and VMs, which keep running when the agent crashes.
+
+A stack or a VM is modelled as a container with a behaviour derived from its spec (`behaviour_of`). The last
+two parts of the image name define the behaviour: `steady/1` runs until it is stopped, `job/30` exits with 0
+after 30 s, `faulty/10` fails after 10 s, `missing/1` and `refused/1` cannot be pulled.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from random import Random
+from typing import Protocol
+
+from persys.core.agent.next_step import Artefact, Condition
+from persys.model.ids import NodeId, Revision, WorkloadId
+from persys.model.spec import (
+    ComposeSpec,
+    ContainerSpec,
+    RestartPolicy,
+    Spec,
+    VMSpec,
+    WorkloadType,
+)
+from persys.model.workload import Order
+from persys.sim.engine.hardware import WallClock
+from persys.sim.engine.virtual_loop import later
+
+RESTART_FIRST_SECONDS = 0.1
+RESTART_LONGEST_SECONDS = 60.0
+STEADY_SECONDS = 10.0
+KILLED = 137
+
+
+class Witness(Protocol):
+    """Checks every operation on containers and volumes, and the contacts of agents."""
+
+    def heard(self, node_id: NodeId, sent: float) -> None: ...
+
+    def joins(self, node_id: NodeId) -> None: ...
+
+    def fail(self, promise: str, text: str) -> None: ...
+
+    def start_asked(self, node_id: NodeId, order: Order) -> None: ...
+
+    def stop_asked(self, node_id: NodeId, order: Order, container_id: str) -> None: ...
+
+    def container_starts(
+        self, node_id: NodeId, container: "Container", *, by_agent: bool
+    ) -> None: ...
+
+    def container_stops(self, node_id: NodeId, container: "Container", order: Order) -> None: ...
+
+    def container_ended(self, node_id: NodeId, container: "Container") -> None: ...
+
+    def volumes_go(
+        self, node_id: NodeId, workload_id: WorkloadId, names: frozenset[str]
+    ) -> None: ...
+
+
+@dataclass(slots=True, eq=False)
+class Container:
+    id: str
+    workload_id: WorkloadId
+    revision: Revision
+    epoch: int
+    spec: ContainerSpec
+    stop_after_seconds: int = 0
+    kind: WorkloadType = WorkloadType.CONTAINER
+    holds_data: bool = False
+    condition: Condition = Condition.CREATED
+    exit_code: int = 0
+    oom_killed: bool = False
+    restart_count: int = 0
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    stopped_by_hand: bool = False
+    timers: list[asyncio.TimerHandle] = field(default_factory=list)
+
+    @property
+    def restarts(self) -> RestartPolicy:
+        """The policy of the runtime itself. The agent restarts VMs and workloads with stop_after."""
+        if self.stop_after_seconds or self.kind is WorkloadType.VM:
+            return RestartPolicy("no")
+        return self.spec.restart
+
+    @property
+    def is_left_to_agent(self) -> bool:
+        """Whether the agent restarts it after it exits."""
+        by_agent = bool(self.stop_after_seconds) or self.kind is WorkloadType.VM
+        return by_agent and not self.spec.restart.runs_to_completion
+
+    @property
+    def is_restless(self) -> bool:
+        """Whether it exits without being stopped."""
+        return behaves_like(self.spec.image)[0] != "steady"
+
+    @property
+    def host_ports(self) -> frozenset[int]:
+        return frozenset(port.host_port for port in self.spec.ports if port.host_port)
+
+    def artefact(self) -> Artefact:
+        return Artefact(
+            id=self.id,
+            name=f"persys-{self.workload_id}",
+            condition=self.condition,
+            revision=self.revision,
+            image=self.spec.image,
+            exit_code=self.exit_code,
+            oom_killed=self.oom_killed,
+            restart_count=self.restart_count,
+            started_at=self.started_at,
+            finished_at=self.finished_at,
+        )
+
+
+class Docker:
+    def __init__(self, node_id: NodeId, clock: WallClock, random: Random, witness: Witness) -> None:
+        self.node_id = node_id
+        self._clock = clock
+        self._random = random
+        self._witness = witness
+        self.containers: dict[WorkloadId, Container] = {}
+        self.images: set[str] = set()
+        self.volumes: set[tuple[WorkloadId, str]] = set()
+        self.listeners: list[Callable[[WorkloadId | None], None]] = []
+        self._count = 0
+
+    def live(self) -> list[Container]:
+        return [each for each in self.containers.values() if each.condition.active]
+
+    def create(self, order: Order) -> Container:
+        self._count += 1
+        spec = behaviour_of(order.spec)
+        container = Container(
+            f"{self.node_id}-{self._count}",
+            order.workload_id,
+            order.revision,
+            order.epoch,
+            spec,
+            order.stop_after_seconds,
+            order.type,
+            _holds_data(order.spec),
+        )
+        self.containers[order.workload_id] = container
+        self._tell(container)
+        return container
+
+    def port_taken(self, container: Container) -> int | None:
+        taken = {
+            port for other in self.live() if other is not container for port in other.host_ports
+        }
+        return min(taken & container.host_ports, default=None)
+
+    def start(self, container: Container, *, by_agent: bool = True) -> None:
+        self._witness.container_starts(self.node_id, container, by_agent=by_agent)
+        if by_agent:
+            container.restart_count = 0
+        self._calm(container)
+        container.condition = Condition.RUNNING
+        container.oom_killed = False
+        container.started_at = self._clock.now()
+        container.stopped_by_hand = False
+        kind, seconds = behaves_like(container.spec.image)
+        if kind in ("job", "faulty"):
+            self._later(container, float(seconds), lambda: self._ends(container, kind == "faulty"))
+        self._tell(container)
+
+    def stop(self, container: Container, order: Order) -> None:
+        if not container.condition.active:
+            return
+        self._witness.container_stops(self.node_id, container, order)
+        container.stopped_by_hand = True
+        self._exit(container, KILLED)
+
+    def remove(self, container: Container, order: Order) -> None:
+        if container.condition.active:
+            self._witness.container_stops(self.node_id, container, order)
+        self._calm(container)
+        container.condition = Condition.DEAD
+        if self.containers.get(container.workload_id) is container:
+            del self.containers[container.workload_id]
+        self._tell(container)
+
+    def kill_one(self, *, oom: bool) -> None:
+        """Kill the process in a random running container."""
+        live = self.live()
+        if live:
+            victim = live[self._random.randrange(len(live))]
+            victim.oom_killed = oom
+            self._ends(victim, True, code=KILLED if oom else 1)
+
+    def power_off(self) -> None:
+        for container in self.containers.values():
+            self._calm(container)
+            if container.condition.active:
+                container.condition = Condition.EXITED
+                container.exit_code = KILLED
+                container.finished_at = self._clock.now()
+        self.lose_listeners()
+
+    def power_on(self) -> None:
+        """Docker restarts containers by their restart policy, without the agent."""
+        for container in list(self.containers.values()):
+            policy = container.restarts.name
+            if container.started_at is None or container.stopped_by_hand:
+                continue
+            if policy in ("always", "unless-stopped") or (
+                policy == "on-failure" and container.exit_code
+            ):
+                self.start(container, by_agent=False)
+
+    def wipe(self) -> None:
+        self.power_off()
+        self.containers.clear()
+        self.images.clear()
+        self.volumes.clear()
+
+    def lose_listeners(self) -> None:
+        listeners, self.listeners = self.listeners, []
+        for listener in listeners:
+            listener(None)
+
+    def _ends(self, container: Container, badly: bool, *, code: int = 1) -> None:
+        ran = 0.0
+        if container.started_at is not None:
+            ran = (self._clock.now() - container.started_at).total_seconds()
+        self._exit(container, code if badly else 0)
+        self._witness.container_ended(self.node_id, container)
+        if self._restarts(container):
+            container.condition = Condition.RESTARTING
+            count = 0 if ran >= STEADY_SECONDS else container.restart_count
+            delay = min(RESTART_FIRST_SECONDS * 2 ** min(count, 16), RESTART_LONGEST_SECONDS)
+            self._later(container, delay, lambda: self._restart(container))
+
+    def _restarts(self, container: Container) -> bool:
+        policy = container.restarts
+        if policy.name == "on-failure":
+            limit = policy.retries_max
+            return container.exit_code != 0 and (not limit or container.restart_count < limit)
+        return policy.name in ("always", "unless-stopped")
+
+    def _restart(self, container: Container) -> None:
+        container.restart_count += 1
+        count = container.restart_count
+        self.start(container, by_agent=False)
+        container.restart_count = count
+
+    def _exit(self, container: Container, code: int) -> None:
+        self._calm(container)
+        container.condition = Condition.EXITED
+        container.exit_code = code
+        container.finished_at = self._clock.now()
+        self._tell(container)
+
+    def _later(self, container: Container, seconds: float, deed: Callable[[], None]) -> None:
+        container.timers.append(later(seconds, deed))
+
+    def _calm(self, container: Container) -> None:
+        for timer in container.timers:
+            timer.cancel()
+        container.timers.clear()
+
+    def _tell(self, container: Container) -> None:
+        for listener in self.listeners:
+            listener(container.workload_id)
+
+
+def behaves_like(image: str) -> tuple[str, str]:
+    """The behaviour of an image and its argument."""
+    *_, kind, argument = image.split("/")
+    return kind, argument
+
+
+def behaviour_of(spec: Spec) -> ContainerSpec:
+    """The container spec that models this spec."""
+    match spec:
+        case ContainerSpec():
+            return spec
+        case ComposeSpec():
+            return ContainerSpec(image=spec.env["BEHAVIOUR"], ports=spec.needs.ports)
+        case VMSpec():
+            return ContainerSpec(image="steady/vm", restart=spec.restart)
+
+
+def _holds_data(spec: Spec) -> bool:
+    match spec:
+        case ContainerSpec():
+            return bool(spec.managed_volumes)
+        case ComposeSpec():
+            return spec.needs.holds_data
+        case VMSpec():
+            return True

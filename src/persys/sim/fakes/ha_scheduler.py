@@ -1,0 +1,117 @@
+"""One of several schedulers on one store: the real scheduler server without sockets.
+
+It leads or is a standby, and forwards calls to the leader, like a real process.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import cast
+
+import grpc
+
+from persys.infra.clock import Clock
+from persys.scheduler.app import Scheduler
+from persys.scheduler.ha.forwarding import Front
+from persys.scheduler.ha.leader_client import Upstream
+from persys.scheduler.ha.standby import Standby
+from persys.scheduler.server import Plane
+from persys.scheduler.settings import SchedulerSettings
+from persys.sim.engine.process import Life
+from persys.sim.fakes.scheduler import METHODS, Seat, remembers
+from persys.sim.fakes.store import Committing, SharedStore, SimStore
+from persys.sim.network.channel import SimChannel
+from persys.sim.network.network import Network
+
+
+class SimPlane(Plane):
+    def __init__(
+        self,
+        name: str,
+        settings: SchedulerSettings,
+        store: SimStore,
+        clock: Clock,
+        front: Front,
+        new_seat: Callable[..., Scheduler],
+    ) -> None:
+        super().__init__(
+            settings, store, clock, tls=None, shared=True, front=front, new_seat=new_seat
+        )
+        self.name = name
+        self.front = front
+
+    @property
+    def scheduler(self) -> Scheduler | None:
+        return self._seat
+
+    @property
+    def standby(self) -> Standby | None:
+        return self._standby
+
+
+class SharedSeat(Seat):
+    scheduler_type = Scheduler
+
+    def __init__(
+        self, seed: int, network: Network, *, committed: Committing, name: str, store: SharedStore
+    ) -> None:
+        super().__init__(seed, network, committed=committed, name=name, store=store)
+        self.settings = replace(self.settings, advertise_ip=name)
+        self.plane: SimPlane | None = None
+
+    @property
+    def leads(self) -> bool:
+        """Whether it considers itself the leader."""
+        return self.is_up and self.plane is not None and self.plane.front.leads
+
+    @property
+    def scheduler(self) -> Scheduler | None:
+        return self.plane.scheduler if self.leads and self.plane is not None else None
+
+    @property
+    def follower(self) -> Scheduler | None:
+        """The state of a standby, if it has read the store."""
+        plane = self.plane
+        if not self.is_up or plane is None or self.leads or plane.standby is None:
+            return None
+        return plane.scheduler if plane.standby.has_read else None
+
+    @property
+    def mourns(self) -> bool:
+        """Whether it is in recovery mode and does not follow the store."""
+        scheduler = self.plane.scheduler if self.plane is not None else None
+        return scheduler is not None and scheduler.modes.in_recovery
+
+    def remembering(self) -> list[str]:
+        known = self.scheduler or self.follower
+        return [self.newest.title] if self.newest is not None and remembers(known) else []
+
+    @property
+    def is_up(self) -> bool:
+        newest = self.newest
+        return newest is not None and newest.alive and not newest.frozen
+
+    async def run(self, life: Life) -> None:
+        front = Front(upstream=partial(self._upstream, life))
+        store = self._reach_store(life)
+        plane = self.plane = SimPlane(
+            life.title,
+            self.settings,
+            store,
+            self.wall.as_read(),
+            front,
+            partial(self.scheduler_type, connect=partial(self._connect, life), random=self._random),
+        )
+        await life.together([plane.take_seats(), self._open(life, front)])
+
+    async def _open(self, life: Life, front: Front) -> None:
+        await front.until_open()
+        life.serves = {name: getattr(front, name) for name in METHODS}
+        await asyncio.Event().wait()
+
+    def _upstream(self, life: Life, endpoint: str) -> Upstream:
+        def connect(address: str) -> grpc.aio.Channel:
+            return cast("grpc.aio.Channel", SimChannel(self._network, life, address))
+
+        return Upstream(endpoint, connect)

@@ -1,0 +1,158 @@
+"""The disk of a node: the journal, which survives agent crashes, and the thread that writes to it.
+
+A write takes time. A crash before it completes loses the write; a crash after it loses only the
+acknowledgement. A full or damaged disk fails writes to the journal or to volumes.
+"""
+
+import asyncio
+import errno
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from enum import StrEnum
+from pathlib import Path
+from random import Random
+from typing import Any, ParamSpec, TypeVar
+
+from persys.agent.journal.changes import Change
+from persys.agent.journal.records import Burial, Entry
+from persys.agent.journal.store import State
+from persys.model.ids import NodeId, WorkloadId
+from persys.sim.engine.process import Life
+from persys.sim.engine.trace import INJECTED
+from persys.sim.engine.virtual_loop import later
+from persys.wire.stored.records import decode
+
+WRITE_SECONDS = (0.0005, 0.004)
+CLUSTER = "sim"
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+_ERRORS: tuple[Callable[[], Exception], ...] = (
+    lambda: OSError(errno.ENOSPC, f"No space left on device ({INJECTED})"),
+    lambda: OSError(errno.EIO, f"Input/output error ({INJECTED})"),
+)
+
+
+class Part(StrEnum):
+    JOURNAL = "journal"
+    VOLUMES = "volumes"
+
+
+class Disk:
+    def __init__(self, node_id: NodeId, random: Random) -> None:
+        self.node_id = node_id
+        self.slow_seconds = 0.0
+        self.errors: dict[Part, float] = {}  # share of operations that fail
+        self._random = random
+        self._last: State | None = None
+        self._connection: sqlite3.Connection | None = None
+
+    def journal(self, life: Life, *, written_by_call: Callable[[], None]) -> State:
+        """The journal for the next agent process. `written_by_call`: an RPC task wrote to the journal."""
+        self._last = _Journal(
+            life,
+            written_by_call,
+            Path(":memory:"),
+            cluster_id=CLUSTER,
+            node_id=self.node_id,
+            thread=_Writer(life, self),
+            connection=self._connection,
+        )
+        self._connection = self._last.connection
+        return self._last
+
+    def kept(self, workload_id: WorkloadId) -> Entry | None:
+        """The journal entry of a workload as stored on disk."""
+        if self._last is None:
+            return None
+        found = self._last.connection.execute(
+            "SELECT record FROM entries WHERE id = ?", (workload_id,)
+        ).fetchone()
+        return decode(found[0], Entry) if found is not None else None
+
+    def all_kept(self) -> list[Entry]:
+        if self._last is None:
+            return []
+        found = self._last.connection.execute("SELECT record FROM entries ORDER BY id")
+        return [decode(record, Entry) for (record,) in found]
+
+    def removed(self, workload_id: WorkloadId) -> int:
+        """The epoch of the last removed copy, or 0."""
+        if self._last is None:
+            return 0
+        found = self._last.connection.execute(
+            "SELECT record FROM burials WHERE id = ?", (workload_id,)
+        ).fetchone()
+        return decode(found[0], Burial).epoch if found is not None else 0
+
+    def copy(self, random: Random) -> "Disk":
+        """A disk with the same content."""
+        clone = Disk(self.node_id, random)
+        if self._last is not None:
+            clone._connection = sqlite3.connect(":memory:", check_same_thread=False)
+            self._last.connection.backup(clone._connection)
+        return clone
+
+    def check(self, part: Part) -> None:
+        """Raises OSError with the current error probability."""
+        if self._random.random() < self.errors.get(part, 0.0):
+            raise self._random.choice(_ERRORS)()
+
+    def heal(self, part: Part) -> None:
+        self.errors.pop(part, None)
+
+    def wipe(self) -> None:
+        self._last = None
+        self._connection = None
+
+    def delay(self) -> float:
+        return self._random.uniform(*WRITE_SECONDS) + self._random.uniform(0, self.slow_seconds)
+
+
+class _Journal(State):
+    """Reports writes in the task of an RPC: its caller could cancel them."""
+
+    def __init__(
+        self, life: Life, written_by_call: Callable[[], None], *args: Any, **named: Any
+    ) -> None:
+        super().__init__(*args, **named)
+        self._life = life
+        self._written_by_call = written_by_call
+
+    async def commit(self, change: Change, *, deadline_seconds: float | None = None) -> None:
+        if asyncio.current_task() in self._life.calls:
+            self._written_by_call()
+        await super().commit(change, deadline_seconds=deadline_seconds)
+
+
+class _Writer(Executor):
+    """Runs immediately during start-up, later with the delay of the disk."""
+
+    def __init__(self, life: Life, disk: Disk) -> None:
+        self._life = life
+        self._disk = disk
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        done: Future[T] = Future()
+        if not self._life.serves:  # start-up: the journal is being read
+            done.set_result(fn(*args, **kwargs))
+            return done
+        later(self._disk.delay(), lambda: self._write(done, lambda: fn(*args, **kwargs)))
+        return done
+
+    def _write(self, done: Future[T], work: Callable[[], T]) -> None:
+        self._life.passes("disk.write")
+        if not self._life.alive:
+            return
+        try:
+            self._disk.check(Part.JOURNAL)
+        except OSError as err:
+            done.set_exception(err)
+            return
+        result = work()
+        self._life.passes("disk.written")
+        if self._life.alive and not done.cancelled():
+            done.set_result(result)

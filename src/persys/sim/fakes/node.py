@@ -1,0 +1,209 @@
+"""A simulated node: a machine with Docker, volumes and a disk, which runs the real agent."""
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from inspect import isasyncgenfunction
+from typing import Any, cast
+
+import grpc
+
+from persys.agent.api.service import AgentApi
+from persys.agent.api.tunnel_server import StreamedCalls
+from persys.agent.app import Agent, Surroundings
+from persys.agent.journal.store import State
+from persys.agent.runtimes.detect import NodeRuntimes
+from persys.agent.settings import AgentSettings
+from persys.agent.uplink.link import Link, over_grpc
+from persys.agent.uplink.stream_link import over_stream
+from persys.infra.aio.path_calls import DirectPathCalls
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.spec import WorkloadType
+from persys.model.workload import Desired
+from persys.sim.actors.arbitrary import falsify
+from persys.sim.checks.agent_contact import overheard
+from persys.sim.engine.hardware import Hardware, WallClock
+from persys.sim.engine.process import Life
+from persys.sim.engine.trace import dice
+from persys.sim.fakes.docker import Docker, Witness
+from persys.sim.fakes.engine_faults import RuntimeTrouble
+from persys.sim.fakes.journal_disk import CLUSTER, Disk
+from persys.sim.fakes.runtime import SimRuntime, SimVolumes
+from persys.sim.network.channel import SimChannel
+from persys.sim.network.network import Network
+from persys.sim.scenario.plan import SCHEDULER
+from persys.wire.gen.agent.v1 import agent_pb2
+from persys.wire.gen.control.v1 import control_pb2
+
+PORT = 50051
+METHODS = tuple(
+    method.name for method in agent_pb2.DESCRIPTOR.services_by_name["AgentService"].methods
+)
+
+
+class Overheard:
+    """Reports calls over the control stream to the network, like all other calls."""
+
+    def __init__(self, api: AgentApi, life: Life, network: Network) -> None:
+        self._api = api
+        self._life = life
+        self._network = network
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method: Callable[..., Any] = getattr(self._api, name)
+        if isasyncgenfunction(method):
+            return method
+
+        async def call(request: Any, context: Any) -> Any:
+            self._network.on_request(self._life.name, name, request)
+            await self._life.gate("receive")
+            answer = await method(request, context)
+            self._network.on_answer(self._life, name, request, answer, ())
+            await self._life.gate("answer")
+            return answer
+
+        return call
+
+
+class SimNode:
+    runtime_type = SimRuntime
+
+    def __init__(
+        self,
+        seed: int,
+        name: str,
+        network: Network,
+        witness: Witness,
+        *,
+        schedulers: tuple[str, ...] = (SCHEDULER,),
+        streams: bool = False,
+        size: int = 1,
+        clone_of: "SimNode | None" = None,
+    ) -> None:
+        """`name` is its address and its node id; a clone has the id and the journal of another node.
+
+        `streams`: it uses a control stream instead of unary calls. `size` multiplies its capacity.
+        """
+        self.name = name
+        self.id: NodeId = clone_of.id if clone_of is not None else NodeId(name)
+        self.powered = True
+        self.life: Life | None = None
+        self.state: State | None = None
+        self.wall = WallClock()
+        self.trouble = RuntimeTrouble()
+        self.silent_since: float | None = None  # since when Docker does not respond
+        self.false_reports = 0.0  # share of its heartbeats with arbitrary content
+        random = dice(seed, name, "disk")
+        self.disk: Disk = (
+            clone_of.disk.copy(random) if clone_of is not None else Disk(self.id, random)
+        )
+        # The orders that a clone starts with.
+        self.inherited: frozenset[tuple[WorkloadId, int]] = frozenset()
+        if clone_of is not None:
+            orders = [entry.order for entry in clone_of.disk.all_kept()]
+            self.inherited = frozenset((order.workload_id, order.epoch) for order in orders)
+        self.docker = Docker(NodeId(name), self.wall, dice(seed, name, "docker"), witness)
+        self._hardware = Hardware(
+            cpu_millicores=4000 * size, memory_mb=8192 * size, disk_gb=40 * size
+        )
+        self._random = dice(seed, name, "agent")
+        self._network = network
+        self._witness = witness
+        self.streams = streams
+        self._settings = replace(
+            AgentSettings(),
+            cluster_id=CLUSTER,
+            scheduler_addr=schedulers,
+            agent_grpc_endpoint=name,
+        )
+
+    @property
+    def is_hindered(self) -> bool:
+        """Whether the agent is dead or Docker has a fault."""
+        up = self.life is not None and self.life.alive
+        return self.powered and (not up or self.trouble != RuntimeTrouble())
+
+    def docker_fails(self, now: float) -> None:
+        """Docker stops responding and sending events."""
+        self.trouble.out = True
+        self.silent_since = now if self.silent_since is None else self.silent_since
+        self.docker.lose_listeners()
+
+    def docker_returns(self) -> None:
+        self.trouble.out = False
+        self.silent_since = None
+
+    def end(self) -> None:
+        """Switch the machine off permanently."""
+        if self.life is not None:
+            self.life.crash()
+        self.docker.power_off()
+
+    def holds(self) -> set[WorkloadId]:
+        """All workloads with a container or a journal entry here."""
+        return {
+            *self.docker.containers,
+            *(entry.order.workload_id for entry in self.disk.all_kept()),
+        }
+
+    def keeps(self) -> set[WorkloadId]:
+        """Workloads that the agent must keep, running or stopped."""
+        return {
+            entry.order.workload_id
+            for entry in self.disk.all_kept()
+            if entry.order.desired is not Desired.DELETED
+        }
+
+    def _report(self, report: control_pb2.HeartbeatRequest) -> None:
+        if self._random.random() < self.false_reports:
+            falsify(report, self._random)
+
+    async def run(self, life: Life) -> None:
+        """Run the agent until it crashes."""
+        self.state = state = self.disk.journal(
+            life,
+            written_by_call=lambda: self._witness.fail(
+                "ownership", f"{self.id} writes its journal in the task of a call"
+            ),
+        )
+
+        def dial(address: str) -> grpc.aio.Channel:
+            return cast("grpc.aio.Channel", SimChannel(self._network, life, address))
+
+        def connect(address: str) -> AbstractAsyncContextManager[Link]:
+            link = streaming(address) if self.streams else over_grpc(address, dial)
+            return overheard(
+                link,
+                heard=lambda sent: self._witness.heard(self.id, sent),
+                joining=lambda: self._witness.joins(self.id),
+                reporting=self._report,
+            )
+
+        random = self._random
+        runtime = self.runtime_type(
+            self.docker,
+            life,
+            self.trouble,
+            random,
+            self._witness,
+            self._network.silent_registries,
+        )
+        around = Surroundings(
+            state=state,
+            runtimes=NodeRuntimes(dict.fromkeys(WorkloadType, runtime)),
+            volumes=SimVolumes(self.docker, self.disk, life, self._witness, random),
+            machine=self._hardware,
+            clock=self.wall.as_read(),
+            paths=DirectPathCalls(),
+            connect=connect,
+            random=random,
+            boot_id=self.name,
+        )
+        agent = Agent(self._settings, self.id, around)
+        api = agent.api()
+        streaming = over_stream(
+            StreamedCalls(cast("AgentApi", Overheard(api, life, self._network)), agent.supervisor),
+            dial,
+        )
+        life.serves = {name: getattr(api, name) for name in METHODS if hasattr(api, name)}
+        await life.together(part() for part in agent.parts(PORT).values())

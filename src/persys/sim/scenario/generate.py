@@ -1,0 +1,192 @@
+"""Generates a plan from a seed. Each seed enables few kinds of faults, so that rare pairs often coincide."""
+
+from random import Random
+
+from msgspec.structs import replace
+
+from persys.sim.actors.intruders import HOSTILE
+from persys.sim.engine.trace import dice
+from persys.sim.scenario.faults import FAULTS, Group, kinds_of
+from persys.sim.scenario.plan import Happening, Plan, Shape, is_crowded, node_names
+
+VARIANTS = 5
+CROWDED = Shape(nodes=2, workloads=600, minutes=4.0)
+CROWDED_EVERY = 8  # seeds
+CHANGES = 3.0  # per workload and run
+CROWDED_CHANGES = 0.3
+MANY_SHARE = 0.2  # of seeds have three schedulers
+LOSS_SHARE = 0.35  # of seeds lose their store
+FALSE_SHARE = 0.3  # of seeds have false reports in addition to their other faults
+SETTLING_SECONDS = 20.0  # before the first fault, so that workloads are running
+
+
+def shape_for(seed: int) -> Shape:
+    """The default size of a run: every few seeds, two nodes with 300 workloads each."""
+    return CROWDED if seed % CROWDED_EVERY == CROWDED_EVERY // 2 else Shape()
+
+
+def draw(seed: int, shape: Shape) -> Plan:
+    random = dice(seed, "plan")
+    shape = _whole(seed, shape)
+    wishes = [*_users(random, shape), *_operators(random, shape)]
+    found = [*wishes, *_faults(random, shape, wishes)]
+    found += _of_removals(dice(seed, "removals"), shape)
+    found += _of_hostile(dice(seed, "hostile"), shape, found)
+    found += _of_false_reports(dice(seed, "false reports"), shape)
+    found += _of_crowds(dice(seed, "crowds"), shape) if is_crowded(shape) else ()
+    found += _of_losses(dice(seed, "losses"), shape, wishes)
+    found += _of_many(dice(seed, "many"), shape, wishes) if shape.schedulers > 1 else ()
+    found += _of_streams(dice(seed, "streams"), shape) if shape.streams else ()
+    return Plan(seed, shape, tuple(sorted(found, key=lambda each: (each.at, each.kind))))
+
+
+def _whole(seed: int, shape: Shape) -> Shape:
+    """Fill unset fields from the seed."""
+    random = dice(seed, "shape")
+    schedulers = 3 if random.random() < MANY_SHARE else 1
+    streams = random.choice((0.0, 0.0, 0.5, 1.0))
+    return replace(
+        shape,
+        schedulers=shape.schedulers or schedulers,
+        streams=streams if shape.streams < 0 else shape.streams,
+    )
+
+
+def _of_removals(random: Random, shape: Shape) -> list[Happening]:
+    """An operator removes a node, after a drain or while it is unreachable."""
+    found = []
+    for _ in range(random.choice((0, 0, 1, 1, 2))):
+        node = random.choice(node_names(shape))
+        at = random.uniform(SETTLING_SECONDS, shape.minutes * 60)
+        before = random.choice(("drain", "cordon", "power-off", "cut", ""))
+        word = random.choice(("both", "from")) if before == "cut" else ""
+        if before:
+            away = random.uniform(80, 250) if before in ("power-off", "cut") else 0.0
+            found.append(Happening(at, before, node, seconds=away, word=word))
+        found.append(Happening(at + random.uniform(0, 180), "remove", node))
+    return [each for each in found if each.at < shape.minutes * 60]
+
+
+def _of_hostile(random: Random, shape: Shape, faults: list[Happening]) -> list[Happening]:
+    """An operator removes the hostile node, while it is active or later."""
+    found = [
+        Happening(fault.at + random.uniform(30, 250), "remove", HOSTILE)
+        for fault in faults
+        if fault.kind == "hostile-node"
+    ]
+    return [each for each in found if each.at < shape.minutes * 60]
+
+
+def _of_false_reports(random: Random, shape: Shape) -> list[Happening]:
+    if random.random() >= FALSE_SHARE:
+        return []
+    times = [random.uniform(0, shape.minutes * 60) for _ in range(random.randint(1, 6))]
+    return [_fault(random, "false-reports", at, shape) for at in times]
+
+
+def _of_crowds(random: Random, shape: Shape) -> list[Happening]:
+    """A registry hangs during many deployments, and a node with hundreds of workloads is lost and removed."""
+    node = random.choice(node_names(shape))
+    lost_at = random.uniform(2 * SETTLING_SECONDS, shape.minutes * 60 - 120)
+    return [
+        _fault(random, "silent-registry", random.uniform(0, SETTLING_SECONDS), shape),
+        Happening(lost_at, "destroy-node", node),
+        Happening(lost_at + random.uniform(50, 90), "remove", node),
+    ]
+
+
+def _of_losses(random: Random, shape: Shape, wishes: list[Happening]) -> list[Happening]:
+    """Snapshots, and one or two losses of all data in the store."""
+    end = shape.minutes * 60
+    found = []
+    if random.random() >= LOSS_SHARE:
+        return []
+    for _ in range(random.randint(0, 3)):
+        found.append(Happening(random.uniform(SETTLING_SECONDS, end), "snapshot"))
+    for _ in range(random.choice((1, 1, 1, 2))):
+        at = random.uniform(SETTLING_SECONDS, end)
+        if random.random() < 0.5:  # near a user request
+            at = max(SETTLING_SECONDS, random.choice(wishes).at + random.uniform(-0.1, 0.4))
+        ruling = random.choice(("rebuild", "rebuild", "restore", "accept"))
+        patience = random.choice((0, 10, 60)) * random.uniform(0.5, 1.5)
+        forgets = random.choice((0, 0, 1))
+        found.append(Happening(at, "wipe-store", seconds=patience, amount=forgets, word=ruling))
+    return found
+
+
+def _of_many(random: Random, shape: Shape, wishes: list[Happening]) -> list[Happening]:
+    """Faults of one of several schedulers. SCHEDULER means the current leader."""
+    kinds = (*kinds_of(Group.MANY_SCHEDULERS), "crash-scheduler", "crash-scheduler-at")
+    found = []
+    for _ in range(random.randint(3, 12)):
+        at = random.uniform(SETTLING_SECONDS / 2, shape.minutes * 60)
+        if random.random() < 0.6:  # near a user request
+            at = max(0.0, random.choice(wishes).at + random.uniform(-0.2, 0.4))
+        found.append(_fault(random, random.choice(kinds), at, shape))
+    return found
+
+
+def _of_streams(random: Random, shape: Shape) -> list[Happening]:
+    kinds = kinds_of(Group.STREAMS)
+    return [
+        _fault(
+            random,
+            random.choice(kinds),
+            random.uniform(SETTLING_SECONDS / 2, shape.minutes * 60),
+            shape,
+        )
+        for _ in range(random.randint(0, 8))
+    ]
+
+
+def _users(random: Random, shape: Shape) -> list[Happening]:
+    end = shape.minutes * 60
+    changes = CROWDED_CHANGES if is_crowded(shape) else CHANGES
+    found = []
+    for number in range(shape.workloads):
+        name = f"w{number:02d}"
+        variant = random.randrange(VARIANTS)
+        at = (
+            random.uniform(1, SETTLING_SECONDS) if random.random() < 0.7 else random.uniform(1, end)
+        )
+        found.append(Happening(at, "apply", name, amount=variant))
+        while (at := at + random.expovariate(changes / end)) < end:
+            found.append(_wish(random, at, name))
+            if random.random() < 0.25:  # a second request right after the first
+                found.append(_wish(random, at + random.uniform(0, 3), name))
+    return [each for each in found if each.at < end]
+
+
+def _wish(random: Random, at: float, name: str) -> Happening:
+    kind = random.choices(
+        ("apply", "stop", "start", "delete", "retry"), weights=(40, 15, 20, 20, 5)
+    )[0]
+    return Happening(at, kind, name, amount=random.randrange(VARIANTS) if kind == "apply" else 0)
+
+
+def _operators(random: Random, shape: Shape) -> list[Happening]:
+    end = shape.minutes * 60
+    found = []
+    for _ in range(random.choice((0, 0, 1, 2, 4))):
+        name = random.choice(node_names(shape))
+        at = random.uniform(SETTLING_SECONDS, end)
+        found.append(Happening(at, random.choice(("cordon", "drain", "drain")), name))
+        found.append(Happening(at + random.expovariate(1 / 120), "uncordon", name))
+    return [each for each in found if each.at < end]
+
+
+def _faults(random: Random, shape: Shape, wishes: list[Happening]) -> list[Happening]:
+    enabled = random.sample(kinds_of(Group.ANY), k=random.randint(2, 8))
+    end = shape.minutes * 60
+    found: list[Happening] = []
+    for _ in range(random.randint(4, 30)):
+        kind = random.choice(enabled)
+        at = random.uniform(SETTLING_SECONDS / 2, end)
+        if FAULTS[kind].timely and random.random() < 0.7:  # near a user request
+            at = max(0.0, random.choice(wishes).at - random.uniform(0, 0.5))
+        found.append(_fault(random, kind, at, shape))
+    return found
+
+
+def _fault(random: Random, kind: str, at: float, shape: Shape) -> Happening:
+    return replace(FAULTS[kind].draw(random, shape), at=at, kind=kind)

@@ -1,0 +1,90 @@
+"""The plan of a run: user requests and faults with their times. Plain data, to shrink and replay."""
+
+import msgspec
+from msgspec import Struct
+
+from persys.sim.engine.trace import dice
+
+SCHEDULER = "scheduler"
+USER = "user"
+ANYBODY = "anybody"
+
+
+class Shape(Struct, frozen=True):
+    """The size of a run."""
+
+    nodes: int = 5
+    workloads: int = 24
+    minutes: float = 12.0
+    schedulers: int = 0  # 0: chosen by the seed
+    # Share of agents that use a control stream; negative: chosen by the seed.
+    streams: float = -1.0
+
+
+CROWDED_FROM = 50  # workloads per node
+
+
+def is_crowded(shape: Shape) -> bool:
+    """Whether nodes have hundreds of workloads, so that batched work takes several batches."""
+    return shape.workloads / shape.nodes >= CROWDED_FROM
+
+
+def node_size(shape: Shape) -> int:
+    """The size factor of the nodes. Two thirds of the workloads per node fit on a crowded node."""
+    return round(shape.workloads / shape.nodes / 1.5) if is_crowded(shape) else 1
+
+
+class Happening(Struct, frozen=True, omit_defaults=True):
+    """`target` is a workload, a node or a component. `kind` defines `seconds`, `amount` and `word`."""
+
+    at: float
+    kind: str
+    target: str = ""
+    seconds: float = 0.0
+    amount: float = 0.0
+    word: str = ""
+
+    def __str__(self) -> str:
+        minutes, seconds = divmod(self.at, 60)
+        details = [self.word] if self.word else []
+        details += [f"{self.amount:g}"] if self.amount else []
+        details += [f"for {self.seconds:.1f}s"] if self.seconds else []
+        return (
+            f"{minutes:3.0f}:{seconds:06.3f}  {self.kind:<14} {self.target:<10} {' '.join(details)}"
+        )
+
+
+class Plan(Struct, frozen=True):
+    seed: int
+    shape: Shape
+    happenings: tuple[Happening, ...]
+
+    def to_json(self) -> bytes:
+        return msgspec.json.format(msgspec.json.encode(self))
+
+
+def plan_from(data: bytes) -> Plan:
+    return msgspec.json.decode(data, type=Plan)
+
+
+def node_names(shape: Shape) -> list[str]:
+    return [f"n{number}" for number in range(1, shape.nodes + 1)]
+
+
+def scheduler_names(shape: Shape) -> list[str]:
+    if shape.schedulers <= 1:
+        return [SCHEDULER]
+    return [f"s{number}" for number in range(1, shape.schedulers + 1)]
+
+
+def streaming_nodes(seed: int, shape: Shape) -> frozenset[str]:
+    random = dice(seed, "links")
+    return frozenset(name for name in node_names(shape) if random.random() < shape.streams)
+
+
+def nodes_behind_nat(seed: int, shape: Shape) -> frozenset[str]:
+    """Some of the nodes with a control stream, in some seeds."""
+    random = dice(seed, "nat")
+    share = random.choice((0.0, 0.5, 1.0))
+    streaming = sorted(streaming_nodes(seed, shape))
+    return frozenset(name for name in streaming if random.random() < share)
