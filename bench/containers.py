@@ -19,8 +19,8 @@ from bench.docker_socket import BareDocker
 from bench.processes import BIN, free_port, process, scheduler
 from bench.verdict import Verdict, report
 from persys.agent.workloads.steps import DEEDS_MAX
-from persys.cli.demo import IMAGE, ensure_image
-from persys.cli.progress import Lines
+from persys.cli.framework.live import Lines
+from persys.cli.local.demo import IMAGE, ensure_image
 from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
 
 COMMAND = ["sleep", "3600"]

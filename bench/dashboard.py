@@ -17,7 +17,7 @@ from selenium.webdriver import Chrome, ChromeOptions, ChromeService
 from bench.processes import BIN, free_port, process, scheduler, until
 from bench.stored import commit_bare, marker_unit, node_units, units
 from bench.verdict import Verdict, report
-from persys.cli.packages import find_command
+from persys.cli.local.packages import find_command
 from persys.infra.clock import SystemClock
 from persys.store.sqlite import SqliteStore
 

@@ -16,8 +16,8 @@ from bench.apply_rate import transactions
 from bench.containers import agent, until_gone, until_running
 from bench.processes import bare_resident_pages, cpu_seconds, resident_pages, scheduler
 from bench.verdict import Verdict, report
-from persys.cli.demo import ensure_image
-from persys.cli.progress import Lines
+from persys.cli.framework.live import Lines
+from persys.cli.local.demo import ensure_image
 from persys.wire.gen.control.v1 import control_pb2_grpc
 
 WORKLOADS = [f"idle-{number}" for number in range(100)]

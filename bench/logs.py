@@ -20,8 +20,8 @@ from bench.containers import agent, until_gone
 from bench.docker_socket import SOCKET
 from bench.processes import BIN, scheduler
 from bench.verdict import Verdict, report
-from persys.cli.demo import IMAGE, ensure_image
-from persys.cli.progress import Lines
+from persys.cli.framework.live import Lines
+from persys.cli.local.demo import IMAGE, ensure_image
 from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
 
 LINES = 300_000

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
-from persys.cli.packages import find_command
+from persys.cli.local.packages import find_command
 
 USER, PASSWORD = "deployer", "p4ss word'\"$#"
 

@@ -17,7 +17,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
 from e2e.waiting import eventually
-from persys.cli.packages import find_command
+from persys.cli.local.packages import find_command
 
 DESKTOP = (1280, 900)
 PHONE = (390, 844)

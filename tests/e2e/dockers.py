@@ -16,7 +16,7 @@ from pathlib import Path
 
 from e2e.process import Process
 from e2e.waiting import eventually
-from persys.cli.packages import find_command
+from persys.cli.local.packages import find_command
 
 
 class OwnDocker:

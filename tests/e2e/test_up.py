@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from e2e.waiting import eventually
-from persys.cli.keeper import Status, read_status
+from persys.cli.local.supervise import Status, read_status
 
 BIN = Path(sys.executable).parent
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from e2e.docs_runner.blocks import ROOT, SHOWN, TYPED, Block, blocks_in, blocks_of, documents
-from persys.cli.parser import parse
+from persys.cli.framework.parser import parse
 from persys.wire.specfile.read import read_spec_file
 
 PROGRAMS = ("persysctl", "persys", "make", "docker", "etcdctl", "deploy/install", "systemctl")

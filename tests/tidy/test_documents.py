@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from google.protobuf.descriptor import Descriptor, FileDescriptor
 
-from persys.cli.commands import GROUPS, SINGLES
+from persys.cli.framework.command_table import GROUPS, SINGLES
 from persys.infra.settings import load
 from persys.scheduler.state.records import RECORDS, SINGLE_KEYS
 from persys.wire.gen.agent.v1 import agent_pb2

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from persys.ca.cli import new_parser as ca_parser
-from persys.cli.parser import new_parser as persysctl_parser
+from persys.cli.framework.parser import new_parser as persysctl_parser
 from persys.cli.persys import new_parser as persys_parser
 
 if TYPE_CHECKING:

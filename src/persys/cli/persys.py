@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from persys import __version__
-from persys.cli import simulation
-from persys.cli.exits import Exit, exit_of
-from persys.cli.settings import STATE_DIR
+from persys.cli.connect.settings import STATE_DIR
+from persys.cli.framework.exit_codes import Exit, exit_of
+from persys.cli.local import simulate
 from persys.errors import PersysError
 from persys.infra.command_line import StrictParser
 
@@ -63,8 +63,8 @@ def main() -> int:
 
 def _command(name: str) -> Callable[[argparse.Namespace], int]:
     if name == "sim":
-        return simulation.simulate
-    from persys.cli import up  # after the command line is parsed: it is a slow import
+        return simulate.simulate
+    from persys.cli.local import up  # after the command line is parsed: it is a slow import
 
     commands = {
         "up": up.up,
@@ -88,7 +88,7 @@ def new_parser() -> argparse.ArgumentParser:
         for option in options:
             _add(command, option)
     text = "test the scheduler and its agents under seeded faults, in virtual time"
-    simulation.add_arguments(commands.add_parser("sim", help=text, description=text))
+    simulate.add_arguments(commands.add_parser("sim", help=text, description=text))
     return parser
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from types import ModuleType
 
-from persys.cli.commands import COMPLETE
-from persys.cli.exits import Exit, exit_of
+from persys.cli.framework.command_table import COMPLETE
+from persys.cli.framework.exit_codes import Exit, exit_of
 from persys.errors import PersysError
 
 
@@ -19,7 +19,9 @@ def main() -> None:
     # grpc always imports grpc.aio, which persysctl never uses and which costs another tenth.
     sys.modules.setdefault("grpc.aio", ModuleType("grpc.aio"))
     if sys.stdout is not None and (sys.stdout.isatty() or sys.stderr.isatty()):
-        from persys.cli.terminal import protect  # only where there is a terminal: start-up time
+        from persys.cli.framework.output import (
+            protect,  # only where there is a terminal: start-up time
+        )
 
         protect()
     code = run(sys.argv[1:])
@@ -36,7 +38,7 @@ def run(argv: Sequence[str]) -> int:
     try:
         if words[:1] == [COMPLETE.name]:
             return _function(COMPLETE.run)(words[1:])
-        from persys.cli.parser import parse
+        from persys.cli.framework.parser import parse
 
         options = parse(words)
         return _function(options.run)(options)

@@ -5,8 +5,8 @@ import shlex
 
 import pytest
 
-from persys.cli.advice import _ADVICE, next_step
-from persys.cli.parser import parse
+from persys.cli.commands.advice import _ADVICE, next_step
+from persys.cli.framework.parser import parse
 from persys.core.agent.describe import INTERNAL_ERROR
 from persys.core.agent.quarantine import QUARANTINED
 from persys.model.status import FailureReason

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from persys.cli.background import Background, command_line
-from persys.cli.exits import SetUpError
-from persys.cli.patience import poll
-from persys.cli.plane import alone
+from persys.cli.framework.exit_codes import SetUpError
+from persys.cli.framework.poll import poll
+from persys.cli.local.daemon import Background, command_line
+from persys.cli.local.processes import alone
 
 GRACE = timedelta(seconds=10)
 SLEEPER = "import time; print('awake', flush=True); time.sleep(600)"

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from persys.cli.arguments import GLOBAL, Argument
-from persys.cli.commands import GROUPS, SINGLES, Command
-from persys.cli.parser import parse
-from persys.cli.suggest import _INSTEAD
+from persys.cli.framework.arguments import GLOBAL, Argument
+from persys.cli.framework.command_table import GROUPS, SINGLES, Command
+from persys.cli.framework.parser import parse
+from persys.cli.framework.suggest import _INSTEAD
 from persys.infra.command_line import StrictParser
 from persys.wire.gen.control.v1 import control_pb2
 

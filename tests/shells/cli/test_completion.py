@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from persys.cli.commands import GROUPS, SINGLES
+from persys.cli.framework.command_table import GROUPS, SINGLES
 
 if TYPE_CHECKING:
     from shells.cli.conftest import Cluster, Run

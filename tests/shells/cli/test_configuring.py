@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from persys.cli.settings import load
+from persys.cli.connect.settings import load
 
 if TYPE_CHECKING:
     from shells.cli.conftest import Cluster, Run

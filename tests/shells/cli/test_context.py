@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from persys.cli.context import write_context
+from persys.cli.local.up import write_context
 from persys.client.grpc.channel import Trust
 from persys.infra.files import CertificateFiles
 

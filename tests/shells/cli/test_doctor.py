@@ -14,7 +14,7 @@ import pytest
 from certified import LIFE, Root
 from persys import __version__
 from persys.cli.doctor.cluster import clock_of
-from persys.cli.doctor.machine import disk_of
+from persys.cli.doctor.host import disk_of
 from persys.model.identity import Role
 from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
 from shells.cli.conftest import Cluster

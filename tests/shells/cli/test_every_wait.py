@@ -13,10 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from persys.cli.arguments import WAIT
-from persys.cli.commands import GROUPS, SINGLES
-from persys.cli.parser import parse
-from persys.cli.verdict import (
+from persys.cli.commands.wait import (
     OUT_OF_REACH_MAX,
     SUPERSEDED_MAX,
     Goal,
@@ -24,6 +21,9 @@ from persys.cli.verdict import (
     Wanted,
     judge,
 )
+from persys.cli.framework.arguments import WAIT
+from persys.cli.framework.command_table import GROUPS, SINGLES
+from persys.cli.framework.parser import parse
 from persys.wire.gen.control.v1.control_pb2 import DrainBlock, ReasonDetail, WorkloadView
 
 if TYPE_CHECKING:

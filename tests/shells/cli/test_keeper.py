@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from persys.cli.background import Background, command_line
-from persys.cli.exits import SetUpError
-from persys.cli.keeper import PAUSE_MAX, PAUSE_MIN, exit_text, pause_after
-from persys.cli.patience import poll
+from persys.cli.framework.exit_codes import SetUpError
+from persys.cli.framework.poll import poll
+from persys.cli.local.daemon import Background, command_line
+from persys.cli.local.supervise import PAUSE_MAX, PAUSE_MIN, exit_text, pause_after
 
 DEADLINE = timedelta(seconds=60)
 GRACE = timedelta(seconds=20)

@@ -293,7 +293,7 @@ def test_help_and_version_need_no_cluster(run: Run) -> None:
 def test_every_command_names_a_function_that_exists() -> None:
     from importlib import import_module
 
-    from persys.cli.commands import COMPLETE, GROUPS, SINGLES
+    from persys.cli.framework.command_table import COMPLETE, GROUPS, SINGLES
 
     commands = [*SINGLES, COMPLETE, *(command for group in GROUPS for command in group.commands)]
     for command in commands:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from persys.cli.demo import demo_request, root_file_system
-from persys.cli.packages import find_command
+from persys.cli.local.demo import demo_request, root_file_system
+from persys.cli.local.packages import find_command
 
 
 def persys(*words: str) -> subprocess.CompletedProcess[str]:

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from persys.cli.verdict import DRIFTED_MAX, STEADY, UNPLACED_MAX, Goal, Verdict, Wanted, judge
+from persys.cli.commands.wait import (
+    DRIFTED_MAX,
+    STEADY,
+    UNPLACED_MAX,
+    Goal,
+    Verdict,
+    Wanted,
+    judge,
+)
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.gen.control.v1.control_pb2 import ReasonDetail, WorkloadView
 

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from persys.cli.doctor.verdict import Finding, fail, ok, warn
-from persys.cli.settings import Settings, Transport
-from persys.cli.trust import trust_of
+from persys.cli.connect.settings import Settings, Transport
+from persys.cli.connect.tls import trust_of
+from persys.cli.doctor.finding import Finding, fail, ok, warn
 from persys.errors import SettingsError
 from persys.model.role import Role
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from persys import __version__
-from persys.cli.doctor.verdict import Finding, fail, ok, warn
+from persys.cli.doctor.finding import Finding, fail, ok, warn
 from persys.errors import RefusedError
 from persys.infra.clock import SystemClock
 
@@ -114,7 +114,7 @@ def versions_of(nodes: Sequence["NodeView"], scheduler: str) -> Iterator[Finding
 
 def workloads_of(workloads: Sequence["WorkloadView"]) -> Iterator[Finding]:
     """A failed, unhealthy or drifted workload is an error; a pending or unknown one is a warning."""
-    from persys.cli.advice import has_drifted, health_of
+    from persys.cli.commands.advice import has_drifted, health_of
 
     failed = [
         each
@@ -145,7 +145,7 @@ def _named(
     level: Callable[[str, str, str], Finding],
     what: str,
 ) -> Iterator[Finding]:
-    from persys.cli.advice import next_step, status_text
+    from persys.cli.commands.advice import next_step, status_text
 
     for each in workloads[:NAMED_MAX]:
         parts = (each.reason.code or each.failure_reason, each.reason.message)

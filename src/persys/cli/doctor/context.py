@@ -3,9 +3,9 @@
 from argparse import Namespace
 from collections.abc import Iterator
 
-from persys.cli.context_file import context_path, wide_open
-from persys.cli.doctor.verdict import Finding, fail, ok, warn
-from persys.cli.settings import Settings, Transport, load
+from persys.cli.connect.context_file import context_path, wide_open
+from persys.cli.connect.settings import Settings, Transport, load
+from persys.cli.doctor.finding import Finding, fail, ok, warn
 from persys.errors import PersysError
 
 CHECK = "context"

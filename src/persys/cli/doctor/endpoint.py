@@ -5,10 +5,10 @@ import socket
 from argparse import Namespace
 from urllib.parse import urlsplit
 
-from persys.cli.doctor.verdict import Finding, fail, ok
-from persys.cli.handshake import explain
-from persys.cli.settings import Settings, Transport
-from persys.cli.trust import trust_of
+from persys.cli.connect.diagnose import explain
+from persys.cli.connect.settings import Settings, Transport
+from persys.cli.connect.tls import trust_of
+from persys.cli.doctor.finding import Finding, fail, ok
 from persys.errors import PersysError, UnavailableError
 from persys.infra.net.address import is_service
 from persys.model.role import Role

@@ -1,0 +1,73 @@
+"""`persysctl explain`: why a workload runs on its node, or why each node rejects it."""
+
+from argparse import Namespace
+from collections import Counter
+from datetime import datetime
+
+from persys.cli.connect.clients import scheduler
+from persys.cli.framework.ages import NOT_SAID
+from persys.cli.framework.exit_codes import Exit
+from persys.cli.framework.output import aligned, render_one
+from persys.wire.gen.control.v1.control_pb2 import ExplainWorkloadResponse, NodeVerdict
+
+_ROWS_MAX = 20
+_CHANGES_MAX = 5
+_ALL = 2**31 - 1
+
+
+def show(options: Namespace) -> Exit:
+    limit = _ALL if options.output in ("json", "yaml") else _ROWS_MAX
+    with scheduler(options) as client:
+        answer = client.explain(options.id, limit=limit)
+    print(render_one(answer, options, describe=_describe, name=lambda found: found.workload_id))
+    return Exit.OK
+
+
+def _describe(answer: ExplainWorkloadResponse, _now: datetime, wide: bool) -> str:
+    shown = list(answer.nodes[:_ROWS_MAX])
+    parts = [f"{answer.workload_id} {answer.summary}"]
+    if shown:
+        rows = [["NODE", "VERDICT", "WHY", "REQUIRED CHANGE"]]
+        rows += [_row(node, answer) for node in shown]
+        parts.append(aligned(rows if wide else [row[:3] for row in rows]))
+    if rest := _rest(answer, shown):
+        parts.append(rest)
+    if answer.changes:
+        lines = "\n".join(f"  {change}" for change in answer.changes[:_CHANGES_MAX])
+        parts.append(f"Changes that would place it, smallest first:\n{lines}")
+    if answer.copies:
+        lines = "\n".join(f"  {copy}" for copy in answer.copies)
+        parts.append(f"Copies on nodes where it is not assigned:\n{lines}")
+    return "\n\n".join(parts)
+
+
+def _row(node: NodeVerdict, answer: ExplainWorkloadResponse) -> list[str]:
+    verdict = "fits" if node.fits else "refused"
+    if node.node_id == answer.assigned_node_id:
+        verdict = "chosen"
+    why = _score(node) if node.fits else _refusal(node)
+    return [node.node_id, verdict, why, node.change or NOT_SAID]
+
+
+def _refusal(node: NodeVerdict) -> str:
+    # Millicores are written 500m, other units with a space.
+    unit = node.unit if node.unit == "m" else f" {node.unit}"
+    lacks = f" by {node.missing}{unit}" if node.missing else ""
+    return f"{node.detail}{lacks}"
+
+
+def _score(node: NodeVerdict) -> str:
+    return ", ".join(part.detail or f"{part.name} {part.value:g}" for part in node.score)
+
+
+def _rest(answer: ExplainWorkloadResponse, shown: list[NodeVerdict]) -> str:
+    """The nodes that the table omits, counted by reason."""
+    told = Counter((node.filter, node.detail) for node in shown if not node.fits)
+    fitting = answer.fit_count - sum(node.fits for node in shown)
+    left = [
+        (count.detail, count.nodes - told[count.filter, count.detail]) for count in answer.counts
+    ]
+    groups = [f"{count} {detail}" for detail, count in [("that fit", fitting), *left] if count > 0]
+    if not groups:
+        return ""
+    return f"and {answer.node_count - len(shown)} more: {'; '.join(groups)}"

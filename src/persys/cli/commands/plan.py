@@ -1,0 +1,105 @@
+"""`persysctl plan`: what applying a file would change, as a diff. The exit codes follow diff(1).
+
+0: no change. 1: changes. 2: a workload is refused, would be pending, or cannot be evaluated.
+"""
+
+import sys
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from difflib import unified_diff
+
+from persys.cli.commands.workload import read_specs
+from persys.cli.connect.clients import scheduler
+from persys.cli.framework.exit_codes import exit_of
+from persys.cli.framework.output import dump, plain
+from persys.errors import RefusedError
+from persys.wire.gen.control.v1.control_pb2 import FieldChange, WorkloadPlan
+
+UNCHANGED, CHANGED, IMPOSSIBLE = 0, 1, 2
+
+_SIGNS = {"create": "+", "delete": "-", "none": " ", "refused": "!"}
+_ACTIONS = ("create", "update", "start", "stop", "delete")
+
+
+def show(options: Namespace) -> int:
+    specs = {
+        spec.request.workload_id: spec for spec in read_specs(options.file, stack_id=options.id)
+    }
+    try:
+        with scheduler(options) as client:
+            plans = client.plan([spec.request for spec in specs.values()])
+    except RefusedError as err:
+        # Exit code 1 means that there are changes.
+        print(f"error: {err}", file=sys.stderr)
+        return max(IMPOSSIBLE, exit_of(err))
+    for plan in plans:
+        if plan.action == "refused" and plan.workload_id in specs:
+            plan.reason = specs[plan.workload_id].located(plan.reason)
+    print(_rendered(plans, options.output))
+    return _code(plans)
+
+
+def _code(plans: Sequence[WorkloadPlan]) -> int:
+    if any(plan.action == "refused" or plan.would_wait for plan in plans):
+        return IMPOSSIBLE
+    return CHANGED if any(plan.action != "none" for plan in plans) else UNCHANGED
+
+
+def _rendered(plans: Sequence[WorkloadPlan], form: str | None) -> str:
+    if form in ("json", "yaml"):
+        return dump([plain(plan) for plan in plans], form)
+    if form == "name":
+        return "\n".join(plan.workload_id for plan in plans if plan.action != "none")
+    return "\n".join([*("\n".join(_lines(plan)) for plan in plans), "", _summary(plans)])
+
+
+def _lines(plan: WorkloadPlan) -> Iterator[str]:
+    yield f"{_SIGNS.get(plan.action, '~')} {plan.workload_id}: {_headline(plan)}"
+    width = max((len(change.field) for change in plan.changes), default=0)
+    for change in plan.changes:
+        yield from (f"    {line}" for line in _change(change, width))
+    for displaced in plan.displaces:
+        yield f"    ! {displaced}"
+
+
+def _headline(plan: WorkloadPlan) -> str:
+    action = "unchanged" if plan.action == "none" else plan.action
+    if plan.would_wait:
+        return f"{action}, would be pending: {plan.reason}"
+    if not plan.node_id:
+        return f"{action}: {plan.reason}" if plan.reason else action
+    if plan.current_node_id == plan.node_id:
+        return f"{action}, stays on {plan.node_id}"
+    why = f" ({plan.reason})" if plan.reason else ""
+    where = f", from {plan.current_node_id} to" if plan.current_node_id else " on"
+    return f"{action}{where} {plan.node_id}{why}"
+
+
+def _change(change: FieldChange, width: int) -> Iterator[str]:
+    field = change.field.ljust(width)
+    if "\n" in change.before or "\n" in change.after:
+        yield f"~ {change.field}:"
+        before, after = change.before.splitlines(), change.after.splitlines()
+        # The first two lines are the file names of the diff.
+        for line in list(unified_diff(before, after, lineterm="", n=1))[2:]:
+            yield f"    {line}"
+    elif not change.before:
+        yield f"+ {field}  {change.after}"
+    elif not change.after:
+        yield f"- {field}  {change.before}"
+    else:
+        yield f"~ {field}  {change.before} -> {change.after}"
+
+
+def _summary(plans: Sequence[WorkloadPlan]) -> str:
+    counts = Counter(plan.action for plan in plans)
+    parts = [
+        *((counts[action], f"to {action}") for action in _ACTIONS),
+        (counts["none"], "unchanged"),
+        (counts["refused"], "refused"),
+        (sum(plan.would_wait for plan in plans), "would be pending"),
+    ]
+    noun = "workload" if len(plans) == 1 else "workloads"
+    told = ", ".join(f"{count} {what}" for count, what in parts if count)
+    return f"{len(plans)} {noun}: {told}. Nothing was written."

@@ -1,0 +1,302 @@
+"""Decides from one status whether a workload has reached the requested state.
+
+A workload counts as running when its health check passes. One without a health check has to stay up for a
+moment, because a program that exits at once is Running for an instant too. A request that a later one
+superseded has failed.
+"""
+
+import gc
+from collections.abc import Mapping
+from datetime import timedelta
+from enum import Enum
+from time import sleep
+from typing import TYPE_CHECKING, NamedTuple
+
+from persys.cli.commands.advice import UNPLACEABLE, has_drifted, health_of, next_step, status_text
+from persys.cli.commands.workload_views import attempts_text, reached_at, reason_text
+from persys.cli.framework.exit_codes import Exit
+from persys.cli.framework.live import Update
+from persys.core.duration import format_duration
+from persys.errors import NotFoundError, UnavailableError
+from persys.infra.clock import SystemClock
+from persys.wire.gen.control.v1.control_pb2 import WorkloadView
+
+if TYPE_CHECKING:
+    from persys.client import SchedulerClient
+
+
+# How long a workload without a health check has to run without a restart.
+STEADY = timedelta(seconds=2)
+# How long a workload may be unplaceable: capacity that is being freed is available within seconds.
+UNPLACED_MAX = timedelta(seconds=3)
+# How long a workload may differ from how it was created: its node repairs that within seconds, if it can.
+DRIFTED_MAX = timedelta(seconds=15)
+# How long a workload may differ from the request: a standby that lags behind the leader may answer.
+SUPERSEDED_MAX = timedelta(seconds=3)
+# How long its node may be unreachable: an agent or a host that restarts is back by then.
+OUT_OF_REACH_MAX = timedelta(seconds=30)
+_OUT_OF_REACH = frozenset({"NodeUnreachable", "NodeNotReady", "NodeLost"})
+
+
+class Goal(Enum):
+    RUNNING = "Running"
+    STOPPED = "Stopped"
+    GONE = "Deleted"
+
+
+_LASTING = (Goal.RUNNING.value.lower(), Goal.STOPPED.value.lower())
+
+
+class Verdict(Enum):
+    REACHED = "reached"
+    FAILED = "failed"
+    OPEN = "open"
+
+
+class Wanted(NamedTuple):
+    """The requested state, and the workload before the request, to recognise a stale status."""
+
+    goal: Goal
+    revision: str = ""  # "": not known
+    before: WorkloadView | None = None
+    was_steady: bool = False  # the request changed nothing, and it ran without a restart already
+
+
+class Signature(NamedTuple):
+    """Fields that change when a workload changes its state or restarts."""
+
+    status: str
+    code: str
+    revision: str
+    started_at: str
+    restart_count: str
+
+
+def signature(workload: WorkloadView) -> Signature:
+    """All statuses of a workload on an unreachable node have the same signature."""
+    silent = _is_out_of_reach(workload)
+    return Signature(
+        "" if silent else workload.status.lower(),
+        "" if silent else workload.reason.code,
+        workload.revision_id,
+        workload.metadata.get("container.started_at", ""),
+        workload.metadata.get("container.restart_count", ""),
+    )
+
+
+def is_steady(workload: WorkloadView) -> bool:
+    """Whether it runs, has never restarted and is not unhealthy."""
+    restarts = workload.metadata.get("container.restart_count", "0")
+    return workload.status.lower() == "running" and restarts == "0" and not workload.reason.code
+
+
+def judge(
+    workload: WorkloadView | None,
+    wanted: Wanted,
+    *,
+    patient: bool,
+    same_for: timedelta = STEADY,
+    steady_after: timedelta = STEADY,
+) -> Verdict:
+    """`patient` while the scheduler may not have processed the request yet.
+
+    `same_for` is how long the workload has had the same signature.
+    """
+    if workload is None or workload.status.lower() == "deleted":
+        if wanted.goal is Goal.GONE:
+            return Verdict.REACHED
+        return Verdict.OPEN if patient else Verdict.FAILED
+    if superseded(workload, wanted):
+        return Verdict.FAILED if same_for >= SUPERSEDED_MAX else Verdict.OPEN
+    if _is_out_of_reach(workload) and same_for >= OUT_OF_REACH_MAX:
+        return Verdict.FAILED
+    if wanted.goal is Goal.GONE or (patient and _is_old_news(workload, wanted)):
+        return Verdict.OPEN
+    if _has_failed(workload) or (_is_unplaceable(workload) and same_for >= UNPLACED_MAX):
+        return Verdict.FAILED
+    if wanted.goal is Goal.RUNNING and has_drifted(workload):
+        return Verdict.FAILED if same_for >= DRIFTED_MAX else Verdict.OPEN
+    if wanted.goal is Goal.RUNNING:
+        return _judge_run(workload, steady=wanted.was_steady or same_for >= steady_after)
+    return Verdict.REACHED if workload.status.lower() == "stopped" else Verdict.OPEN
+
+
+def superseded(workload: WorkloadView, wanted: Wanted) -> str:
+    """How the desired state differs from the request because of a later one; empty if it does not."""
+    desired = workload.desired_state.lower()
+    if wanted.goal is Goal.GONE:
+        again = desired in _LASTING and workload.status.lower() != "deleting"
+        return "it was applied again after this request" if again else ""
+    if desired and desired != wanted.goal.value.lower():
+        return f"its desired state is {workload.desired_state}"
+    if wanted.revision and workload.revision_id != wanted.revision:
+        return f"revision {workload.revision_id} was applied after this request"
+    return ""
+
+
+def _is_out_of_reach(workload: WorkloadView) -> bool:
+    return workload.status.lower() == "unknown" or workload.reason.code in _OUT_OF_REACH
+
+
+def _judge_run(workload: WorkloadView, *, steady: bool) -> Verdict:
+    if (workload.status.lower(), workload.reason.code) == ("stopped", "Completed"):
+        return Verdict.REACHED  # it exited with 0, and its restart policy allows that
+    if workload.status.lower() != "running":
+        return Verdict.OPEN
+    match health_of(workload):
+        case "healthy":
+            return Verdict.REACHED
+        case "unhealthy":
+            return Verdict.FAILED
+        case "starting":
+            return Verdict.OPEN
+        case _:
+            checked = workload.spec.container.HasField("health_check")
+            return Verdict.REACHED if steady and not checked else Verdict.OPEN
+
+
+def _has_failed(workload: WorkloadView) -> bool:
+    """Whether it failed. A node without capacity does not count while a retry is due soon."""
+    if workload.status.lower() != "failed":
+        return False
+    return workload.failure_reason != "INSUFFICIENT_RESOURCES" or not _is_retried_soon(workload)
+
+
+def _is_retried_soon(workload: WorkloadView) -> bool:
+    """Retries after the limit are slow. A scheduler that reports no limit makes none of them."""
+    at_limit = 0 < workload.retry_max_attempts <= workload.retry_attempts
+    return workload.HasField("retry_next_at") and not at_limit
+
+
+def _is_unplaceable(workload: WorkloadView) -> bool:
+    return workload.status.lower() == "pending" and workload.reason.code == UNPLACEABLE
+
+
+def _is_old_news(workload: WorkloadView, wanted: Wanted) -> bool:
+    before = wanted.before
+    return before is not None and (before.status, before.last_updated, before.reason) == (
+        workload.status,
+        workload.last_updated,
+        workload.reason,
+    )
+
+
+_INTERVAL_SECONDS = 0.25
+# How long a status that equals the one before the request may be stale.
+_PATIENCE_SECONDS = 2.0
+SCHEDULER_AWAY = "check the connection to the scheduler with `persysctl doctor`"
+
+
+class Outcome(NamedTuple):
+    """The result for one workload. `hint` names the next command."""
+
+    exit: Exit
+    word: str
+    why: str = ""
+    hint: str = ""
+    workload: WorkloadView | None = None
+
+
+class _Watched:
+    """One workload of a wait, with the time since which its signature has not changed."""
+
+    def __init__(self, workload_id: str, wanted: Wanted, *, within: timedelta) -> None:
+        self._id = workload_id
+        self._wanted = wanted
+        # A wait of one second must be able to succeed too.
+        self._steady_after = min(STEADY, within / 2)
+        self._signature: Signature | None = None
+        self._since = timedelta()
+
+    def look(self, client: "SchedulerClient", passed: timedelta) -> Outcome:
+        """Poll once. TIMED_OUT means not finished yet; it becomes final when the time is over."""
+        try:
+            workload = client.get_workload(self._id)
+        except NotFoundError:
+            workload = None
+        except UnavailableError as err:
+            # The scheduler may be restarting: retry until the time is over.
+            why = f"no answer from the scheduler: {err}"
+            return Outcome(Exit.TIMED_OUT, "Unknown", why, SCHEDULER_AWAY)
+        seen = None if workload is None else signature(workload)
+        if seen != self._signature:
+            self._signature, self._since = seen, passed
+        verdict = judge(
+            workload,
+            self._wanted,
+            patient=passed.total_seconds() < _PATIENCE_SECONDS,
+            same_for=passed - self._since,
+            steady_after=self._steady_after,
+        )
+        code = {Verdict.REACHED: Exit.OK, Verdict.FAILED: Exit.FAILED}.get(verdict, Exit.TIMED_OUT)
+        if workload is None and verdict is Verdict.REACHED:
+            return Outcome(code, Goal.GONE.value)
+        if workload is None:
+            why = "it was deleted after this request"
+            return Outcome(code, Goal.GONE.value, why, who_changed(self._id))
+        if verdict is Verdict.REACHED:
+            return Outcome(code, status_text(workload), _why(workload), workload=workload)
+        why, hint = self._problem(workload)
+        return Outcome(code, status_text(workload), why, hint, workload)
+
+    def _problem(self, workload: WorkloadView) -> tuple[str, str]:
+        """Why it has not reached the requested state, and the next command."""
+        if changed := superseded(workload, self._wanted):
+            if workload.desired_state.lower() == Goal.STOPPED.value.lower():
+                return changed, f"start it with `persysctl workload start {self._id}`"
+            return changed, who_changed(self._id)
+        return _why(workload), next_step(workload) or who_changed(self._id)
+
+
+def wait_for(
+    client: "SchedulerClient",
+    wanted: Mapping[str, Wanted],
+    *,
+    within: timedelta,
+    update: Update,
+) -> dict[str, Outcome]:
+    gc.enable()
+    clock = SystemClock()
+    began = clock.monotonic()
+    watched = {
+        workload_id: _Watched(workload_id, want, within=within)
+        for workload_id, want in wanted.items()
+    }
+    outcomes: dict[str, Outcome] = {}
+    while True:
+        passed = timedelta(seconds=clock.monotonic() - began)
+        states: dict[str, tuple[str, str]] = {}
+        for workload_id, each in watched.items():
+            if workload_id not in outcomes:
+                outcome = each.look(client, passed)
+                if outcome.exit is not Exit.TIMED_OUT or passed >= within:
+                    outcomes[workload_id] = _at_the_end(outcome, within)
+                else:
+                    states[workload_id] = (outcome.word, outcome.why)
+        update(states)
+        if len(outcomes) == len(wanted):
+            return outcomes
+        sleep(_INTERVAL_SECONDS)
+
+
+def who_changed(workload_id: str) -> str:
+    return f"show its events with `persysctl events --workload {workload_id} -o wide`"
+
+
+def _at_the_end(outcome: Outcome, within: timedelta) -> Outcome:
+    if outcome.exit is not Exit.TIMED_OUT:
+        return outcome
+    if outcome.workload is not None and outcome.workload.status.lower() == "failed":
+        return outcome._replace(exit=Exit.FAILED)
+    if outcome.hint == SCHEDULER_AWAY:
+        return outcome._replace(exit=Exit.UNREACHABLE)
+    why = f"timed out after {format_duration(within)}" + (outcome.why and f"; {outcome.why}")
+    return outcome._replace(why=why)
+
+
+def _why(workload: WorkloadView) -> str:
+    # Without the time of the next attempt: its countdown would change at every poll.
+    failing = workload.retry_attempts and workload.status.lower() not in ("running", "stopped")
+    again = f"{attempts_text(workload)} failed" if failing else ""
+    parts = (reason_text(workload), again, reached_at(workload))
+    return "; ".join(part for part in parts if part)

@@ -1,0 +1,138 @@
+"""Clients for one command, and the error message when the server does not answer."""
+
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from persys.cli.connect.context_file import wide_open
+from persys.cli.connect.endpoints import find_scheduler
+from persys.cli.connect.settings import AUTHORITY, Settings, Transport, load
+from persys.cli.connect.tls import trust_of
+from persys.errors import SettingsError, UnavailableError
+from persys.model.role import Role
+
+if TYPE_CHECKING:
+    from persys.client import AgentClient, SchedulerClient
+    from persys.client.ca.client import AuthorityClient
+    from persys.client.grpc.interceptors import ToldMode
+
+
+@contextmanager
+def scheduler(options: Namespace, *, quiet: bool = False) -> Iterator["SchedulerClient"]:
+    """Unless `quiet`, prints a note on standard error when answers come from memory."""
+    settings = _settings(options)
+    told_mode = None if quiet else _Notice().tell
+    if settings.transport is Transport.HTTP:
+        with _by_gateway(options, settings, told_mode) as client:
+            yield client
+        return
+    from persys.client.scheduler import SchedulerClient
+
+    trust = trust_of(options, os.environ, settings.file)
+    target = find_scheduler(settings.scheduler, timeout=settings.request_timeout)
+    with SchedulerClient(
+        target,
+        timeout=settings.request_timeout,
+        told_mode=told_mode,
+        trust=trust,
+        token=settings.token,
+    ) as client:
+        try:
+            yield client
+        except UnavailableError as err:
+            from persys.cli.connect.diagnose import explain
+
+            why = explain(client.target, Role.SCHEDULER, trust) or str(err)
+            raise UnavailableError(
+                f"cannot reach the scheduler at {client.target}: {why}\n"
+                "Start one with `persys up`, or set the address with --scheduler HOST:PORT or "
+                "PERSYS_GRPC_ENDPOINT; `persysctl doctor` checks the connection."
+            ) from err
+
+
+@contextmanager
+def _by_gateway(
+    options: Namespace, settings: Settings, told_mode: "ToldMode | None"
+) -> Iterator["SchedulerClient"]:
+    from persys.cli.connect.tls import gateway_of
+    from persys.client.scheduler import SchedulerClient
+
+    gateway = gateway_of(options, os.environ, settings)
+    with SchedulerClient(gateway, timeout=settings.request_timeout, told_mode=told_mode) as client:
+        try:
+            yield client
+        except UnavailableError as err:
+            raise UnavailableError(
+                f"{err}\nSet the address of a gateway with --api URL or PERSYS_API_ENDPOINT, or of a "
+                "scheduler with --scheduler HOST:PORT; `persysctl doctor` checks the connection."
+            ) from err
+
+
+@contextmanager
+def agent(options: Namespace) -> Iterator["AgentClient"]:
+    from persys.client.agent import AgentClient
+
+    settings = _settings(options)
+    trust = trust_of(options, os.environ, settings.file)
+    with AgentClient(settings.agent, timeout=settings.request_timeout, trust=trust) as client:
+        try:
+            yield client
+        except UnavailableError as err:
+            from persys.cli.connect.diagnose import explain
+
+            why = explain(client.target, Role.AGENT, trust) or str(err)
+            raise UnavailableError(
+                f"cannot reach the agent at {client.target}: {why}\n"
+                "Start one with `persys up`, or set the address with --agent HOST:PORT."
+            ) from err
+
+
+@contextmanager
+def authority(options: Namespace) -> Iterator["AuthorityClient"]:
+    """Raises SettingsError without a client certificate."""
+    from persys.cli.connect.tls import certificate_files
+    from persys.client.ca.client import AuthorityClient
+
+    settings = _settings(options)
+    file = settings.file
+    said = options.authority or os.environ.get("PERSYS_CA_ADDR") or file.get("ca_endpoint")
+    files = certificate_files(options, os.environ, file)
+    if files is None:
+        raise SettingsError(
+            "the CA requires a client certificate: set --ca, --cert and --key; create one on the host "
+            "of the CA with `persys-ca certificate --role admin --name YOU`"
+        )
+    addresses = [word.strip() for word in str(said or AUTHORITY).split(",")]
+    client = AuthorityClient(addresses, files, timeout=settings.request_timeout)
+    try:
+        yield client
+    except UnavailableError as err:
+        raise UnavailableError(
+            f"{err}\nSet the address of the CA with --authority HOST:PORT or PERSYS_CA_ADDR."
+        ) from err
+
+
+def _settings(options: Namespace) -> Settings:
+    if open_to_others := wide_open():
+        print(f"note: {open_to_others}", file=sys.stderr)
+    return load(options)
+
+
+class _Notice:
+    """Prints the mode of the scheduler once per command."""
+
+    def __init__(self) -> None:
+        self._said = False
+
+    def tell(self, mode: str, data_age: timedelta) -> None:
+        if not self._said:
+            self._said = True
+            print(
+                f"note: the scheduler is in {mode} mode; this data comes from its memory and is "
+                f"{data_age.total_seconds():.0f}s old; see `persysctl recovery status`",
+                file=sys.stderr,
+            )

@@ -1,0 +1,134 @@
+"""TLS settings of the client, in this order: flag, variable, ~/.persys/config.yaml.
+
+There is no fallback to plain text: it must be requested explicitly, so that a missing file never sends
+secrets to an unverified server.
+"""
+
+from argparse import Namespace
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from persys.errors import SettingsError
+
+if TYPE_CHECKING:
+    from persys.infra.tls.certificates import CertificateFiles
+from persys.cli.connect.settings import Settings
+from persys.client.grpc.channel import Trust
+from persys.client.rest.connection import Gateway
+
+# option, variable, key of the file
+_NAMES = (
+    ("ca", "PERSYS_TLS_CA", "ca_cert_path"),
+    ("cert", "PERSYS_TLS_CERT", "cert_path"),
+    ("key", "PERSYS_TLS_KEY", "key_path"),
+)
+
+
+def certificate_files(
+    options: Namespace, environ: Mapping[str, str], file: Mapping[str, object]
+) -> "CertificateFiles | None":
+    """None when none is set. Raises SettingsError when only some of the three files are set."""
+    found = {
+        option: str(getattr(options, option, None) or environ.get(variable) or file.get(key) or "")
+        for option, variable, key in _NAMES
+    }
+    if not any(found.values()):
+        return None
+    for option, variable, key in _NAMES:
+        if not found[option]:
+            raise SettingsError(
+                f"missing --{option} for the client certificate ({variable}, or {key} in "
+                "~/.persys/config.yaml)"
+            )
+    from persys.infra.files import CertificateFiles
+
+    roots, certificate, private = (Path(found[name]).expanduser() for name, _, _ in _NAMES)
+    return CertificateFiles(certificate, private, roots)
+
+
+_FLAGS = ("ca", "cert", "key")
+_VARIABLES = ("PERSYS_TLS_CA", "PERSYS_TLS_CERT", "PERSYS_TLS_KEY")
+_WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+_NO_CERTIFICATE = """no client certificate. Use one of these:
+  `persys up` on this machine, which writes ~/.persys/config.yaml if it does not exist
+  `persysctl certificate create --role admin --name YOU`, run by a user with a certificate
+  `persys-ca certificate --role admin --name YOU` on the host of the CA
+  --ca, --cert and --key, PERSYS_TLS_CA, _CERT and _KEY, or ca_cert_path, cert_path and key_path
+For a scheduler that runs with -insecure, use --insecure or PERSYS_INSECURE=true."""
+
+
+def trust_of(
+    options: Namespace, environ: Mapping[str, str], file: Mapping[str, object]
+) -> Trust | None:
+    """None for plain text, which the user requested."""
+    shows = any(getattr(options, flag, None) for flag in _FLAGS)
+    if getattr(options, "insecure", False):
+        if shows:
+            raise SettingsError("--insecure cannot be combined with --ca, --cert or --key")
+        return None
+    if not shows and _is_insecure(environ, file):
+        return None
+    files = certificate_files(options, environ, file)
+    if files is None:
+        raise SettingsError(_NO_CERTIFICATE)
+    return Trust(files, by_host=_is_by_host(environ, file))
+
+
+def _is_insecure(environ: Mapping[str, str], file: Mapping[str, object]) -> bool:
+    if said := environ.get("PERSYS_INSECURE", ""):
+        return _boolean(said, "PERSYS_INSECURE")
+    if any(environ.get(variable) for variable in _VARIABLES):
+        return False
+    return _boolean(file.get("grpc_insecure", False), "grpc_insecure")
+
+
+def _is_by_host(environ: Mapping[str, str], file: Mapping[str, object]) -> bool:
+    said = str(environ.get("PERSYS_TLS_VERIFY") or file.get("tls_verify") or "identity").lower()
+    if said not in ("identity", "host"):
+        raise SettingsError(f"invalid PERSYS_TLS_VERIFY {said!r}: expected identity or host")
+    return said == "host"
+
+
+def _boolean(said: object, name: str) -> bool:
+    word = str(said).strip().lower()
+    if word not in _WORDS:
+        raise SettingsError(f"invalid {name} {said!r}: expected true or false")
+    return _WORDS[word]
+
+
+_CERTIFICATE = (
+    ("cert", "PERSYS_TLS_CERT", "cert_path"),
+    ("key", "PERSYS_TLS_KEY", "key_path"),
+)
+
+
+def gateway_of(options: Namespace, environ: Mapping[str, str], settings: Settings) -> Gateway:
+    """Raises SettingsError without credentials."""
+    plain = settings.gateway.startswith("http://")
+    gateway = Gateway(settings.gateway, token=settings.token, cluster=settings.cluster)
+    if plain:
+        return gateway
+    if settings.token and not _shows(options, environ, settings.file):
+        return gateway._replace(roots=_roots(options, environ, settings.file))
+    trust = trust_of(options, environ, settings.file)
+    if trust is None:
+        raise SettingsError(
+            f"--insecure has no effect on {settings.gateway}; for a gateway that runs with -insecure "
+            "use a URL that starts with http://"
+        )
+    return gateway._replace(trust=trust)
+
+
+def _shows(options: Namespace, environ: Mapping[str, str], file: Mapping[str, object]) -> bool:
+    return any(
+        getattr(options, option, None) or environ.get(variable) or file.get(key)
+        for option, variable, key in _CERTIFICATE
+    )
+
+
+def _roots(
+    options: Namespace, environ: Mapping[str, str], file: Mapping[str, object]
+) -> Path | None:
+    named = getattr(options, "ca", None) or environ.get("PERSYS_TLS_CA") or file.get("ca_cert_path")
+    return Path(str(named)).expanduser() if named else None

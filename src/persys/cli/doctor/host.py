@@ -1,0 +1,127 @@
+"""Checks this host, if it is a node: the agent's port, its runtimes and free disk space."""
+
+import os
+import shutil
+import socket
+import subprocess
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+from persys.cli.connect.diagnose import explain
+from persys.cli.connect.settings import Settings
+from persys.cli.connect.tls import trust_of
+from persys.cli.doctor.finding import Finding, fail, ok, warn
+from persys.cli.local.docker import compose_command
+from persys.cli.local.packages import find_command
+from persys.errors import PersysError
+from persys.model.role import Role
+
+SECONDS = 3.0
+COMMAND_SECONDS = 10
+DISK_WARN = 0.10
+DISK_FAIL = 0.03
+_STATE = (Path("/var/lib/persys"), Path("/var/lib/docker"))
+_AGENT_CERTIFICATES = Path("/etc/persys/certs/persys-agent")
+
+
+def look(options: Namespace, settings: Settings) -> Iterator[Finding]:
+    for place in [Path(options.state_dir)] if options.state_dir else _STATE:
+        if place.exists():
+            usage = shutil.disk_usage(place)
+            yield disk_of(str(place), usage.free, usage.total)
+    listens = _listens(settings.agent)
+    if not (options.agent or listens or _AGENT_CERTIFICATES.exists()):
+        return
+    yield _agent(options, settings, listens=listens)
+    yield from _docker()
+    yield _libvirt()
+
+
+def disk_of(place: str, free: int, total: int) -> Finding:
+    share = free / total if total else 0.0
+    text = f"{place} has {free / 1024**3:.1f} GB free, {share:.0%}"
+    cure = "free disk space: `persysctl agent gc`, docker system prune, or a larger disk"
+    if share < DISK_FAIL:
+        return fail("disk", text, cure)
+    return warn("disk", text, cure) if share < DISK_WARN else ok("disk", text)
+
+
+def _listens(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), SECONDS):
+            return True
+    except OSError:
+        return False
+
+
+def _agent(options: Namespace, settings: Settings, *, listens: bool) -> Finding:
+    where = settings.agent
+    if not listens:
+        cure = "systemctl status persys-agent, or `persys up`; its log has the cause"
+        return fail("agent", f"connection refused: {where}", cure)
+    from persys.client import AgentClient
+
+    trust = None
+    try:
+        trust = trust_of(options, os.environ, settings.file)
+        with closing(AgentClient(where, timeout=settings.request_timeout, trust=trust)) as client:
+            health = client.check_health()
+    except PersysError as err:
+        try:
+            why = explain(where, Role.AGENT, trust)
+        except PersysError as own:
+            why = str(own)
+        text = f"the process at {where} does not answer as an agent: {why or err}"
+        port = where.rpartition(":")[2]
+        cure = (
+            f"`ss -ltnp sport = :{port}` shows the process on this port; if it is not the agent, set "
+            "the agent's address with PERSYS_AGENT_ADDR or agent_endpoint of the context"
+        )
+        return fail("agent", text, cure)
+    said = ", ".join(f"{name} {text}" for name, text in sorted(health.runtime_status.items()))
+    if not health.healthy:
+        fix = "check the runtimes below and its log"
+        return fail("agent", f"{where} is not healthy: {said}", fix)
+    return ok("agent", f"{where} {health.version} is healthy: {said}")
+
+
+def _docker() -> Iterator[Finding]:
+    if find_command("docker") is None:
+        yield fail("docker", "docker command not found", "install Docker Engine")
+        return
+    if (why := _fails("docker", "version", "--format", "{{.Server.Version}}")) is not None:
+        cure = "systemctl start docker; check that this user may use its socket (group docker)"
+        yield fail("docker", f"Docker does not answer: {why}", cure)
+        return
+    yield ok("docker", "Docker answers")
+    if (command := compose_command()) is not None:
+        yield ok("compose", f"`{' '.join(command)}` answers")
+    else:
+        cure = "install docker-compose or docker-compose-plugin; Compose stacks need it"
+        yield warn("compose", "neither `docker compose` nor `docker-compose` answers", cure)
+
+
+def _libvirt() -> Finding:
+    cure = "for VMs: install libvirt and QEMU, and start libvirtd"
+    if find_command("virsh") is None:
+        return warn("libvirt", "virsh command not found, so libvirt is probably missing", cure)
+    if (why := _fails("virsh", "--readonly", "version")) is not None:
+        return warn("libvirt", f"libvirt does not answer: {why}", cure)
+    return ok("libvirt", "libvirt answers")
+
+
+def _fails(*command: str) -> str | None:
+    """None if the command succeeds, else the last line of its output."""
+    try:
+        ended = subprocess.run(
+            command, capture_output=True, timeout=COMMAND_SECONDS, check=False, text=True
+        )
+    except (OSError, subprocess.TimeoutExpired) as err:
+        return str(err)
+    if ended.returncode == 0:
+        return None
+    lines = (ended.stderr or ended.stdout).strip().splitlines()
+    return lines[-1] if lines else f"exit code {ended.returncode}"

@@ -1,0 +1,87 @@
+"""Runs the checks of `persysctl doctor`, from this host to the cluster; skips checks that cannot run."""
+
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+
+from persys.cli.connect.clients import scheduler
+from persys.cli.doctor import (
+    certificate,
+    cluster,
+    context,
+    endpoint,
+)
+from persys.cli.doctor import (
+    host as doctor_host,
+)
+from persys.cli.doctor.finding import Finding, Level, fail
+from persys.cli.framework.exit_codes import Exit
+from persys.cli.framework.output import dump
+from persys.errors import PersysError
+from persys.infra.clock import SystemClock
+
+_WIDTH = 6
+
+
+def run(options: Namespace) -> Exit:
+    """Exit code 1 if a check fails."""
+    findings: list[Finding] = []
+    shown = options.output not in ("json", "yaml", "name")
+    for finding in _findings(options):
+        findings.append(finding)
+        if shown:
+            _print(finding)
+    if options.output in ("json", "yaml"):
+        print(
+            dump(
+                [finding._asdict() | {"level": str(finding.level)} for finding in findings],
+                options.output,
+            )
+        )
+    elif options.output == "name":
+        print("\n".join(sorted({each.check for each in findings if each.level is not Level.OK})))
+    else:
+        _print_sum(findings)
+    failed = any(finding.level is Level.FAIL for finding in findings)
+    return Exit.FAILED if failed else Exit.OK
+
+
+def _findings(options: Namespace) -> Iterator[Finding]:
+    found, settings = context.look(options)
+    yield from found
+    if settings is None:
+        return
+    yield from certificate.look(options, settings, SystemClock().now())
+    reached = endpoint.look(options, settings)
+    yield from reached
+    if any(finding.level is not Level.FAIL for finding in reached):
+        yield from _of_cluster(options)
+    yield from doctor_host.look(options, settings)
+
+
+def _of_cluster(options: Namespace) -> Iterator[Finding]:
+    try:
+        with scheduler(options, quiet=True) as client:
+            yield from cluster.look(client)
+    except PersysError as err:
+        text = str(err).partition("\n")[0]
+        yield fail(
+            "cluster",
+            text,
+            "fix the problems above; `persysctl cluster whoami` shows your identity",
+        )
+
+
+def _print(finding: Finding) -> None:
+    print(f"{finding.level:<{_WIDTH}}{finding.check}: {finding.what}")
+    if finding.cure:
+        print(f"{'':<{_WIDTH}}fix: {finding.cure}")
+    sys.stdout.flush()  # the next check may take a while
+
+
+def _print_sum(findings: list[Finding]) -> None:
+    failed = sum(finding.level is Level.FAIL for finding in findings)
+    warned = sum(finding.level is Level.WARN for finding in findings)
+    problems = "1 problem" if failed == 1 else f"{failed} problems"
+    warnings = "1 warning" if warned == 1 else f"{warned} warnings"
+    print(f"{problems}, {warnings}" if failed or warned else "no problems found")

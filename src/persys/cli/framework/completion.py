@@ -1,0 +1,177 @@
+"""Shell completion. The scripts are thin: each calls the hidden `__complete` command at every tab.
+
+The input is the words typed so far; the output is one candidate per line: the word, a tab, its description.
+"""
+
+from argparse import Namespace
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from persys.cli.connect.context_file import read_contexts
+from persys.cli.framework.arguments import GLOBAL, Argument, join_wait
+from persys.cli.framework.command_table import COMPLETE, GROUPS, SINGLES, Command
+from persys.cli.framework.exit_codes import Exit
+from persys.errors import PersysError
+
+# Longer than a healthy cluster needs, shorter than a user waits after the tab key.
+_TIMEOUT = "1s"
+
+# Options that select the server.
+_WHOM = ("--scheduler", "--api", "--cluster", "--context", "--ca", "--cert", "--key")
+
+_BASH = """\
+_persysctl() {
+    local IFS=$'\\n'
+    COMPREPLY=($("${COMP_WORDS[0]}" NAME -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null | cut -f1))
+    [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == */ ]] && compopt -o nospace
+}
+complete -F _persysctl persysctl
+"""
+_ZSH = """\
+#compdef persysctl
+_persysctl() {
+    local -a found
+    found=("${(@f)$("${words[1]}" NAME -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+    found=("${(@)found//:/\\\\:}")
+    found=("${(@)found/$'\\t'/:}")
+    _describe 'persysctl' found
+}
+compdef _persysctl persysctl
+"""
+_FISH = """\
+function __persysctl_complete
+    set -l words (commandline -opc) (commandline -ct)
+    $words[1] NAME -- $words[2..-1] 2>/dev/null
+end
+complete -c persysctl -f -a '(__persysctl_complete)'
+"""
+_SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
+
+
+def script(options: Namespace) -> Exit:
+    print(_SCRIPTS[options.shell].replace("NAME", COMPLETE.name), end="")
+    return Exit.OK
+
+
+def complete(words: Sequence[str]) -> Exit:
+    """`words` are those after the program name, including the one under the cursor."""
+    for word, meaning in candidates(words[1:] if words[:1] == ["--"] else words):
+        print(f"{word}\t{meaning}")
+    return Exit.OK
+
+
+def candidates(words: Sequence[str]) -> list[tuple[str, str]]:
+    *before, current = words or [""]
+    command, level, taken, pending = _walk(join_wait(before))
+    if pending is not None:
+        found = _values(pending, current, before)
+    elif current.startswith("-"):
+        options = [*(command.arguments if command else ()), *GLOBAL]
+        found = [(name, str(option.how["help"])) for option in options for name in option.names]
+        found = [(name, text) for name, text in found if name.startswith("-")]
+        found.append(("--help", "show the help"))
+    elif command is None:
+        found = level
+    else:
+        found = _positional(command, taken, current, before)
+    return sorted((word, text) for word, text in found if word.startswith(current))
+
+
+def _walk(
+    before: Iterable[str],
+) -> tuple[Command | None, list[tuple[str, str]], list[str], Argument | None]:
+    """Parse the words: the command or the possible next words, its operands, an option without its value."""
+    commands: dict[str, Command] = {command.name: command for command in SINGLES}
+    groups = {group.name: group for group in GROUPS}
+    level = [(item.name, item.help) for item in (*GROUPS, *SINGLES)]
+    command: Command | None = None
+    taken: list[str] = []
+    pending: Argument | None = None
+    for word in before:
+        if pending is not None:
+            pending = None
+        elif word.startswith("-"):
+            option = _option(word, command)
+            if option is not None and option.takes_value and "=" not in word:
+                pending = option
+        elif command is not None:
+            taken.append(word)
+        elif word in groups:
+            commands = {found.name: found for found in groups[word].commands}
+            groups = {}
+            level = [(found.name, found.help) for found in commands.values()]
+        else:
+            command = commands.get(word)
+            level = []
+    return command, level, taken, pending
+
+
+def _option(word: str, command: Command | None) -> Argument | None:
+    options = (*(command.arguments if command else ()), *GLOBAL)
+    name = word.partition("=")[0]
+    return next((option for option in options if name in option.names), None)
+
+
+def _positional(
+    command: Command, taken: Sequence[str], current: str, before: Sequence[str]
+) -> list[tuple[str, str]]:
+    operands = [argument for argument in command.arguments if not argument.is_option]
+    if not operands or (len(taken) >= len(operands) and operands[-1].how.get("nargs") != "+"):
+        return []
+    found = _values(operands[min(len(taken), len(operands) - 1)], current, before)
+    return [(word, text) for word, text in found if word not in taken]
+
+
+def _values(argument: Argument, current: str, before: Sequence[str]) -> list[tuple[str, str]]:
+    if "choices" in argument.how:
+        return [(choice, "") for choice in argument.how["choices"]]
+    match argument.completes:
+        case "file":
+            return _paths(current)
+        case "kind":
+            from persys.model.event import EventKind
+
+            return [(kind, "") for kind in EventKind]
+        case "context":
+            from persys.cli.commands.context import names
+
+            return names(read_contexts())
+        case "node" | "workload":
+            return _ids(argument.completes, before)
+        case _:
+            return []
+
+
+def _paths(current: str) -> list[tuple[str, str]]:
+    folder = current.rpartition("/")[0] + "/" if "/" in current else ""
+    try:
+        entries = list(Path(folder or ".").iterdir())
+    except OSError:
+        return []
+    return [(f"{folder}{entry.name}{'/' if entry.is_dir() else ''}", "") for entry in entries]
+
+
+def _ids(kind: str, before: Sequence[str]) -> list[tuple[str, str]]:
+    """Ids from the cluster. A cluster that does not answer yields no candidates and no error."""
+    from persys.cli.connect.clients import scheduler
+
+    options = Namespace(timeout=_TIMEOUT, wait=None)
+    for name in _WHOM:
+        setattr(options, name.removeprefix("--"), _given(before, name))
+    options.insecure = "--insecure" in before
+    try:
+        with scheduler(options) as client:
+            if kind == "node":
+                return [(node.node_id, node.status) for node in client.list_nodes()]
+            return [(found.workload_id, found.status) for found in client.list_workloads()]
+    except PersysError:
+        return []
+
+
+def _given(before: Sequence[str], name: str) -> str | None:
+    for word, following in zip(before, [*before[1:], ""], strict=True):
+        if word == name:
+            return following
+        if word.startswith(f"{name}="):
+            return word.partition("=")[2]
+    return None
