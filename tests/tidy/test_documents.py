@@ -32,7 +32,7 @@ def settings_classes(sources: dict[str, str]) -> dict[str, type[Any]]:
     """The settings class of each process, by the process's name."""
     found: dict[str, type[Any]] = {}
     for path in sources:
-        if path.endswith("/settings.py") and path != "infra/settings.py":
+        if path.count("/") == 1 and path.endswith("/settings.py") and path != "infra/settings.py":
             module = importlib.import_module("persys." + path.removesuffix(".py").replace("/", "."))
             for value in vars(module).values():
                 if isinstance(value, type) and has_variables(value):
