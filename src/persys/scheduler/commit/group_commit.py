@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import structlog
 
@@ -24,6 +24,7 @@ from persys.errors import (
     PersysError,
     StoreUnavailableError,
 )
+from persys.infra.aio.group_commit import GroupCommit, Pending, fail
 from persys.infra.clock import Clock
 from persys.infra.telemetry import tracing
 from persys.model.cluster import ClusterMarker
@@ -43,63 +44,15 @@ BATCH_MAX = 1024
 CROWD_SECONDS = 0.004
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
+class EncodedChange(NamedTuple):
+    """A queued change with its encoded records."""
+
     change: Change
     values: dict[str, bytes]
-    stored: asyncio.Future[None]
 
 
-class CommitQueue:
-    def __init__(self) -> None:
-        self._waiting: list[Pending] = []
-        self._crowded = False
-
-    def __len__(self) -> int:
-        return len(self._waiting)
-
-    def add(self, change: Change, values: dict[str, bytes]) -> asyncio.Future[None]:
-        """Returns a future that completes when the change is stored."""
-        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(Pending(change, values, stored))
-        return stored
-
-    async def gather(self) -> None:
-        """Wait for more changes: a single change is not delayed, concurrent ones are, for a few ms."""
-        if self._crowded:
-            await asyncio.sleep(CROWD_SECONDS)
-        gathered = 0
-        while gathered < len(self._waiting) < BATCH_MAX:
-            gathered = len(self._waiting)
-            await asyncio.sleep(0)
-        self._crowded = gathered > 1
-
-    def next_batch(self) -> list[Pending]:
-        """The first changes that do not touch each other's records; the others wait for the next batch."""
-        batch: list[Pending] = []
-        left: list[Pending] = []
-        touched: set[str] = set()
-        for pending in self._waiting:
-            keys_touched = (*pending.values, *pending.change.drops)
-            if len(batch) < BATCH_MAX and touched.isdisjoint(keys_touched):
-                batch.append(pending)
-            else:
-                left.append(pending)
-            touched.update(keys_touched)
-        self._waiting = left
-        return batch
-
-    def void(self, err: PersysError) -> None:
-        """Fail all queued changes."""
-        waiting, self._waiting = self._waiting, []
-        for pending in waiting:
-            fail(pending.stored, err)
-
-
-def fail(waiting: asyncio.Future[None], err: Exception) -> None:
-    if not waiting.done():
-        waiting.set_exception(err)
-        waiting.exception()  # mark it as retrieved: the caller may have been cancelled
+def _keys_of(encoded_change: EncodedChange) -> tuple[str, ...]:
+    return (*encoded_change.values, *encoded_change.change.drops)
 
 
 log = structlog.get_logger()
@@ -144,8 +97,9 @@ class Committer:
         self._clock = clock
         self._units = Units(events)
         self._quarantine = quarantine
-        self._queue = CommitQueue()
-        self._wakeup = asyncio.Event()
+        self._queue: GroupCommit[EncodedChange] = GroupCommit(
+            batch_max=BATCH_MAX, keys_of=_keys_of, gather_seconds=CROWD_SECONDS
+        )
         self._stale = False
         self._unanswered = False  # a request may still be in progress in the store
         self._ended: FencedError | None = None
@@ -215,15 +169,14 @@ class Committer:
             self._quarantine.check_writable((*change.puts, *change.drops))
         change.events = attributed(change.events)
         values = encoded(change)
-        stored = self._queue.add(change, values)
-        self._wakeup.set()
+        stored = self._queue.submit(EncodedChange(change, values))
         with tracing.within("commit"):
             await stored
 
     def doubt(self) -> None:
         """Memory may differ from the store: read everything before the next write."""
         self._stale = True
-        self._wakeup.set()
+        self._queue.wake()
 
     def depth(self) -> int:
         return len(self._queue)
@@ -238,7 +191,7 @@ class Committer:
         """
         request = _RestoreRequest(make, asyncio.get_running_loop().create_future())
         self._restores.append(request)
-        self._wakeup.set()
+        self._queue.wake()
         await request.done
 
     async def run(self) -> None:
@@ -251,46 +204,41 @@ class Committer:
                     await self._probe_store()
                 else:
                     await self._queue.gather()
-                    batch = self._queue.next_batch()
-                    if not len(self._queue):
-                        self._wakeup.clear()
-                    await self._commit(batch)
+                    await self._commit(self._queue.next_batch())
         finally:
             ended = self._ended = not_leading()
-            self._fail_queued(ended)
+            self._queue.fail_queued(ended)
             for request in self._restores:
                 fail(request.done, ended)
 
     async def _wait_for_work(self) -> None:
         """While the store is unavailable, return after a timeout: the store is probed without writes too."""
         if self.modes.is_frozen and not self._restores:
-            self._wakeup.clear()
+            self._queue.clear_wakeup()
         is_unavailable = self._stale or self.modes.is_frozen
-        with suppress(TimeoutError):
-            async with asyncio.timeout(PROBE_SECONDS if is_unavailable else None):
-                await self._wakeup.wait()
+        await self._queue.wait(PROBE_SECONDS if is_unavailable else None)
 
     async def _probe_store(self) -> None:
         """Read the store if memory may be stale; in a frozen mode also probe whether it accepts writes."""
         try:
             if self.modes.in_recovery and not await self._is_back():
                 await self.lead.hold_place()
-                self._fail_queued(self.modes.refusal())
+                self._queue.fail_queued(self.modes.refusal())
                 return
             if self._stale and not await self._read_again():
-                self._fail_queued(self.modes.refusal())
+                self._queue.fail_queued(self.modes.refusal())
                 return
             if self.modes.is_frozen:
                 await self._resume("the store is back")
         except StoreUnavailableError as err:
             self.modes.take(Silent(str(err)))
-            self._fail_queued(self.modes.refusal())
+            self._queue.fail_queued(self.modes.refusal())
             return
         except ConflictError as err:
             self._stale = True  # it changed during the read: read again
-            self._fail_queued(err)
+            self._queue.fail_queued(err)
             return
-        self._fail_queued(ConflictError("the store was read again; decide again"))
+        self._queue.fail_queued(ConflictError("the store was read again; decide again"))
 
     async def _is_back(self) -> bool:
         marker = await self.lead.stored_marker()
@@ -374,17 +322,11 @@ class Committer:
             if not request.done.done():
                 request.done.set_result(None)
 
-    def _fail_queued(self, err: PersysError) -> None:
-        self._wakeup.clear()
-        self._queue.void(err)
-
-    async def _commit(self, batch: list[Pending]) -> None:
+    async def _commit(self, batch: list[Pending[EncodedChange]]) -> None:
         began = self._clock.monotonic()
         try:
             now = self._clock.now()
-            prepared = self._units.prepare(
-                ((pending.change, pending.values) for pending in batch), now
-            )
+            prepared = self._units.prepare((pending.item for pending in batch), now)
             outcomes = await self._store.commit(
                 [one.unit for one in prepared], fence=self.lead.fence
             )
@@ -392,7 +334,7 @@ class Committer:
             self._measure(began, failed=len(batch))
             self._note_outage(err)
             for pending in batch:
-                fail(pending.stored, self.modes.refusal())
+                pending.fail(self.modes.refusal())
             return
         except FencedError:
             self._measure(began, failed=len(batch))
@@ -403,7 +345,7 @@ class Committer:
             return
         except asyncio.CancelledError:
             for pending in batch:
-                fail(pending.stored, FencedError("this scheduler no longer leads; try again"))
+                pending.fail(FencedError("this scheduler no longer leads; try again"))
             raise
         conflicts = sum(isinstance(outcome, Conflict) for outcome in outcomes)
         self._measure(began, stored=len(batch) - conflicts, conflicts=conflicts)
@@ -415,15 +357,14 @@ class Committer:
                     self._units.stored(one.unit, revision)
                     for key in (*one.unit.puts, *one.unit.deletes) if self._quarantine else ():
                         self._quarantine.release(key)
-                    pending.change.done()
+                    pending.item.change.done()
                     if one.events or one.trimmed:
                         self._on_events(one.events, one.trimmed)
-                    if not pending.stored.done():
-                        pending.stored.set_result(None)
+                    pending.succeed()
                 case Conflict() as conflict:
                     self._stale = True
                     changed = ConflictError(f"{conflict.key} was changed by another writer")
-                    fail(pending.stored, changed)
+                    pending.fail(changed)
 
     def _note_revisions(self, outcomes: Sequence[Outcome]) -> None:
         """Detects a repeated revision: the store was restored from an older copy while we lead."""
@@ -435,11 +376,11 @@ class Committer:
             self._stale = True
         self.revision = max(self.revision, *revisions)
 
-    async def _commit_apart(self, batch: list[Pending], err: InvalidError) -> None:
+    async def _commit_apart(self, batch: list[Pending[EncodedChange]], err: InvalidError) -> None:
         """The store refuses the whole batch because of a defect: commit each change alone."""
         log.error("commit.refused", reason=str(err), changes=len(batch))
         if len(batch) == 1:
-            fail(batch[0].stored, err)
+            batch[0].fail(err)
         else:
             for pending in batch:
                 await self._commit([pending])
@@ -454,7 +395,7 @@ class Committer:
     async def _read_all(self) -> Snapshot:
         return await self.learn(await self._store.read("/"))
 
-    async def _note_fence(self, batch: list[Pending]) -> None:
+    async def _note_fence(self, batch: list[Pending[EncodedChange]]) -> None:
         """The leader key has changed. Another name in it ends leadership; a missing key means data loss."""
         failure: PersysError = ConflictError("the store has changed; decide again")
         try:
@@ -467,7 +408,7 @@ class Committer:
         finally:
             self._stale = True
             for pending in batch:
-                fail(pending.stored, failure)
+                pending.fail(failure)
 
     def _note_outage(self, err: StoreUnavailableError) -> None:
         self.modes.take(Silent(str(err)))
