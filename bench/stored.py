@@ -14,7 +14,7 @@ from persys.model.node import Capabilities, Node
 from persys.model.placement import Assignment
 from persys.model.resources import Resources
 from persys.model.spec import ContainerSpec, WorkloadType
-from persys.model.status import Belief, Status
+from persys.model.status import Status, WorkloadStatus
 from persys.model.workload import Workload
 from persys.store import keys
 from persys.store.port import Store, Unit
@@ -69,7 +69,9 @@ def _placement(number: int, nodes: int) -> Unit:
     assignment = Assignment(
         workload_id, node_id, 1, AT, NEEDS, why="lowest utilisation of 5000 nodes: 0% reserved"
     )
-    belief = Belief(workload_id, Status.RUNNING, AT, revision=workload.revision, epoch=1)
+    workload_status = WorkloadStatus(
+        workload_id, Status.RUNNING, AT, revision=workload.revision, epoch=1
+    )
     told = {
         keys.event_key(AT, 2 * number + offset): Event(AT, kind, "", workload_id, node_id)
         for offset, kind in enumerate((EventKind.WORKLOAD_CREATED, EventKind.WORKLOAD_PLACED))
@@ -78,7 +80,7 @@ def _placement(number: int, nodes: int) -> Unit:
         {
             keys.workload_key(workload_id): workload,
             keys.assignment_key(workload_id): assignment,
-            keys.belief_key(workload_id): belief,
+            keys.status_key(workload_id): workload_status,
             **told,
         }
     )

@@ -21,7 +21,15 @@ from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.placement import NO_RULES, Assignment, HostPort, Rules
 from persys.model.resources import Resources
 from persys.model.spec import ContainerSpec, Spec
-from persys.model.status import Actual, Belief, Failure, FailureReason, Observation, Retry, Status
+from persys.model.status import (
+    Actual,
+    Failure,
+    FailureReason,
+    Observation,
+    Retry,
+    Status,
+    WorkloadStatus,
+)
 from persys.model.workload import Desired, Workload
 
 NOON = datetime(2025, 6, 1, 12, tzinfo=UTC)
@@ -77,7 +85,7 @@ def an_assignment(
     )
 
 
-def a_belief(
+def a_status(
     status: Status = Status.RUNNING,
     *,
     code: str = "",
@@ -86,8 +94,8 @@ def a_belief(
     revision: str = "r1",
     epoch: int = 1,
     failure: Failure | None = None,
-) -> Belief:
-    return Belief(
+) -> WorkloadStatus:
+    return WorkloadStatus(
         WEB,
         status,
         changed_at,
@@ -204,7 +212,7 @@ def a_situation(
     workload: Workload | None = None,
     *,
     assignment: Assignment | None = None,
-    belief: Belief | None = None,
+    workload_status: WorkloadStatus | None = None,
     retry: Retry | None = None,
     observation: Observation | None = None,
     observed_since: datetime | None = None,
@@ -218,7 +226,7 @@ def a_situation(
     return Situation(
         workload or a_workload(),
         assignment,
-        belief,
+        workload_status,
         retry,
         observation,
         observed_since or (observation.seen_at if observation else None),

@@ -13,7 +13,7 @@ from persys.infra.clock import SystemClock
 from persys.model.cluster import ClusterMarker
 from persys.model.ids import Revision, WorkloadId
 from persys.model.spec import ContainerSpec
-from persys.model.status import Belief, Status
+from persys.model.status import Status, WorkloadStatus
 from persys.model.workload import Desired, Workload
 from persys.store import keys
 from persys.store.port import Unit
@@ -55,7 +55,7 @@ def _workload(name: str) -> Unit:
             keys.workload_key(workload_id): Workload(
                 workload_id, spec, revision, AT, AT, desired=Desired.STOPPED
             ),
-            keys.belief_key(workload_id): Belief(workload_id, Status.STOPPED, AT),
+            keys.status_key(workload_id): WorkloadStatus(workload_id, Status.STOPPED, AT),
         }
     )
 

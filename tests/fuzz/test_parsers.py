@@ -30,7 +30,7 @@ from persys.model.ids import Revision, WorkloadId
 from persys.model.node import Node
 from persys.model.placement import Assignment, Tombstone
 from persys.model.spec import ContainerSpec, VMSpec
-from persys.model.status import Belief, Retry
+from persys.model.status import Retry, WorkloadStatus
 from persys.model.workload import Workload
 from persys.wire.agent import (
     derived_fields,
@@ -68,7 +68,7 @@ KINDS: tuple[type[Struct], ...] = (
     Workload,
     Assignment,
     Tombstone,
-    Belief,
+    WorkloadStatus,
     Retry,
     Node,
     Event,

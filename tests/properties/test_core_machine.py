@@ -28,7 +28,7 @@ from persys.core.placement.requirements import holds_data
 from persys.core.reconcile.decide import decide
 from persys.core.reconcile.dispatch import Dispatch, Goal, answered, unanswered
 from persys.core.reconcile.effects import Apply, Effect, Remove
-from persys.core.reconcile.situation import Copy, Policy, Situation, fulfils
+from persys.core.reconcile.situation import Copy, Policy, Situation, satisfies
 from persys.model.ids import NodeId, Revision
 from persys.model.placement import Tombstone
 from persys.model.spec import ContainerSpec, ManagedVolume, WorkloadType
@@ -76,7 +76,9 @@ class CoreMachine(RuleBasedStateMachine):
         if self.situation is None or self.situation.workload.desired is Desired.DELETED:
             return
         workload = changed(self.situation.workload, desired=desired, revision=Revision(revision))
-        self.situation = Situation(workload, self.situation.assignment, self.situation.belief)
+        self.situation = Situation(
+            workload, self.situation.assignment, self.situation.workload_status
+        )
         self.decide()
 
     @precondition(lambda self: self.situation is None)
@@ -124,7 +126,7 @@ class CoreMachine(RuleBasedStateMachine):
         self.situation = replace(
             situation,
             assignment=decision.assignment,
-            belief=decision.belief,
+            workload_status=decision.workload_status,
             retry=decision.retry,
             dispatch=dispatch,
         )
@@ -238,9 +240,13 @@ class CoreMachine(RuleBasedStateMachine):
         live = [node_id for node_id, agent in self.agents.items() if agent.runs]
         if self.situation is None:
             return not live
-        belief, workload = self.situation.belief, self.situation.workload
+        workload_status, workload = self.situation.workload_status, self.situation.workload
         runs = workload.desired is Desired.RUNNING
-        return belief is not None and fulfils(belief, workload) and len(live) == int(runs)
+        return (
+            workload_status is not None
+            and satisfies(workload_status, workload)
+            and len(live) == int(runs)
+        )
 
     def arrive(self, effect: Effect, *, answer: bool) -> None:
         agent = self.agents[effect.node_id]

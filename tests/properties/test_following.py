@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from builders import NOON, a_belief, a_workload, an_assignment
+from builders import NOON, a_status, a_workload, an_assignment
 from persys.core.event_retention import EventLimits
 from persys.model.drift import Drift, DriftType
 from persys.model.ids import NodeId, Revision, WorkloadId
@@ -33,16 +33,16 @@ def a_node(node_id: str, *, cpu: int, cordoned: bool) -> Node:
     return Node(NodeId(node_id), Capabilities(cpu, 8000), "h:1", NOON, cordoned=cordoned)
 
 
-def belief_of(name: str) -> Struct:
-    belief = a_belief()
-    return type(belief)(WorkloadId(name), belief.status, NOON)
+def status_of(name: str) -> Struct:
+    workload_status = a_status()
+    return type(workload_status)(WorkloadId(name), workload_status.status, NOON)
 
 
 placements = st.builds(
     lambda name, node, epoch: {
         keys.workload_key(WorkloadId(name)): a_workload(name),
         keys.assignment_key(WorkloadId(name)): an_assignment(node, name=name, epoch=epoch),
-        keys.belief_key(WorkloadId(name)): belief_of(name),
+        keys.status_key(WorkloadId(name)): status_of(name),
     },
     names,
     nodes,
@@ -97,7 +97,7 @@ def gone_with(name: str, stored: "Mapping[str, object]") -> list[str]:
     all_of_it = (
         keys.workload_key(workload_id),
         keys.assignment_key(workload_id),
-        keys.belief_key(workload_id),
+        keys.status_key(workload_id),
         keys.retry_key(workload_id),
         keys.secret_key(name),
     )
@@ -107,7 +107,7 @@ def gone_with(name: str, stored: "Mapping[str, object]") -> list[str]:
 def shown(cluster: Cluster) -> object:
     return (
         {
-            name: (entry.workload, entry.assignment, entry.belief, entry.retry)
+            name: (entry.workload, entry.assignment, entry.workload_status, entry.retry)
             for name, entry in cluster.entries.items()
         },
         {node_id: member.node for node_id, member in cluster.members.items()},

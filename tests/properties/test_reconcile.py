@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from builders import (
     NOON,
-    a_belief,
     a_dispatch,
     a_failure,
     a_retry,
+    a_status,
     a_workload,
     add_node,
     after,
@@ -92,7 +92,7 @@ situations = st.builds(
     ),
     st.none()
     | st.builds(
-        lambda said, **rest: a_belief(said[0], code=said[1], **rest),
+        lambda said, **rest: a_status(said[0], code=said[1], **rest),
         st.sampled_from([*((status, "") for status in Status), (Status.STOPPED, COMPLETED)]),
         changed_at=instants,
         revision=revisions,
@@ -149,7 +149,7 @@ def carried_out(situation: Situation, decision: Decision, now: datetime) -> Situ
     situation = replace(
         situation,
         assignment=decision.assignment,
-        belief=decision.belief,
+        workload_status=decision.workload_status,
         retry=decision.retry,
         dispatch=None if decision.fulfilled else situation.dispatch,
         phase=Phase.ALIVE if moved else situation.phase,
@@ -172,7 +172,7 @@ def writes(situation: Situation, decision: Decision) -> bool:
         decision.forget
         or decision.tombstone is not None
         or decision.assignment != situation.assignment
-        or decision.belief is not situation.belief
+        or decision.workload_status is not situation.workload_status
         or decision.retry != situation.retry
     )
 
@@ -253,7 +253,10 @@ def test_whoever_waits_on_a_living_node_will_be_looked_at_again(situation: Situa
     decision = decided(situation)
     if decision.forget or situation.phase is not Phase.ALIVE or decision.assignment is None:
         return
-    if decision.belief is None or decision.belief.status not in (Status.PENDING, Status.DELETING):
+    if decision.workload_status is None or decision.workload_status.status not in (
+        Status.PENDING,
+        Status.DELETING,
+    ):
         return
     waiting = carried_out(situation, decision, NOON)
     in_flight = waiting.dispatch is not None and waiting.dispatch.in_flight

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from builders import NOON, a_belief, a_workload, an_assignment
+from builders import NOON, a_status, a_workload, an_assignment
 from persys.core.recovery.merge import NodeReport, Recorded, merge
 from persys.errors import InvalidError
 from persys.model.action import Action, ActionKind, ActionState, History, Sighting
@@ -41,7 +41,7 @@ EXAMPLES: dict[str, tuple[str, Struct]] = {
     "lease": (keys.node_lease_key(N1), Lease(N1, NOON, timedelta(seconds=30))),
     "workload": (keys.workload_key(WEB), a_workload("web")),
     "assignment": (keys.assignment_key(WEB), an_assignment("n1")),
-    "belief": (keys.belief_key(WEB), a_belief(code="Completed")),
+    "belief": (keys.status_key(WEB), a_status(code="Completed")),
     "retry": (keys.retry_key(WEB), Retry(WEB, Revision("r1"), 1, NOON)),
     "reconciliation": (
         keys.history_key(WEB),
@@ -262,6 +262,6 @@ def test_text_with_a_lone_surrogate_is_refused() -> None:
 
 
 def test_a_value_has_room_for_a_large_record() -> None:
-    belief = a_belief(message="x" * (VALUE_BYTES_MAX // 2))
+    workload_status = a_status(message="x" * (VALUE_BYTES_MAX // 2))
 
-    assert len(records.encode(belief)) < VALUE_BYTES_MAX
+    assert len(records.encode(workload_status)) < VALUE_BYTES_MAX

@@ -72,7 +72,7 @@ class World:
         situation = Situation(
             workload,
             entry.assignment if entry else None,
-            entry.belief if entry else None,
+            entry.workload_status if entry else None,
             phase=Phase.ALIVE,
         )
         rooms = rooms_over(self.cluster.columns)

@@ -9,7 +9,7 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from builders import NOON, a_belief, a_workload, an_assignment
+from builders import NOON, a_status, a_workload, an_assignment
 from persys.core.placement.requirements import needs_of
 from persys.errors import NotFoundError
 from persys.model import feature
@@ -56,8 +56,8 @@ def stored() -> Iterator[tuple[str, Struct]]:
         yield keys.workload_key(workload.id), workload
         reserved = needs_of(workload).resources
         yield keys.assignment_key(workload.id), an_assignment(node, name=name, reserved=reserved)
-        believed = replace(a_belief(Status.RUNNING), workload_id=workload.id)
-        yield keys.belief_key(workload.id), believed
+        believed = replace(a_status(Status.RUNNING), workload_id=workload.id)
+        yield keys.status_key(workload.id), believed
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ stored in the same commit as its repair. A different state is stored at once and
 `reported` is the drift that the agent itself reports for a running workload that differs from how it was
 created. The agent repairs it, so nothing is sent.
 
-`strangers` and `orphans` check everything that a node lists. An orphan is neither assigned to the node nor
-has a tombstone. Only an operator adopts or deletes it, so an empty store cannot cause a deletion.
+`unassigned_copies` and `orphans` check everything that a node lists. An orphan is neither assigned to the
+node nor has a tombstone. Only an operator adopts or deletes it, so an empty store cannot cause a deletion.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 
 from persys.core.agent.deviations import DRIFT
 from persys.core.nodes import Phase
-from persys.core.reconcile.situation import Policy, Situation, awaits_retry, current, was_settled
+from persys.core.reconcile.situation import Policy, Situation, awaits_retry, current, has_converged
 from persys.model.drift import Drift, DriftType
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import Assignment
@@ -29,7 +29,7 @@ ORPHANS_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Stranger:
+class UnassignedCopy:
     """A copy that a node lists although the workload is not assigned to it."""
 
     seen: Observation
@@ -40,7 +40,7 @@ class Stranger:
 
 
 @dataclass(frozen=True, slots=True)
-class OrphanNews:
+class OrphanChanges:
     found: tuple[Drift, ...]
     gone: tuple[Drift, ...]
     unrecorded: int  # beyond ORPHANS_MAX
@@ -86,7 +86,7 @@ def reported(situation: Situation, *, now: datetime) -> Drift | None:
     )
 
 
-def strangers(
+def unassigned_copies(
     listed: Iterable[Observation],
     bound: Collection[WorkloadId],
     tombstones: Collection[WorkloadId],
@@ -103,23 +103,23 @@ def strangers(
 
 def orphans(
     node_id: NodeId,
-    found: Mapping[WorkloadId, Stranger],
+    found: Mapping[WorkloadId, UnassignedCopy],
     recorded: Mapping[WorkloadId, Drift],
     elsewhere: Mapping[WorkloadId, Assignment],
     *,
     grace: timedelta,
     now: datetime,
-) -> OrphanNews:
+) -> OrphanChanges:
     """Orphans to store and to clear. `elsewhere` has the assignments of workloads on other nodes."""
     lasting = sorted(
         name
-        for name, stranger in found.items()
+        for name, unassigned in found.items()
         # A list may be older than a decision made while it was in flight.
-        if name not in recorded and now >= stranger.since + grace
+        if name not in recorded and now >= unassigned.since + grace
     )
     gone = tuple(drift for name, drift in recorded.items() if name not in found)
     room = max(0, ORPHANS_MAX - (len(recorded) - len(gone)))
-    return OrphanNews(
+    return OrphanChanges(
         tuple(_orphan(node_id, found[name], elsewhere.get(name), now) for name in lasting[:room]),
         gone,
         len(lasting[room:]),
@@ -134,7 +134,7 @@ def _is_under_way(situation: Situation, now: datetime) -> bool:
         or situation.dispatch is not None
         or situation.workload.desired is Desired.DELETED
         or (retry is not None and (retry.next_at is None or awaits_retry(situation, retry, now)))
-        or not was_settled(situation)
+        or not has_converged(situation)
     )
 
 
@@ -156,7 +156,9 @@ def _difference(seen: Observation, workload: Workload) -> tuple[DriftType | None
     return None, ""
 
 
-def _orphan(node_id: NodeId, found: Stranger, bound: Assignment | None, now: datetime) -> Drift:
+def _orphan(
+    node_id: NodeId, found: UnassignedCopy, bound: Assignment | None, now: datetime
+) -> Drift:
     seen, detail = found.seen, "no matching workload"
     if bound is not None:
         detail = f"assigned to {bound.node_id} with epoch {bound.epoch}"

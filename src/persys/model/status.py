@@ -46,7 +46,7 @@ class Status(StrEnum):
     DELETING = "Deleting"
 
 
-class Belief(Struct, frozen=True):
+class WorkloadStatus(Struct, frozen=True):
     workload_id: WorkloadId
     status: Status
     changed_at: datetime

@@ -30,7 +30,7 @@ class Workload(Struct, frozen=True):
     stop_after_seconds: int = 0  # 0: never
 
 
-class KeptIntent(Struct, frozen=True):
+class StoredIntent(Struct, frozen=True):
     node_id: NodeId
     workload: Workload
     epoch: int  # of its order

@@ -7,7 +7,7 @@ from persys.model.action import Action
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.spec import WorkloadType
 from persys.model.status import Observation
-from persys.model.workload import KeptIntent, Workload
+from persys.model.workload import StoredIntent, Workload
 
 
 class Agents(Protocol):
@@ -38,5 +38,5 @@ class Agents(Protocol):
         RefusedError is a reply too.
         """
 
-    async def intents(self, node_id: NodeId, endpoint: str) -> list[KeptIntent]:
+    async def intents(self, node_id: NodeId, endpoint: str) -> list[StoredIntent]:
         """The intents that the node stores; empty if the agent stores none or cannot read them."""

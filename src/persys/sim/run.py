@@ -199,7 +199,8 @@ def _asks_again(world: World) -> bool:
     """Whether workloads blocked by orphans are placed again every minute."""
     mirror = world.invariants.mirror
     return bool(mirror.orphans()) and any(
-        belief.code == "Unplaceable" for belief in mirror.beliefs.values()
+        workload_status.code == "Unplaceable"
+        for workload_status in mirror.workload_statuses.values()
     )
 
 
@@ -230,7 +231,10 @@ async def _stay_quiet(world: World) -> None:
     if restless:
         return  # containers that exit cause changes
     steps, written = scheduler.reconciler.steps - steps, world.store.transactions - written
-    failed = sum(belief.status is Status.FAILED for belief in mirror.beliefs.values())
+    failed = sum(
+        workload_status.status is Status.FAILED
+        for workload_status in mirror.workload_statuses.values()
+    )
     if steps > QUIET_LOOKS_MAX * len(mirror.workloads) + FAILED_LOOKS_MAX * failed:
         world.invariants.fail("8 no hot loop", f"{steps} steps in {QUIET_SECONDS:g} quiet seconds")
     if written > due:

@@ -237,10 +237,13 @@ def _fates(before: Places, after: Places) -> list[Fate]:
 
 def _place(entry: Entry) -> tuple[str, str]:
     node_id = entry.assignment.node_id if entry.assignment is not None else ""
-    if entry.belief is None:
+    if entry.workload_status is None:
         return node_id, ""
-    said = entry.belief.message or entry.belief.status
-    if entry.assignment is not None and entry.belief.status in (Status.RUNNING, Status.STOPPED):
+    said = entry.workload_status.message or entry.workload_status.status
+    if entry.assignment is not None and entry.workload_status.status in (
+        Status.RUNNING,
+        Status.STOPPED,
+    ):
         said = entry.assignment.why
     return node_id, said
 

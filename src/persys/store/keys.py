@@ -12,7 +12,7 @@ NODES = "/nodes/"
 WORKLOADS = "/workloads/"
 ASSIGNMENTS = "/assignments/"
 RETRIES = "/retries/"
-BELIEFS = "/beliefs/"
+STATUSES = "/beliefs/"
 TOMBSTONES = "/tombstones/"
 EVENTS = "/events/"
 DRIFTS = "/drifts/"
@@ -56,8 +56,8 @@ def retry_key(workload_id: WorkloadId) -> str:
     return f"{RETRIES}{workload_id}"
 
 
-def belief_key(workload_id: WorkloadId) -> str:
-    return f"{BELIEFS}{workload_id}"
+def status_key(workload_id: WorkloadId) -> str:
+    return f"{STATUSES}{workload_id}"
 
 
 def history_key(workload_id: WorkloadId) -> str:

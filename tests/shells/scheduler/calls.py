@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from builders import a_workload
-from persys.core.drift import Stranger
+from persys.core.drift import UnassignedCopy
 from persys.core.nodes import DEPENDENTS_PER_STEP_MAX
 from persys.infra.tls.tls import Tls
 from persys.model.identity import Role, Token
@@ -24,7 +24,7 @@ from persys.model.placement import Assignment, Tombstone
 from persys.model.resources import Resources
 from persys.model.secret import Secret
 from persys.model.spec import WorkloadType
-from persys.model.status import Actual, Belief, Observation
+from persys.model.status import Actual, Observation, WorkloadStatus
 from persys.model.suggestion import Ruling, SuggestedAction, Suggestion
 from persys.model.workload import Workload
 from persys.scheduler.app import Scheduler
@@ -151,8 +151,8 @@ def _key_of(record: Struct) -> str:
             return keys.node_key(node_id)
         case Workload(id=workload_id):
             return keys.workload_key(workload_id)
-        case Belief(workload_id=workload_id):
-            return keys.belief_key(workload_id)
+        case WorkloadStatus(workload_id=workload_id):
+            return keys.status_key(workload_id)
         case Tombstone(assignment=Assignment(node_id=node_id, workload_id=workload_id)):
             return keys.tombstone_key(node_id, workload_id)
         case Token(id=token_id):
@@ -216,7 +216,7 @@ async def a_waiting_workload(world: World, name: str) -> None:
     world.app.reconciler.wake(workload.id)
 
     async def waits() -> bool:
-        return world.app.cluster.entries[workload.id].belief is not None
+        return world.app.cluster.entries[workload.id].workload_status is not None
 
     await eventually(waits, lambda: f"{name} to wait")
 
@@ -266,7 +266,7 @@ async def an_orphan(world: World, name: str) -> None:
     intent = agent_pb2.IntentView(id=name, epoch=4, intent=records.encode(workload))
     world.host.intents = [*(world.host.intents or ()), intent]
     seen = Observation(WorkloadId(name), N1, Actual.RUNNING, datetime.now(UTC), epoch=4)
-    world.app.cluster.strangers.put(Stranger(seen, LONG_AGO, adoptable=True))
+    world.app.cluster.unassigned_copies.put(UnassignedCopy(seen, LONG_AGO, adoptable=True))
 
 
 async def an_image(world: World, name: str) -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from msgspec.structs import replace
 from prometheus_client import Metric
 
-from builders import a_belief, a_workload
+from builders import a_status, a_workload
 from persys.infra.clock import SystemClock
 from persys.model.cluster import Mode
 from persys.model.ids import NodeId, WorkloadId
@@ -25,7 +25,7 @@ def a_full_cluster() -> Cluster:
     workload = a_workload()
     for number in range(SLICES * SLICE):
         named = replace(workload, id=WorkloadId(f"w{number}"))
-        cluster.put_workload(named).belief = a_belief(Status.RUNNING)
+        cluster.put_workload(named).workload_status = a_status(Status.RUNNING)
     return cluster
 
 

@@ -284,7 +284,7 @@ async def forget(cluster: Cluster, name: str) -> None:
     """Delete all records of a workload while no scheduler runs."""
     await cluster.stop()
     lost = [keys.workload_key(WorkloadId(name)), keys.assignment_key(WorkloadId(name))]
-    lost.append(keys.belief_key(WorkloadId(name)))
+    lost.append(keys.status_key(WorkloadId(name)))
     await cluster.store.store.commit([Unit(deletes=lost)])
     await cluster.start()
 

@@ -69,12 +69,12 @@ async def test_how_far_a_pull_is_shows_and_is_not_written(cluster: Cluster) -> N
         return bool(node.agent.applies)
 
     await eventually(is_sent, lambda: "the order to be sent")
-    before = await cluster.store.store.read(keys.BELIEFS)
+    before = await cluster.store.store.read(keys.STATUSES)
     await say(cluster, node, "Pending", "pulling web:1: 1 of 3 layers", reason_code="Pulling")
 
     view = await cluster.control.workload("web")
     assert (view.status, view.reason.code) == ("Pending", "Pulling")
     assert view.reason.message == "pulling web:1: 1 of 3 layers"
-    after = await cluster.store.store.read(keys.BELIEFS)
+    after = await cluster.store.store.read(keys.STATUSES)
     assert [b"pulling" in record.value for record in after.records] == [False]
     assert len(before.records) == len(after.records)

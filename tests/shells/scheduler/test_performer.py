@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from builders import NOON, WEB, a_dispatch, a_supervisor, a_workload, an_assignment, an_observation
-from persys.core.reconcile.effects import Apply, Ask, Effect, Inquire, Remove
+from persys.core.reconcile.effects import Apply, Effect, FetchActions, PollStatus, Remove
 from persys.errors import AgentUnreachableError
 from persys.infra.clock import SystemClock
 from persys.model.action import Action
@@ -14,7 +14,7 @@ from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Capabilities, Node
 from persys.model.spec import WorkloadType
 from persys.model.status import Actual, Observation
-from persys.model.workload import KeptIntent, Workload
+from persys.model.workload import StoredIntent, Workload
 from persys.scheduler.dispatch.dispatcher import Performer
 from persys.scheduler.dispatch.observations import Observations
 from persys.scheduler.state.cluster import Cluster
@@ -22,7 +22,7 @@ from shells.scheduler.harness import eventually
 
 N1 = NodeId("n1")
 ORDERS: list[Effect] = [Apply(N1, a_workload(), 1), Remove(N1, WEB, 1)]
-QUESTIONS: list[Effect] = [Ask(N1, WEB), Inquire(N1, WEB, 1, "it takes long")]
+QUESTIONS: list[Effect] = [PollStatus(N1, WEB), FetchActions(N1, WEB, 1, "it takes long")]
 
 
 class Told:
@@ -73,7 +73,7 @@ class Told:
         self._answer("probe", node_id)
         return frozenset()
 
-    async def intents(self, node_id: NodeId, endpoint: str) -> list[KeptIntent]:
+    async def intents(self, node_id: NodeId, endpoint: str) -> list[StoredIntent]:
         self._answer("intents", node_id)
         return []
 
@@ -113,7 +113,7 @@ class World:
     async def _keep_actions(self, *_said: object) -> None: ...
 
     async def _inquired(
-        self, _asked: Inquire, _actions: object, _problem: str, _health: str
+        self, _asked: FetchActions, _actions: object, _problem: str, _health: str
     ) -> None:
         """Stores nothing."""
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from builders import a_belief, a_workload, an_assignment
+from builders import a_status, a_workload, an_assignment
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.status import Actual, Observation, Status
 from persys.scheduler.dispatch.observations import Observations
@@ -74,7 +74,7 @@ def test_a_repeated_status_is_decoded_again_after_a_different_one() -> None:
     cluster, woken = Cluster(), list[WorkloadId]()
     entry = cluster.put_workload(a_workload("w0"))
     cluster.put_assignment(entry.workload.id, an_assignment(NODE, name="w0"))
-    entry.belief = a_belief(Status.RUNNING)
+    entry.workload_status = a_status(Status.RUNNING)
     observations = Observations(
         cluster,
         wake=woken.append,

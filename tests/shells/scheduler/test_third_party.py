@@ -58,8 +58,8 @@ async def test_a_removed_workload_that_the_agent_keeps_listing_is_not_an_orphan(
         await cluster.control.until(name, "Running")
     await cluster.control.delete("web")
     await cluster.control.until_gone("web")
-    stranger = agent_pb2.WorkloadStatus(id="old", actual_state=agent_pb2.ACTUAL_STATE_STOPPED)
-    node.agent.copies["old"] = Copy(stranger)
+    unassigned = agent_pb2.WorkloadStatus(id="old", actual_state=agent_pb2.ACTUAL_STATE_STOPPED)
+    node.agent.copies["old"] = Copy(unassigned)
 
     async def is_recorded() -> bool:
         answer = await cluster.control.stub.ListDrifts(pb.ListDriftsRequest(), timeout=10)

@@ -152,8 +152,8 @@ async def test_a_client_without_a_certificate_cannot_use_reflection(
 async def test_a_certificate_of_another_root_is_refused(
     secure: Cluster, root: Root, tmp_path: Path
 ) -> None:
-    stranger = Root(tmp_path / "elsewhere").tls(Role.ADMIN, "me")
-    assert await is_refused(dial(secure, shown(root, stranger)))
+    unassigned = Root(tmp_path / "elsewhere").tls(Role.ADMIN, "me")
+    assert await is_refused(dial(secure, shown(root, unassigned)))
 
 
 @pytest.mark.parametrize("age", [2 * LIFE, -LIFE], ids=["expired", "not yet valid"])

@@ -2,14 +2,14 @@
 
 import pytest
 
-from builders import a_belief, a_workload, an_assignment, an_observation
-from persys.core.reconcile.situation import confirms
+from builders import a_status, a_workload, an_assignment, an_observation
+from persys.core.reconcile.situation import confirms_status
 from persys.model.status import Actual, Failure, FailureReason, Observation, Status
 from persys.model.workload import Desired
 
 
 def test_what_runs_as_recorded_confirms_it() -> None:
-    assert confirms(an_observation(), a_belief(), a_workload(), an_assignment())
+    assert confirms_status(an_observation(), a_status(), a_workload(), an_assignment())
 
 
 @pytest.mark.parametrize(
@@ -23,12 +23,14 @@ def test_what_runs_as_recorded_confirms_it() -> None:
     ],
 )
 def test_what_differs_confirms_nothing(seen: Observation) -> None:
-    assert not confirms(seen, a_belief(), a_workload(), an_assignment())
+    assert not confirms_status(seen, a_status(), a_workload(), an_assignment())
 
 
 def test_what_is_not_believed_or_not_wanted_any_more_is_not_confirmed() -> None:
     seen = an_observation()
-    assert not confirms(seen, a_belief(Status.PENDING), a_workload(), an_assignment())
-    assert not confirms(seen, a_belief(), a_workload(desired=Desired.STOPPED), an_assignment())
-    assert not confirms(seen, a_belief(), a_workload(revision="r2"), an_assignment())
-    assert not confirms(seen, a_belief(), a_workload(), an_assignment(epoch=2))
+    assert not confirms_status(seen, a_status(Status.PENDING), a_workload(), an_assignment())
+    assert not confirms_status(
+        seen, a_status(), a_workload(desired=Desired.STOPPED), an_assignment()
+    )
+    assert not confirms_status(seen, a_status(), a_workload(revision="r2"), an_assignment())
+    assert not confirms_status(seen, a_status(), a_workload(), an_assignment(epoch=2))

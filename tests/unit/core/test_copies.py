@@ -67,26 +67,26 @@ def test_with_data_it_waits_for_room_where_its_copy_is_and_says_so() -> None:
 
     assert decision.assignment is None
     assert decision.waits_for_room
-    assert decision.belief is not None
-    assert decision.belief.status is Status.PENDING
-    assert "n2 has an orphan of it" in decision.belief.message
-    assert "short of cpu" in decision.belief.message
+    assert decision.workload_status is not None
+    assert decision.workload_status.status is Status.PENDING
+    assert "n2 has an orphan of it" in decision.workload_status.message
+    assert "short of cpu" in decision.workload_status.message
 
 
 def test_with_data_and_two_copies_it_waits_for_the_operator() -> None:
     decision = decided(WITH_DATA, Copy(N1, 3), Copy(N2, 7))
 
     assert decision.assignment is None
-    assert decision.belief is not None
-    assert "n1, n2 have orphans of it" in decision.belief.message
+    assert decision.workload_status is not None
+    assert "n1, n2 have orphans of it" in decision.workload_status.message
 
 
 def test_with_data_it_waits_until_an_old_copy_is_removed() -> None:
     decision = decided(WITH_DATA, Copy(N2, 7, doomed=True))
 
     assert decision.assignment is None
-    assert decision.belief is not None
-    assert "still being removed from n2" in decision.belief.message
+    assert decision.workload_status is not None
+    assert "still being removed from n2" in decision.workload_status.message
 
 
 @pytest.mark.parametrize("claimed", [41, 2**53, 2**63 - 1])
@@ -101,8 +101,8 @@ def test_with_data_it_waits_for_a_lost_node_that_may_still_run_its_old_copy() ->
     decision = decided(WITH_DATA, Copy(N2, 7, doomed=True, lost=True, stops_at=after(60)))
 
     assert decision.assignment is None
-    assert decision.belief is not None
-    assert "an old copy may still run on n2" in decision.belief.message
+    assert decision.workload_status is not None
+    assert "an old copy may still run on n2" in decision.workload_status.message
     assert decision.wake_at == after(60)
 
 

@@ -12,11 +12,11 @@ from builders import (
     N1,
     NOON,
     WEB,
-    a_belief,
     a_dispatch,
     a_failure,
     a_retry,
     a_situation,
+    a_status,
     a_workload,
     after,
     an_assignment,
@@ -25,12 +25,12 @@ from builders import (
 from persys.core.agent.deviations import DRIFT
 from persys.core.drift import (
     ORPHANS_MAX,
-    OrphanNews,
-    Stranger,
+    OrphanChanges,
+    UnassignedCopy,
     mismatch,
     orphans,
     reported,
-    strangers,
+    unassigned_copies,
 )
 from persys.core.nodes import Phase
 from persys.core.reconcile.situation import Policy, Situation
@@ -48,7 +48,7 @@ def settled(seen: Observation, **changes: object) -> Situation:
     """A converged workload, with this observation since noon."""
     known: dict[str, object] = {
         "assignment": an_assignment(),
-        "belief": a_belief(),
+        "belief": a_status(),
         "observation": seen,
     }
     return a_situation(**(known | changes))  # type: ignore[arg-type]  # the builder checks them
@@ -110,7 +110,7 @@ def test_what_runs_although_it_shall_be_stopped_is_a_drift() -> None:
     situation = settled(
         an_observation(),
         workload=a_workload(desired=Desired.STOPPED),
-        belief=a_belief(Status.STOPPED),
+        workload_status=a_status(Status.STOPPED),
     )
 
     found = drift_of(situation)
@@ -141,9 +141,9 @@ def test_what_agrees_or_is_no_difference_yet_is_no_drift(seen: Observation) -> N
         {"dispatch": a_dispatch(answered=False)},
         {"retry": a_retry(next_at=after(60))},
         {"retry": a_retry(next_at=None)},
-        {"belief": a_belief(Status.PENDING)},
-        {"belief": a_belief(revision="r0")},
-        {"belief": a_belief(epoch=0)},
+        {"belief": a_status(Status.PENDING)},
+        {"belief": a_status(revision="r0")},
+        {"belief": a_status(epoch=0)},
         {"phase": Phase.SUSPECT},
         {"phase": Phase.LOST},
         {"assignment": None},
@@ -181,7 +181,7 @@ def test_a_stranger_is_neither_bound_there_nor_named_by_a_tombstone_nor_gone() -
     ]
     gone = replace(an_observation(Actual.ABSENT), workload_id=WorkloadId("gone"))
 
-    found = strangers([*listed, gone], {WorkloadId("bound")}, {WorkloadId("buried")})
+    found = unassigned_copies([*listed, gone], {WorkloadId("bound")}, {WorkloadId("buried")})
 
     assert found.keys() == {"ghost"}
 
@@ -192,23 +192,25 @@ def test_nothing_that_is_bound_or_buried_is_ever_a_stranger(
 ) -> None:
     seen = [replace(an_observation(), workload_id=name) for name in listed]
 
-    assert strangers(seen, bound, buried).keys() == listed - bound - buried
+    assert unassigned_copies(seen, bound, buried).keys() == listed - bound - buried
 
 
-def found_since(names: Iterable[str], since: datetime = NOON) -> dict[WorkloadId, Stranger]:
+def found_since(names: Iterable[str], since: datetime = NOON) -> dict[WorkloadId, UnassignedCopy]:
     return {
-        WorkloadId(name): Stranger(replace(an_observation(), workload_id=WorkloadId(name)), since)
+        WorkloadId(name): UnassignedCopy(
+            replace(an_observation(), workload_id=WorkloadId(name)), since
+        )
         for name in names
     }
 
 
 def news(
-    found: Mapping[WorkloadId, Stranger],
+    found: Mapping[WorkloadId, UnassignedCopy],
     recorded: Iterable[Drift] = (),
     *,
     elsewhere: Mapping[WorkloadId, Assignment] | None = None,
     now: datetime = LATER,
-) -> OrphanNews:
+) -> OrphanChanges:
     on_record = {drift.workload_id: drift for drift in recorded}
     return orphans(N1, found, on_record, elsewhere or {}, grace=GRACE, now=now)
 
@@ -226,8 +228,8 @@ def test_an_orphan_is_noted_once_and_struck_out_when_it_is_gone() -> None:
     found = found_since(["ghost"])
     noted = news(found).found
 
-    assert news(found, noted) == OrphanNews((), (), 0)
-    assert news({}, noted) == OrphanNews((), noted, 0)
+    assert news(found, noted) == OrphanChanges((), (), 0)
+    assert news({}, noted) == OrphanChanges((), noted, 0)
 
 
 def test_an_old_copy_of_what_is_bound_elsewhere_says_where_that_is() -> None:

@@ -7,8 +7,8 @@ import pytest
 from msgspec import structs
 
 from builders import (
-    a_belief,
     a_situation,
+    a_status,
     a_workload,
     add_node,
     after,
@@ -37,7 +37,7 @@ def lost(*, silent: timedelta, **changes: object) -> Situation:
         a_situation(
             DATA,
             assignment=an_assignment("n1"),
-            belief=a_belief(),
+            workload_status=a_status(),
             observation=an_observation(),
             phase=Phase.LOST,
         ),
@@ -64,8 +64,8 @@ def test_before_its_agent_has_surely_stopped_it_nothing_moves_and_the_time_is_kn
 
     assert node_of(decision) == "n1"
     assert decision.wake_at == NOW + timedelta(seconds=5)
-    assert decision.belief is not None
-    assert "its agent stops the workload after 60s" in decision.belief.message
+    assert decision.workload_status is not None
+    assert "its agent stops the workload after 60s" in decision.workload_status.message
 
 
 def test_after_that_it_starts_elsewhere_and_what_it_wrote_stays() -> None:
@@ -89,8 +89,8 @@ def test_without_data_it_waits_too_because_it_chose_so() -> None:
         {"stops_alone": False},
         {"observation": an_observation(revision="r0")},
         {"observation": an_observation(epoch=7)},
-        {"observation": None, "belief": a_belief(revision="r0")},
-        {"observation": None, "belief": a_belief(epoch=7)},
+        {"observation": None, "belief": a_status(revision="r0")},
+        {"observation": None, "belief": a_status(epoch=7)},
         {"observation": None, "belief": None},
         {"workload": structs.replace(DATA, updated_at=NOW - timedelta(seconds=1))},
         {"workload": structs.replace(DATA, stop_after_seconds=0)},
@@ -113,8 +113,8 @@ def test_it_stays_bound_if_its_agent_may_not_know_to_stop_it(changes: dict[str, 
     assert node_of(decided(lost(silent=silent))) == "n2"
     assert node_of(decision) == "n1"
     assert decision.wake_at is None
-    assert decision.belief is not None
-    assert "confirmed dead" in decision.belief.message
+    assert decision.workload_status is not None
+    assert "confirmed dead" in decision.workload_status.message
 
 
 def test_a_suspect_node_is_not_left_however_long_it_is_silent() -> None:

@@ -6,9 +6,9 @@ from msgspec.structs import replace
 
 from builders import (
     NOON,
-    a_belief,
     a_dispatch,
     a_situation,
+    a_status,
     a_workload,
     add_node,
     an_assignment,
@@ -42,7 +42,7 @@ def lost(workload: Workload | None = None, *, confirmed_dead: bool = False) -> S
     return a_situation(
         workload,
         assignment=ON_N1,
-        belief=a_belief(),
+        workload_status=a_status(),
         observation=an_observation(),
         phase=Phase.LOST,
         confirmed_dead=confirmed_dead,
@@ -64,8 +64,8 @@ def test_without_room_elsewhere_it_stays_bound_and_waits() -> None:
 
     assert decision.assignment == ON_N1
     assert decision.waits_for_room
-    assert decision.belief is not None
-    assert decision.belief.code == "NodeLost"
+    assert decision.workload_status is not None
+    assert decision.workload_status.code == "NodeLost"
 
 
 def test_what_holds_data_stays_bound_to_a_lost_node() -> None:
@@ -84,15 +84,18 @@ def test_what_holds_data_leaves_a_node_that_is_confirmed_dead() -> None:
 
 
 def test_a_finished_job_leaves_and_does_not_run_again() -> None:
-    belief = a_belief(Status.STOPPED, code=COMPLETED)
+    workload_status = a_status(Status.STOPPED, code=COMPLETED)
     left = decided(
-        a_situation(assignment=ON_N1, belief=belief, phase=Phase.ALIVE, draining=True), "n2"
+        a_situation(
+            assignment=ON_N1, workload_status=workload_status, phase=Phase.ALIVE, draining=True
+        ),
+        "n2",
     )
-    later = decided(a_situation(assignment=None, belief=belief), "n2")
+    later = decided(a_situation(assignment=None, workload_status=workload_status), "n2")
 
-    assert (left.assignment, left.effects, left.belief) == (None, (), belief)
+    assert (left.assignment, left.effects, left.workload_status) == (None, (), workload_status)
     assert left.tombstone is not None
-    assert (later.assignment, later.effects, later.belief) == (None, (), belief)
+    assert (later.assignment, later.effects, later.workload_status) == (None, (), workload_status)
 
 
 def test_what_is_stopped_leaves_a_draining_node_and_needs_no_other() -> None:
@@ -109,7 +112,7 @@ def test_what_fits_nowhere_else_goes_on_running_on_a_draining_node() -> None:
     decision = decided(
         a_situation(
             assignment=ON_N1,
-            belief=a_belief(),
+            workload_status=a_status(),
             observation=an_observation(),
             phase=Phase.ALIVE,
             draining=True,
@@ -117,8 +120,8 @@ def test_what_fits_nowhere_else_goes_on_running_on_a_draining_node() -> None:
     )
 
     assert decision.assignment == ON_N1
-    assert decision.belief is not None
-    assert decision.belief.status is Status.RUNNING
+    assert decision.workload_status is not None
+    assert decision.workload_status.status is Status.RUNNING
     assert decision.waits_for_room
 
 
@@ -128,7 +131,7 @@ def test_what_stops_by_itself_does_not_leave_a_draining_node_that_cannot_be_hear
     situation = a_situation(
         single,
         assignment=ON_N1,
-        belief=a_belief(),
+        workload_status=a_status(),
         observation=an_observation(),
         phase=Phase.SUSPECT,
         draining=True,
@@ -144,7 +147,7 @@ def never_taken() -> Situation:
     for _ in range(2):
         dispatch = unanswered(dispatch, "no route to host", now=NOON)
     return a_situation(
-        assignment=ON_N1, belief=a_belief(Status.PENDING, revision=""), dispatch=dispatch
+        assignment=ON_N1, workload_status=a_status(Status.PENDING, revision=""), dispatch=dispatch
     )
 
 

@@ -56,7 +56,7 @@ def test_a_container_that_started_again_counts_from_nothing() -> None:
 
 
 def test_what_nobody_ordered_is_left_out() -> None:
-    stranger = WorkloadId("stranger")
-    looks = [a_sample("c", at, at, workload=stranger) for at in (1, 2)]
+    unassigned = WorkloadId("stranger")
+    looks = [a_sample("c", at, at, workload=unassigned) for at in (1, 2)]
 
     assert used(looks[:1], looks[1:]) == {}

@@ -9,11 +9,11 @@ from builders import (
     N1,
     N2,
     NOON,
-    a_belief,
     a_dispatch,
     a_failure,
     a_retry,
     a_situation,
+    a_status,
     a_workload,
     add_node,
     after,
@@ -25,11 +25,11 @@ from persys.core.nodes import Phase
 from persys.core.placement.node_index import Columns
 from persys.core.reconcile.decide import decide
 from persys.core.reconcile.dispatch import Dispatch
-from persys.core.reconcile.effects import Apply, Ask
-from persys.core.reconcile.situation import COMPLETED, Decision, Policy, Situation, fulfils
+from persys.core.reconcile.effects import Apply, PollStatus
+from persys.core.reconcile.situation import COMPLETED, Decision, Policy, Situation, satisfies
 from persys.model.resources import Resources
 from persys.model.spec import ContainerSpec, RestartPolicy, VMSpec
-from persys.model.status import Actual, Belief, Observation, Status
+from persys.model.status import Actual, Observation, Status, WorkloadStatus
 from persys.model.workload import Desired, Workload
 
 POLICY = Policy()
@@ -60,8 +60,11 @@ def test_an_unassigned_workload_that_fits_is_assigned_and_sent() -> None:
     assert (decision.assignment.node_id, decision.assignment.epoch) == (N1, 1)
     assert decision.assignment.reserved == workload.resources
     assert decision.effects == (Apply(N1, workload, 1),)
-    assert decision.belief is not None
-    assert (decision.belief.status, decision.belief.code) == (Status.PENDING, "Starting")
+    assert decision.workload_status is not None
+    assert (decision.workload_status.status, decision.workload_status.code) == (
+        Status.PENDING,
+        "Starting",
+    )
 
 
 def test_an_unassigned_workload_that_fits_nowhere_waits_and_says_why() -> None:
@@ -70,9 +73,12 @@ def test_an_unassigned_workload_that_fits_nowhere_waits_and_says_why() -> None:
     assert decision.assignment is None
     assert decision.waits_for_room
     assert decision.effects == ()
-    assert decision.belief is not None
-    assert (decision.belief.status, decision.belief.code) == (Status.PENDING, "Unplaceable")
-    assert decision.belief.message == "2 nodes short of cpu (needs 5000m, n1 lacks 1000m)"
+    assert decision.workload_status is not None
+    assert (decision.workload_status.status, decision.workload_status.code) == (
+        Status.PENDING,
+        "Unplaceable",
+    )
+    assert decision.workload_status.message == "2 nodes short of cpu (needs 5000m, n1 lacks 1000m)"
 
 
 def test_a_workload_created_stopped_gets_no_node() -> None:
@@ -80,20 +86,23 @@ def test_a_workload_created_stopped_gets_no_node() -> None:
 
     assert decision.assignment is None
     assert not decision.waits_for_room
-    assert decision.belief is not None
-    assert (decision.belief.status, decision.belief.code) == (Status.STOPPED, "NotPlaced")
+    assert decision.workload_status is not None
+    assert (decision.workload_status.status, decision.workload_status.code) == (
+        Status.STOPPED,
+        "NotPlaced",
+    )
 
 
 def test_a_stopped_workload_without_a_node_is_as_it_is_wanted() -> None:
     workload = a_workload(desired=Desired.STOPPED)
     decision = decided(a_situation(workload))
 
-    assert decision.belief is not None
-    assert fulfils(decision.belief, workload)
+    assert decision.workload_status is not None
+    assert satisfies(decision.workload_status, workload)
 
 
 def test_each_new_assignment_has_a_higher_epoch_than_any_before() -> None:
-    decision = decided(a_situation(belief=a_belief(Status.PENDING, epoch=7)))
+    decision = decided(a_situation(workload_status=a_status(Status.PENDING, epoch=7)))
 
     assert decision.assignment is not None
     assert decision.assignment.epoch == 8
@@ -116,15 +125,15 @@ def test_what_is_as_it_is_wanted_is_settled(
         a_situation(
             a_workload(desired=desired),
             assignment=ON_N1,
-            belief=a_belief(Status.PENDING),
+            workload_status=a_status(Status.PENDING),
             observation=an_observation(actual),
             dispatch=a_dispatch(desired=desired),
         )
     )
 
-    assert decision.belief is not None
-    assert decision.belief.status is status
-    assert decision.belief.revision == "r1"
+    assert decision.workload_status is not None
+    assert decision.workload_status.status is status
+    assert decision.workload_status.revision == "r1"
     assert decision.fulfilled
     assert (decision.effects, decision.wake_at) == ((), None)
 
@@ -133,8 +142,8 @@ def test_an_agent_that_echoes_neither_revision_nor_epoch_is_taken_at_its_word() 
     seen = an_observation(revision="", epoch=0)
     decision = decided(a_situation(assignment=ON_N1, dispatch=a_dispatch(), observation=seen))
 
-    assert decision.belief is not None
-    assert decision.belief.status is Status.RUNNING
+    assert decision.workload_status is not None
+    assert decision.workload_status.status is Status.RUNNING
 
 
 @pytest.mark.parametrize(
@@ -145,16 +154,16 @@ def test_an_agent_that_echoes_neither_revision_nor_epoch_is_taken_at_its_word() 
 def test_what_is_said_of_something_else_is_not_convergence(seen: Observation) -> None:
     decision = decided(a_situation(assignment=ON_N1, observation=seen))
 
-    assert decision.belief is not None
-    assert decision.belief.status is Status.PENDING
+    assert decision.workload_status is not None
+    assert decision.workload_status.status is Status.PENDING
     assert [type(effect) for effect in decision.effects] == [Apply]
 
 
 def test_what_was_settled_is_not_sent_again_before_there_is_news() -> None:
-    belief = a_belief(Status.RUNNING)
-    decision = decided(a_situation(assignment=ON_N1, belief=belief))
+    workload_status = a_status(Status.RUNNING)
+    decision = decided(a_situation(assignment=ON_N1, workload_status=workload_status))
 
-    assert decision == Decision(ON_N1, belief, None)
+    assert decision == Decision(ON_N1, workload_status, None)
 
 
 def test_a_container_that_runs_to_completion_is_done_when_it_exits_with_zero() -> None:
@@ -162,10 +171,18 @@ def test_a_container_that_runs_to_completion_is_done_when_it_exits_with_zero() -
     seen = an_observation(Actual.STOPPED, metadata={"container.exit_code": "0"})
     decision = decided(a_situation(job, assignment=ON_N1, observation=seen))
 
-    assert decision.belief is not None
-    assert (decision.belief.status, decision.belief.code) == (Status.STOPPED, COMPLETED)
+    assert decision.workload_status is not None
+    assert (decision.workload_status.status, decision.workload_status.code) == (
+        Status.STOPPED,
+        COMPLETED,
+    )
     assert decision.effects == ()
-    assert decided(a_situation(job, assignment=ON_N1, belief=decision.belief)).effects == ()
+    assert (
+        decided(
+            a_situation(job, assignment=ON_N1, workload_status=decision.workload_status)
+        ).effects
+        == ()
+    )
 
 
 @pytest.mark.parametrize(
@@ -176,15 +193,15 @@ def test_any_other_end_of_a_container_is_not_completion(restart: str, exit_code:
     seen = an_observation(Actual.STOPPED, metadata={"container.exit_code": exit_code})
     decision = decided(a_situation(workload, assignment=ON_N1, observation=seen))
 
-    assert decision.belief is not None
-    assert decision.belief.code != COMPLETED
+    assert decision.workload_status is not None
+    assert decision.workload_status.code != COMPLETED
 
 
 # ---- sending and waiting
 
 
 def test_what_was_not_sent_is_sent() -> None:
-    decision = decided(a_situation(assignment=ON_N1, belief=a_belief(Status.PENDING)))
+    decision = decided(a_situation(assignment=ON_N1, workload_status=a_status(Status.PENDING)))
 
     assert decision.effects == (Apply(N1, a_workload(), 1),)
 
@@ -212,16 +229,16 @@ def test_a_new_goal_is_sent_whatever_was_sent_before(
 
 def test_a_stop_and_a_start_are_shown_while_they_are_under_way() -> None:
     def shown(desired: Desired, actual: Actual) -> str:
-        belief = decided(
+        workload_status = decided(
             a_situation(
                 a_workload(desired=desired),
                 assignment=ON_N1,
                 dispatch=a_dispatch(desired=desired),
                 observation=an_observation(actual),
             )
-        ).belief
-        assert belief is not None
-        return f"{belief.status} {belief.message}"
+        ).workload_status
+        assert workload_status is not None
+        return f"{workload_status.status} {workload_status.message}"
 
     assert shown(Desired.STOPPED, Actual.RUNNING) == "Pending stopping on n1"
     assert shown(Desired.RUNNING, Actual.STOPPED) == "Pending starting on n1"
@@ -248,7 +265,7 @@ def test_an_agent_that_does_not_report_is_asked_every_interval() -> None:
     too_soon, in_time = decided(situation, now=after(0.5)), decided(situation, now=after(1))
 
     assert (too_soon.effects, too_soon.wake_at) == ((), after(1))
-    assert (in_time.effects, in_time.wake_at) == ((Ask(N1, a_workload().id),), after(2))
+    assert (in_time.effects, in_time.wake_at) == ((PollStatus(N1, a_workload().id),), after(2))
 
 
 def test_a_question_answered_is_asked_again_an_interval_later() -> None:
@@ -259,7 +276,7 @@ def test_a_question_answered_is_asked_again_an_interval_later() -> None:
     )
 
     assert decided(situation, now=after(10.5)).wake_at == after(11)
-    assert [type(effect) for effect in decided(situation, now=after(11)).effects] == [Ask]
+    assert [type(effect) for effect in decided(situation, now=after(11)).effects] == [PollStatus]
 
 
 def test_a_heartbeat_does_not_put_off_the_next_question() -> None:
@@ -269,30 +286,32 @@ def test_a_heartbeat_does_not_put_off_the_next_question() -> None:
         observation=an_observation(Actual.PENDING, seen_at=after(10.9)),
     )
 
-    assert [type(effect) for effect in decided(situation, now=after(11)).effects] == [Ask]
+    assert [type(effect) for effect in decided(situation, now=after(11)).effects] == [PollStatus]
 
 
 @pytest.mark.parametrize(
     ("dispatch", "belief", "status"),
     [
-        (None, a_belief(Status.RUNNING, revision="r1"), Status.RUNNING),
-        (None, a_belief(Status.RUNNING, revision="r0"), Status.PENDING),
-        (a_dispatch(answered=False), a_belief(Status.RUNNING, revision="r0"), Status.PENDING),
-        (a_dispatch(), a_belief(Status.RUNNING, revision="r0"), Status.RUNNING),
+        (None, a_status(Status.RUNNING, revision="r1"), Status.RUNNING),
+        (None, a_status(Status.RUNNING, revision="r0"), Status.PENDING),
+        (a_dispatch(answered=False), a_status(Status.RUNNING, revision="r0"), Status.PENDING),
+        (a_dispatch(), a_status(Status.RUNNING, revision="r0"), Status.RUNNING),
     ],
     ids=["settled", "not sent", "in flight", "taken"],
 )
 def test_a_state_without_a_revision_counts_when_the_order_was_taken_or_all_was_well(
-    dispatch: Dispatch | None, belief: Belief, status: Status
+    dispatch: Dispatch | None, workload_status: WorkloadStatus, status: Status
 ) -> None:
     seen = an_observation(Actual.RUNNING, revision="", epoch=0, seen_at=after(1))
     decision = decided(
-        a_situation(assignment=ON_N1, dispatch=dispatch, belief=belief, observation=seen),
+        a_situation(
+            assignment=ON_N1, dispatch=dispatch, workload_status=workload_status, observation=seen
+        ),
         now=after(1),
     )
 
-    assert decision.belief is not None
-    assert decision.belief.status is status
+    assert decision.workload_status is not None
+    assert decision.workload_status.status is status
 
 
 def an_order_that_is_not_there(*, repeats: int = 0, reports: bool = False) -> Situation:
@@ -317,8 +336,11 @@ def test_an_order_that_a_node_took_and_does_not_have_is_sent_again_after_the_gra
 def test_an_order_that_is_lost_again_is_a_failure_with_a_next_attempt() -> None:
     decision = decided(an_order_that_is_not_there(repeats=1), now=after(30))
 
-    assert decision.belief is not None
-    assert (decision.belief.status, decision.belief.code) == (Status.FAILED, "OrderLost")
+    assert decision.workload_status is not None
+    assert (decision.workload_status.status, decision.workload_status.code) == (
+        Status.FAILED,
+        "OrderLost",
+    )
     assert decision.retry is not None
     assert decision.retry.next_at is not None
 
@@ -347,9 +369,9 @@ def test_an_agent_that_gave_no_answer_is_tried_again_when_the_time_comes() -> No
     waiting, again = decided(situation, now=after(3)), decided(situation, now=after(4))
 
     assert (waiting.effects, waiting.wake_at) == ((), after(4))
-    assert waiting.belief is not None
-    assert waiting.belief.code == "NodeUnreachable"
-    assert waiting.belief.message == "node n1 does not respond: connection refused"
+    assert waiting.workload_status is not None
+    assert waiting.workload_status.code == "NodeUnreachable"
+    assert waiting.workload_status.message == "node n1 does not respond: connection refused"
     assert [type(effect) for effect in again.effects] == [Apply]
     assert again.retry is None
 
@@ -360,9 +382,9 @@ def test_what_an_agent_cannot_tell_is_shown_as_unknown() -> None:
         a_situation(assignment=ON_N1, dispatch=a_dispatch(), observation=seen), now=after(1)
     )
 
-    assert decision.belief is not None
-    assert decision.belief.status is Status.UNKNOWN
-    assert decision.belief.message == "docker is not responding"
+    assert decision.workload_status is not None
+    assert decision.workload_status.status is Status.UNKNOWN
+    assert decision.workload_status.message == "docker is not responding"
 
 
 @pytest.mark.parametrize("dispatch", [None, a_dispatch()], ids=["settled", "sent"])
@@ -371,7 +393,7 @@ def test_a_node_that_reports_and_cannot_tell_is_waited_for_without_a_deadline(
 ) -> None:
     situation = a_situation(
         assignment=ON_N1,
-        belief=a_belief(Status.RUNNING),
+        workload_status=a_status(Status.RUNNING),
         dispatch=dispatch,
         observation=an_observation(Actual.UNKNOWN, message="docker is not responding"),
         observed_since=NOON,
@@ -380,8 +402,8 @@ def test_a_node_that_reports_and_cannot_tell_is_waited_for_without_a_deadline(
 
     for seconds in (0, 9, 3600):
         decision = decided(situation, now=after(seconds))
-        assert decision.belief is not None
-        assert decision.belief.status is Status.UNKNOWN
+        assert decision.workload_status is not None
+        assert decision.workload_status.status is Status.UNKNOWN
         assert (decision.effects, decision.wake_at, decision.retry) == ((), None, None)
 
 
@@ -389,7 +411,7 @@ def test_a_node_that_cannot_tell_still_gets_a_new_order() -> None:
     situation = a_situation(
         a_workload(desired=Desired.STOPPED),
         assignment=ON_N1,
-        belief=a_belief(Status.UNKNOWN, code="Unknown"),
+        workload_status=a_status(Status.UNKNOWN, code="Unknown"),
         observation=an_observation(Actual.UNKNOWN),
         observed_since=NOON,
         reports=True,
@@ -405,41 +427,54 @@ def test_a_node_that_cannot_tell_still_gets_a_new_order() -> None:
 def test_what_was_settled_and_no_longer_is_gets_a_while_to_heal_then_is_sent_again(
     actual: Actual,
 ) -> None:
-    belief = a_belief(Status.RUNNING)
+    workload_status = a_status(Status.RUNNING)
     situation = a_situation(
-        assignment=ON_N1, belief=belief, observation=an_observation(actual), observed_since=NOON
+        assignment=ON_N1,
+        workload_status=workload_status,
+        observation=an_observation(actual),
+        observed_since=NOON,
     )
     healing, late = decided(situation, now=after(9)), decided(situation, now=after(10))
 
-    assert healing == Decision(ON_N1, belief, None, wake_at=after(10))
+    assert healing == Decision(ON_N1, workload_status, None, wake_at=after(10))
     assert [type(effect) for effect in late.effects] == [Apply]
 
 
 def test_another_state_on_the_node_is_shown_at_once_and_remedied_after_a_while() -> None:
     seen = an_observation(Actual.STOPPED)
     situation = a_situation(
-        assignment=ON_N1, belief=a_belief(Status.RUNNING), observation=seen, observed_since=NOON
+        assignment=ON_N1,
+        workload_status=a_status(Status.RUNNING),
+        observation=seen,
+        observed_since=NOON,
     )
     shown = decided(situation, now=NOON)
-    again = decided(replace(situation, belief=shown.belief), now=after(9))
-    late = decided(replace(situation, belief=shown.belief), now=after(10))
+    again = decided(replace(situation, workload_status=shown.workload_status), now=after(9))
+    late = decided(replace(situation, workload_status=shown.workload_status), now=after(10))
 
-    assert shown.belief is not None
-    assert (shown.belief.status, shown.belief.code) == (Status.STOPPED, "StateMismatch")
-    assert shown.belief.message == "desired state is Running, but node n1 reports Stopped"
-    assert (again.belief, again.effects, again.wake_at) == (shown.belief, (), after(10))
+    assert shown.workload_status is not None
+    assert (shown.workload_status.status, shown.workload_status.code) == (
+        Status.STOPPED,
+        "StateMismatch",
+    )
+    assert shown.workload_status.message == "desired state is Running, but node n1 reports Stopped"
+    assert (again.workload_status, again.effects, again.wake_at) == (
+        shown.workload_status,
+        (),
+        after(10),
+    )
     assert [type(effect) for effect in late.effects] == [Apply]
 
 
 def test_a_state_that_the_node_corrects_by_itself_is_settled_again() -> None:
-    drifted = a_belief(Status.STOPPED, code="StateMismatch")
-    situation = a_situation(assignment=ON_N1, belief=drifted, observation=an_observation())
+    drifted = a_status(Status.STOPPED, code="StateMismatch")
+    situation = a_situation(assignment=ON_N1, workload_status=drifted, observation=an_observation())
 
     decision = decided(situation, now=after(3))
 
     assert decision.fulfilled
-    assert decision.belief is not None
-    assert (decision.belief.status, decision.belief.code) == (Status.RUNNING, "")
+    assert decision.workload_status is not None
+    assert (decision.workload_status.status, decision.workload_status.code) == (Status.RUNNING, "")
 
 
 # ---- the node
@@ -449,26 +484,31 @@ def test_a_workload_on_a_silent_node_is_unknown_and_nothing_is_sent() -> None:
     decision = decided(
         a_situation(
             assignment=ON_N1,
-            belief=a_belief(),
+            workload_status=a_status(),
             observation=an_observation(),
             phase=Phase.SUSPECT,
         )
     )
 
-    assert decision.belief is not None
-    assert (decision.belief.status, decision.belief.code) == (Status.UNKNOWN, "NodeNotReady")
-    assert decision.belief.message == "node n1 is not sending heartbeats"
+    assert decision.workload_status is not None
+    assert (decision.workload_status.status, decision.workload_status.code) == (
+        Status.UNKNOWN,
+        "NodeNotReady",
+    )
+    assert decision.workload_status.message == "node n1 is not sending heartbeats"
     assert (decision.assignment, decision.effects) == (ON_N1, ())
 
 
 def test_a_workload_is_what_it_was_when_its_node_speaks_again() -> None:
-    unknown = a_belief(
+    unknown = a_status(
         Status.UNKNOWN, code="NodeNotReady", message="node n1 is not sending heartbeats"
     )
-    decision = decided(a_situation(assignment=ON_N1, belief=unknown, observation=an_observation()))
+    decision = decided(
+        a_situation(assignment=ON_N1, workload_status=unknown, observation=an_observation())
+    )
 
-    assert decision.belief is not None
-    assert (decision.belief.status, decision.belief.code) == (Status.RUNNING, "")
+    assert decision.workload_status is not None
+    assert (decision.workload_status.status, decision.workload_status.code) == (Status.RUNNING, "")
 
 
 def test_a_vm_has_longer_than_a_container() -> None:
@@ -506,9 +546,9 @@ def test_old_retries_do_not_outlive_their_revision() -> None:
 
 
 def test_ten_stable_minutes_forgive_past_failures() -> None:
-    running = a_belief(Status.RUNNING, changed_at=NOON)
+    running = a_status(Status.RUNNING, changed_at=NOON)
     situation = a_situation(
-        assignment=ON_N1, belief=running, observation=an_observation(), retry=a_retry(3)
+        assignment=ON_N1, workload_status=running, observation=an_observation(), retry=a_retry(3)
     )
     unstable, stable = decided(situation, now=after(599)), decided(situation, now=after(600))
 

@@ -9,11 +9,11 @@ from builders import (
     N1,
     NOON,
     WEB,
-    a_belief,
     a_dispatch,
     a_failure,
     a_retry,
     a_situation,
+    a_status,
     a_workload,
     add_node,
     after,
@@ -24,7 +24,7 @@ from builders import (
 from persys.core.nodes import Phase
 from persys.core.placement.node_index import Columns
 from persys.core.reconcile.decide import decide
-from persys.core.reconcile.effects import Ask, Inquire, Remove
+from persys.core.reconcile.effects import FetchActions, PollStatus, Remove
 from persys.core.reconcile.situation import Decision, Policy, Situation
 from persys.model.placement import Tombstone
 from persys.model.status import Actual, Status
@@ -47,12 +47,12 @@ def test_what_has_no_node_is_forgotten_at_once() -> None:
 
 
 def test_a_copy_that_may_exist_is_removed_first() -> None:
-    decision = decided(a_situation(LEAVING, assignment=ON_N1, belief=a_belief()))
+    decision = decided(a_situation(LEAVING, assignment=ON_N1, workload_status=a_status()))
 
     assert decision.effects == (Remove(N1, WEB, 1),)
     assert not decision.forget
-    assert decision.belief is not None
-    assert decision.belief.status is Status.DELETING
+    assert decision.workload_status is not None
+    assert decision.workload_status.status is Status.DELETING
 
 
 def test_it_is_forgotten_when_the_node_says_that_it_is_gone() -> None:
@@ -86,7 +86,7 @@ def test_anything_but_absence_is_not_gone(actual: Actual) -> None:
     )
 
     assert not decision.forget
-    assert decision.effects == (Ask(N1, WEB),)
+    assert decision.effects == (PollStatus(N1, WEB),)
 
 
 def test_a_removal_that_is_overdue_is_sent_again() -> None:
@@ -95,10 +95,13 @@ def test_a_removal_that_is_overdue_is_sent_again() -> None:
     )
 
     about = "not removed 60s after the request was sent, once; sent again"
-    assert decision.effects == (Inquire(N1, WEB, 1, about), Remove(N1, WEB, 1))
+    assert decision.effects == (FetchActions(N1, WEB, 1, about), Remove(N1, WEB, 1))
     assert decision.retry == a_retry(1, after(60))
-    assert decision.belief is not None
-    assert (decision.belief.status, decision.belief.code) == (Status.DELETING, "TimedOut")
+    assert decision.workload_status is not None
+    assert (decision.workload_status.status, decision.workload_status.code) == (
+        Status.DELETING,
+        "TimedOut",
+    )
 
 
 def test_each_removal_that_is_overdue_is_counted_once_and_the_next_gets_twice_as_long() -> None:
@@ -112,8 +115,8 @@ def test_each_removal_that_is_overdue_is_counted_once_and_the_next_gets_twice_as
 
     assert (waiting.effects, waiting.retry) == ((), a_retry(1, after(60)))
     assert late.retry == a_retry(2, after(180))
-    assert late.belief is not None
-    assert "2 times" in late.belief.message
+    assert late.workload_status is not None
+    assert "2 times" in late.workload_status.message
 
 
 def test_a_removal_that_its_node_has_no_task_of_is_sent_again_once_after_the_grace() -> None:
@@ -136,9 +139,12 @@ def test_a_removal_that_gets_no_answer_says_so() -> None:
         a_situation(LEAVING, assignment=ON_N1, dispatch=unanswered, reports=True), now=after(1)
     )
 
-    assert decision.belief is not None
-    assert (decision.belief.status, decision.belief.code) == (Status.DELETING, "NodeUnreachable")
-    assert decision.belief.message == "node n1 does not respond: refused"
+    assert decision.workload_status is not None
+    assert (decision.workload_status.status, decision.workload_status.code) == (
+        Status.DELETING,
+        "NodeUnreachable",
+    )
+    assert decision.workload_status.message == "node n1 does not respond: refused"
 
 
 def test_on_a_suspect_node_no_removal_is_overdue() -> None:
@@ -157,8 +163,8 @@ def test_a_removal_that_failed_says_so_and_goes_on() -> None:
         a_situation(LEAVING, assignment=ON_N1, dispatch=SENT, observation=failed), now=after(1)
     )
 
-    assert decision.belief is not None
-    assert decision.belief.message == "volume is busy"
+    assert decision.workload_status is not None
+    assert decision.workload_status.message == "volume is busy"
     assert not decision.forget
 
 
@@ -166,8 +172,8 @@ def test_on_a_suspect_node_a_deletion_waits() -> None:
     decision = decided(a_situation(LEAVING, assignment=ON_N1, phase=Phase.SUSPECT))
 
     assert (decision.forget, decision.effects) == (False, ())
-    assert decision.belief is not None
-    assert decision.belief.message.startswith("node n1 is not sending heartbeats")
+    assert decision.workload_status is not None
+    assert decision.workload_status.message.startswith("node n1 is not sending heartbeats")
 
 
 def test_on_a_lost_node_a_deletion_ends_and_leaves_a_tombstone() -> None:

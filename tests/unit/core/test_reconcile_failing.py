@@ -8,11 +8,11 @@ from builders import (
     N1,
     NOON,
     WEB,
-    a_belief,
     a_dispatch,
     a_failure,
     a_retry,
     a_situation,
+    a_status,
     a_workload,
     add_node,
     after,
@@ -23,9 +23,9 @@ from builders import (
 from persys.core.nodes import Phase
 from persys.core.placement.node_index import Columns
 from persys.core.reconcile.decide import decide
-from persys.core.reconcile.effects import Apply, Inquire
+from persys.core.reconcile.effects import Apply, FetchActions
 from persys.core.reconcile.situation import Decision, Policy, Situation
-from persys.model.status import Actual, Belief, FailureReason, Status
+from persys.model.status import Actual, FailureReason, Status, WorkloadStatus
 from persys.model.workload import Desired
 
 POLICY = Policy()
@@ -39,22 +39,26 @@ def decided(situation: Situation, *, now: datetime = NOON) -> Decision:
     return decide(situation, rooms_of(columns), POLICY, now=now, roll=0.5)
 
 
-def belief_of(decision: Decision) -> Belief:
-    assert decision.belief is not None
-    return decision.belief
+def status_of(decision: Decision) -> WorkloadStatus:
+    assert decision.workload_status is not None
+    return decision.workload_status
 
 
 def test_a_failure_is_counted_once_and_tried_again_when_the_time_comes() -> None:
     situation = a_situation(assignment=ON_N1, dispatch=a_dispatch(), observation=FAILED)
     first = decided(situation, now=after(1))
-    again = decided(replace(situation, belief=first.belief, retry=first.retry), now=after(2))
-    due = decided(replace(situation, belief=first.belief, retry=first.retry), now=after(6))
+    again = decided(
+        replace(situation, workload_status=first.workload_status, retry=first.retry), now=after(2)
+    )
+    due = decided(
+        replace(situation, workload_status=first.workload_status, retry=first.retry), now=after(6)
+    )
 
     assert first.retry == a_retry(1, after(6))
     assert (first.effects, first.wake_at) == ((), after(6))
-    assert belief_of(first).status is Status.FAILED
-    assert belief_of(first).failure == a_failure()
-    assert again == Decision(ON_N1, first.belief, first.retry, wake_at=after(6))
+    assert status_of(first).status is Status.FAILED
+    assert status_of(first).failure == a_failure()
+    assert again == Decision(ON_N1, first.workload_status, first.retry, wake_at=after(6))
     assert due.effects == (Apply(N1, a_workload(), 1),)
     assert due.retry == first.retry
 
@@ -64,7 +68,9 @@ def test_each_attempt_that_fails_is_counted_then_slow_ones_follow_without_end() 
     now, sent, sent_at = after(1), 1, [after(0)]
     for _ in range(40):
         decision = decided(situation, now=now)
-        situation = replace(situation, belief=decision.belief, retry=decision.retry)
+        situation = replace(
+            situation, workload_status=decision.workload_status, retry=decision.retry
+        )
         if decision.effects:
             sent += 1
             sent_at.append(now)
@@ -76,7 +82,7 @@ def test_each_attempt_that_fails_is_counted_then_slow_ones_follow_without_end() 
         else:
             assert decision.wake_at is not None
             now = decision.wake_at
-        assert belief_of(decision).status is Status.FAILED
+        assert status_of(decision).status is Status.FAILED
 
     assert sent > 10
     assert situation.retry is not None
@@ -94,7 +100,7 @@ def test_what_cannot_succeed_fails_at_once() -> None:
 
     assert decision.retry == a_retry(0, None)
     assert (decision.effects, decision.wake_at) == ((), None)
-    assert (belief_of(decision).status, belief_of(decision).message) == (
+    assert (status_of(decision).status, status_of(decision).message) == (
         Status.FAILED,
         "no such image",
     )
@@ -104,7 +110,7 @@ def test_a_failure_without_words_is_a_runtime_error() -> None:
     seen = an_observation(Actual.FAILED, message="exited")
     decision = decided(a_situation(assignment=ON_N1, observation=seen))
 
-    failure = belief_of(decision).failure
+    failure = status_of(decision).failure
     assert failure is not None
     assert (failure.reason, failure.message) == (FailureReason.RUNTIME_ERROR, "exited")
 
@@ -114,7 +120,7 @@ def test_a_failure_seen_before_the_order_was_sent_is_no_news() -> None:
     decision = decided(a_situation(assignment=ON_N1, dispatch=a_dispatch(), observation=older))
 
     assert decision.retry is None
-    assert belief_of(decision).status is Status.PENDING
+    assert status_of(decision).status is Status.PENDING
 
 
 def test_what_is_overdue_is_counted_once_as_a_failure_then_tried_again() -> None:
@@ -124,14 +130,14 @@ def test_what_is_overdue_is_counted_once_as_a_failure_then_tried_again() -> None
         observation=an_observation(Actual.PENDING, seen_at=after(1)),
     )
     late = decided(situation, now=after(45))
-    known = replace(situation, belief=late.belief, retry=late.retry)
+    known = replace(situation, workload_status=late.workload_status, retry=late.retry)
 
     assert late.retry == a_retry(1, after(50))
-    assert late.effects == (Inquire(N1, WEB, 1, "not running 45s after the order was sent"),)
-    assert belief_of(late).code == "TimedOut"
-    assert belief_of(late).message == "not running 45s after the order was sent"
+    assert late.effects == (FetchActions(N1, WEB, 1, "not running 45s after the order was sent"),)
+    assert status_of(late).code == "TimedOut"
+    assert status_of(late).message == "not running 45s after the order was sent"
     assert decided(known, now=after(46)) == Decision(
-        ON_N1, late.belief, late.retry, wake_at=after(50)
+        ON_N1, late.workload_status, late.retry, wake_at=after(50)
     )
     assert [type(effect) for effect in decided(known, now=after(50)).effects] == [Apply]
 
@@ -164,8 +170,8 @@ def test_a_stop_that_fails_is_tried_again_too() -> None:
 
 
 def test_a_restart_of_the_scheduler_keeps_the_plan() -> None:
-    failed = a_belief(Status.FAILED, failure=a_failure(), code="RUNTIME_ERROR", message="it broke")
-    restarted = a_situation(assignment=ON_N1, belief=failed, retry=a_retry(2, after(10)))
+    failed = a_status(Status.FAILED, failure=a_failure(), code="RUNTIME_ERROR", message="it broke")
+    restarted = a_situation(assignment=ON_N1, workload_status=failed, retry=a_retry(2, after(10)))
     waiting, due = decided(restarted, now=after(9)), decided(restarted, now=after(10))
 
     assert (waiting.effects, waiting.wake_at, waiting.retry) == (
@@ -173,14 +179,15 @@ def test_a_restart_of_the_scheduler_keeps_the_plan() -> None:
         after(10),
         a_retry(2, after(10)),
     )
-    assert belief_of(waiting) is failed
+    assert status_of(waiting) is failed
     assert [type(effect) for effect in due.effects] == [Apply]
 
 
 def test_a_restart_of_the_scheduler_does_not_revive_what_was_given_up() -> None:
-    failed = a_belief(Status.FAILED, failure=a_failure(), code="RUNTIME_ERROR", message="it broke")
+    failed = a_status(Status.FAILED, failure=a_failure(), code="RUNTIME_ERROR", message="it broke")
     decision = decided(
-        a_situation(assignment=ON_N1, belief=failed, retry=a_retry(5, None)), now=after(1e6)
+        a_situation(assignment=ON_N1, workload_status=failed, retry=a_retry(5, None)),
+        now=after(1e6),
     )
 
     assert decision == Decision(ON_N1, failed, a_retry(5, None))
@@ -191,32 +198,34 @@ def test_what_was_given_up_ran_again_and_is_gone_is_not_shown_as_running() -> No
     decision = decided(
         a_situation(
             assignment=ON_N1,
-            belief=a_belief(Status.RUNNING),
+            workload_status=a_status(Status.RUNNING),
             retry=a_retry(5, None),
             observation=gone,
         ),
         now=after(200),
     )
 
-    assert belief_of(decision).status is Status.FAILED
-    assert belief_of(decision).message
+    assert status_of(decision).status is Status.FAILED
+    assert status_of(decision).message
     assert decision.effects == ()
 
 
 def test_a_failed_workload_is_failed_again_when_its_silent_node_speaks() -> None:
     silent = a_situation(
         assignment=ON_N1,
-        belief=a_belief(Status.FAILED, failure=a_failure(), code="RUNTIME_ERROR"),
+        workload_status=a_status(Status.FAILED, failure=a_failure(), code="RUNTIME_ERROR"),
         retry=a_retry(1, after(5)),
         dispatch=a_dispatch(),
         observation=an_observation(Actual.PENDING),
         phase=Phase.SUSPECT,
     )
     unknown = decided(silent)
-    back = decided(replace(silent, belief=unknown.belief, phase=Phase.ALIVE), now=after(1))
+    back = decided(
+        replace(silent, workload_status=unknown.workload_status, phase=Phase.ALIVE), now=after(1)
+    )
 
-    assert belief_of(unknown).status is Status.UNKNOWN
-    assert belief_of(back).status is Status.FAILED
+    assert status_of(unknown).status is Status.UNKNOWN
+    assert status_of(back).status is Status.FAILED
     assert back.wake_at == after(5)
 
 
@@ -226,7 +235,7 @@ def test_a_retry_waits_for_an_order_that_is_still_in_flight() -> None:
         dispatch=a_dispatch(sent_at=after(20), answered=False),
         observation=FAILED,
         retry=a_retry(1, after(10)),
-        belief=a_belief(Status.FAILED),
+        workload_status=a_status(Status.FAILED),
     )
 
     assert decided(situation, now=after(30)).effects == ()
@@ -237,7 +246,7 @@ def test_a_retry_that_another_clock_planned_far_ahead_is_brought_near_and_kept_s
         assignment=ON_N1,
         dispatch=a_dispatch(),
         observation=FAILED,
-        belief=a_belief(Status.FAILED),
+        workload_status=a_status(Status.FAILED),
         retry=a_retry(1, after(3600)),
     )
     first = decided(situation, now=after(2))

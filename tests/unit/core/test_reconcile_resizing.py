@@ -6,8 +6,8 @@ from builders import (
     N1,
     N2,
     NOON,
-    a_belief,
     a_situation,
+    a_status,
     a_workload,
     add_node,
     an_assignment,
@@ -72,9 +72,12 @@ def test_what_holds_data_stays_where_it_is_and_waits(spec: Spec) -> None:
     assert decision.assignment == ON_N1
     assert (decision.effects, decision.tombstone) == ((), None)
     assert decision.waits_for_room
-    assert decision.belief is not None
-    assert (decision.belief.status, decision.belief.code) == (Status.PENDING, "Unplaceable")
-    assert decision.belief.message == "node n1 short of cpu for this revision"
+    assert decision.workload_status is not None
+    assert (decision.workload_status.status, decision.workload_status.code) == (
+        Status.PENDING,
+        "Unplaceable",
+    )
+    assert decision.workload_status.message == "node n1 short of cpu for this revision"
 
 
 def test_what_fits_nowhere_stays_where_it_is_and_waits() -> None:
@@ -93,13 +96,14 @@ def test_a_new_host_port_is_reserved_too() -> None:
 
 def test_nothing_is_resized_while_the_node_gives_no_sign() -> None:
     decision = decided(
-        a_situation(bigger(), assignment=ON_N1, belief=a_belief(), phase=Phase.SUSPECT), cpu_n1=4000
+        a_situation(bigger(), assignment=ON_N1, workload_status=a_status(), phase=Phase.SUSPECT),
+        cpu_n1=4000,
     )
 
     assert decision.assignment == ON_N1
     assert decision.effects == ()
-    assert decision.belief is not None
-    assert decision.belief.status is Status.UNKNOWN
+    assert decision.workload_status is not None
+    assert decision.workload_status.status is Status.UNKNOWN
 
 
 @pytest.mark.parametrize("draining", [False, True])

@@ -3,8 +3,8 @@
 from builders import (
     N2,
     NOON,
-    a_belief,
     a_situation,
+    a_status,
     a_workload,
     add_node,
     an_assignment,
@@ -18,7 +18,7 @@ from persys.core.reconcile.situation import Decision, Policy, Situation
 from persys.model.placement import NO_RULES, Assignment, Constraint, Operator, Rules
 from persys.model.resources import Resources
 from persys.model.spec import ContainerSpec, ManagedVolume
-from persys.model.status import Belief, Status
+from persys.model.status import Status, WorkloadStatus
 
 IN_B = Rules(constraints=(Constraint("zone", Operator.EQUALS, ("b",)),))
 IN_A = Rules(constraints=(Constraint("zone", Operator.EQUALS, ("a",)),), priority=90)
@@ -27,12 +27,15 @@ ON_N1 = an_assignment()
 
 
 def running(
-    rules: Rules, *, spec: ContainerSpec | None = None, belief: Belief | None = None
+    rules: Rules,
+    *,
+    spec: ContainerSpec | None = None,
+    workload_status: WorkloadStatus | None = None,
 ) -> Situation:
     return a_situation(
         a_workload(rules=rules, spec=spec),
         assignment=ON_N1,
-        belief=belief or a_belief(),
+        workload_status=workload_status or a_status(),
         observation=an_observation(),
     )
 
@@ -94,9 +97,12 @@ def test_what_can_go_nowhere_else_runs_on_and_says_so() -> None:
 
     assert kept(decision) == ON_N1
     assert decision.waits_for_room
-    assert decision.belief is not None
-    assert (decision.belief.status, decision.belief.code) == (Status.RUNNING, "Misplaced")
-    assert decision.belief.message == (
+    assert decision.workload_status is not None
+    assert (decision.workload_status.status, decision.workload_status.code) == (
+        Status.RUNNING,
+        "Misplaced",
+    )
+    assert decision.workload_status.message == (
         "on n1, not meeting 'zone = b'; other nodes: 2 nodes not meeting 'zone = b'"
     )
 
@@ -106,19 +112,21 @@ def test_what_holds_data_runs_on_where_it_is_and_says_so_once() -> None:
 
     assert kept(first) == ON_N1
     assert first.waits_for_room
-    assert first.belief is not None
-    assert first.belief.message == "on n1, not meeting 'zone = b'; its data is on that node"
-    again = decided(running(IN_B, spec=DATABASE, belief=first.belief))
-    assert again.belief is first.belief
+    assert first.workload_status is not None
+    assert (
+        first.workload_status.message == "on n1, not meeting 'zone = b'; its data is on that node"
+    )
+    again = decided(running(IN_B, spec=DATABASE, workload_status=first.workload_status))
+    assert again.workload_status is first.workload_status
 
 
 def test_it_is_no_longer_misplaced_when_its_rules_allow_it_again() -> None:
-    told = a_belief(code="Misplaced", message="on n1, not meeting 'zone = b'")
-    decision = decided(running(NO_RULES, belief=told))
+    told = a_status(code="Misplaced", message="on n1, not meeting 'zone = b'")
+    decision = decided(running(NO_RULES, workload_status=told))
 
     assert kept(decision) == ON_N1
-    assert decision.belief is not None
-    assert (decision.belief.code, decision.belief.message) == ("", "")
+    assert decision.workload_status is not None
+    assert (decision.workload_status.code, decision.workload_status.message) == ("", "")
     assert not decision.waits_for_room
 
 

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from builders import N1, N2, NOON, WEB, a_belief, a_workload, after, an_assignment
+from builders import N1, N2, NOON, WEB, a_status, a_workload, after, an_assignment
 from persys.core.recovery.merge import Merged, NodeReport, Recorded, merge
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.node import Capabilities, Node
@@ -10,7 +10,7 @@ from persys.model.placement import Assignment
 from persys.model.resources import Resources
 from persys.model.spec import ContainerSpec, ManagedVolume
 from persys.model.status import Actual, Observation, Status
-from persys.model.workload import KeptIntent, Workload
+from persys.model.workload import StoredIntent, Workload
 
 SHOP = WorkloadId("shop")
 DATABASE = ContainerSpec("postgres", managed_volumes=(ManagedVolume("data", "/data"),))
@@ -32,7 +32,7 @@ def a_report(
             Observation(WEB, node_id, Actual.RUNNING, NOON, Revision("r1"), epoch)
             for epoch in epochs
         ],
-        [KeptIntent(node_id, intent, epoch) for epoch in epochs if intent is not None],
+        [StoredIntent(node_id, intent, epoch) for epoch in epochs if intent is not None],
         problem,
     )
 
@@ -201,9 +201,9 @@ def test_what_was_believed_of_an_answering_node_is_forgotten_unless_the_work_is_
         now=NOON,
     )
 
-    assert not merged.still_holds(a_belief(Status.RUNNING))
-    assert merged.still_holds(a_belief(Status.STOPPED, code="Completed"))
-    assert on_silent.still_holds(a_belief(Status.RUNNING))
+    assert not merged.still_holds(a_status(Status.RUNNING))
+    assert merged.still_holds(a_status(Status.STOPPED, code="Completed"))
+    assert on_silent.still_holds(a_status(Status.RUNNING))
 
 
 def test_a_copy_keeps_what_it_was_given_while_a_newer_revision_wants_more() -> None:
@@ -225,7 +225,7 @@ def test_what_a_node_runs_comes_before_what_the_record_has_there() -> None:
     running = NodeReport(
         a_node(N1),
         [Observation(SHOP, N1, Actual.RUNNING, NOON, Revision("r1"), 1)],
-        [KeptIntent(N1, shop, 1)],
+        [StoredIntent(N1, shop, 1)],
     )
     bound = an_assignment(reserved=Resources(200, 256))
     merged = merge(recorded(a_workload(), bound), [running], epochs_used=USED, now=NOON)
@@ -247,7 +247,7 @@ def test_a_copy_that_is_in_nobodys_books_and_finds_no_room_stays_an_orphan() -> 
     both = NodeReport(
         a_node(N1),
         [Observation(name, N1, Actual.RUNNING, NOON, Revision("r1"), 1) for name in (SHOP, WEB)],
-        [KeptIntent(N1, shop, 1), KeptIntent(N1, a_workload(resources=Resources(200, 256)), 1)],
+        [StoredIntent(N1, shop, 1), StoredIntent(N1, a_workload(resources=Resources(200, 256)), 1)],
     )
     booked = Recorded({N1: a_node(N1)}, {SHOP: shop}, {SHOP: an_assignment(name="shop")})
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis.strategies import floats, integers, sampled_from
 
 from builders import NOON, WEB, a_failure, after
-from persys.core.reconcile.retry import RetryPolicy, after_failure, in_reach
+from persys.core.reconcile.retry import RetryPolicy, after_failure, within_policy
 from persys.model.ids import Revision
 from persys.model.status import Failure, FailureReason, Retry
 
@@ -94,10 +94,10 @@ def test_a_plan_from_a_clock_that_is_ahead_waits_no_longer_than_one_of_ours(
 ) -> None:
     far = Retry(WEB, Revision("r1"), attempts, after(3600))
 
-    near = in_reach(far, POLICY, now=NOON)
+    near = within_policy(far, POLICY, now=NOON)
 
     assert near.next_at == after(seconds)
-    assert in_reach(near, POLICY, now=after(1)) == near, "brought near once, not ever further"
+    assert within_policy(near, POLICY, now=after(1)) == near, "brought near once, not ever further"
 
 
 @pytest.mark.parametrize("roll", [0.0, 0.999])
@@ -105,8 +105,8 @@ def test_a_plan_from_a_clock_that_is_ahead_waits_no_longer_than_one_of_ours(
 def test_a_plan_of_our_own_clock_stays_as_it_is(attempts: int, roll: float) -> None:
     plan = retry(attempts, roll=roll)
 
-    assert in_reach(plan, POLICY, now=NOON) == plan
-    assert in_reach(plan, POLICY, now=after(3600)) == plan
+    assert within_policy(plan, POLICY, now=NOON) == plan
+    assert within_policy(plan, POLICY, now=after(3600)) == plan
 
 
 @pytest.mark.parametrize(("roll", "seconds"), [(0.0, 240.0), (0.5, 300.0), (0.999, 359.88)])
@@ -118,8 +118,8 @@ def test_a_slow_plan_is_kept_and_one_of_a_clock_that_is_ahead_is_brought_near() 
     slow = Retry(WEB, Revision("r1"), 5, after(350))
     ahead = Retry(WEB, Revision("r1"), 5, after(5000))
 
-    assert in_reach(slow, POLICY, now=NOON) == slow
-    assert in_reach(ahead, POLICY, now=NOON).next_at == after(360)
+    assert within_policy(slow, POLICY, now=NOON) == slow
+    assert within_policy(ahead, POLICY, now=NOON).next_at == after(360)
 
 
 @given(reason=sampled_from(FailureReason), attempts=integers(0, 100), roll=floats(0, 0.999))

@@ -10,9 +10,9 @@ from builders import (
     N1,
     N2,
     NOON,
-    a_belief,
     a_retry,
     a_situation,
+    a_status,
     a_workload,
     add_node,
     after,
@@ -41,7 +41,7 @@ def bound(workload: Workload, seen: Observation | None, **others: object) -> Sit
     situation = a_situation(
         workload,
         assignment=an_assignment(N1, epoch=5),
-        belief=a_belief(Status.RUNNING, epoch=5),
+        workload_status=a_status(Status.RUNNING, epoch=5),
         observation=seen,
     )
     return replace(situation, next_epoch=40, **others)  # type: ignore[arg-type]  # fields by name
@@ -79,8 +79,8 @@ def test_a_workload_whose_node_has_a_later_epoch_gets_a_new_one_there(
     assert (decision.assignment.node_id, decision.assignment.epoch) == (N1, 40)
     assert decision.effects == (Apply(N1, workload, 40),)
     assert decision.tombstone is None
-    assert decision.belief is not None
-    assert (decision.belief.status, decision.belief.epoch) == (Status.RUNNING, 40)
+    assert decision.workload_status is not None
+    assert (decision.workload_status.status, decision.workload_status.epoch) == (Status.RUNNING, 40)
 
 
 def test_a_delete_reaches_a_node_with_a_later_epoch() -> None:
@@ -101,9 +101,9 @@ def test_an_epoch_that_the_cluster_cannot_have_given_out_renews_nothing(claimed:
     decision = decided(bound(STATELESS, refused(STALE_EPOCH, claimed)))
 
     assert epoch_of(decision) == 5
-    assert decision.belief is not None
-    assert decision.belief.status is Status.FAILED
-    assert "check the clock of the scheduler" in decision.belief.message
+    assert decision.workload_status is not None
+    assert decision.workload_status.status is Status.FAILED
+    assert "check the clock of the scheduler" in decision.workload_status.message
 
 
 def test_a_node_that_reports_ever_later_epochs_gets_one_more_in_half_a_minute() -> None:
@@ -140,12 +140,17 @@ def test_promise_4_one_with_data_that_its_node_has_deleted_waits_for_a_person() 
     decision = decided(situation)
 
     assert (epoch_of(decision), decision.effects) == (5, ())
-    assert decision.belief is not None
-    assert (decision.belief.status, decision.belief.code) == (Status.FAILED, ALREADY_DELETED)
-    assert "`persysctl workload retry web`" in decision.belief.message
+    assert decision.workload_status is not None
+    assert (decision.workload_status.status, decision.workload_status.code) == (
+        Status.FAILED,
+        ALREADY_DELETED,
+    )
+    assert "`persysctl workload retry web`" in decision.workload_status.message
     assert decision.retry is not None
     assert decision.retry.next_at is None
-    after_an_hour = replace(situation, belief=decision.belief, retry=decision.retry)
+    after_an_hour = replace(
+        situation, workload_status=decision.workload_status, retry=decision.retry
+    )
     assert decided(after_an_hour, seconds=3600).effects == ()
     after_a_restart = replace(after_an_hour, observation=None)
     assert decided(after_a_restart, seconds=3600).effects == ()
@@ -155,13 +160,13 @@ def test_promise_4_one_with_data_that_its_node_has_deleted_waits_for_a_person() 
 def test_it_starts_again_with_a_new_epoch_when_a_person_says_so(desired: Desired) -> None:
     workload = structs.replace(WITH_DATA, desired=desired)
     failure = Failure(FailureReason.RUNTIME_ERROR, "deleted", retryable=False, code=ALREADY_DELETED)
-    belief = a_belief(Status.FAILED, code=ALREADY_DELETED, failure=failure, epoch=5)
+    workload_status = a_status(Status.FAILED, code=ALREADY_DELETED, failure=failure, epoch=5)
 
-    decision = decided(bound(workload, None, belief=belief))
+    decision = decided(bound(workload, None, workload_status=workload_status))
 
     assert decision.effects == (Apply(N1, workload, 40),)
-    assert decision.belief is not None
-    assert decision.belief.status is Status.PENDING
+    assert decision.workload_status is not None
+    assert decision.workload_status.status is Status.PENDING
 
 
 @either
@@ -213,8 +218,8 @@ def test_with_data_it_starts_nowhere_else_while_its_newest_copy_has_no_room() ->
 
     assert (epoch_of(decision), decision.effects) == (5, ())
     assert decision.waits_for_room
-    assert decision.belief is not None
-    assert "n2 has its newest copy with the data" in decision.belief.message
+    assert decision.workload_status is not None
+    assert "n2 has its newest copy with the data" in decision.workload_status.message
 
 
 def test_what_failed_before_is_forgotten_with_a_new_epoch() -> None:

@@ -2,19 +2,21 @@
 
 import pytest
 
-from builders import NOON, a_belief, a_situation, after, an_assignment
+from builders import NOON, a_situation, a_status, after, an_assignment
 from persys.core.agent.health import HEALTH, Health
-from persys.core.reconcile.situation import believe
+from persys.core.reconcile.situation import next_status
 from persys.model.ids import Revision
-from persys.model.status import Belief, Failure, FailureReason, Status
+from persys.model.status import Failure, FailureReason, Status, WorkloadStatus
 
 LATER = after(60)
 
 
 def test_the_same_again_is_the_same_record_so_that_nothing_is_written() -> None:
-    old = a_belief()
+    old = a_status()
 
-    again = believe(a_situation(assignment=an_assignment(), belief=old), Status.RUNNING, LATER)
+    again = next_status(
+        a_situation(assignment=an_assignment(), workload_status=old), Status.RUNNING, LATER
+    )
 
     assert again is old
 
@@ -32,16 +34,16 @@ def test_the_same_again_is_the_same_record_so_that_nothing_is_written() -> None:
     ids=lambda changes: next(iter(changes)),
 )
 def test_what_differs_is_recorded_and_the_status_keeps_its_time(changes: dict[str, object]) -> None:
-    situation = a_situation(assignment=an_assignment(), belief=a_belief())
+    situation = a_situation(assignment=an_assignment(), workload_status=a_status())
 
-    changed: Belief = believe(situation, Status.RUNNING, LATER, **changes)  # type: ignore[arg-type]
+    changed: WorkloadStatus = next_status(situation, Status.RUNNING, LATER, **changes)  # type: ignore[arg-type]
 
-    assert changed != situation.belief
+    assert changed != situation.workload_status
     assert {name: getattr(changed, name) for name in changes} == changes
     assert changed.changed_at == NOON
 
 
 def test_the_same_status_under_a_new_assignment_is_recorded_with_its_epoch() -> None:
-    situation = a_situation(assignment=an_assignment(epoch=2), belief=a_belief())
+    situation = a_situation(assignment=an_assignment(epoch=2), workload_status=a_status())
 
-    assert believe(situation, Status.RUNNING, LATER).epoch == 2
+    assert next_status(situation, Status.RUNNING, LATER).epoch == 2

@@ -108,8 +108,8 @@ async def test_a_client_without_a_certificate_is_refused(port: int, root: Issuer
 async def test_a_certificate_of_another_root_is_refused(
     port: int, tmp_path: Path, root: Issuer
 ) -> None:
-    stranger = new_root("another", now=datetime.now(UTC))
-    files = write(tmp_path / "stranger", stranger, Identity(Role.ADMIN, "me"))
+    unassigned = new_root("another", now=datetime.now(UTC))
+    files = write(tmp_path / "stranger", unassigned, Identity(Role.ADMIN, "me"))
     files.roots.write_bytes(pem(root.certificate))
     theirs = Certificates(files, SystemClock())
     with pytest.raises(grpc.aio.AioRpcError):

@@ -24,7 +24,7 @@ def test_each_record_has_its_place() -> None:
     assert keys.workload_key(workload) == "/workloads/web"
     assert keys.assignment_key(workload) == "/assignments/web"
     assert keys.retry_key(workload) == "/retries/web"
-    assert keys.belief_key(workload) == "/beliefs/web"
+    assert keys.status_key(workload) == "/beliefs/web"
     assert keys.tombstone_key(node, workload) == "/tombstones/n1/web"
     assert keys.drift_key(node, workload, "orphan") == "/drifts/n1/web/orphan"
     assert (keys.CLUSTER, keys.LEADER) == ("/cluster", "/leader")

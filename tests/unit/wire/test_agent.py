@@ -21,7 +21,7 @@ from persys.model.spec import (
     WorkloadType,
 )
 from persys.model.status import Actual, Failure, FailureReason, Observation
-from persys.model.workload import Desired, KeptIntent, Order, Workload
+from persys.model.workload import Desired, Order, StoredIntent, Workload
 from persys.wire.agent import messages as agent_messages
 from persys.wire.gen.agent.v1 import agent_pb2 as pb
 
@@ -451,7 +451,7 @@ def test_an_intent_is_returned_unchanged() -> None:
 
     found = agent_messages.intent(pb.IntentView(id="web", epoch=7, intent=kept), NODE)
 
-    assert found == KeptIntent(NODE, workload, 7)
+    assert found == StoredIntent(NODE, workload, 7)
 
 
 def test_an_intent_of_another_workload_is_refused() -> None:

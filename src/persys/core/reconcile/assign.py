@@ -14,9 +14,9 @@ from persys.core.reconcile.situation import (
     Decision,
     Rooms,
     Situation,
-    believe,
     current,
     is_finished,
+    next_status,
 )
 from persys.model.ids import NodeId
 from persys.model.placement import Assignment, Tombstone
@@ -30,11 +30,11 @@ def assign(situation: Situation, rooms: Rooms, now: datetime) -> Decision:
     workload = situation.workload
     if situation.assignment is None and is_finished(situation):
         # It ran to completion on its former node.
-        return Decision(None, situation.belief, None)
+        return Decision(None, situation.workload_status, None)
     if situation.copies and (beside := _beside_copies(situation, rooms, now)) is not None:
         return beside
     if workload.desired is Desired.STOPPED:
-        belief = believe(
+        workload_status = next_status(
             situation,
             Status.STOPPED,
             now,
@@ -42,7 +42,7 @@ def assign(situation: Situation, rooms: Rooms, now: datetime) -> Decision:
             message="assigned to a node when started",
             revision=workload.revision,
         )
-        return Decision(None, belief, None)
+        return Decision(None, workload_status, None)
     needs = needs_of(workload)
     match rooms.place(needs, situation.assignment):
         case Placed(node_id=node_id, why=why):
@@ -100,7 +100,7 @@ def _named(node_ids: list[NodeId]) -> str:
 def bind(situation: Situation, node_id: NodeId, needs: Needs, why: str, now: datetime) -> Decision:
     assignment = _assignment(situation, node_id, needs, why, now)
     verb = "stopping" if situation.workload.desired is Desired.STOPPED else "starting"
-    belief = believe(
+    workload_status = next_status(
         situation,
         Status.PENDING,
         now,
@@ -109,12 +109,14 @@ def bind(situation: Situation, node_id: NodeId, needs: Needs, why: str, now: dat
         epoch=assignment.epoch,
     )
     effect = Apply(node_id, situation.workload, assignment.epoch)
-    return Decision(assignment, belief, situation.retry, effects=(effect,))
+    return Decision(assignment, workload_status, situation.retry, effects=(effect,))
 
 
 def wait(situation: Situation, why: str, now: datetime) -> Decision:
-    why = "; ".join([why, *(f"{aside.node_id}: {aside.why}" for aside in situation.asides)])
-    belief = believe(
+    why = "; ".join(
+        [why, *(f"{rejected.node_id}: {rejected.why}" for rejected in situation.rejected_nodes)]
+    )
+    workload_status = next_status(
         situation,
         Status.PENDING,
         now,
@@ -123,8 +125,12 @@ def wait(situation: Situation, why: str, now: datetime) -> Decision:
         failure=Failure(FailureReason.INSUFFICIENT_RESOURCES, why),
     )
     stopping = (copy.stops_at for copy in situation.copies if copy.stops_at and copy.may_live)
-    ask_again_at = min([*(aside.until for aside in situation.asides), *stopping], default=None)
-    return Decision(None, belief, situation.retry, waits_for_room=True, wake_at=ask_again_at)
+    ask_again_at = min(
+        [*(rejected.until for rejected in situation.rejected_nodes), *stopping], default=None
+    )
+    return Decision(
+        None, workload_status, situation.retry, waits_for_room=True, wake_at=ask_again_at
+    )
 
 
 def _assignment(
@@ -132,7 +138,7 @@ def _assignment(
 ) -> Assignment:
     used = max(
         situation.assignment.epoch if situation.assignment else 0,
-        situation.belief.epoch if situation.belief else 0,
+        situation.workload_status.epoch if situation.workload_status else 0,
     )
     return Assignment(
         situation.workload.id,
@@ -165,7 +171,7 @@ def refused_as_full(situation: Situation) -> str:
     failed = current(situation, Actual.FAILED)
     if failed is None or failed.failure is None or failed.failure.code != NODE_FULL:
         return ""
-    has_run = situation.belief is not None and bool(situation.belief.revision)
+    has_run = situation.workload_status is not None and bool(situation.workload_status.revision)
     if has_run and holds_data(situation.workload):
         return ""
     return failed.failure.message
@@ -225,11 +231,15 @@ def resize(
         moved = assign(situation, rooms, now)
         if moved.assignment is not None:
             return replace(moved, tombstone=Tombstone(assignment, now, keeps_data=True))
-        elsewhere = f"other nodes: {moved.belief.message}" if moved.belief is not None else ""
+        elsewhere = (
+            f"other nodes: {moved.workload_status.message}"
+            if moved.workload_status is not None
+            else ""
+        )
     if not amount_differs(assignment, needs):
         return Misplaced(f"on {assignment.node_id}, {rejection.detail}; {elsewhere}")
     message = f"node {assignment.node_id} {rejection.detail} for this revision"
-    belief = believe(
+    workload_status = next_status(
         situation,
         Status.PENDING,
         now,
@@ -237,15 +247,15 @@ def resize(
         message=message,
         failure=Failure(FailureReason.INSUFFICIENT_RESOURCES, message),
     )
-    return Decision(assignment, belief, situation.retry, waits_for_room=True)
+    return Decision(assignment, workload_status, situation.retry, waits_for_room=True)
 
 
 def misplaced(situation: Situation, here: Decision, why: str, now: datetime) -> Decision:
     """The decision for its current node, with a status that says why it should move."""
-    found = here.belief
+    found = here.workload_status
     if found is None or found.code not in ("", MISPLACED):
         return replace(here, waits_for_room=True)
-    belief = believe(
+    workload_status = next_status(
         situation,
         found.status,
         now,
@@ -255,7 +265,7 @@ def misplaced(situation: Situation, here: Decision, why: str, now: datetime) -> 
         revision=found.revision,
         metadata=found.metadata,
     )
-    return replace(here, belief=belief, waits_for_room=True)
+    return replace(here, workload_status=workload_status, waits_for_room=True)
 
 
 def _resized(assignment: Assignment, needs: Needs) -> Assignment:

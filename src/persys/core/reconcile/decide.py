@@ -30,7 +30,7 @@ from persys.core.reconcile.assign import (
     resize,
 )
 from persys.core.reconcile.dispatch import Goal
-from persys.core.reconcile.effects import Apply, Ask, Effect, Inquire, Remove
+from persys.core.reconcile.effects import Apply, Effect, FetchActions, PollStatus, Remove
 from persys.core.reconcile.evacuate import (
     leave,
     must_leave,
@@ -39,7 +39,7 @@ from persys.core.reconcile.evacuate import (
     was_never_taken,
 )
 from persys.core.reconcile.failure import after_failed, before_retry, count_failure, removal_counted
-from persys.core.reconcile.retry import GROWTHS_MAX, in_reach
+from persys.core.reconcile.retry import GROWTHS_MAX, within_policy
 from persys.core.reconcile.situation import (
     COMPLETED,
     STATE_MISMATCH,
@@ -47,23 +47,23 @@ from persys.core.reconcile.situation import (
     Policy,
     Rooms,
     Situation,
-    after_sending,
     awaits_retry,
-    believe,
     current,
     due_at,
-    had_settled,
+    had_converged,
+    has_converged,
+    is_about,
+    is_after_dispatch,
     is_finished,
+    next_status,
     overdue,
     retried,
-    speaks_of,
-    was_settled,
 )
 from persys.core.recovery.rollback import explained, renewed
 from persys.model.ids import NodeId
 from persys.model.placement import Assignment, Tombstone
 from persys.model.spec import ComposeSpec, ContainerSpec, VMSpec
-from persys.model.status import Actual, Belief, Failure, FailureReason, Observation, Status
+from persys.model.status import Actual, Failure, FailureReason, Observation, Status, WorkloadStatus
 from persys.model.workload import Desired, Workload
 
 
@@ -91,7 +91,7 @@ def send_or_wait(
     if situation.reports:
         return (), overdue_at
     assert situation.assignment is not None
-    ask = Ask(situation.assignment.node_id, situation.workload.id)
+    ask = PollStatus(situation.assignment.node_id, situation.workload.id)
     # Heartbeats do not postpone the poll: some carry neither a revision nor an error.
     ask_at = (dispatch.asked_at or dispatch.sent_at) + policy.ask_interval
     return ((ask,), now + policy.ask_interval) if now >= ask_at else ((), ask_at)
@@ -112,7 +112,7 @@ def decide(
     if situation.retry is not None and situation.retry.revision != situation.workload.revision:
         situation = replace(situation, retry=None)
     if situation.retry is not None:
-        situation = replace(situation, retry=in_reach(situation.retry, policy.retry, now=now))
+        situation = replace(situation, retry=within_policy(situation.retry, policy.retry, now=now))
     if situation.assignment is None:
         return assign(situation, rooms, now)
     if refused_by_runtime(situation) or refused_as_full(situation):
@@ -145,7 +145,7 @@ def _leave(
     situation: Situation, rooms: Rooms, policy: Policy, *, now: datetime, roll: float
 ) -> Decision:
     here = _converge(situation, policy, now=now, roll=roll)
-    done = replace(situation, belief=here.belief)
+    done = replace(situation, workload_status=here.workload_status)
     # A workload that has just run to completion is not run again on another node.
     left = leave(done if is_finished(done) else situation, rooms, now)
     if left is not None:
@@ -173,15 +173,18 @@ def _delete(situation: Situation, policy: Policy, now: datetime) -> Decision:
         # A removal is never given up: it is sent again below, with the deadline doubled each time.
         situation = replace(situation, retry=removal_counted(situation, now))
     code, message = _removal_progress(situation, goal, policy)
-    belief = believe(situation, Status.DELETING, now, code=code, message=message)
+    workload_status = next_status(situation, Status.DELETING, now, code=code, message=message)
     removal = Remove(assignment.node_id, workload.id, assignment.epoch)
     is_first = situation.dispatch is not None and not situation.dispatch.repeats
     if alive and not late and is_first and _has_lost_order(situation, goal, policy, now):
-        return Decision(assignment, belief, situation.retry, effects=(removal,))
+        return Decision(assignment, workload_status, situation.retry, effects=(removal,))
     effects, wake_at = send_or_wait(situation, goal, removal, policy, deadline=deadline, now=now)
     if late:
-        effects = (Inquire(assignment.node_id, workload.id, assignment.epoch, message), *effects)
-    return Decision(assignment, belief, situation.retry, effects=effects, wake_at=wake_at)
+        effects = (
+            FetchActions(assignment.node_id, workload.id, assignment.epoch, message),
+            *effects,
+        )
+    return Decision(assignment, workload_status, situation.retry, effects=effects, wake_at=wake_at)
 
 
 def _removal_progress(situation: Situation, goal: Goal, policy: Policy) -> tuple[str, str]:
@@ -235,7 +238,7 @@ def _is_gone(situation: Situation, goal: Goal) -> bool:
         and dispatch is not None
         and dispatch.goal == goal
         and dispatch.answered_at is not None
-        and after_sending(situation, seen)
+        and is_after_dispatch(situation, seen)
     )
 
 
@@ -250,8 +253,8 @@ def _converge(situation: Situation, policy: Policy, *, now: datetime, roll: floa
     failed = current(situation, Actual.FAILED)
     if failed is not None:
         return after_failed(situation, failed, policy, now=now, roll=roll)
-    if seen is None and was_settled(situation):
-        return Decision(assignment, situation.belief, situation.retry)
+    if seen is None and has_converged(situation):
+        return Decision(assignment, situation.workload_status, situation.retry)
     return _pursue(situation, policy, now=now, roll=roll)
 
 
@@ -270,21 +273,23 @@ def _out_of_sight(situation: Situation, now: datetime) -> Decision:
             )
         else:
             message += "; it stays until the node returns or is confirmed dead"
-    belief = believe(situation, Status.UNKNOWN, now, code="NodeNotReady", message=message)
-    return Decision(assignment, belief, situation.retry, wake_at=wake_at)
+    workload_status = next_status(
+        situation, Status.UNKNOWN, now, code="NodeNotReady", message=message
+    )
+    return Decision(assignment, workload_status, situation.retry, wake_at=wake_at)
 
 
 def _is_current(situation: Situation, seen: Observation) -> bool:
     """An observation without a revision may describe an earlier one, until the order was accepted."""
     dispatch = situation.dispatch
-    if seen.revision or had_settled(situation):
+    if seen.revision or had_converged(situation):
         return True
     taken = dispatch is not None and dispatch.answered_at is not None
-    return taken and after_sending(situation, seen)
+    return taken and is_after_dispatch(situation, seen)
 
 
 def _matches(seen: Observation, workload: Workload, assignment: Assignment) -> bool:
-    if not speaks_of(seen, workload.revision, assignment):
+    if not is_about(seen, workload.revision, assignment):
         return False
     match workload.desired, seen.actual:
         case (Desired.RUNNING, Actual.RUNNING) | (Desired.STOPPED, Actual.STOPPED):
@@ -315,7 +320,7 @@ def _settled(situation: Situation, seen: Observation, policy: Policy, now: datet
         code, message = UNHEALTHY, seen.message
     elif status is Status.RUNNING and seen.metadata.get(DRIFT):
         code, message = DRIFTED, seen.metadata[DRIFT]
-    belief = believe(
+    workload_status = next_status(
         situation,
         status,
         now,
@@ -326,9 +331,9 @@ def _settled(situation: Situation, seen: Observation, policy: Policy, now: datet
     )
     retry, wake_at = situation.retry, None
     if retry is not None:
-        stable_at = belief.changed_at + policy.retry.stable_after
+        stable_at = workload_status.changed_at + policy.retry.stable_after
         retry, wake_at = (None, None) if now >= stable_at else (retry, stable_at)
-    return Decision(situation.assignment, belief, retry, wake_at=wake_at, fulfilled=True)
+    return Decision(situation.assignment, workload_status, retry, wake_at=wake_at, fulfilled=True)
 
 
 def _pursue(situation: Situation, policy: Policy, *, now: datetime, roll: float) -> Decision:
@@ -345,7 +350,7 @@ def _pursue(situation: Situation, policy: Policy, *, now: datetime, roll: float)
     # The agent repairs a workload that it had converged before; it gets some time before the next order.
     if seen is not None and situation.dispatch is None and since is not None:
         healed_at = since + policy.missing_grace
-        if had_settled(situation) and now < healed_at:
+        if had_converged(situation) and now < healed_at:
             return Decision(assignment, _reported(situation, seen, now), retry, wake_at=healed_at)
     if _has_lost_order(situation, goal, policy, now):
         return _after_lost_order(situation, goal, policy, now=now, roll=roll)
@@ -354,7 +359,7 @@ def _pursue(situation: Situation, policy: Policy, *, now: datetime, roll: float)
         text = f"not {workload.desired} {deadline.total_seconds():g}s after the order was sent"
         failure = Failure(FailureReason.RUNTIME_ERROR, text, code="TimedOut")
         counted = count_failure(situation, failure, policy, now=now, roll=roll)
-        inquiry = Inquire(assignment.node_id, workload.id, assignment.epoch, text)
+        inquiry = FetchActions(assignment.node_id, workload.id, assignment.epoch, text)
         return replace(counted, effects=(*counted.effects, inquiry))
     effects, wake_at = send_or_wait(
         situation,
@@ -364,8 +369,8 @@ def _pursue(situation: Situation, policy: Policy, *, now: datetime, roll: float)
         deadline=deadline,
         now=now,
     )
-    belief = _in_progress(situation, goal, now)
-    return Decision(assignment, belief, retry, effects=effects, wake_at=wake_at)
+    workload_status = _in_progress(situation, goal, now)
+    return Decision(assignment, workload_status, retry, effects=effects, wake_at=wake_at)
 
 
 def _has_lost_order(situation: Situation, goal: Goal, policy: Policy, now: datetime) -> bool:
@@ -393,9 +398,9 @@ def _after_lost_order(
     assert assignment is not None
     assert dispatch is not None
     if not dispatch.repeats or (retry is not None and not retried(situation, retry)):
-        belief = _in_progress(situation, goal, now)
+        workload_status = _in_progress(situation, goal, now)
         effect = Apply(assignment.node_id, workload, assignment.epoch)
-        return Decision(assignment, belief, retry, effects=(effect,))
+        return Decision(assignment, workload_status, retry, effects=(effect,))
     text = (
         f"node {assignment.node_id} accepted the order, but has neither a result nor a task for it"
     )
@@ -403,27 +408,27 @@ def _after_lost_order(
     return count_failure(situation, failure, policy, now=now, roll=roll)
 
 
-def _reported(situation: Situation, seen: Observation, now: datetime) -> Belief | None:
+def _reported(situation: Situation, seen: Observation, now: datetime) -> WorkloadStatus | None:
     """The status of a workload in another state than desired, until the agent repairs it."""
     workload, shown = situation.workload, _SHOWN.get(seen.actual)
     if shown is None or seen.revision not in ("", workload.revision):
-        return situation.belief
+        return situation.workload_status
     text = (
         f"desired state is {workload.desired.capitalize()}, but node {seen.node_id} reports {shown}"
     )
-    return believe(situation, shown, now, code=STATE_MISMATCH, message=text)
+    return next_status(situation, shown, now, code=STATE_MISMATCH, message=text)
 
 
 def _is_blind(situation: Situation, goal: Goal) -> bool:
     """The node has the order and cannot read its runtime. No deadline runs until it reports again."""
     dispatch = situation.dispatch
-    has_order = was_settled(situation) if dispatch is None else dispatch.goal == goal
+    has_order = has_converged(situation) if dispatch is None else dispatch.goal == goal
     return situation.reports and has_order and current(situation, Actual.UNKNOWN) is not None
 
 
-def _in_progress(situation: Situation, goal: Goal, now: datetime) -> Belief:
+def _in_progress(situation: Situation, goal: Goal, now: datetime) -> WorkloadStatus:
     status, code, message = _progress(situation, goal)
-    return believe(situation, status, now, code=code, message=message)
+    return next_status(situation, status, now, code=code, message=message)
 
 
 def _progress(situation: Situation, goal: Goal) -> tuple[Status, str, str]:

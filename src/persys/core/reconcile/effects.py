@@ -26,7 +26,7 @@ class Remove:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class PollStatus:
     """Poll the status of the workload from an agent that does not report changes."""
 
     node_id: NodeId
@@ -34,7 +34,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Inquire:
+class FetchActions:
     """Fetch the actions of the workload from its node after a time-out. `about` names the operation."""
 
     node_id: NodeId
@@ -43,4 +43,4 @@ class Inquire:
     about: str
 
 
-Effect = Apply | Remove | Ask | Inquire
+Effect = Apply | Remove | PollStatus | FetchActions

@@ -12,7 +12,7 @@ from math import ceil
 from persys.core.nodes import Phase
 from persys.core.placement.requirements import holds_data
 from persys.core.reconcile.assign import assign
-from persys.core.reconcile.situation import Decision, Rooms, Situation, believe, is_finished
+from persys.core.reconcile.situation import Decision, Rooms, Situation, is_finished, next_status
 from persys.model.placement import Tombstone
 from persys.model.spec import ContainerSpec, Spec, VMSpec
 from persys.model.status import Status
@@ -85,8 +85,8 @@ def _knows_its_order(situation: Situation) -> bool:
     assert assignment is not None
     if seen is not None:
         return (seen.revision, seen.epoch) == (workload.revision, assignment.epoch)
-    belief = situation.belief
-    return belief is not None and (belief.revision, belief.epoch) == (
+    workload_status = situation.workload_status
+    return workload_status is not None and (workload_status.revision, workload_status.epoch) == (
         workload.revision,
         assignment.epoch,
     )
@@ -101,7 +101,7 @@ def was_never_taken(situation: Situation) -> bool:
         and dispatch.unanswered_count >= UNANSWERED_MAX
         and workload.desired is Desired.RUNNING
         and not holds_data(workload)
-        and (situation.belief is None or not situation.belief.revision)
+        and (situation.workload_status is None or not situation.workload_status.revision)
     )
 
 
@@ -117,7 +117,7 @@ def leave(situation: Situation, rooms: Rooms, now: datetime) -> Decision | None:
     stops_at = stopped_alone_at(situation, now) if situation.phase is Phase.LOST else None
     tombstone = Tombstone(assignment, now, keeps_data=True, stops_at=stops_at)
     if is_finished(situation):
-        return Decision(None, situation.belief, None, tombstone=tombstone)
+        return Decision(None, situation.workload_status, None, tombstone=tombstone)
     moved = assign(situation, rooms, now)
     if moved.assignment is None and situation.workload.desired is Desired.RUNNING:
         return None
@@ -130,8 +130,8 @@ def stranded(situation: Situation, rooms: Rooms, now: datetime) -> Decision:
     """On a lost node and no other node fits: stay assigned, since the node may return first."""
     assignment = situation.assignment
     assert assignment is not None
-    nowhere = assign(situation, rooms, now).belief
+    nowhere = assign(situation, rooms, now).workload_status
     assert nowhere is not None
     message = f"node {assignment.node_id} is lost; other nodes: {nowhere.message}"
-    belief = believe(situation, Status.UNKNOWN, now, code="NodeLost", message=message)
-    return Decision(assignment, belief, situation.retry, waits_for_room=True)
+    workload_status = next_status(situation, Status.UNKNOWN, now, code="NodeLost", message=message)
+    return Decision(assignment, workload_status, situation.retry, waits_for_room=True)

@@ -4,8 +4,8 @@ from datetime import datetime
 
 from persys.core.reconcile.effects import Apply
 from persys.core.reconcile.retry import after_failure
-from persys.core.reconcile.situation import Decision, Policy, Situation, believe, retried
-from persys.model.status import Belief, Failure, FailureReason, Observation, Retry, Status
+from persys.core.reconcile.situation import Decision, Policy, Situation, next_status, retried
+from persys.model.status import Failure, FailureReason, Observation, Retry, Status, WorkloadStatus
 
 
 def after_failed(
@@ -37,7 +37,7 @@ def count_failure(
     if retry.next_at is None:
         return _given_up(situation, failure, retry, now)
     return Decision(
-        situation.assignment, _failure_belief(situation, failure, now), retry, wake_at=retry.next_at
+        situation.assignment, _failed_status(situation, failure, now), retry, wake_at=retry.next_at
     )
 
 
@@ -50,30 +50,30 @@ def removal_counted(situation: Situation, now: datetime) -> Retry:
 def _wait_or_retry(situation: Situation, failure: Failure, retry: Retry, now: datetime) -> Decision:
     assert situation.assignment is not None
     assert retry.next_at is not None
-    belief = _failure_belief(situation, failure, now)
+    workload_status = _failed_status(situation, failure, now)
     if now < retry.next_at:
-        return Decision(situation.assignment, belief, retry, wake_at=retry.next_at)
+        return Decision(situation.assignment, workload_status, retry, wake_at=retry.next_at)
     if situation.dispatch is not None and situation.dispatch.in_flight:
-        return Decision(situation.assignment, belief, retry)
+        return Decision(situation.assignment, workload_status, retry)
     effect = Apply(situation.assignment.node_id, situation.workload, situation.assignment.epoch)
-    return Decision(situation.assignment, belief, retry, effects=(effect,))
+    return Decision(situation.assignment, workload_status, retry, effects=(effect,))
 
 
 def before_retry(situation: Situation, retry: Retry, now: datetime) -> Decision:
     """Keep the status failed until the next attempt is due, or for good after giving up."""
-    failure = situation.belief.failure if situation.belief else None
+    failure = situation.workload_status.failure if situation.workload_status else None
     if failure is None:
         failure = Failure(FailureReason.RUNTIME_ERROR, f"no longer {situation.workload.desired}")
-    belief = _failure_belief(situation, failure, now)
-    return Decision(situation.assignment, belief, retry, wake_at=retry.next_at)
+    workload_status = _failed_status(situation, failure, now)
+    return Decision(situation.assignment, workload_status, retry, wake_at=retry.next_at)
 
 
 def _given_up(situation: Situation, failure: Failure, retry: Retry, now: datetime) -> Decision:
-    return Decision(situation.assignment, _failure_belief(situation, failure, now), retry)
+    return Decision(situation.assignment, _failed_status(situation, failure, now), retry)
 
 
-def _failure_belief(situation: Situation, failure: Failure, now: datetime) -> Belief:
-    return believe(
+def _failed_status(situation: Situation, failure: Failure, now: datetime) -> WorkloadStatus:
+    return next_status(
         situation,
         Status.FAILED,
         now,

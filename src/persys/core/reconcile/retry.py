@@ -57,7 +57,7 @@ def after_failure(
     return Retry(workload_id, revision, attempts + 1, now + delay)
 
 
-def in_reach(retry: Retry, policy: RetryPolicy, *, now: datetime) -> Retry:
+def within_policy(retry: Retry, policy: RetryPolicy, *, now: datetime) -> Retry:
     """The retry with `next_at` limited to the longest delay that the policy allows."""
     if retry.next_at is None:
         return retry

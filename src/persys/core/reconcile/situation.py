@@ -18,7 +18,7 @@ from persys.core.reconcile.effects import Effect
 from persys.core.reconcile.retry import RetryPolicy
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.placement import Assignment, Tombstone
-from persys.model.status import Actual, Belief, Failure, Observation, Retry, Status
+from persys.model.status import Actual, Failure, Observation, Retry, Status, WorkloadStatus
 from persys.model.workload import Desired, Workload
 
 COMPLETED = "Completed"
@@ -55,7 +55,7 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True)
-class Aside:
+class RejectedNode:
     """A node that rejected the workload and is excluded from its placement until then."""
 
     node_id: NodeId
@@ -69,7 +69,7 @@ class Situation:
 
     workload: Workload
     assignment: Assignment | None = None
-    belief: Belief | None = None
+    workload_status: WorkloadStatus | None = None
     retry: Retry | None = None
     observation: Observation | None = None
     observed_since: datetime | None = None  # when the observed state last changed
@@ -82,7 +82,7 @@ class Situation:
     stops_alone: bool = False  # the agent of the assigned node supports `stop_after`
     silent: timedelta = timedelta()  # since the last heartbeat of the assigned node
     neighbours: int = 0  # workloads on the assigned node, including this one
-    asides: tuple[Aside, ...] = ()  # excluded from placement
+    rejected_nodes: tuple[RejectedNode, ...] = ()  # excluded from placement
     next_epoch: int = 0  # of the cluster's counter, for a new assignment
 
 
@@ -94,7 +94,7 @@ class Decision:
     """
 
     assignment: Assignment | None
-    belief: Belief | None
+    workload_status: WorkloadStatus | None
     retry: Retry | None
     forget: bool = False
     tombstone: Tombstone | None = None
@@ -126,14 +126,14 @@ def current(situation: Situation, actual: Actual) -> Observation | None:
         seen is None
         or situation.assignment is None
         or seen.actual is not actual
-        or not speaks_of(seen, situation.workload.revision, situation.assignment)
-        or not after_sending(situation, seen)
+        or not is_about(seen, situation.workload.revision, situation.assignment)
+        or not is_after_dispatch(situation, seen)
     ):
         return None
     return seen
 
 
-def after_sending(situation: Situation, seen: Observation) -> bool:
+def is_after_dispatch(situation: Situation, seen: Observation) -> bool:
     dispatch = situation.dispatch
     if dispatch is None:
         return True
@@ -172,7 +172,7 @@ def overdue(situation: Situation, goal: Goal, deadline: timedelta, now: datetime
     )
 
 
-def believe(
+def next_status(
     situation: Situation,
     status: Status,
     now: datetime,
@@ -184,9 +184,9 @@ def believe(
     revision: Revision | None = None,
     epoch: int | None = None,
     metadata: dict[str, str] | None = None,
-) -> Belief:
+) -> WorkloadStatus:
     """Build the new status. Returns the old one when nothing changed, so that nothing is written."""
-    old = situation.belief
+    old = situation.workload_status
     if epoch is None:
         epoch = situation.assignment.epoch if situation.assignment else old.epoch if old else 0
     if revision is None:
@@ -199,7 +199,7 @@ def believe(
     ):
         return old
     changed_at = old.changed_at if old is not None and old.status is status else now
-    return Belief(
+    return WorkloadStatus(
         situation.workload.id,
         status,
         changed_at,
@@ -212,7 +212,7 @@ def believe(
     )
 
 
-def speaks_of(seen: Observation, revision: Revision, assignment: Assignment) -> bool:
+def is_about(seen: Observation, revision: Revision, assignment: Assignment) -> bool:
     """Whether the observation is about this assignment. A missing revision or epoch matches any."""
     return (
         seen.node_id == assignment.node_id
@@ -223,57 +223,59 @@ def speaks_of(seen: Observation, revision: Revision, assignment: Assignment) -> 
 
 def is_finished(situation: Situation) -> bool:
     """Whether the workload ran to completion at this revision."""
-    belief, workload = situation.belief, situation.workload
+    workload_status, workload = situation.workload_status, situation.workload
     return (
         workload.desired is Desired.RUNNING
-        and belief is not None
-        and belief.code == COMPLETED
-        and belief.revision == workload.revision
+        and workload_status is not None
+        and workload_status.code == COMPLETED
+        and workload_status.revision == workload.revision
     )
 
 
-def was_settled(situation: Situation) -> bool:
+def has_converged(situation: Situation) -> bool:
     """Whether the stored status matches the intent: without a new observation nothing has to be done."""
-    belief, assignment = situation.belief, situation.assignment
+    workload_status, assignment = situation.workload_status, situation.assignment
     assert assignment is not None
     return (
-        belief is not None
-        and belief.epoch == assignment.epoch
-        and fulfils(belief, situation.workload)
+        workload_status is not None
+        and workload_status.epoch == assignment.epoch
+        and satisfies(workload_status, situation.workload)
     )
 
 
-def had_settled(situation: Situation) -> bool:
+def had_converged(situation: Situation) -> bool:
     """Whether the workload had converged, also if its node now reports another state."""
-    belief, assignment = situation.belief, situation.assignment
+    workload_status, assignment = situation.workload_status, situation.assignment
     assert assignment is not None
-    return was_settled(situation) or (
-        belief is not None
-        and belief.code == STATE_MISMATCH
-        and belief.epoch == assignment.epoch
-        and belief.revision == situation.workload.revision
+    return has_converged(situation) or (
+        workload_status is not None
+        and workload_status.code == STATE_MISMATCH
+        and workload_status.epoch == assignment.epoch
+        and workload_status.revision == situation.workload.revision
     )
 
 
-def fulfils(belief: Belief, workload: Workload) -> bool:
+def satisfies(workload_status: WorkloadStatus, workload: Workload) -> bool:
     """Whether the status matches the desired state and revision."""
-    if belief.revision != workload.revision:
+    if workload_status.revision != workload.revision:
         return False
     if workload.desired is Desired.RUNNING:
-        return belief.status is Status.RUNNING or belief.code == COMPLETED
-    return workload.desired is Desired.STOPPED and belief.status is Status.STOPPED
+        return workload_status.status is Status.RUNNING or workload_status.code == COMPLETED
+    return workload.desired is Desired.STOPPED and workload_status.status is Status.STOPPED
 
 
-def confirms(seen: Observation, belief: Belief, workload: Workload, assignment: Assignment) -> bool:
+def confirms_status(
+    seen: Observation, workload_status: WorkloadStatus, workload: Workload, assignment: Assignment
+) -> bool:
     """Whether the observation matches the status and the intent: then there is nothing to decide."""
     return (
         seen.actual is Actual.RUNNING
-        and belief.status is Status.RUNNING
+        and workload_status.status is Status.RUNNING
         and workload.desired is Desired.RUNNING
         and seen.failure is None
         and not seen.metadata.get(DRIFT)
-        and seen.revision == belief.revision == workload.revision
-        and seen.epoch == belief.epoch == assignment.epoch
+        and seen.revision == workload_status.revision == workload.revision
+        and seen.epoch == workload_status.epoch == assignment.epoch
     )
 
 

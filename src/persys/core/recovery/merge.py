@@ -20,8 +20,8 @@ from persys.core.secrets import secret_names
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Node
 from persys.model.placement import Assignment, HostPort, Tombstone
-from persys.model.status import Actual, Belief, Observation
-from persys.model.workload import Desired, KeptIntent, Workload
+from persys.model.status import Actual, Observation, WorkloadStatus
+from persys.model.workload import Desired, StoredIntent, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class NodeReport:
 
     node: Node
     copies: Sequence[Observation] = ()
-    intents: Sequence[KeptIntent] = ()
+    intents: Sequence[StoredIntent] = ()
     problem: str = ""
 
 
@@ -59,13 +59,15 @@ class Merged:
         """The highest epoch in use when the merge is stored. Call it last."""
         return next(self.epochs)
 
-    def still_holds(self, belief: Belief) -> bool:
+    def still_holds(self, workload_status: WorkloadStatus) -> bool:
         """Whether a status from before the merge is still valid.
 
         The report of a node that responded replaces it, except for work that ran to completion.
         """
-        bound = self.assignments.get(belief.workload_id)
-        return bound is None or bound.node_id not in self.answered or belief.code == COMPLETED
+        bound = self.assignments.get(workload_status.workload_id)
+        return (
+            bound is None or bound.node_id not in self.answered or workload_status.code == COMPLETED
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,7 @@ def merge(
 
 
 def withheld_secrets(
-    recorded: Recorded, intents: Iterable[KeptIntent], allowed: Collection[str]
+    recorded: Recorded, intents: Iterable[StoredIntent], allowed: Collection[str]
 ) -> dict[WorkloadId, frozenset[str]]:
     """Secrets that only a node's report refers to, by workload. A node could name any secret to get it."""
     found: dict[WorkloadId, frozenset[str]] = {}
@@ -304,8 +306,8 @@ def _ranked(copies: list[_Copy], bound: Assignment | None) -> list[_Copy]:
     return sorted(copies, key=rank)
 
 
-def _newest_intents(reports: Iterable[NodeReport]) -> dict[WorkloadId, KeptIntent]:
-    newest: dict[WorkloadId, KeptIntent] = {}
+def _newest_intents(reports: Iterable[NodeReport]) -> dict[WorkloadId, StoredIntent]:
+    newest: dict[WorkloadId, StoredIntent] = {}
     for intent in (intent for report in reports for intent in report.intents):
         known = newest.get(intent.workload.id)
         if known is None or _age_rank(intent) > _age_rank(known):
@@ -313,11 +315,11 @@ def _newest_intents(reports: Iterable[NodeReport]) -> dict[WorkloadId, KeptInten
     return newest
 
 
-def _age_rank(intent: KeptIntent) -> tuple[int, datetime]:
+def _age_rank(intent: StoredIntent) -> tuple[int, datetime]:
     return intent.epoch, intent.workload.updated_at
 
 
-def _newest(recorded: Workload | None, kept: KeptIntent | None) -> Workload:
+def _newest(recorded: Workload | None, kept: StoredIntent | None) -> Workload:
     if recorded is None:
         assert kept is not None
         return kept.workload

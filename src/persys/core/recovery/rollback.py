@@ -21,9 +21,9 @@ from persys.core.nodes import Phase
 from persys.core.placement.requirements import holds_data, needs_of
 from persys.core.reconcile.assign import bind, wait
 from persys.core.reconcile.effects import Apply
-from persys.core.reconcile.situation import Copy, Decision, Rooms, Situation, believe, current
+from persys.core.reconcile.situation import Copy, Decision, Rooms, Situation, current, next_status
 from persys.model.placement import Assignment, Tombstone
-from persys.model.status import Actual, Belief, Failure, FailureReason, Status
+from persys.model.status import Actual, Failure, FailureReason, Status, WorkloadStatus
 from persys.model.workload import Desired
 
 STALE_EPOCH = "StaleEpoch"  # the node has a newer assignment
@@ -132,11 +132,11 @@ def _waits_for_a_person(situation: Situation) -> bool:
 
 def _was_asked_again(situation: Situation) -> bool:
     """Whether a retry was requested after the node had deleted the assignment."""
-    belief = situation.belief
+    workload_status = situation.workload_status
     return (
-        belief is not None
-        and belief.failure is not None
-        and belief.failure.code == ALREADY_DELETED
+        workload_status is not None
+        and workload_status.failure is not None
+        and workload_status.failure.code == ALREADY_DELETED
         and situation.retry is None
         and situation.observation is None
     )
@@ -155,18 +155,18 @@ def _renew(situation: Situation, bound: Assignment, now: datetime) -> Decision:
     )
     assignment = structs.replace(bound, epoch=situation.next_epoch, assigned_at=now, why=why)
     if workload.desired is Desired.DELETED:
-        return Decision(assignment, situation.belief, None, wake_at=now)
+        return Decision(assignment, situation.workload_status, None, wake_at=now)
     effect = Apply(bound.node_id, workload, assignment.epoch)
-    belief = _as_before(situation, assignment, now)
-    return Decision(assignment, belief, None, effects=(effect,))
+    workload_status = _as_before(situation, assignment, now)
+    return Decision(assignment, workload_status, None, effects=(effect,))
 
 
-def _as_before(situation: Situation, assignment: Assignment, now: datetime) -> Belief:
+def _as_before(situation: Situation, assignment: Assignment, now: datetime) -> WorkloadStatus:
     """Keep the status until the node responds; a failed workload becomes pending."""
-    belief = situation.belief
-    if belief is not None and belief.status is not Status.FAILED:
-        return structs.replace(belief, epoch=assignment.epoch)
-    return believe(
+    workload_status = situation.workload_status
+    if workload_status is not None and workload_status.status is not Status.FAILED:
+        return structs.replace(workload_status, epoch=assignment.epoch)
+    return next_status(
         situation,
         Status.PENDING,
         now,

@@ -40,10 +40,10 @@ class DiagnosticsApi:
 
     def _violations(self) -> Iterable[control_pb2.PolicyViolation]:
         for workload_id, entry in sorted(self._cluster.entries.items()):
-            belief, bound = entry.belief, entry.assignment
-            if belief is None or bound is None:
+            workload_status, bound = entry.workload_status, entry.assignment
+            if workload_status is None or bound is None:
                 continue
-            if reason := belief.metadata.get(POLICY_VIOLATION):
+            if reason := workload_status.metadata.get(POLICY_VIOLATION):
                 yield control_pb2.PolicyViolation(
                     workload_id=workload_id, node_id=bound.node_id, reason=reason
                 )

@@ -20,7 +20,7 @@ class DriftsApi:
         self, request: control_pb2.ListDriftsRequest, context: Context
     ) -> control_pb2.ListDriftsResponse:
         wanted = _drift_type(request.type) if request.type else None
-        unrecorded = self._cluster.strangers.unrecorded
+        unrecorded = self._cluster.unassigned_copies.unrecorded
         return control_pb2.ListDriftsResponse(
             drifts=[
                 self._view(drift)
@@ -65,8 +65,8 @@ class DriftsApi:
         return control_pb2.OrphanAnswer(accepted=True)
 
     def _view(self, drift: Drift) -> control_pb2.DriftView:
-        stranger = self._cluster.strangers.on(drift.node_id).get(drift.workload_id)
-        actual = stranger.seen.actual if stranger is not None else drift.actual
+        unassigned = self._cluster.unassigned_copies.on(drift.node_id).get(drift.workload_id)
+        actual = unassigned.seen.actual if unassigned is not None else drift.actual
         return control_pb2.DriftView(
             node_id=drift.node_id,
             workload_id=drift.workload_id,
@@ -76,7 +76,7 @@ class DriftsApi:
             revision_id=drift.revision,
             epoch=drift.epoch,
             state=actual.value.title(),
-            adoptable=stranger is not None and bool(stranger.adoptable),
+            adoptable=unassigned is not None and bool(unassigned.adoptable),
         )
 
 

@@ -37,7 +37,7 @@ from persys.model.action import ACTIONS_MAX, Action
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.spec import WorkloadType
 from persys.model.status import Actual, Failure, FailureReason, Observation
-from persys.model.workload import KeptIntent, Workload
+from persys.model.workload import StoredIntent, Workload
 from persys.scheduler.dispatch.tunnel import Streams, Tunnel
 from persys.scheduler.membership.heartbeat import Limited
 from persys.scheduler.metrics.counters import Metrics
@@ -266,8 +266,8 @@ class GrpcAgents:
         answer = await self._call(node_id, endpoint, "HealthCheck", request, deadline=deadline)
         return legacy_agents.unhealthy_types(answer.runtime_status)
 
-    async def intents(self, node_id: NodeId, endpoint: str) -> list[KeptIntent]:
-        kept: list[KeptIntent] = []
+    async def intents(self, node_id: NodeId, endpoint: str) -> list[StoredIntent]:
+        kept: list[StoredIntent] = []
         size = 0
         with self._outgoing.call(node_id, "ListIntents") as headers:
             stream = self._stub(node_id, endpoint).ListIntents(

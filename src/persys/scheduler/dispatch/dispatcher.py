@@ -16,7 +16,7 @@ from msgspec import structs
 
 from persys.core.agent.task_trace import Operation, ending, finished, is_lost, is_unclear
 from persys.core.reconcile.dispatch import answered, unanswered
-from persys.core.reconcile.effects import Apply, Ask, Effect, Inquire, Remove
+from persys.core.reconcile.effects import Apply, Effect, FetchActions, PollStatus, Remove
 from persys.errors import AgentUnreachableError, FencedError, PersysError
 from persys.infra.aio.keyed_queue import Lanes
 from persys.infra.aio.supervisor import Containment, InternalError, Supervisor
@@ -36,7 +36,7 @@ log = structlog.get_logger()
 
 BACKLOG_MAX = 10_000
 
-Inquired = Callable[[Inquire, Sequence[Action], str, str], Awaitable[None]]
+Inquired = Callable[[FetchActions, Sequence[Action], str, str], Awaitable[None]]
 """Called with the inquiry, the actions of the node, why there are none, and the problems of the node."""
 
 
@@ -77,7 +77,7 @@ class Performer:
         self._supervisor = supervisor
         self._lanes: Lanes[NodeId] | None = None
         self._backlog: list[Effect] = []
-        self._waiting: set[Remove | Ask | Inquire] = set()
+        self._waiting: set[Remove | PollStatus | FetchActions] = set()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -140,9 +140,9 @@ class Performer:
                 await self._apply(effect, endpoint)
             case Remove():
                 await self._remove(effect, endpoint)
-            case Ask():
+            case PollStatus():
                 await self._ask(effect, endpoint)
-            case Inquire():
+            case FetchActions():
                 await self._inquire(effect, endpoint)
             case unreachable:
                 assert_never(unreachable)
@@ -236,7 +236,7 @@ class Performer:
         self._observations.take(seen)
         self._wake(effect.workload_id)
 
-    async def _ask(self, effect: Ask, endpoint: str) -> None:
+    async def _ask(self, effect: PollStatus, endpoint: str) -> None:
         try:
             seen = await self._poll_status(effect.node_id, endpoint, effect.workload_id)
         except PersysError:
@@ -313,7 +313,7 @@ class Performer:
         if done := finished(actions):
             await self._keep_actions(seen.node_id, seen.workload_id, done)
 
-    async def _inquire(self, effect: Inquire, endpoint: str) -> None:
+    async def _inquire(self, effect: FetchActions, endpoint: str) -> None:
         actions: list[Action] = []
         problem = ""
         try:

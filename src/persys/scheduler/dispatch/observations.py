@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from persys.core.agent.deviations import DRIFT
 from persys.core.agent.health import HEALTH
-from persys.core.reconcile.situation import confirms
+from persys.core.reconcile.situation import confirms_status
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.status import Actual, Observation
 from persys.scheduler.state.cluster import Cluster, Entry
@@ -83,11 +83,11 @@ class Observations:
     def _is_expected(self, seen: Observation, entry: Entry) -> bool:
         """Whether it confirms the records: after a start every node reports all it has, mostly unchanged."""
         return (
-            entry.belief is not None
+            entry.workload_status is not None
             and entry.assignment is not None
             and entry.dispatch is None
             and entry.retry is None
-            and confirms(seen, entry.belief, entry.workload, entry.assignment)
+            and confirms_status(seen, entry.workload_status, entry.workload, entry.assignment)
             and not self._cluster.drifts.of(seen.node_id, seen.workload_id)
         )
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import structlog
 
-from persys.core.reconcile.effects import Inquire
+from persys.core.reconcile.effects import FetchActions
 from persys.core.reconcile.timeout_history import remember, tell
 from persys.errors import ConflictError, StoreUnavailableError
 from persys.infra.clock import Clock
@@ -30,7 +30,7 @@ class Histories:
         self._clock = clock
 
     async def note(
-        self, inquiry: Inquire, actions: Sequence[Action], problem: str, health: str
+        self, inquiry: FetchActions, actions: Sequence[Action], problem: str, health: str
     ) -> None:
         """Store the reply of the node. `problem`: why there is none. `health`: problems of the node."""
 
@@ -67,7 +67,7 @@ class Histories:
             log.warning("history.lost", workload_id=workload_id, reason=str(err))
 
     def _change(
-        self, inquiry: Inquire, actions: Sequence[Action], problem: str, health: str
+        self, inquiry: FetchActions, actions: Sequence[Action], problem: str, health: str
     ) -> Change:
         now = self._clock.now()
         entry = self._cluster.entries.get(inquiry.workload_id)

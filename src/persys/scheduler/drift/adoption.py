@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 from msgspec.structs import replace
 
-from persys.core.drift import Stranger
+from persys.core.drift import UnassignedCopy
 from persys.core.epochs import credible
 from persys.core.intent.apply import Accepted
 from persys.core.secrets import secret_names
@@ -84,7 +84,7 @@ class Adoption:
         if orphan.seen.epoch >= self._cluster.epochs.next:
             self._reconciler.skip_epochs()
         # The operator confirms the copy, so it counts without a proof.
-        self._cluster.strangers.put(dataclasses.replace(orphan, counts=True))
+        self._cluster.unassigned_copies.put(dataclasses.replace(orphan, counts=True))
         await self._reconciler.submit(workload_id, judge)
 
     async def delete(self, node_id: NodeId, workload_id: WorkloadId) -> None:
@@ -99,7 +99,7 @@ class Adoption:
 
             def done() -> None:
                 self._cluster.put_tombstone(tombstone)
-                self._cluster.strangers.drop(node_id, workload_id)
+                self._cluster.unassigned_copies.drop(node_id, workload_id)
                 for drift in drifts:
                     self._cluster.drifts.drop(drift)
 
@@ -128,7 +128,7 @@ class Adoption:
         self._orphan(node_id, workload.id)
         if old is not None:
             raise RefusedError(f"workload {workload.id} {self._where(workload.id)}")
-        found = self._cluster.strangers.of(workload.id)
+        found = self._cluster.unassigned_copies.of(workload.id)
         copies = [one.seen.node_id for one in found if one.counts]
         if len(copies) > 1:
             raise RefusedError(
@@ -152,8 +152,8 @@ class Adoption:
             raise NotFoundError("node", node_id)
         return member
 
-    def _orphan(self, node_id: NodeId, workload_id: WorkloadId) -> Stranger:
-        found = self._cluster.strangers.on(node_id).get(workload_id)
+    def _orphan(self, node_id: NodeId, workload_id: WorkloadId) -> UnassignedCopy:
+        found = self._cluster.unassigned_copies.on(node_id).get(workload_id)
         if found is not None:
             return found
         if workload_id in self._cluster.on_node.get(node_id, ()):

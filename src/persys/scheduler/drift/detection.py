@@ -48,7 +48,7 @@ def _mismatch(
     situation: Situation, decision: Decision, policy: Policy, now: datetime
 ) -> Drift | None:
     found = mismatch(situation, policy, now=now)
-    shown = decision.belief is not None and decision.belief.code == STATE_MISMATCH
+    shown = decision.workload_status is not None and decision.workload_status.code == STATE_MISMATCH
     if found is None or not (decision.effects or (shown and found.type is DriftType.STATE)):
         return None
     return found

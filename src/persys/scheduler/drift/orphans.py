@@ -17,7 +17,7 @@ import structlog
 
 from persys.core import drift
 from persys.core.agent.task_trace import shows_removed
-from persys.core.drift import Stranger
+from persys.core.drift import UnassignedCopy
 from persys.errors import (
     AgentUnreachableError,
     ConflictError,
@@ -80,13 +80,13 @@ class Orphans:
         member = self._cluster.members.get(node_id)
         if member is None or member.node.removing_since is not None:
             return
-        found = drift.strangers(
+        found = drift.unassigned_copies(
             listed,
             self._cluster.bound_to(node_id),
             self._cluster.tombstones.get(node_id, {}),
         )
         found = self._without_removed(node_id, found)
-        if not found and not self._cluster.strangers.on(node_id):
+        if not found and not self._cluster.unassigned_copies.on(node_id):
             return
         self._remember(node_id, found)
         if self._lanes is None or node_id in self._due:
@@ -109,25 +109,25 @@ class Orphans:
         return {name: seen for name, seen in found.items() if name not in removed}
 
     def _remember(self, node_id: NodeId, found: dict[WorkloadId, Observation]) -> None:
-        strangers, now = self._cluster.strangers, self._clock.now()
-        known = strangers.on(node_id)
+        unassigned_copies, now = self._cluster.unassigned_copies, self._clock.now()
+        known = unassigned_copies.on(node_id)
         for gone in known.keys() - found.keys():
-            strangers.drop(node_id, gone)
+            unassigned_copies.drop(node_id, gone)
             self._wake(gone)
         for name, seen in islice(found.items(), STRANGERS_MAX):
             old = known.get(name)
             if old is None and not _is_name(name):
                 continue
             new = self._judged(old, seen) if old is not None else self._first_seen(seen, now)
-            strangers.put(new)
+            unassigned_copies.put(new)
             if old is None or (old.counts, old.proven) != (new.counts, new.proven):
                 self._wake(name)
 
-    def _first_seen(self, seen: Observation, now: datetime) -> Stranger:
+    def _first_seen(self, seen: Observation, now: datetime) -> UnassignedCopy:
         proven = self._cluster.is_proven(seen)
-        return Stranger(seen, now, counts=proven, proven=proven)
+        return UnassignedCopy(seen, now, counts=proven, proven=proven)
 
-    def _judged(self, old: Stranger, seen: Observation) -> Stranger:
+    def _judged(self, old: UnassignedCopy, seen: Observation) -> UnassignedCopy:
         proven = old.proven
         if (seen.epoch, seen.proof) != (old.seen.epoch, old.seen.proof):
             proven = self._cluster.is_proven(seen)
@@ -136,25 +136,27 @@ class Orphans:
     async def _note(self, node_id: NodeId) -> None:
         """Record the new orphans of one node and drop the resolved ones."""
         self._due.discard(node_id)
-        strangers = self._cluster.strangers
+        unassigned_copies = self._cluster.unassigned_copies
         changes = drift.orphans(
             node_id,
-            strangers.on(node_id),
+            unassigned_copies.on(node_id),
             self._cluster.drifts.orphans_on(node_id),
-            self._cluster.assignments_of(strangers.on(node_id)),
+            self._cluster.assignments_of(unassigned_copies.on(node_id)),
             grace=self._grace,
             now=self._clock.now(),
         )
-        if changes.unrecorded and not strangers.unrecorded.get(node_id):
+        if changes.unrecorded and not unassigned_copies.unrecorded.get(node_id):
             log.warning("orphans.unrecorded", node_id=node_id, count=changes.unrecorded)
-        strangers.unrecorded[node_id] = changes.unrecorded
+        unassigned_copies.unrecorded[node_id] = changes.unrecorded
         orphans = [one for one in changes.found if not await self._was_removed(one)]
         async with asyncio.TaskGroup() as group:
             for one in orphans:
                 group.create_task(self._put(one))
             for one in changes.gone:
                 group.create_task(self._drop(one))
-        if any(stranger.adoptable is None for stranger in strangers.on(node_id).values()):
+        if any(
+            unassigned.adoptable is None for unassigned in unassigned_copies.on(node_id).values()
+        ):
             await self._ask_what_is_kept(node_id)
 
     async def _was_removed(self, orphan: Drift) -> bool:
@@ -201,9 +203,9 @@ class Orphans:
         except AgentUnreachableError:
             return  # retried with the next list of the node
         names = {intent.workload.id for intent in kept}
-        strangers = self._cluster.strangers
-        for name, stranger in list(strangers.on(node_id).items()):
-            strangers.put(replace(stranger, adoptable=name in names))
+        unassigned_copies = self._cluster.unassigned_copies
+        for name, unassigned in list(unassigned_copies.on(node_id).items()):
+            unassigned_copies.put(replace(unassigned, adoptable=name in names))
 
 
 def _is_name(text: str) -> bool:

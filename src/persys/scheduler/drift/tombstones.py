@@ -12,7 +12,7 @@ from contextlib import suppress
 from datetime import timedelta
 from itertools import islice
 
-from persys.core.reconcile.effects import Ask, Effect, Remove
+from persys.core.reconcile.effects import Effect, PollStatus, Remove
 from persys.errors import ConflictError, StoreUnavailableError
 from persys.infra.aio.time_slice import Slices
 from persys.infra.clock import Clock
@@ -121,7 +121,7 @@ class Burials:
             if buried and self._is_polled(node_id):
                 polled = True
                 for workload_id in islice(buried, POLLED_PER_NODE_MAX):
-                    self._hand(Ask(node_id, workload_id))
+                    self._hand(PollStatus(node_id, workload_id))
         return polled
 
     def _is_polled(self, node_id: NodeId) -> bool:

@@ -28,12 +28,14 @@ class Count:
     def add(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
             self.desired[entry.workload.desired] += 1
-            if (belief := entry.belief) is not None:
-                self.statuses[belief.status] += 1
-                if belief.status is Status.PENDING:
-                    self._note_pending(belief.changed_at)
-                elif belief.status is Status.FAILED and belief.failure is not None:
-                    self.failures[belief.failure.reason] += 1
+            if (workload_status := entry.workload_status) is not None:
+                self.statuses[workload_status.status] += 1
+                if workload_status.status is Status.PENDING:
+                    self._note_pending(workload_status.changed_at)
+                elif (
+                    workload_status.status is Status.FAILED and workload_status.failure is not None
+                ):
+                    self.failures[workload_status.failure.reason] += 1
             if (retry := entry.retry) is not None:
                 if entry.workload.desired is Desired.DELETED:
                     self.removals_overdue += 1

@@ -72,7 +72,7 @@ class Outlook:
 
     def _summary(self, entry: Entry, found: Explanation) -> str:
         workload, assignment = entry.workload, entry.assignment
-        message = entry.belief.message if entry.belief is not None else ""
+        message = entry.workload_status.message if entry.workload_status is not None else ""
         if entry.set_aside is not None:
             return f"is not reconciled: {entry.set_aside.text}"
         if assignment is None:
@@ -81,7 +81,7 @@ class Outlook:
             if found.fit_count:
                 return f"waits, although it fits on {found.fit_count} nodes: {message}"
             return f"waits: {found.refusals()}"
-        where = self._situated(Situation(workload, assignment, entry.belief))
+        where = self._situated(Situation(workload, assignment, entry.workload_status))
         node_id = assignment.node_id
         if workload.id in self._cluster.waiting:
             return f"is assigned to {node_id} and waits for capacity on another node: {message}"
@@ -127,7 +127,9 @@ class Outlook:
         movable: dict[WorkloadId, Needs] = {}
         bound: list[WorkloadId] = []
         for entry in self._on(node_id):
-            lost = Situation(entry.workload, entry.assignment, entry.belief, phase=Phase.LOST)
+            lost = Situation(
+                entry.workload, entry.assignment, entry.workload_status, phase=Phase.LOST
+            )
             # With stop_after it moves after its agent has stopped it.
             if not entry.workload.stop_after_seconds and not must_leave(lost, self._clock.now()):
                 bound.append(entry.workload.id)

@@ -19,7 +19,7 @@ from persys.errors import RefusedError
 from persys.infra.aio.time_slice import Slices
 from persys.model.ids import WorkloadId, workload_id
 from persys.model.placement import Assignment
-from persys.model.status import Belief
+from persys.model.status import WorkloadStatus
 from persys.model.workload import Desired, Workload
 from persys.scheduler.reconcile.intent import judge_of, parse
 from persys.scheduler.state.cluster import Cluster
@@ -35,7 +35,7 @@ class Standing:
 
     workload: Workload
     assignment: Assignment | None
-    belief: Belief | None
+    workload_status: WorkloadStatus | None
     waits: bool
 
 
@@ -105,7 +105,7 @@ class Planning:
         if before is not None and before.waits:
             self._leave_queue(before.workload)
         placeable = self._placeable()
-        decision = self._decide(workload, held, before.belief if before else None)
+        decision = self._decide(workload, held, before.workload_status if before else None)
         _set_place(plan, self._take(workload, held, decision))
         plan.displaces.extend(displaced(old, held, workload, decision))
         plan.displaces.extend(self._keep_waiting(placeable))
@@ -119,13 +119,13 @@ class Planning:
         if entry is None:
             return None
         return Standing(
-            entry.workload, entry.assignment, entry.belief, wanted in self._cluster.waiting
+            entry.workload, entry.assignment, entry.workload_status, wanted in self._cluster.waiting
         )
 
     def _decide(
-        self, workload: Workload, held: Assignment | None, belief: Belief | None
+        self, workload: Workload, held: Assignment | None, workload_status: WorkloadStatus | None
     ) -> Decision:
-        situation = self._situated(Situation(workload, held, belief))
+        situation = self._situated(Situation(workload, held, workload_status))
         return decide(situation, self._rooms, self._policy, now=self._now, roll=0.0)
 
     def _take(self, workload: Workload, held: Assignment | None, decision: Decision) -> Standing:
@@ -134,7 +134,7 @@ class Planning:
             self._room.give_back(workload.id, held.node_id)
         if got is not None:
             self._room.reserve(got)
-        after = Standing(workload, got, decision.belief, decision.waits_for_room)
+        after = Standing(workload, got, decision.workload_status, decision.waits_for_room)
         self._standing[workload.id] = after
         self._leave_queue(workload)
         if after.waits:
@@ -167,7 +167,9 @@ class Planning:
                 if standing is None or choose(needs, self._room) is None:
                     break
                 workload, held = standing.workload, standing.assignment
-                after = self._take(workload, held, self._decide(workload, held, standing.belief))
+                after = self._take(
+                    workload, held, self._decide(workload, held, standing.workload_status)
+                )
                 if after.assignment is not None and not after.waits:
                     yield f"{waiting} no longer waits: it is assigned to {after.assignment.node_id}"
 
@@ -183,7 +185,7 @@ def _queues_of(cluster: Cluster) -> dict[Needs, dict[WorkloadId, None]]:
 
 def _set_place(plan: control_pb2.WorkloadPlan, standing: Standing) -> None:
     """Set where it would run and why, or why it would wait."""
-    message = standing.belief.message if standing.belief is not None else ""
+    message = standing.workload_status.message if standing.workload_status is not None else ""
     plan.would_wait = standing.waits and standing.workload.desired is Desired.RUNNING
     if plan.would_wait or standing.assignment is None:
         plan.reason = message

@@ -9,7 +9,7 @@ from typing import TypeVar
 from persys.core.placement.requirements import needs_of
 from persys.core.placement.select import Placed, Unplaceable, place
 from persys.core.reconcile.evacuate import stays_because
-from persys.core.reconcile.situation import fulfils, speaks_of
+from persys.core.reconcile.situation import is_about, satisfies
 from persys.errors import InvalidError, NotFoundError
 from persys.infra.clock import Clock
 from persys.model.ids import NodeId, WorkloadId
@@ -194,7 +194,7 @@ class Queries:
         return block
 
     def _workload_view(self, entry: Entry) -> control_pb2.WorkloadView:
-        workload, belief, retry = entry.workload, entry.belief, entry.retry
+        workload, workload_status, retry = entry.workload, entry.workload_status, entry.retry
         view = control_pb2.WorkloadView(
             workload_id=workload.id,
             type=type_of(workload.spec),
@@ -211,12 +211,14 @@ class Queries:
             view.admitted_on_node = is_admitted(entry)
             view.dispatch_failed = entry.dispatch is not None and bool(entry.dispatch.problem)
         # After convergence the retry is obsolete, although its record is not deleted yet.
-        if retry is not None and not (belief is not None and fulfils(belief, workload)):
+        if retry is not None and not (
+            workload_status is not None and satisfies(workload_status, workload)
+        ):
             view.retry_attempts = retry.attempts
             if retry.next_at is not None:
                 view.retry_next_at.CopyFrom(control_messages.timestamp(retry.next_at))
                 view.reason.next_retry_at.CopyFrom(control_messages.timestamp(retry.next_at))
-        if belief is not None:
+        if workload_status is not None:
             _set_reason(view, entry)
         if entry.set_aside is not None:
             _set_internal_error(view, entry.set_aside)
@@ -233,14 +235,15 @@ def is_admitted(entry: Entry) -> bool:
     if dispatch is not None and dispatch.goal.epoch == assignment.epoch and dispatch.answered_at:
         return not dispatch.refused
     if seen is not None:
-        return seen.actual is not Actual.ABSENT and speaks_of(
+        return seen.actual is not Actual.ABSENT and is_about(
             seen, entry.workload.revision, assignment
         )
-    belief = entry.belief
+    workload_status = entry.workload_status
     return (
-        belief is not None
-        and belief.status in (Status.RUNNING, Status.STOPPED)
-        and (belief.epoch, belief.revision) == (assignment.epoch, entry.workload.revision)
+        workload_status is not None
+        and workload_status.status in (Status.RUNNING, Status.STOPPED)
+        and (workload_status.epoch, workload_status.revision)
+        == (assignment.epoch, entry.workload.revision)
     )
 
 
@@ -270,30 +273,30 @@ _DESIRED = {Desired.RUNNING: "Running", Desired.STOPPED: "Stopped", Desired.DELE
 
 
 def _set_reason(view: control_pb2.WorkloadView, entry: Entry) -> None:
-    belief = entry.belief
-    assert belief is not None
-    if belief.code or belief.message:
-        view.reason.code = belief.code
-        view.reason.message = belief.message
-        view.reason.last_transition.CopyFrom(control_messages.timestamp(belief.changed_at))
-    if belief.status is Status.PENDING and (seen := _progress(entry)) is not None:
+    workload_status = entry.workload_status
+    assert workload_status is not None
+    if workload_status.code or workload_status.message:
+        view.reason.code = workload_status.code
+        view.reason.message = workload_status.message
+        view.reason.last_transition.CopyFrom(control_messages.timestamp(workload_status.changed_at))
+    if workload_status.status is Status.PENDING and (seen := _progress(entry)) is not None:
         # Progress changes every second: it is shown as last reported, and never stored.
         view.reason.code, view.reason.message = seen.metadata[REASON_CODE], seen.message
-    if belief.failure is not None:
-        view.failure_reason = belief.failure.reason
+    if workload_status.failure is not None:
+        view.failure_reason = workload_status.failure.reason
         gave_up = entry.retry is not None and entry.retry.next_at is None
-        view.reason.retryable = belief.failure.retryable and not gave_up
+        view.reason.retryable = workload_status.failure.retryable and not gave_up
     seen = entry.observation
-    view.metadata.update(seen.metadata if seen is not None else belief.metadata)
+    view.metadata.update(seen.metadata if seen is not None else workload_status.metadata)
 
 
-def _set_internal_error(view: control_pb2.WorkloadView, aside: SetAside) -> None:
+def _set_internal_error(view: control_pb2.WorkloadView, set_aside: SetAside) -> None:
     """Shown instead of the last decision while the workload is not reconciled."""
     view.failure_reason = FailureReason.RUNTIME_ERROR
     view.reason.code = INTERNAL_ERROR
-    view.reason.message = aside.text
+    view.reason.message = set_aside.text
     view.reason.retryable = True
-    view.reason.next_retry_at.CopyFrom(control_messages.timestamp(aside.until))
+    view.reason.next_retry_at.CopyFrom(control_messages.timestamp(set_aside.until))
 
 
 def _progress(entry: Entry) -> Observation | None:
@@ -303,7 +306,7 @@ def _progress(entry: Entry) -> Observation | None:
         seen is None
         or assignment is None
         or seen.actual is not Actual.PENDING
-        or not speaks_of(seen, entry.workload.revision, assignment)
+        or not is_about(seen, entry.workload.revision, assignment)
         or not (seen.message and seen.metadata.get(REASON_CODE))
     ):
         return None
@@ -311,11 +314,15 @@ def _progress(entry: Entry) -> Observation | None:
 
 
 def _status(entry: Entry) -> Status:
-    return entry.belief.status if entry.belief is not None else Status.PENDING
+    return entry.workload_status.status if entry.workload_status is not None else Status.PENDING
 
 
 def _changed_at(entry: Entry) -> datetime:
-    return entry.belief.changed_at if entry.belief is not None else entry.workload.updated_at
+    return (
+        entry.workload_status.changed_at
+        if entry.workload_status is not None
+        else entry.workload.updated_at
+    )
 
 
 def _status_named(text: str, known: dict[str, T]) -> T:

@@ -17,7 +17,7 @@ from persys.errors import ConflictError, PersysError, UnavailableError
 from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId
 from persys.model.placement import Assignment
-from persys.model.status import Belief, Status
+from persys.model.status import Status, WorkloadStatus
 from persys.model.workload import Desired, Workload
 from persys.scheduler.commit.change import Change
 from persys.scheduler.metrics.counters import Result
@@ -73,8 +73,8 @@ def _write(
         change.puts[keys.assignment_key(workload.id)] = decision.assignment
     if decision.assignment is None and old.assignment is not None:
         change.drops.append(keys.assignment_key(workload.id))
-    if decision.belief is not None and decision.belief is not old.belief:
-        change.puts[keys.belief_key(workload.id)] = decision.belief
+    if decision.workload_status is not None and decision.workload_status is not old.workload_status:
+        change.puts[keys.status_key(workload.id)] = decision.workload_status
     if decision.retry is not None and decision.retry != old.retry:
         change.puts[keys.retry_key(workload.id)] = decision.retry
     if decision.retry is None and old.retry is not None:
@@ -104,7 +104,7 @@ def _forget(change: Change, old: Entry) -> None:
     change.drops.append(keys.workload_key(workload_id))
     for record, key in (
         (old.assignment, keys.assignment_key(workload_id)),
-        (old.belief, keys.belief_key(workload_id)),
+        (old.workload_status, keys.status_key(workload_id)),
         (old.retry, keys.retry_key(workload_id)),
         (old.history, keys.history_key(workload_id)),
     ):
@@ -122,7 +122,7 @@ def _apply(cluster: Cluster, workload: Workload, decision: Decision, nodes: set[
     else:
         entry = cluster.put_workload(workload)
         cluster.put_assignment(workload.id, decision.assignment)
-        entry.belief = decision.belief
+        entry.workload_status = decision.workload_status
         entry.retry = decision.retry
     cluster.settle_room(workload.id, nodes)
 
@@ -136,34 +136,48 @@ def _nodes(old: Assignment | None, decision: Decision) -> set[NodeId]:
 
 def _events(old: Entry, workload: Workload, decision: Decision, now: datetime) -> list[Event]:
     told = []
-    assignment, belief = decision.assignment, decision.belief
+    assignment, workload_status = decision.assignment, decision.workload_status
     moved = assignment is not None and (
         old.assignment is None or old.assignment.epoch != assignment.epoch
     )
     if moved and assignment is not None:
         told.append(_event(EventKind.WORKLOAD_PLACED, workload, assignment, now, assignment.why))
-    if belief is not None and _is_change(old.belief, belief):
-        if belief.code == "Unplaceable":
+    if workload_status is not None and _is_change(old.workload_status, workload_status):
+        if workload_status.code == "Unplaceable":
             told.append(
-                _event(EventKind.WORKLOAD_UNPLACEABLE, workload, assignment, now, belief.message)
+                _event(
+                    EventKind.WORKLOAD_UNPLACEABLE,
+                    workload,
+                    assignment,
+                    now,
+                    workload_status.message,
+                )
             )
-        elif belief.status is Status.RUNNING and belief.code == UNHEALTHY:
+        elif workload_status.status is Status.RUNNING and workload_status.code == UNHEALTHY:
             told.append(
-                _event(EventKind.WORKLOAD_UNHEALTHY, workload, assignment, now, belief.message)
+                _event(
+                    EventKind.WORKLOAD_UNHEALTHY, workload, assignment, now, workload_status.message
+                )
             )
-        elif _recovered(old.belief, belief):
+        elif _recovered(old.workload_status, workload_status):
             told.append(_event(EventKind.WORKLOAD_HEALTHY, workload, assignment, now))
-        elif belief.status in _KIND and not _is_drift(old.belief, belief):
-            event = _event(_KIND[belief.status], workload, assignment, now, belief.message)
-            told.append(replace(event, task_id=belief.metadata.get(TASK_ID, "")[:TASK_ID_MAX]))
+        elif workload_status.status in _KIND and not _is_drift(
+            old.workload_status, workload_status
+        ):
+            event = _event(
+                _KIND[workload_status.status], workload, assignment, now, workload_status.message
+            )
+            told.append(
+                replace(event, task_id=workload_status.metadata.get(TASK_ID, "")[:TASK_ID_MAX])
+            )
     return told
 
 
-def _is_change(old: Belief | None, new: Belief) -> bool:
+def _is_change(old: WorkloadStatus | None, new: WorkloadStatus) -> bool:
     return old is None or (old.status, old.code) != (new.status, new.code)
 
 
-def _recovered(old: Belief | None, new: Belief) -> bool:
+def _recovered(old: WorkloadStatus | None, new: WorkloadStatus) -> bool:
     """It kept running and is healthy again."""
     return (
         old is not None
@@ -173,7 +187,7 @@ def _recovered(old: Belief | None, new: Belief) -> bool:
     )
 
 
-def _is_drift(old: Belief | None, new: Belief) -> bool:
+def _is_drift(old: WorkloadStatus | None, new: WorkloadStatus) -> bool:
     """It kept running: the difference is reported by the events of the drift."""
     return (
         old is not None

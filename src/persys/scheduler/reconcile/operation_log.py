@@ -25,16 +25,24 @@ def tell_end(situation: Situation, decision: Decision) -> None:
         text = "its node is lost" if lost else "its node reports it absent"
         log.info("workload.removed", **_facts(situation, "deleted", text))
     elif decision.fulfilled and situation.dispatch is not None:
-        log.info("workload.settled", **_facts(situation, *_belief(decision)))
-    elif counted and decision.belief is not None and decision.belief.status is Status.FAILED:
-        log.warning("workload.failed", **_facts(situation, *_belief(decision)))
+        log.info("workload.settled", **_facts(situation, *_status(decision)))
+    elif (
+        counted
+        and decision.workload_status is not None
+        and decision.workload_status.status is Status.FAILED
+    ):
+        log.warning("workload.failed", **_facts(situation, *_status(decision)))
     elif counted and situation.workload.desired is Desired.DELETED:
-        log.warning("workload.removal_overdue", **_facts(situation, *_belief(decision)))
+        log.warning("workload.removal_overdue", **_facts(situation, *_status(decision)))
 
 
 def tell_decision(situation: Situation, decision: Decision, *, written: bool) -> None:
     """Called when the decision is stored, for a log at level debug."""
-    seen, assignment, belief = situation.observation, decision.assignment, decision.belief
+    seen, assignment, workload_status = (
+        situation.observation,
+        decision.assignment,
+        decision.workload_status,
+    )
     log.debug(
         "workload.decided",
         workload_id=situation.workload.id,
@@ -46,8 +54,8 @@ def tell_decision(situation: Situation, decision: Decision, *, written: bool) ->
         seen=seen.actual if seen is not None else "",
         seen_revision=seen.revision if seen is not None else "",
         sent=situation.dispatch is not None,
-        status=belief.status if belief is not None else "",
-        code=belief.code if belief is not None else "",
+        status=workload_status.status if workload_status is not None else "",
+        code=workload_status.code if workload_status is not None else "",
         effects=[type(effect).__name__ for effect in decision.effects],
         wake_at=decision.wake_at.isoformat() if decision.wake_at is not None else "",
         waits_for_room=decision.waits_for_room,
@@ -55,10 +63,12 @@ def tell_decision(situation: Situation, decision: Decision, *, written: bool) ->
     )
 
 
-def _belief(decision: Decision) -> tuple[str, str]:
-    belief = decision.belief
-    assert belief is not None
-    return belief.status, ": ".join(part for part in (belief.code, belief.message) if part)
+def _status(decision: Decision) -> tuple[str, str]:
+    workload_status = decision.workload_status
+    assert workload_status is not None
+    return workload_status.status, ": ".join(
+        part for part in (workload_status.code, workload_status.message) if part
+    )
 
 
 def _facts(situation: Situation, state: str, text: str) -> dict[str, object]:

@@ -24,7 +24,7 @@ from persys.core.reconcile.assign import refused_as_full, refused_by_runtime
 from persys.core.reconcile.decide import decide
 from persys.core.reconcile.effects import Apply, Effect, Remove
 from persys.core.reconcile.retry import RetryPolicy
-from persys.core.reconcile.situation import Aside, Decision, Policy, Situation
+from persys.core.reconcile.situation import Decision, Policy, RejectedNode, Situation
 from persys.core.recovery.rollback import held_epoch, proven_epoch
 from persys.errors import (
     ConflictError,
@@ -85,7 +85,7 @@ def _hidden(situation: Situation) -> dict[NodeId, str]:
     A node with a stale copy is among them: that copy is removed first, so that its tombstone and its data
     are not mixed up with those of the next copy.
     """
-    refused = {aside.node_id: TURNED_AWAY for aside in situation.asides}
+    refused = {rejected.node_id: TURNED_AWAY for rejected in situation.rejected_nodes}
     return refused | {copy.node_id: BEING_REMOVED for copy in situation.copies if copy.doomed}
 
 
@@ -332,11 +332,11 @@ class Reconciler:
         if refused_by_runtime(situation) and situation.assignment is not None:
             self._cluster.stop_offering(situation.assignment.node_id, type_of(workload.spec))
         if (why := refused_as_full(situation)) and situation.assignment is not None:
-            aside = Aside(situation.assignment.node_id, now + ASIDE_AFTER_REFUSAL, why)
-            self._cluster.turned_away(workload.id, aside)
+            rejected = RejectedNode(situation.assignment.node_id, now + ASIDE_AFTER_REFUSAL, why)
+            self._cluster.turned_away(workload.id, rejected)
         return replace(
             situation,
-            asides=self._cluster.asides_of(workload.id, now),
+            rejected_nodes=self._cluster.asides_of(workload.id, now),
             next_epoch=self._next_epoch(situation, now),
         )
 

@@ -9,7 +9,7 @@ from zlib import crc32
 from msgspec.structs import replace
 
 from persys.core.placement.select import choose
-from persys.core.reconcile.situation import fulfils
+from persys.core.reconcile.situation import satisfies
 from persys.errors import PersysError
 from persys.infra.aio.supervisor import InternalError, KeyedWork, Supervisor
 from persys.infra.clock import Clock
@@ -156,4 +156,4 @@ def _is_due(member: Member, round_number: int) -> bool:
 
 
 def _has_converged(entry: Entry) -> bool:
-    return entry.belief is not None and fulfils(entry.belief, entry.workload)
+    return entry.workload_status is not None and satisfies(entry.workload_status, entry.workload)

@@ -58,12 +58,12 @@ class Situating:
         proofs_lost = self._cluster.epochs.proofs_lost
         copies = [
             Copy(
-                stranger.seen.node_id,
-                stranger.seen.epoch,
-                counts=stranger.counts or proofs_lost,
-                proven=stranger.proven,
+                unassigned.seen.node_id,
+                unassigned.seen.epoch,
+                counts=unassigned.counts or proofs_lost,
+                proven=unassigned.proven,
             )
-            for stranger in self._cluster.strangers.of(workload.id)
+            for unassigned in self._cluster.unassigned_copies.of(workload.id)
         ]
         copies += [self._old_copy(one) for one in self._cluster.tombstones_of(workload.id)]
         return replace(situation, copies=tuple(copies)) if copies else situation
@@ -92,7 +92,7 @@ def situation_of(entry: Entry) -> Situation:
     return Situation(
         entry.workload,
         entry.assignment,
-        entry.belief,
+        entry.workload_status,
         entry.retry,
         refusal or entry.observation,
         refusal.seen_at if refusal is not None else entry.observed_since,
@@ -107,4 +107,4 @@ def fresh_situation(entry: Entry | None, workload: Workload, left: Assignment | 
     """
     if entry is None:
         return Situation(workload, left)
-    return Situation(workload, entry.assignment, entry.belief)
+    return Situation(workload, entry.assignment, entry.workload_status)

@@ -140,7 +140,7 @@ class RecordRepair:
         if record.kind != "workload":
             return []
         workload_id = WorkloadId(_name(record.key))
-        about = (keys.belief_key, keys.retry_key, keys.history_key)
+        about = (keys.status_key, keys.retry_key, keys.history_key)
         return [key(workload_id) for key in about]
 
     async def _check(self, record: Quarantined) -> None:

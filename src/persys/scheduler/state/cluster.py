@@ -15,7 +15,7 @@ from persys.core.placement.pending_queue import Waiting
 from persys.core.placement.pool_capacity import accounts_of
 from persys.core.placement.requirements import facts_of, traits_of
 from persys.core.reconcile.dispatch import Dispatch
-from persys.core.reconcile.situation import Aside, fulfils
+from persys.core.reconcile.situation import RejectedNode, satisfies
 from persys.infra.aio.supervisor import InternalError
 from persys.model.action import History
 from persys.model.identity import Token
@@ -24,7 +24,7 @@ from persys.model.node import Node, NodeUsage, WorkloadUsage
 from persys.model.placement import Assignment, EpochCounter, Strategy, Tombstone
 from persys.model.secret import Secret
 from persys.model.spec import WorkloadType
-from persys.model.status import Belief, Observation, Retry
+from persys.model.status import Observation, Retry, WorkloadStatus
 from persys.model.suggestion import Ruling
 from persys.model.workload import Workload
 from persys.scheduler.drift.records import Drifts
@@ -59,14 +59,14 @@ class Entry:
 
     workload: Workload
     assignment: Assignment | None = None
-    belief: Belief | None = None
+    workload_status: WorkloadStatus | None = None
     retry: Retry | None = None
     history: History | None = None
     observation: Observation | None = None
     observed_since: datetime | None = None
     dispatch: Dispatch | None = None
     usage: WorkloadUsage | None = None
-    asides: dict[NodeId, Aside] = field(default_factory=dict)
+    rejected_nodes: dict[NodeId, RejectedNode] = field(default_factory=dict)
     set_aside: SetAside | None = None
     # A refusal of the node that was not decided on yet: heartbeats do not overwrite it.
     refusal: Observation | None = None
@@ -76,7 +76,7 @@ class Entry:
     def forget_news(self) -> None:
         """The intent has changed: earlier observations and dispatches do not apply to it."""
         self.observation = self.observed_since = self.dispatch = self.refusal = None
-        self.asides = {}
+        self.rejected_nodes = {}
 
 
 @dataclass(slots=True)
@@ -127,7 +127,7 @@ class Cluster:
         self.waiting = Waiting()
         self.columns = Columns(strategy)
         self.drifts: Drifts = Drifts()
-        self.strangers = Strangers()
+        self.unassigned_copies = Strangers()
         self.removed: Removals = Removals()
         self.tokens: dict[str, Token] = {}
         self.secrets: dict[str, Secret] = {}
@@ -171,7 +171,7 @@ class Cluster:
         entry.assignment = assignment
         if assignment is not None:
             self.on_node.setdefault(assignment.node_id, set()).add(workload_id)
-            self.strangers.drop(assignment.node_id, workload_id)
+            self.unassigned_copies.drop(assignment.node_id, workload_id)
 
     def drop_workload(self, workload_id: WorkloadId) -> None:
         self.put_assignment(workload_id, None)
@@ -248,17 +248,21 @@ class Cluster:
             member.refused_types.add(kind)
             self.show_node(member)
 
-    def turned_away(self, workload_id: WorkloadId, aside: Aside) -> None:
+    def turned_away(self, workload_id: WorkloadId, rejected: RejectedNode) -> None:
         """The node rejected this workload for lack of capacity: it is excluded for a while."""
-        self.entries[workload_id].asides[aside.node_id] = aside
+        self.entries[workload_id].rejected_nodes[rejected.node_id] = rejected
 
-    def asides_of(self, workload_id: WorkloadId, now: datetime) -> tuple[Aside, ...]:
+    def asides_of(self, workload_id: WorkloadId, now: datetime) -> tuple[RejectedNode, ...]:
         """The rejections that have not expired."""
         entry = self.entries.get(workload_id)
-        if entry is None or not entry.asides:
+        if entry is None or not entry.rejected_nodes:
             return ()
-        entry.asides = {name: aside for name, aside in entry.asides.items() if now < aside.until}
-        return tuple(entry.asides.values())
+        entry.rejected_nodes = {
+            name: rejected
+            for name, rejected in entry.rejected_nodes.items()
+            if now < rejected.until
+        }
+        return tuple(entry.rejected_nodes.values())
 
     def drop_node(self, node_id: NodeId) -> None:
         del self.members[node_id]
@@ -267,7 +271,7 @@ class Cluster:
         self.columns.remove_node(node_id)
         for workload_id in self.tombstones.pop(node_id, {}):
             self._unlist_tombstone(node_id, workload_id)
-        self.strangers.drop_node(node_id)
+        self.unassigned_copies.drop_node(node_id)
         self.drifts.drop_node(node_id)
         self._node_changed(node_id)
 
@@ -315,7 +319,11 @@ class Cluster:
         """Raise the counter above all recorded epochs: stores of older versions have no counter."""
         bound = (entry.assignment for entry in self.entries.values())
         known = [one.epoch for one in bound if one is not None]
-        known += [entry.belief.epoch for entry in self.entries.values() if entry.belief is not None]
+        known += [
+            entry.workload_status.epoch
+            for entry in self.entries.values()
+            if entry.workload_status is not None
+        ]
         for buried in self.tombstones.values():
             known += [tombstone.assignment.epoch for tombstone in buried.values()]
         self.epochs.learn(EpochCounter(max(known, default=0)))
@@ -381,6 +389,6 @@ def _is_settled(entry: Entry) -> bool:
     return (
         entry.dispatch is None
         and entry.retry is None
-        and entry.belief is not None
-        and fulfils(entry.belief, entry.workload)
+        and entry.workload_status is not None
+        and satisfies(entry.workload_status, entry.workload)
     )

@@ -18,7 +18,7 @@ from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Node, Removal
 from persys.model.placement import Assignment, EpochCounter, Tombstone
 from persys.model.secret import Secret
-from persys.model.status import Belief, Retry
+from persys.model.status import Retry, WorkloadStatus
 from persys.model.suggestion import Ruling
 from persys.model.workload import Workload
 from persys.scheduler.state.cluster import Cluster
@@ -147,14 +147,14 @@ def assignments_on(cluster: Cluster, node_id: NodeId) -> list[Assignment]:
     return [*bound, *(one for one in cluster.detached.values() if one.node_id == node_id)]
 
 
-def put_belief(memory: Memory, belief: Belief) -> None:
-    if entry := memory.cluster.entries.get(belief.workload_id):
-        entry.belief = belief
+def put_status(memory: Memory, workload_status: WorkloadStatus) -> None:
+    if entry := memory.cluster.entries.get(workload_status.workload_id):
+        entry.workload_status = workload_status
 
 
 def drop_belief(memory: Memory, key: str) -> None:
     if entry := memory.cluster.entries.get(WorkloadId(_name(key))):
-        entry.belief = None
+        entry.workload_status = None
 
 
 def put_retry(memory: Memory, retry: Retry) -> None:
@@ -193,7 +193,7 @@ def drop_tombstone(memory: Memory, key: str) -> None:
 def put_drift(memory: Memory, drift: Drift) -> None:
     memory.cluster.drifts.put(drift)
     if drift.type is DriftType.ORPHAN:
-        memory.cluster.strangers.stand_in(drift)
+        memory.cluster.unassigned_copies.stand_in(drift)
 
 
 def drop_drift(memory: Memory, key: str) -> None:
@@ -203,7 +203,7 @@ def drop_drift(memory: Memory, key: str) -> None:
     for drift in cluster.drifts.of(NodeId(node), WorkloadId(workload)):
         if drift.type == kind:
             cluster.drifts.drop(drift)
-            cluster.strangers.drop(drift.node_id, drift.workload_id)
+            cluster.unassigned_copies.drop(drift.node_id, drift.workload_id)
 
 
 def rebuilt_drifts(merged: Merged, held: Iterable[Drift]) -> Iterable[Drift]:

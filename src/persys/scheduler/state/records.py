@@ -22,7 +22,7 @@ from persys.model.identity import Token
 from persys.model.node import Lease, Node, Removal
 from persys.model.placement import Assignment, EpochCounter, Tombstone
 from persys.model.secret import Secret
-from persys.model.status import Belief, Retry
+from persys.model.status import Retry, WorkloadStatus
 from persys.model.suggestion import Ruling
 from persys.model.workload import Workload
 from persys.scheduler.state import memory
@@ -197,23 +197,26 @@ RECORDS: tuple[RecordType, ...] = (
     ),
     _type(
         "belief",
-        Belief,
+        WorkloadStatus,
         "/beliefs/<id>",
         content="status, reason, failure",
         written_when="the status changes",
         in_snapshot=True,
         unreadable=Unreadable.REPLACED,
-        key_of=lambda belief: keys.belief_key(belief.workload_id),
-        put=memory.put_belief,
+        key_of=lambda workload_status: keys.status_key(workload_status.workload_id),
+        put=memory.put_status,
         drop=memory.drop_belief,
         stand_in=_nothing,
         in_memory=lambda cluster: (
-            entry.belief for entry in cluster.entries.values() if entry.belief is not None
+            entry.workload_status
+            for entry in cluster.entries.values()
+            if entry.workload_status is not None
         ),
         rebuilt=lambda merged, held: (
-            belief
-            for belief in held
-            if belief.workload_id in merged.workloads and merged.still_holds(belief)
+            workload_status
+            for workload_status in held
+            if workload_status.workload_id in merged.workloads
+            and merged.still_holds(workload_status)
         ),
     ),
     _type(

@@ -5,7 +5,7 @@ After a restart the recorded orphans are used until their nodes send a full list
 
 from collections.abc import Mapping
 
-from persys.core.drift import Stranger
+from persys.core.drift import UnassignedCopy
 from persys.model.drift import Drift
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.status import Observation
@@ -13,21 +13,21 @@ from persys.model.status import Observation
 
 class Strangers:
     def __init__(self) -> None:
-        self._on: dict[NodeId, dict[WorkloadId, Stranger]] = {}
+        self._on: dict[NodeId, dict[WorkloadId, UnassignedCopy]] = {}
         self._of: dict[WorkloadId, set[NodeId]] = {}
         self.unrecorded: dict[NodeId, int] = {}  # orphans beyond the limit per node
 
-    def on(self, node_id: NodeId) -> Mapping[WorkloadId, Stranger]:
+    def on(self, node_id: NodeId) -> Mapping[WorkloadId, UnassignedCopy]:
         return self._on.get(node_id, {})
 
-    def of(self, workload_id: WorkloadId) -> list[Stranger]:
+    def of(self, workload_id: WorkloadId) -> list[UnassignedCopy]:
         """The copies of one workload, sorted by node."""
         nodes = self._of.get(workload_id)
         return [self._on[node_id][workload_id] for node_id in sorted(nodes)] if nodes else []
 
-    def put(self, stranger: Stranger) -> None:
-        seen = stranger.seen
-        self._on.setdefault(seen.node_id, {})[seen.workload_id] = stranger
+    def put(self, unassigned: UnassignedCopy) -> None:
+        seen = unassigned.seen
+        self._on.setdefault(seen.node_id, {})[seen.workload_id] = unassigned
         self._of.setdefault(seen.workload_id, set()).add(seen.node_id)
 
     def drop(self, node_id: NodeId, workload_id: WorkloadId) -> None:
@@ -55,4 +55,4 @@ class Strangers:
                 revision=orphan.revision,
                 epoch=orphan.epoch,
             )
-            self.put(Stranger(seen, orphan.detected_at, counts=orphan.counts))
+            self.put(UnassignedCopy(seen, orphan.detected_at, counts=orphan.counts))

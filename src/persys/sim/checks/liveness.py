@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from persys.core.nodes import closed_because
 from persys.core.placement.requirements import needs_of
 from persys.core.reconcile.retry import RetryPolicy
-from persys.core.reconcile.situation import COMPLETED, fulfils
+from persys.core.reconcile.situation import COMPLETED, satisfies
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import Assignment
 from persys.model.resources import Resources
-from persys.model.status import Belief, Status
+from persys.model.status import Status, WorkloadStatus
 from persys.model.workload import Desired, Workload
 from persys.scheduler.app import Scheduler
 from persys.sim.checks.store_mirror import Mirror
@@ -41,8 +41,12 @@ def unsettled(mirror: Mirror, live: dict[NodeId, list[Container]]) -> Iterator[s
         found[:] = [one for one in found if (one[0], one[1].workload_id) not in orphans]
     for _, workload in sorted(mirror.workloads.items()):
         if problem := _problem(workload, mirror, copies):
-            belief = mirror.belief(workload.id)
-            shown = f"{belief.status} {belief.code} {belief.message!r}" if belief else "no status"
+            workload_status = mirror.workload_status(workload.id)
+            shown = (
+                f"{workload_status.status} {workload_status.code} {workload_status.message!r}"
+                if workload_status
+                else "no status"
+            )
             yield f"{workload.id} ({workload.desired} {workload.revision}): {problem}; {shown}"
     for workload_id, found in sorted(copies.items()):
         if found and mirror.workload(workload_id) is None:
@@ -52,23 +56,23 @@ def unsettled(mirror: Mirror, live: dict[NodeId, list[Container]]) -> Iterator[s
 
 
 def _problem(workload: Workload, mirror: Mirror, copies: Copies) -> str:
-    belief, bound = mirror.belief(workload.id), mirror.assignment(workload.id)
+    workload_status, bound = mirror.workload_status(workload.id), mirror.assignment(workload.id)
     found = copies.get(workload.id, [])
     if workload.desired is Desired.DELETED:
         return "is still being deleted"
-    if belief is None:
+    if workload_status is None:
         return "has no status"
     if len(found) > 1:
         return f"runs on {', '.join(node for node, _ in found)}"
     if is_retried_slowly(mirror, workload.id):
         return ""  # it fails and is retried until it is deleted
-    if belief.status is Status.FAILED:
-        return _why_failed(workload, mirror, belief, found)
-    if belief.code == "Unplaceable":
+    if workload_status.status is Status.FAILED:
+        return _why_failed(workload, mirror, workload_status, found)
+    if workload_status.code == "Unplaceable":
         return _why_waiting(workload, mirror, bound)
-    if not fulfils(belief, workload):
+    if not satisfies(workload_status, workload):
         return "is neither in its desired state nor failed nor waiting"
-    if workload.desired is Desired.STOPPED or belief.code == COMPLETED:
+    if workload.desired is Desired.STOPPED or workload_status.code == COMPLETED:
         return "runs, but its status is not running" if found else ""
     if not found:
         return "has status running, but does not run"
@@ -90,10 +94,13 @@ def is_retried_slowly(mirror: Mirror, workload_id: WorkloadId) -> bool:
 
 
 def _why_failed(
-    workload: Workload, mirror: Mirror, belief: Belief, found: list[tuple[NodeId, Container]]
+    workload: Workload,
+    mirror: Mirror,
+    workload_status: WorkloadStatus,
+    found: list[tuple[NodeId, Container]],
 ) -> str:
     retry = mirror.retry(workload.id)
-    if belief.failure is None:
+    if workload_status.failure is None:
         return "failed without a reason"
     for node_id, container in found:
         if container.revision == workload.revision and not container.is_restless:
@@ -127,7 +134,7 @@ def _why_waiting(workload: Workload, mirror: Mirror, bound: Assignment | None) -
 def oversized(scheduler: Scheduler) -> str:
     """What the scheduler holds from a node's report beyond the limits of reports; "" if nothing."""
     for workload_id, entry in sorted(scheduler.cluster.entries.items()):
-        for held in (entry.observation, entry.belief):
+        for held in (entry.observation, entry.workload_status):
             if held is None:
                 continue
             longest = max(map(len, (held.message, *held.metadata, *held.metadata.values())))
@@ -145,11 +152,11 @@ def differences(mirror: Mirror, scheduler: Scheduler) -> Iterator[str]:
         yield f"memory and store disagree on {sorted(stored ^ set(cluster.entries))}"
         return
     for workload_id, entry in sorted(cluster.entries.items()):
-        remembered = (entry.workload, entry.assignment, entry.belief, entry.retry)
+        remembered = (entry.workload, entry.assignment, entry.workload_status, entry.retry)
         recorded = (
             mirror.workload(workload_id),
             mirror.assignment(workload_id),
-            mirror.belief(workload_id),
+            mirror.workload_status(workload_id),
             mirror.retry(workload_id),
         )
         for mine, theirs in zip(remembered, recorded, strict=True):

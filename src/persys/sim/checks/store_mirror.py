@@ -7,7 +7,7 @@ from persys.model.drift import Drift, DriftType
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Node
 from persys.model.placement import Assignment, Tombstone
-from persys.model.status import Belief, Retry
+from persys.model.status import Retry, WorkloadStatus
 from persys.model.workload import Desired, Workload
 from persys.scheduler.state.records import type_of
 from persys.sim.checks.acknowledged import State, state_of
@@ -19,7 +19,7 @@ from persys.store.port import Unit
 class Mirror:
     workloads: dict[str, Workload] = field(default_factory=dict)
     assignments: dict[str, Assignment] = field(default_factory=dict)
-    beliefs: dict[str, Belief] = field(default_factory=dict)
+    workload_statuses: dict[str, WorkloadStatus] = field(default_factory=dict)
     retries: dict[str, Retry] = field(default_factory=dict)
     tombstones: dict[str, Tombstone] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Mirror:
         for records_of in (
             self.workloads,
             self.assignments,
-            self.beliefs,
+            self.workload_statuses,
             self.retries,
             self.tombstones,
             self.nodes,
@@ -83,8 +83,8 @@ class Mirror:
     def assignment(self, workload_id: WorkloadId) -> Assignment | None:
         return self.assignments.get(keys.assignment_key(workload_id))
 
-    def belief(self, workload_id: WorkloadId) -> Belief | None:
-        return self.beliefs.get(keys.belief_key(workload_id))
+    def workload_status(self, workload_id: WorkloadId) -> WorkloadStatus | None:
+        return self.workload_statuses.get(keys.status_key(workload_id))
 
     def retry(self, workload_id: WorkloadId) -> Retry | None:
         return self.retries.get(keys.retry_key(workload_id))
@@ -125,8 +125,8 @@ class Mirror:
                 self.assignments[key] = assignment
                 self.bound.add((assignment.workload_id, assignment.node_id, assignment.epoch))
                 self.changed_at[assignment.workload_id] = now
-            case Belief() as belief:
-                self.beliefs[key] = belief
+            case WorkloadStatus() as workload_status:
+                self.workload_statuses[key] = workload_status
             case Retry() as retry:
                 self.retries[key] = retry
             case Tombstone() as tombstone:
@@ -148,7 +148,7 @@ class Mirror:
             self.changed_at[workload.id] = now
         if (assignment := self.assignments.pop(key, None)) is not None:
             self.changed_at[assignment.workload_id] = now
-        self.beliefs.pop(key, None)
+        self.workload_statuses.pop(key, None)
         self.retries.pop(key, None)
         self.tombstones.pop(key, None)
         self.nodes.pop(key, None)

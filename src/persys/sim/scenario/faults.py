@@ -33,7 +33,7 @@ TOLD_SECONDS = 120.0  # a clone that is refused for this long must have stopped 
 REWRITTEN = (
     keys.WORKLOADS,
     keys.ASSIGNMENTS,
-    keys.BELIEFS,
+    keys.STATUSES,
     keys.RETRIES,
     keys.NODES,
     keys.TOMBSTONES,

@@ -13,7 +13,7 @@ from persys.model.ids import ActionId, NodeId, Revision, WorkloadId, workload_id
 from persys.model.node import WorkloadUsage
 from persys.model.spec import WorkloadType, type_of
 from persys.model.status import Actual, Failure, Observation
-from persys.model.workload import Desired, KeptIntent, Order, Workload
+from persys.model.workload import Desired, Order, StoredIntent, Workload
 from persys.wire.agent import derived_fields, legacy_agents
 from persys.wire.agent import spec as agent_spec
 from persys.wire.gen.agent.v1 import agent_pb2
@@ -117,12 +117,12 @@ def secret_values(message: agent_pb2.ApplyWorkloadRequest) -> frozenset[str]:
     }
 
 
-def intent(message: agent_pb2.IntentView, node_id: NodeId) -> KeptIntent:
+def intent(message: agent_pb2.IntentView, node_id: NodeId) -> StoredIntent:
     """Decode a stored intent. Raises RefusedError if it is invalid or of a newer version."""
     workload = records.decode(message.intent, Workload)
     if workload.id != message.id:
         raise RefusedError(f"the intent stored for {message.id} is an intent of {workload.id}")
-    return KeptIntent(node_id, workload, message.epoch)
+    return StoredIntent(node_id, workload, message.epoch)
 
 
 def workload_type(number: int) -> WorkloadType | None:

@@ -23,7 +23,7 @@ from persys.model.placement import Assignment, EpochCounter, Tombstone
 from persys.model.resources import Resources
 from persys.model.secret import Secret, SecretVersion
 from persys.model.spec import ContainerSpec, VolumeMount, WorkloadType
-from persys.model.status import Actual, Belief, Retry, Status
+from persys.model.status import Actual, Retry, Status, WorkloadStatus
 from persys.model.suggestion import Ruling, SuggestedAction, Suggestion
 from persys.store import keys
 from persys.store.port import Store, Unit
@@ -123,10 +123,12 @@ def _bound(node_id: NodeId, size: int, prefix: str, spec: ContainerSpec) -> Reco
         workload = a_workload(f"{prefix}{number}", spec=spec, resources=SMALL, revision=REVISION)
         name = workload.id
         bound = Assignment(name, node_id, number + 1, LONG_AGO, reserved=SMALL)
-        belief = Belief(name, Status.RUNNING, LONG_AGO, revision=REVISION, epoch=number + 1)
+        workload_status = WorkloadStatus(
+            name, Status.RUNNING, LONG_AGO, revision=REVISION, epoch=number + 1
+        )
         found[keys.workload_key(name)] = workload
         found[keys.assignment_key(name)] = bound
-        found[keys.belief_key(name)] = belief
+        found[keys.status_key(name)] = workload_status
     return found
 
 
