@@ -35,8 +35,7 @@ from bench.stored import (
 from bench.verdict import Verdict, report
 from persys.agent.journal.records import Entry, Standing
 from persys.agent.journal.store import State
-from persys.agent.node.utilization import Collector
-from persys.agent.node.workload_usage import Meter
+from persys.agent.node.usage import Collector, Meter
 from persys.agent.settings import AgentSettings
 from persys.agent.uplink.heartbeat import Reports
 from persys.agent.workloads.node_policy import policy_of

@@ -18,8 +18,7 @@ from faults.node import NODE, Running, World, a_context, a_running_agent
 from faults.scenarios import SCENARIOS
 from faults.unreached import TRIGGERS
 from persys.agent.api.tunnel_server import AbortedError
-from persys.agent.journal.changes import Change
-from persys.agent.journal.records import Burial
+from persys.agent.journal.records import Burial, Change
 from persys.agent.runtimes.build import container_files
 from persys.agent.runtimes.docker.mapping import WORKLOAD_LABEL, Owner
 from persys.agent.runtimes.vm.domain_xml import NAMESPACE

@@ -34,7 +34,7 @@ from persys.agent.runtimes.detect import Detector
 from persys.agent.runtimes.docker.mapping import Owner
 from persys.agent.runtimes.vm import kvm, libvirt, libvirt_import
 from persys.agent.settings import AgentSettings
-from persys.agent.uplink.pending_reports import News
+from persys.agent.uplink.heartbeat import News
 from persys.agent.volumes.detect import find_drivers
 from persys.agent.volumes.managed import ManagedVolumes
 from persys.agent.volumes.mounts import Mounted

@@ -13,11 +13,10 @@ from typing import Any
 import structlog
 
 from persys.agent.access.console import Consoles
-from persys.agent.access.previous_logs import Past
+from persys.agent.access.logs import Past
 from persys.agent.access.sessions import Access
-from persys.agent.api.authorization import new_door
 from persys.agent.api.images import ImageDoor
-from persys.agent.api.service import SERVICE, SERVICE_DESCRIPTOR, AgentApi
+from persys.agent.api.service import SERVICE, SERVICE_DESCRIPTOR, AgentApi, new_door
 from persys.agent.api.tunnel_server import StreamedCalls
 from persys.agent.enrolment.tls import by_vault, node_of, open_tls
 from persys.agent.garbage_collection import Garbage
@@ -27,11 +26,9 @@ from persys.agent.journal.secrets import journal_key_file
 from persys.agent.journal.store import State, kept_node_id
 from persys.agent.metrics import Metrics, export_workloads, health_of
 from persys.agent.node import host
-from persys.agent.node.boot_id import boot_id_of_runtimes
-from persys.agent.node.capabilities import capabilities_of
-from persys.agent.node.storage_pools import Pools
-from persys.agent.node.utilization import Collector
-from persys.agent.node.workload_usage import Meter
+from persys.agent.node.capabilities import Pools, capabilities_of
+from persys.agent.node.host import boot_id_of_runtimes
+from persys.agent.node.usage import Collector, Meter
 from persys.agent.ports import Machine, Volumes
 from persys.agent.runtimes.build import workload_roots
 from persys.agent.runtimes.detect import Detector, NodeRuntimes
@@ -39,9 +36,8 @@ from persys.agent.runtimes.docker.disk_limits import watch_disks
 from persys.agent.runtimes.docker.mapping import Owner
 from persys.agent.settings import AgentSettings
 from persys.agent.uplink.contact import Contact, needs_no_contact, never_alone
-from persys.agent.uplink.heartbeat import Refusals, Reports
+from persys.agent.uplink.heartbeat import News, Refusals, Reports
 from persys.agent.uplink.link import CALL_DEADLINE_SECONDS, Connect
-from persys.agent.uplink.pending_reports import News
 from persys.agent.uplink.session import Membership, Uplink
 from persys.agent.uplink.stream_link import over_stream
 from persys.agent.volumes.detect import find_drivers
@@ -54,9 +50,8 @@ from persys.agent.workloads.crash_recovery import Recovery, guarded_run
 from persys.agent.workloads.health_probes import Probes
 from persys.agent.workloads.node_policy import policy_of
 from persys.agent.workloads.orders import Intake
-from persys.agent.workloads.pull_progress import Pulls
 from persys.agent.workloads.runtime_watch import Watches, look_at_all
-from persys.agent.workloads.steps import StepDeadlines, Steps
+from persys.agent.workloads.steps import Pulls, StepDeadlines, Steps
 from persys.agent.workloads.work_queue import WorkQueue
 from persys.agent.workloads.worker import Worker
 from persys.core.agent.admission import Load

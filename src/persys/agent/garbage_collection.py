@@ -13,8 +13,7 @@ from functools import partial
 import structlog
 from msgspec.structs import replace
 
-from persys.agent.journal.changes import Change
-from persys.agent.journal.records import Image
+from persys.agent.journal.records import Change, Image
 from persys.agent.journal.store import State
 from persys.agent.metrics import Metrics
 from persys.agent.ports import Leftovers

@@ -18,7 +18,7 @@ import pytest
 
 from persys.agent.api.tunnel_server import AbortedError
 from persys.agent.node import host
-from persys.agent.node.workload_usage import Sampler
+from persys.agent.node.usage import Sampler
 from persys.agent.ports import Disks, Leftovers, Machine, PoolSource, Runtime, Volumes
 from persys.agent.runtimes.detect import NodeRuntimes
 from persys.core.agent.garbage import Item, Kind

@@ -10,8 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from builders import a_supervisor
-from persys.agent.journal.changes import Change
-from persys.agent.journal.records import Entry, Standing
+from persys.agent.journal.records import Change, Entry, Standing
 from persys.agent.journal.store import State
 from persys.agent.metrics import Metrics
 from persys.agent.uplink.contact import Contact

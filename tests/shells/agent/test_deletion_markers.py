@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from persys.agent.api.tunnel_server import AbortedError
 from persys.agent.journal import store as journal
-from persys.agent.journal.changes import Change
-from persys.agent.journal.records import Burial
+from persys.agent.journal.records import Burial, Change
 from persys.model.ids import WorkloadId
 from persys.model.status import Actual
 from persys.wire.gen.agent.v1 import agent_pb2

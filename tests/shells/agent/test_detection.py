@@ -11,7 +11,7 @@ from persys.agent.journal.store import State
 from persys.agent.runtimes.detect import Detector
 from persys.agent.runtimes.docker.mapping import Owner
 from persys.agent.settings import AgentSettings
-from persys.agent.uplink.pending_reports import News
+from persys.agent.uplink.heartbeat import News
 from persys.agent.workloads import runtime_watch
 from persys.errors import RuntimeUnavailableError
 from persys.infra.aio.path_calls import ThreadPathCalls

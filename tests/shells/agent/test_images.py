@@ -22,8 +22,8 @@ from persys.agent.journal.store import State
 from persys.agent.node import host
 from persys.agent.runtimes.detect import NodeRuntimes
 from persys.agent.settings import AgentSettings
+from persys.agent.uplink.heartbeat import News
 from persys.agent.uplink.link import Link
-from persys.agent.uplink.pending_reports import News
 from persys.agent.volumes.detect import find_drivers
 from persys.agent.volumes.managed import ManagedVolumes
 from persys.agent.volumes.programs import Tools

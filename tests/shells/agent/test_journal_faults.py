@@ -15,10 +15,9 @@ import pytest
 
 from builders import a_supervisor
 from persys.agent.api.tunnel_server import AbortedError
-from persys.agent.journal import health as journal_health
+from persys.agent.journal import store as journal_health
 from persys.agent.journal import store as journal_store
-from persys.agent.journal.changes import Change, statements_of
-from persys.agent.journal.records import Burial, Entry, Image, Standing
+from persys.agent.journal.records import Burial, Change, Entry, Image, Standing, statements_of
 from persys.agent.journal.store import State
 from persys.agent.metrics import Metrics
 from persys.errors import StoreUnavailableError

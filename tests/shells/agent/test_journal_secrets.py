@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import a_supervisor
-from persys.agent.journal.changes import Change
-from persys.agent.journal.records import Entry, Standing
+from persys.agent.journal.records import Change, Entry, Standing
 from persys.agent.journal.secrets import CREDENTIAL, journal_key_file
 from persys.agent.journal.store import State
 from persys.agent.metrics import Metrics

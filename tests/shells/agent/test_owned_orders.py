@@ -13,7 +13,7 @@ import pytest
 
 from persys.agent.api.tunnel_server import AbortedError
 from persys.agent.app import PARTS
-from persys.agent.journal.changes import Change
+from persys.agent.journal.records import Change
 from persys.infra.aio.parts import OnError
 from persys.model.ids import WorkloadId
 from persys.model.status import Actual

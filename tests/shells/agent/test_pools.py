@@ -14,7 +14,7 @@ import pytest
 from persys.agent.app import Agent, Surroundings
 from persys.agent.journal.store import State
 from persys.agent.node import host
-from persys.agent.node.storage_pools import Pools
+from persys.agent.node.capabilities import Pools
 from persys.agent.runtimes.detect import NodeRuntimes
 from persys.agent.runtimes.vm.libvirt import Libvirt
 from persys.agent.runtimes.vm.storage_pools import LibvirtPools, OwnPool
@@ -133,7 +133,7 @@ async def until(holds: Any) -> None:
 async def test_a_node_whose_pools_changed_registers_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("persys.agent.node.storage_pools.INTERVAL_SECONDS", 0.1)
+    monkeypatch.setattr("persys.agent.node.capabilities.INTERVAL_SECONDS", 0.1)
     scheduler, pools = Scheduler(), ChangingPools()
 
     @asynccontextmanager

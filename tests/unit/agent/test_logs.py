@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persys.agent.access.previous_logs import End
+from persys.agent.access.logs import End
 from persys.agent.runtimes.docker.exec_logs import Part, unix_nanos, unix_seconds
 from persys.agent.runtimes.docker.log_frames import (
     Frame,

@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 from persys.agent.access.console import Consoles
-from persys.agent.access.logs import Logs
-from persys.agent.access.previous_logs import Past
+from persys.agent.access.logs import Logs, Past
 from persys.agent.journal.store import State
 from persys.agent.runtimes.docker.exec_logs import DockerAccess, Part, Session
 from persys.errors import InvalidError, NotFoundError, RefusedError

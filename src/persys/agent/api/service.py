@@ -20,9 +20,10 @@ from persys.agent.api.images import ImageDoor
 from persys.agent.garbage_collection import Garbage
 from persys.agent.journal.records import Entry
 from persys.agent.journal.store import State
-from persys.agent.node.utilization import Collector
-from persys.agent.node.workload_usage import Meter
+from persys.agent.metrics import Metrics
+from persys.agent.node.usage import Collector, Meter
 from persys.agent.ports import Runtime
+from persys.agent.settings import AgentSettings
 from persys.agent.uplink.heartbeat import Refusals, observation_of
 from persys.agent.volumes.inventory import Inventory
 from persys.agent.workloads.orders import Accepted, Intake, Refused, Skipped
@@ -40,8 +41,11 @@ from persys.infra.aio.offload import off_loop
 from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
+from persys.infra.rpc.authorizer import Door
 from persys.infra.telemetry import tracing
 from persys.infra.telemetry.call_metrics import CallMetrics
+from persys.infra.tls.tls import Tls
+from persys.model.identity import Role
 from persys.model.ids import NodeId, Revision, WorkloadId, workload_id
 from persys.model.spec import WorkloadType
 from persys.model.status import Actual, Failure, FailureReason, Observation
@@ -50,8 +54,31 @@ from persys.wire.agent import messages as wire
 from persys.wire.errors import grpc_code
 from persys.wire.gen.agent.v1 import agent_pb2, agent_pb2_grpc
 from persys.wire.limits import check as limits_check
-from persys.wire.methods import AGENT_METHODS, Method
+from persys.wire.methods import AGENT_METHODS, AGENT_PERMISSIONS, Method
 from persys.wire.spec.volume import agent_view
+
+
+def new_door(
+    settings: AgentSettings, tls: Tls | None, clock: Clock, metrics: Metrics
+) -> Door | None:
+    """None if the agent serves without TLS, and so without authorization."""
+    if tls is None or not settings.serves_tls:
+        return None
+    closed_to = frozenset() if settings.allow_admin else frozenset({Role.ADMIN})
+    return Door(
+        AGENT_PERMISSIONS,
+        tls.certificates,
+        clock,
+        denied=lambda denial: metrics.denied(denial.role, denial.method),
+        narrow=lambda caller, method, request: request,
+        closed_to=closed_to,
+        check=tls.check,
+        tokens=None,
+        is_revoked=tls.is_revoked,
+        gateway_role=Role.GATEWAY,
+        cn_roles=tls.cn_roles,
+    )
+
 
 PING_DEADLINE_SECONDS = 5.0
 SERVICE = "persys.agent.v1.AgentService"

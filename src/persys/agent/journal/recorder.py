@@ -11,8 +11,7 @@ from random import Random
 import structlog
 from msgspec.structs import replace
 
-from persys.agent.journal.changes import Change
-from persys.agent.journal.records import Burial, Entry, Standing
+from persys.agent.journal.records import Burial, Change, Entry, Standing
 from persys.agent.journal.store import State
 from persys.agent.metrics import Metrics
 from persys.core.agent.describe import shortened

@@ -1,13 +1,19 @@
 """The records of the agent's local journal."""
 
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from msgspec import Struct
 
 from persys.core.agent.next_step import Progress
+from persys.model.action import Action
 from persys.model.ids import ActionId, WorkloadId
 from persys.model.status import Actual, Failure
+from persys.model.volume import Volume
 from persys.model.workload import Order
+from persys.wire.stored.records import encode
 
 
 class Standing(Struct, frozen=True):
@@ -58,3 +64,87 @@ class Burial(Struct, frozen=True):
     told: bool = False
     was_here: bool = True  # False: the delete arrived before any apply
     cluster_uid: str = ""  # the cluster of the epoch; "": unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Records that are written atomically."""
+
+    entry: Entry | None = None
+    actions: Sequence[Action] = ()
+    forgotten: WorkloadId | None = None
+    burials: Sequence[Burial] = ()
+    unburied: WorkloadId | None = None
+    cluster_uid: str = ""  # the cluster that this node has joined
+    instance_id: str = ""  # of the last registration
+    images: Sequence[Image] = ()
+    images_gone: Sequence[str] = ()
+    volumes: Sequence[Volume] = ()
+    volumes_gone: Sequence[tuple[WorkloadId, str]] = ()
+    actions_gone: Sequence[ActionId] = ()
+    heard_at: datetime | None = None  # send time of the last heartbeat that the leader acknowledged
+    resuming: WorkloadId | None = None  # "": no order is being resumed alone
+    survived: WorkloadId | None = None  # its work ended without a crash of the agent
+
+
+class Statement(NamedTuple):
+    sql: str
+    rows: Sequence[Sequence[str | bytes]]
+
+
+# Writes to the disk without a change.
+PROBE = Statement("UPDATE run SET resuming = resuming", [()])
+_UPSERT = "ON CONFLICT (id) DO UPDATE SET record = excluded.record"
+
+
+def statements_of(change: Change, seal: Callable[[Entry], Entry]) -> list[Statement]:
+    """The statements of a change. `seal` encrypts secret values. Raises RefusedError."""
+    made: list[Statement] = []
+
+    def add(sql: str, rows: Iterable[Sequence[str | bytes]]) -> None:
+        if found := list(rows):
+            made.append(Statement(sql, found))
+
+    if (entry := change.entry) is not None:
+        add(
+            f"INSERT INTO entries VALUES (?, ?) {_UPSERT}",  # noqa: S608
+            [(entry.order.workload_id, encode(seal(entry)))],
+        )
+    if change.forgotten is not None:
+        add("DELETE FROM entries WHERE id = ?", [(change.forgotten,)])
+    if change.unburied is not None:
+        add("DELETE FROM burials WHERE id = ?", [(change.unburied,)])
+    if change.instance_id:
+        add("DELETE FROM instance", [()])
+        add("INSERT INTO instance VALUES (?)", [(change.instance_id,)])
+    if change.cluster_uid:
+        add("DELETE FROM allegiance", [()])
+        add("INSERT INTO allegiance VALUES (?)", [(change.cluster_uid,)])
+    if change.resuming is not None:
+        add("UPDATE run SET resuming = ?", [(change.resuming,)])
+    if change.survived is not None:
+        add("DELETE FROM crashes WHERE id = ?", [(change.survived,)])
+    if change.heard_at is not None:
+        add("DELETE FROM contact", [()])
+        add("INSERT INTO contact VALUES (?)", [(change.heard_at.isoformat(),)])
+    add(
+        "INSERT INTO images VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET record = excluded.record",
+        ((image.name, encode(image)) for image in change.images),
+    )
+    add("DELETE FROM images WHERE name = ?", ((name,) for name in change.images_gone))
+    add(
+        "INSERT INTO volumes VALUES (?, ?, ?) "
+        "ON CONFLICT (id, name) DO UPDATE SET record = excluded.record",
+        ((each.workload_id, each.name, encode(each)) for each in change.volumes),
+    )
+    add("DELETE FROM volumes WHERE id = ? AND name = ?", change.volumes_gone)
+    add("DELETE FROM actions WHERE id = ?", ((each,) for each in change.actions_gone))
+    add(
+        f"INSERT INTO actions (id, record) VALUES (?, ?) {_UPSERT}",  # noqa: S608
+        ((action.id, encode(action)) for action in change.actions),
+    )
+    add(
+        f"INSERT INTO burials (id, record) VALUES (?, ?) {_UPSERT}",  # noqa: S608
+        ((burial.workload_id, encode(burial)) for burial in change.burials),
+    )
+    return made

@@ -19,9 +19,15 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import structlog
 
-from persys.agent.journal.changes import PROBE, Change, Statement, statements_of
-from persys.agent.journal.health import JournalHealth
-from persys.agent.journal.records import Burial, Entry, Image
+from persys.agent.journal.records import (
+    PROBE,
+    Burial,
+    Change,
+    Entry,
+    Image,
+    Statement,
+    statements_of,
+)
 from persys.agent.journal.secrets import Sealer, has_plain_values, journal_key_file, no_key_file
 from persys.errors import RefusedError, SettingsError, StoreUnavailableError
 from persys.infra.aio.supervisor import Supervisor
@@ -32,6 +38,42 @@ from persys.model.volume import Volume
 from persys.wire.stored.records import NewerSchemaError, StructT, decode, encode
 
 log = structlog.get_logger()
+
+STALL_SECONDS = 10.0  # after which a write counts as stalled
+
+
+class JournalHealth:
+    def __init__(self) -> None:
+        self._problem = ""
+        self._began_at: float | None = None
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the last write failed."""
+        return bool(self._problem)
+
+    def began(self, now: float) -> None:
+        self._began_at = now
+
+    def ended(self, problem: str) -> None:
+        """`problem`: why the write failed; "" if it succeeded."""
+        self._began_at = None
+        if problem and not self._problem:
+            log.error("journal.failed", reason=problem)
+        elif self._problem and not problem:
+            log.info("journal.recovered")
+        self._problem = problem
+
+    def stalled(self, now: float) -> str:
+        """The problem if the current write is stalled; "" otherwise."""
+        if self._began_at is None or now - self._began_at < STALL_SECONDS:
+            return ""
+        return f"journal: no response from its disk for {now - self._began_at:.0f} s"
+
+    def problem(self, now: float) -> str:
+        """Why the journal cannot be written; "" if the last write succeeded."""
+        return self.stalled(now) or (f"journal: {self._problem}" if self._problem else "")
+
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")

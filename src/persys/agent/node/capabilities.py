@@ -1,9 +1,21 @@
 """The capabilities that this node registers. Collected again before each full heartbeat."""
 
-from persys.agent.ports import Machine, Volumes
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import structlog
+
+from persys.agent.ports import Machine, PoolSource, Volumes
 from persys.agent.runtimes.compose.detect import has_git
 from persys.agent.runtimes.detect import NodeRuntimes
 from persys.agent.settings import AgentSettings
+from persys.agent.volumes.local import DRIVER
+from persys.core.agent.shared_pools import Room, as_pools
+from persys.errors import RuntimeUnavailableError
+from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
 from persys.model import feature
 from persys.model.node import Capabilities, StoragePool
 from persys.model.resources import Resources
@@ -50,3 +62,60 @@ def _features(settings: AgentSettings, runtimes: NodeRuntimes) -> frozenset[str]
     if runtimes.images is not None:
         features |= {f"{feature.IMAGE}{name}" for name in runtimes.images.names}
     return frozenset(features)
+
+
+log = structlog.get_logger()
+
+INTERVAL_SECONDS = 30.0
+FIRST_LOOK_SECONDS = 2.0
+LOOK_DEADLINE_SECONDS = 60.0
+POOLS_MAX = 256
+
+
+class Pools:
+    def __init__(
+        self,
+        machine: Machine,
+        local_root: Path,
+        paths: PathCalls,
+        source: Callable[[], PoolSource | None],
+    ) -> None:
+        """`source` returns None while this node has no libvirt."""
+        self._machine = machine
+        self._local_root = local_root
+        self._paths = paths
+        self._source = source
+        self._disk = machine.disk(local_root)
+        self._others: list[Room] = []
+
+    async def run(self) -> None:
+        while True:
+            await self.look()
+            await asyncio.sleep(INTERVAL_SECONDS)
+
+    async def look_first(self) -> None:
+        """Refresh before the first registration, but do not wait long for libvirt."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_LOOK_SECONDS):
+                await self.look()
+
+    async def look(self) -> None:
+        """Refresh all pools. A source that does not respond keeps its last values."""
+        try:
+            sample = partial(self._machine.disk, self._local_root)
+            self._disk = await self._paths.run(self._local_root, sample)
+        except (OSError, PathTimeoutError) as err:
+            log.debug("pools.not_looked_at", reason=str(err))
+        source = self._source()
+        if source is None:
+            return
+        try:
+            async with asyncio.timeout(LOOK_DEADLINE_SECONDS):
+                self._others = (await source.rooms())[:POOLS_MAX]
+        except (RuntimeUnavailableError, TimeoutError) as err:
+            log.debug("pools.not_looked_at", reason=str(err))
+
+    def now(self) -> tuple[StoragePool, ...]:
+        """The local pool comes first: it is the default."""
+        local = Room(DRIVER, DRIVER, self._disk.total_gb, self._disk.device)
+        return as_pools([local, *self._others])

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -62,3 +63,20 @@ def disk(path: Path) -> Disk:
     used = total - found.f_bfree * found.f_frsize
     share = used / total if total else 0.0
     return Disk(total // _GIB, used // _GIB, share, path.stat().st_dev)
+
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def boot_id() -> str:
+    return _BOOT_ID.read_text(encoding="ascii").strip()
+
+
+def boot_id_of_runtimes(*addresses: str) -> str:
+    """The boot id if all runtime addresses are on this host; otherwise "" (unknown)."""
+    return boot_id() if all(map(is_local, addresses)) else ""
+
+
+def is_local(address: str) -> bool:
+    """True for unix:///var/run/docker.sock and qemu:///system, False for tcp://h:2375 and qemu+ssh://h/system."""
+    return not urlsplit(address).netloc

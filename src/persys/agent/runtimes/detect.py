@@ -15,7 +15,7 @@ from persys.agent.credentials import Credentials
 from persys.agent.garbage_collection import AllLeftovers
 from persys.agent.images.store import ImageStore
 from persys.agent.journal.store import State
-from persys.agent.node.workload_usage import Sampler
+from persys.agent.node.usage import Sampler
 from persys.agent.ports import Disks, Leftovers, PoolSource, Runtime
 from persys.agent.runtimes.build import (
     container_files,

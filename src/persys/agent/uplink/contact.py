@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from persys.agent.journal.changes import Change
+from persys.agent.journal.records import Change
 from persys.agent.journal.store import State
 from persys.core.agent.next_step import STOPPED_ALONE
 from persys.core.placement.requirements import has_data

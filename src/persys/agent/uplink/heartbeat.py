@@ -4,12 +4,12 @@ A refused order is neither reported nor listed. For a while its status can be re
 reason is visible on the node.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable
 
 from persys.agent.journal.records import Burial, Entry
 from persys.agent.journal.store import State
-from persys.agent.node.utilization import Collector
-from persys.agent.node.workload_usage import Meter
+from persys.agent.node.usage import Collector, Meter
 from persys.agent.workloads.node_policy import NodePolicy
 from persys.core.agent.describe import shortened
 from persys.infra.aio.supervisor import InternalError, Supervisor
@@ -27,6 +27,38 @@ from persys.wire.control.messages import (
 )
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
+
+
+class News:
+    def __init__(self) -> None:
+        self._changed: set[WorkloadId] = set()
+        self._pending = asyncio.Event()
+        self.node_changed = False
+
+    def tell(self, workload_id: WorkloadId) -> None:
+        self._changed.add(workload_id)
+        self._pending.set()
+
+    def tell_node(self) -> None:
+        """The capabilities of the node changed: it registers again at once."""
+        self.node_changed = True
+        self._pending.set()
+
+    def take(self) -> set[WorkloadId]:
+        changed, self._changed = self._changed, set()
+        self._pending.clear()
+        self.node_changed = False
+        return changed
+
+    async def wait(self, seconds: float) -> bool:
+        """True when there is a change to report, False after a timeout."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._pending.wait()
+        except TimeoutError:
+            return False
+        return True
+
 
 TASK_STATUS = "task_status"
 INTERNAL_ERRORS_MAX = 16

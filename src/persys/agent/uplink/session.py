@@ -16,12 +16,11 @@ from random import Random
 import structlog
 from msgspec.structs import replace
 
-from persys.agent.journal.changes import Change
-from persys.agent.journal.records import Burial
+from persys.agent.journal.records import Burial, Change
 from persys.agent.journal.store import State
 from persys.agent.metrics import Metrics
 from persys.agent.uplink.contact import COMMIT_DEADLINE_SECONDS, Contact
-from persys.agent.uplink.heartbeat import Reports
+from persys.agent.uplink.heartbeat import News, Reports
 from persys.agent.uplink.link import (
     CALL_DEADLINE_SECONDS,
     Connect,
@@ -29,7 +28,6 @@ from persys.agent.uplink.link import (
     NoStreamError,
     SchedulerLostError,
 )
-from persys.agent.uplink.pending_reports import News
 from persys.agent.uplink.stream_link import Links
 from persys.errors import StoreUnavailableError, UnavailableError
 from persys.infra.clock import Clock

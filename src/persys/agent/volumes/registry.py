@@ -4,7 +4,7 @@ A volume is added after its creation and removed after its deletion, so a regist
 data is missing nevertheless, it was lost and is never recreated automatically.
 """
 
-from persys.agent.journal.changes import Change
+from persys.agent.journal.records import Change
 from persys.agent.journal.store import State
 from persys.model.ids import WorkloadId
 from persys.model.volume import Volume

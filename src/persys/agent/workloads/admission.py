@@ -10,7 +10,7 @@ from operator import add
 
 from persys.agent.journal.store import State
 from persys.agent.metrics import Metrics
-from persys.agent.node.utilization import SAMPLE_INTERVAL_SECONDS, Collector
+from persys.agent.node.usage import SAMPLE_INTERVAL_SECONDS, Collector
 from persys.core.agent.admission import NODE_FULL, Load, demand_of, smoothed, too_busy, too_much
 from persys.model.ids import WorkloadId
 from persys.model.resources import Resources

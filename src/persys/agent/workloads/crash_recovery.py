@@ -18,7 +18,7 @@ from typing import TextIO
 
 import structlog
 
-from persys.agent.journal.changes import Change
+from persys.agent.journal.records import Change
 from persys.agent.journal.store import State
 from persys.core.agent.quarantine import LastExit, crashes_after, last_exit
 from persys.errors import PersysError, StoreUnavailableError

@@ -8,9 +8,8 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from persys.agent import failpoints
-from persys.agent.journal.changes import Change
 from persys.agent.journal.recorder import Ledger
-from persys.agent.journal.records import Burial, Entry, Standing
+from persys.agent.journal.records import Burial, Change, Entry, Standing
 from persys.agent.journal.store import State
 from persys.agent.ports import Volumes
 from persys.agent.workloads.admission import Admission

@@ -14,9 +14,8 @@ from functools import partial
 import structlog
 
 from persys.agent import failpoints
-from persys.agent.journal.changes import Change
 from persys.agent.journal.recorder import Ledger
-from persys.agent.journal.records import Entry
+from persys.agent.journal.records import Change, Entry
 from persys.agent.journal.store import State
 from persys.agent.volumes.managed import storage_failure
 from persys.agent.workloads.crash_recovery import Recovery, note_alone

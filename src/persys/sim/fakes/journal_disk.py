@@ -14,8 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, ParamSpec, TypeVar
 
-from persys.agent.journal.changes import Change
-from persys.agent.journal.records import Burial, Entry
+from persys.agent.journal.records import Burial, Change, Entry
 from persys.agent.journal.store import State
 from persys.model.ids import NodeId, WorkloadId
 from persys.sim.engine.process import Life

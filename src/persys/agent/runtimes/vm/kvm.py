@@ -18,7 +18,7 @@ from pathlib import Path
 
 import structlog
 
-from persys.agent.node.boot_id import boot_id
+from persys.agent.node.host import boot_id
 from persys.agent.subprocesses import run
 from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
 from persys.infra.clock import Clock
