@@ -18,39 +18,28 @@ ROOT = Path(__file__).resolve().parents[2]
 _SCHEDULER = "src/persys/scheduler"
 _AGENT = "src/persys/agent"
 AREAS: dict[str, tuple[str, ...]] = {
-    "core": ("src/persys/core/*.py", "src/persys/core/placement/*.py"),
+    "core": ("src/persys/core/**/*.py",),
     "commit": (
-        *(
-            f"{_SCHEDULER}/{name}.py"
-            for name in (
-                "changes", "cluster", "commit_queue", "committer", "divergence", "event_log", "intake",
-                "modes", "recovery", "reconciler", "sizes", "snapshots", "suggestions", "transcript", "units",
-            )
-        ),
-        f"{_SCHEDULER}/state/*.py",
+        *(f"{_SCHEDULER}/{name}/*.py" for name in ("commit", "reconcile", "recovery", "state")),
         "src/persys/store/conflicts.py",
     ),
-    "dispatch": tuple(
-        f"{_SCHEDULER}/{name}.py"
-        for name in (
-            "aftermath", "agents", "asking", "burials", "conversation", "histories", "observations",
-            "outgoing", "passes", "performer", "situating", "streams",
-        )
+    "dispatch": (
+        f"{_SCHEDULER}/dispatch/*.py",
+        f"{_SCHEDULER}/drift/tombstones.py",
     ),
     "fencing": (
-        *(
-            f"{_SCHEDULER}/{name}.py"
-            for name in (
-                "adoption", "applicants", "authority", "lead", "membership", "node_removal", "orphans",
-                "removed", "reports", "standby", "strangers",
-            )
-        ),
+        *(f"{_SCHEDULER}/{name}/*.py" for name in ("ha", "membership")),
+        f"{_SCHEDULER}/drift/adoption.py",
+        f"{_SCHEDULER}/drift/orphans.py",
         "src/persys/store/leases.py",
-        f"{_AGENT}/contact.py",
+        f"{_AGENT}/uplink/contact.py",
     ),
-    "journal": tuple(
-        f"{_AGENT}/{name}.py"
-        for name in ("crash_recovery", "intake", "journal", "ledger", "state", "work_queue", "worker")
+    "journal": (
+        f"{_AGENT}/journal/*.py",
+        *(
+            f"{_AGENT}/workloads/{name}.py"
+            for name in ("crash_recovery", "orders", "work_queue", "worker")
+        ),
     ),
 }  # fmt: skip
 # These only show what is known: to people, or to Prometheus.

@@ -14,7 +14,7 @@ from persys.model.node import Capabilities, Node
 from persys.model.placement import Tombstone
 from persys.model.secret import Secret, SecretVersion
 from persys.model.status import Retry
-from persys.scheduler.commit.versions import Units
+from persys.scheduler.commit.versions import RecordVersions
 from persys.scheduler.state.cluster import Cluster
 from persys.scheduler.state.sync import follow, load
 from persys.store import keys
@@ -128,7 +128,7 @@ def test_following_comes_to_the_same_as_reading_again(
 ) -> None:
     stored: dict[str, tuple[bytes, int]] = {}
     followed, read = Cluster(), Cluster()
-    written, learnt = Units(EventLimits()), Units(EventLimits())
+    written, learnt = RecordVersions(EventLimits()), RecordVersions(EventLimits())
 
     for revision, step in enumerate(history, 1):
         if isinstance(step, str):

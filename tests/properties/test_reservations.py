@@ -20,7 +20,7 @@ from persys.model.resources import Resources
 from persys.model.spec import ContainerSpec, Port, WorkloadType
 from persys.model.workload import Desired
 from persys.scheduler.commit.change import Change
-from persys.scheduler.reconcile.decision_to_change import change_of
+from persys.scheduler.reconcile.decision_to_change import to_transaction
 from persys.scheduler.state.cluster import Cluster
 from persys.scheduler.state.sync import load
 from persys.store.port import Record, Snapshot
@@ -77,9 +77,9 @@ class World:
         )
         rooms = rooms_over(self.cluster.columns)
         decision = decide(situation, rooms, POLICY, now=NOON, roll=0.5)
-        change, _ = change_of(entry, workload, decision, self.cluster, told=None, now=NOON)
+        change, _ = to_transaction(entry, workload, decision, self.cluster, told=None, now=NOON)
         if decision.assignment is not None:
-            self.cluster.promise(decision.assignment)
+            self.cluster.reserve_pending(decision.assignment)
         return change
 
     def write(self, change: Change) -> None:
@@ -97,7 +97,7 @@ class World:
                 old = record.assignment
                 del self.stored[key]
                 self.cluster.drop_tombstone(old.node_id, old.workload_id)
-                self.cluster.settle_room(old.workload_id, (old.node_id,))
+                self.cluster.update_reservations(old.workload_id, (old.node_id,))
 
     def held(self, node_id: str) -> Iterator[Assignment]:
         for record in self.stored.values():
@@ -134,9 +134,9 @@ def test_no_part_of_a_batch_overcommits_a_node(
                 world.write(change)
                 if not lost:
                     change.done()
-            world.cluster.end_promise(WorkloadId(step.name))
+            world.cluster.end_pending(WorkloadId(step.name))
             for node_id in NODES:
-                world.cluster.settle_room(WorkloadId(step.name), (NodeId(node_id),))
+                world.cluster.update_reservations(WorkloadId(step.name), (NodeId(node_id),))
         if lost:
             world.reload()
         if removes:
@@ -163,7 +163,7 @@ def test_room_of_a_workload_that_shrinks_is_not_given_away_before_that_is_stored
     first = world.decide(large)
     world.write(first)
     first.done()
-    world.cluster.end_promise(WorkloadId("a"))
+    world.cluster.end_pending(WorkloadId("a"))
 
     world.decide(Step("a", 100, 0, "", Desired.RUNNING, stored=False))
     taker = world.decide(Step("b", 900, 0, "", Desired.RUNNING, stored=True))

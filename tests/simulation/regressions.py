@@ -119,12 +119,12 @@ REGRESSIONS = (
         (
             Patch(
                 "src/persys/scheduler/membership/heartbeat.py",
-                "limited.note(sender, limits.trim(heartbeat, VOLATILE))",
+                "limited.note(sender, limits_check.trim(heartbeat, VOLATILE))",
                 "pass",
             ),
             Patch(
                 "src/persys/scheduler/membership/heartbeat.py",
-                "trimmed = limits.trim(heartbeat)",
+                "trimmed = limits_check.trim(heartbeat)",
                 "trimmed = limits.Trimmed()",
             ),
             Patch(
@@ -222,8 +222,8 @@ REGRESSIONS = (
         (
             Patch(
                 "src/persys/scheduler/reconcile/reconciler.py",
-                "            self._cluster.end_promise(workload.id)\n"
-                "            self._cluster.settle_room(workload.id, nodes)\n"
+                "            self._cluster.end_pending(workload.id)\n"
+                "            self._cluster.update_reservations(workload.id, nodes)\n"
                 "            self._offer_later(nodes)\n",
                 "",
             ),

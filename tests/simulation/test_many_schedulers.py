@@ -7,7 +7,7 @@ import pytest
 
 from persys.infra.clock import SystemClock
 from persys.scheduler.app import Scheduler
-from persys.scheduler.ha.leader_lease import Authority
+from persys.scheduler.ha.leader_lease import LeaderLease
 from persys.sim.fakes.ha_scheduler import SharedSeat
 from persys.sim.run import Outcome, run
 from persys.sim.scenario.plan import Happening, Plan, Shape, nodes_behind_nat
@@ -90,11 +90,11 @@ def test_a_resumed_scheduler_does_not_forward_an_expired_call() -> None:
     assert run(plan).violation is None
 
 
-class Presumption(Authority):
+class Presumption(LeaderLease):
     """Never renews its lease, and always claims to hold it."""
 
     @property
-    def is_certain(self) -> bool:
+    def is_confirmed(self) -> bool:
         return True
 
     async def run(self) -> None:
@@ -105,7 +105,7 @@ class Presumptuous(Scheduler):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         lead = self.committer.lead
-        self.authority = Presumption(
+        self.leader_lease = Presumption(
             lead, SystemClock(), doubt=self.committer.doubt, sure=self.modes.sure
         )
 

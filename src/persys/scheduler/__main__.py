@@ -10,7 +10,7 @@ from persys.infra.process import run
 from persys.infra.settings import load
 from persys.infra.telemetry import tracing
 from persys.infra.telemetry.logs import configure_logs
-from persys.scheduler.discovery.endpoints import check_whereabouts
+from persys.scheduler.discovery.endpoints import check_discovery_settings
 from persys.scheduler.settings import SchedulerSettings, with_store
 
 log = structlog.get_logger()
@@ -27,7 +27,7 @@ def main() -> int:
         settings = loaded.settings
         configure_logs(level=settings.log_level, form=settings.log_format)
         log.info("store.selected", store=settings.store, reason=loaded.sources["store"])
-        check_whereabouts(settings)
+        check_discovery_settings(settings)
         tracing.start(
             "persys-scheduler",
             endpoint=settings.otlp_endpoint,

@@ -22,34 +22,34 @@ from persys.model.ids import NodeId
 from persys.model.placement import Tombstone
 from persys.scheduler.api.context import ControlApi
 from persys.scheduler.api.service import control_api
-from persys.scheduler.auth.denials import Denials
+from persys.scheduler.auth.denials import DenialLog
 from persys.scheduler.auth.tokens import Tokens
 from persys.scheduler.commit.group_commit import Committer
 from persys.scheduler.discovery import endpoints
 from persys.scheduler.discovery.dns_records import QUERY_SECONDS, Discovery, NameCheck
-from persys.scheduler.dispatch.agent_client import Connect, GrpcAgents, over_grpc
-from persys.scheduler.dispatch.dispatcher import Performer
+from persys.scheduler.dispatch.agent_client import AgentClient, Connect, connect_over_grpc
+from persys.scheduler.dispatch.dispatcher import Dispatcher
 from persys.scheduler.dispatch.observations import Observations
-from persys.scheduler.dispatch.timeout_history import Histories
-from persys.scheduler.dispatch.tunnel import Streams
+from persys.scheduler.dispatch.timeout_history import TaskHistory
+from persys.scheduler.dispatch.tunnel import Tunnels
 from persys.scheduler.drift.orphans import Orphans
-from persys.scheduler.drift.tombstones import Burials
+from persys.scheduler.drift.tombstones import TombstoneCleaner
 from persys.scheduler.ha.leader_key import not_leading
-from persys.scheduler.ha.leader_lease import Authority
+from persys.scheduler.ha.leader_lease import LeaderLease
 from persys.scheduler.ha.standby import Standby
-from persys.scheduler.membership.certificate_expiry import Expiry
-from persys.scheduler.membership.heartbeat import Limited
+from persys.scheduler.membership.certificate_expiry import CertificateExpiry
+from persys.scheduler.membership.heartbeat import ReportLimits
 from persys.scheduler.membership.node_removal import NodeRemoval
 from persys.scheduler.membership.nodes import Membership
 from persys.scheduler.membership.reachability import Reachability
-from persys.scheduler.membership.removed_nodes import Removed, Revoke
-from persys.scheduler.metrics.census import Census
+from persys.scheduler.membership.removed_nodes import RemovedNodes, Revoke
+from persys.scheduler.metrics.census import WorkloadCensus
 from persys.scheduler.metrics.counters import Metrics
-from persys.scheduler.metrics.gauges import ClusterCollector, Sources
+from persys.scheduler.metrics.gauges import ClusterCollector, GaugeSources
 from persys.scheduler.reconcile.reconciler import Reconciler, policy_of
-from persys.scheduler.reconcile.resync import Passes
+from persys.scheduler.reconcile.resync import Resync
 from persys.scheduler.reconcile.suggestions import Suggestions
-from persys.scheduler.recovery.mode import Modes
+from persys.scheduler.recovery.mode import ModeTracker
 from persys.scheduler.secrets.resolver import Resolver, SecretSource
 from persys.scheduler.secrets.store import Secrets
 from persys.scheduler.settings import SchedulerSettings
@@ -72,8 +72,8 @@ class Scheduler:
         store: Store,
         clock: Clock,
         *,
-        connect: Connect = over_grpc,
-        connect_by_host: Connect = over_grpc,
+        connect: Connect = connect_over_grpc,
+        connect_by_host: Connect = connect_over_grpc,
         random: Random | None = None,
         names: Store | None = None,
         metrics: Metrics | None = None,
@@ -96,26 +96,26 @@ class Scheduler:
         self.metrics = metrics or Metrics()
         self.supervisor = supervisor or Supervisor("scheduler", clock, self.metrics.registry)
         self.cluster = Cluster(settings.placement_strategy, node_changed=self._node_changed)
-        self.census = Census(self.cluster, clock)
+        self.census = WorkloadCensus(self.cluster, clock)
         self.has_loaded = False  # whether memory was loaded from the store once
         self._build_commit(shared=shared)
         self._build_reconcile()
         self._build_dispatch(connect, connect_by_host, vault)
         self._build_membership(revoke)
-        self.expiry = Expiry(self.committer, clock) if watches_certificates else None
-        self.denials = Denials(self.committer, clock)
+        self.expiry = CertificateExpiry(self.committer, clock) if watches_certificates else None
+        self.denials = DenialLog(self.committer, clock)
         self.requests = OwnedWork(self.supervisor, limit=REQUESTS_MAX, stopped=not_leading)
         self.tokens = Tokens(self.cluster, self.committer, clock)
         self.suggestions = Suggestions(self.cluster, self.reconciler, self.committer, clock)
-        self.passes = Passes(
+        self.passes = Resync(
             self.cluster,
             self.agents,
             self.observations,
             clock,
             supervisor=self.supervisor,
             wake=self.reconciler.wake,
-            bury=self.burials.pass_over,
-            ask_for_runtimes=self.reachability.ask_for_runtimes,
+            bury=self.burials.sweep,
+            probe_runtimes=self.reachability.probe_runtimes,
         )
         self.discovery = self._discovery(names) if names is not None else None
         self._collector = self._gauges()
@@ -125,7 +125,7 @@ class Scheduler:
         """The mode, the committer and the leader lease."""
         settings, clock = self._settings, self._clock
         self.events = self.cluster.events
-        self.modes = Modes(clock, on_normal=self._all_is_well)
+        self.modes = ModeTracker(clock, on_normal=self._all_is_well)
         self.committer = Committer(
             self._store,
             clock,
@@ -140,7 +140,7 @@ class Scheduler:
             on_events=self._told,
         )
         self.committer.lead.endpoint = endpoints.endpoint_of(settings)
-        self.authority = Authority(
+        self.leader_lease = LeaderLease(
             self.committer.lead, clock, doubt=self.committer.doubt, sure=self.modes.sure
         )
 
@@ -160,18 +160,18 @@ class Scheduler:
             hand=self._hand,
             ask_to_remove=self._ask_to_remove,
         )
-        self.histories = Histories(self.cluster, self.committer, self.reconciler, clock)
+        self.histories = TaskHistory(self.cluster, self.committer, self.reconciler, clock)
 
     def _build_dispatch(
         self, connect: Connect, connect_by_host: Connect, vault: SecretSource | None
     ) -> None:
         """Sends orders to agents and processes their replies."""
         settings, clock = self._settings, self._clock
-        self.limited = Limited(self.metrics)
-        self.streams = Streams()
+        self.limited = ReportLimits(self.metrics)
+        self.streams = Tunnels()
         key_file = KeyFile(secrets_key_path(settings.store, settings.secrets_key_file))
         self.secrets = Secrets(self.cluster, self.committer, clock, key_file)
-        self.agents = GrpcAgents(
+        self.agents = AgentClient(
             clock,
             self.streams,
             self.metrics,
@@ -188,14 +188,14 @@ class Scheduler:
         self.reachability = Reachability(
             self.cluster,
             self.agents,
-            room_appeared=self.reconciler.room_appeared,
+            capacity_freed=self.reconciler.capacity_freed,
             answers_again=self._ask_for_removals,
         )
-        self.burials = Burials(
+        self.burials = TombstoneCleaner(
             self.cluster,
             self.committer,
             clock,
-            room_appeared=self.reconciler.room_appeared,
+            capacity_freed=self.reconciler.capacity_freed,
             wake=self.reconciler.wake,
             hand=self._hand,
             poll_interval=settings.agent_status_poll_interval,
@@ -216,16 +216,16 @@ class Scheduler:
             replaced=self.burials.replaced,
             listed=self.orphans.listed,
             ignored=self.metrics.report_ignored,
-            changed=lambda node_id: self.passes.ask_soon(node_id),
+            changed=lambda node_id: self.passes.poll_soon(node_id),
         )
-        self.performer = Performer(
+        self.performer = Dispatcher(
             self.cluster,
             self.agents,
             self.observations,
             clock,
             supervisor=self.supervisor,
             wake=self.reconciler.wake,
-            may_order=lambda: not self.modes.is_frozen and self.authority.is_certain,
+            may_order=lambda: not self.modes.is_frozen and self.leader_lease.is_confirmed,
             acknowledged=self.burials.acknowledged,
             inquired=self.histories.note,
             keep_actions=self.histories.keep,
@@ -233,7 +233,7 @@ class Scheduler:
 
     def _build_membership(self, revoke: Revoke | None) -> None:
         settings, clock = self._settings, self._clock
-        self.removed = Removed(
+        self.removed = RemovedNodes(
             self.cluster,
             revoke,
             revoking=KeyedWork(self.supervisor, "revocation", clock, expects=PersysError),
@@ -252,7 +252,7 @@ class Scheduler:
             lease=settings.node_lease,
             grace=settings.node_unavailable_grace,
             wake_many=self.reconciler.wake_many,
-            room_appeared=self.reconciler.room_appeared,
+            capacity_freed=self.reconciler.capacity_freed,
             node_changed=self.reconciler.node_changed,
             node_returned=self._node_returned,
             removed=self.removed,
@@ -357,7 +357,7 @@ class Scheduler:
         settings = self._settings
         return (
             Loop("commit", self.committer.run, ends_process=True),
-            Loop("leadership", self.authority.run, ends_process=True),
+            Loop("leadership", self.leader_lease.run, ends_process=True),
             Loop("requests", self.reconciler.own_requests, ends_process=True),
             Loop("calls", self.requests.run, ends_process=True),
             Loop("orders", self.performer.run),
@@ -401,7 +401,7 @@ class Scheduler:
             self.cluster,
             self.census,
             self._clock,
-            Sources(
+            GaugeSources(
                 transactions=lambda: self._store.transactions,
                 depths=lambda: {
                     "dirty": self.reconciler.depth(),
@@ -475,9 +475,9 @@ class Scheduler:
 
     def _node_returned(self, node_id: NodeId) -> None:
         self.reachability.reset(node_id)
-        self.reachability.ask_for_runtimes(node_id)
+        self.reachability.probe_runtimes(node_id)
         self.burials.ask_for(node_id)
-        self.reconciler.wake_many(self.cluster.unsettled_on(node_id))
+        self.reconciler.wake_many(self.cluster.unconverged_on(node_id))
 
     def health(self) -> dict[str, Any]:
         state, marker = self.modes.state, self.committer.lead.marker

@@ -40,13 +40,19 @@ from persys.infra.tls.tls import Tls
 from persys.infra.vault.kv import VaultKv
 from persys.infra.vault.session import open_vault
 from persys.model.identity import Token
-from persys.scheduler.api.authorization import new_door
+from persys.scheduler.api.authorization import build_authorizer
 from persys.scheduler.api.context import SERVICE, SERVICE_DESCRIPTOR
 from persys.scheduler.app import Scheduler
-from persys.scheduler.auth.tls import by_vault, open_tls, to_agents, to_authority, to_leader
+from persys.scheduler.auth.tls import (
+    agent_connector,
+    ca_revocation,
+    leader_connector,
+    open_tls,
+    vault_certificates,
+)
 from persys.scheduler.commit.store_guard import StoreGuard
 from persys.scheduler.discovery import endpoints as discovery_endpoints
-from persys.scheduler.ha.forwarding import Front
+from persys.scheduler.ha.forwarding import LeaderRouter
 from persys.scheduler.ha.standby import Standby
 from persys.scheduler.metrics.counters import Metrics
 from persys.scheduler.settings import ETCD, SchedulerSettings
@@ -61,7 +67,7 @@ RESIGN_SECONDS = 2.0
 PAUSE_SECONDS = 0.2
 
 
-class Plane:
+class SchedulerServer:
     def __init__(
         self,
         settings: SchedulerSettings,
@@ -69,7 +75,7 @@ class Plane:
         clock: Clock,
         *,
         tls: Tls | None,
-        front: Front,
+        front: LeaderRouter,
         names: EtcdOptions | None = None,
         shared: bool = False,
         new_seat: Callable[..., Scheduler] = Scheduler,
@@ -102,7 +108,7 @@ class Plane:
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set. The first part that fails ends all."""
         server = new_server()
-        door = new_door(
+        door = build_authorizer(
             self._tls,
             self._clock,
             denied=self._note_denial,
@@ -120,7 +126,7 @@ class Plane:
         settings = self._settings
         try:
             async with asyncio.TaskGroup() as group:
-                seats = group.create_task(self.take_seats())
+                seats = group.create_task(self.run_replicas())
                 renewing = group.create_task(self._renew())
                 await self._front.until_open()  # no port is opened before calls can be served
                 await side.start(settings.grpc_addr, settings.metrics_port)
@@ -165,7 +171,7 @@ class Plane:
             raise UnavailableError("this scheduler has not loaded the tokens yet; try again")
         return self._seat.cluster.tokens.get(token_id)
 
-    async def take_seats(self) -> None:
+    async def run_replicas(self) -> None:
         """Run one replica after the other, until cancelled."""
         while True:
             async with self._new_seat() as seat:
@@ -266,7 +272,7 @@ class Plane:
 async def serve(settings: SchedulerSettings, stop: asyncio.Event) -> None:
     clock = SystemClock()
     vault = open_vault(settings, clock)
-    source = by_vault(settings, vault)
+    source = vault_certificates(settings, vault)
     if source is not None and not await ensure_certificate(
         settings.files, source.identity, source, clock, stop
     ):
@@ -283,23 +289,23 @@ async def serve(settings: SchedulerSettings, stop: asyncio.Event) -> None:
     store = await open_store(settings.store, etcd=etcd, monotonic=clock.monotonic)
     if settings.store == ETCD:
         await refuse_second_cluster(store)
-    names = _names(etcd, discovery_endpoints.etcd_of_names(settings))
+    names = _names(etcd, discovery_endpoints.dns_etcd_endpoints(settings))
     shared = settings.store == ETCD
-    plane = Plane(
+    plane = SchedulerServer(
         settings,
         store,
         clock,
         names=names,
         shared=shared,
         tls=tls,
-        front=Front(to_leader(tls)),
+        front=LeaderRouter(leader_connector(tls)),
         new_seat=partial(
             Scheduler,
-            connect=to_agents(tls),
-            connect_by_host=to_agents(tls, by_host=True),
+            connect=agent_connector(tls),
+            connect_by_host=agent_connector(tls, by_host=True),
             watches_certificates=tls is not None,
             vault=VaultKv(vault) if vault is not None else None,
-            revoke=to_authority(settings),
+            revoke=ca_revocation(settings),
         ),
         # Records are long-lived: a garbage collection that visits all of them pauses the process, with
         # 20,000 workloads for most of a second.

@@ -15,10 +15,10 @@ from persys.infra.clock import SystemClock
 from persys.infra.tls.tls import Tls
 from persys.model.identity import Role
 from persys.scheduler.app import Scheduler
-from persys.scheduler.auth.tls import to_agents, to_leader
-from persys.scheduler.ha.forwarding import Front
+from persys.scheduler.auth.tls import agent_connector, leader_connector
+from persys.scheduler.ha.forwarding import LeaderRouter
 from persys.scheduler.secrets.resolver import SecretSource
-from persys.scheduler.server import Plane
+from persys.scheduler.server import SchedulerServer
 from persys.scheduler.settings import SchedulerSettings
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
@@ -245,16 +245,16 @@ class Cluster:
 
     async def start(self) -> None:
         self._stop = asyncio.Event()
-        scheduler = Plane(
+        scheduler = SchedulerServer(
             self.settings,
             self.store,
             self.clock,
             tls=self._tls,
-            front=Front(to_leader(self._tls)),
+            front=LeaderRouter(leader_connector(self._tls)),
             new_seat=partial(
                 self._new_app,
-                connect=to_agents(self._tls),
-                connect_by_host=to_agents(self._tls, by_host=True),
+                connect=agent_connector(self._tls),
+                connect_by_host=agent_connector(self._tls, by_host=True),
                 watches_certificates=self._tls is not None,
                 vault=self._vault,
             ),

@@ -13,9 +13,9 @@ from typing import Any
 from persys.infra.clock import SystemClock
 from persys.infra.tls.tls import Tls
 from persys.scheduler.app import Scheduler
-from persys.scheduler.auth.tls import to_agents, to_leader
-from persys.scheduler.ha.forwarding import Front
-from persys.scheduler.server import Plane
+from persys.scheduler.auth.tls import agent_connector, leader_connector
+from persys.scheduler.ha.forwarding import LeaderRouter
+from persys.scheduler.server import SchedulerServer
 from persys.store.memory import MemoryStore
 from persys.store.port import Store
 from persys.wire.gen.control.v1 import control_pb2 as pb
@@ -45,17 +45,17 @@ class Seats:
         store = TroubledStore(self.store)
         settings = brisk(leader_lease=LEASE, secrets_key_file=key_file)
         stop = asyncio.Event()
-        plane = Plane(
+        plane = SchedulerServer(
             settings,
             store,
             SystemClock(),
             shared=True,
             tls=tls,
-            front=Front(to_leader(tls)),
+            front=LeaderRouter(leader_connector(tls)),
             new_seat=partial(
                 Scheduler,
-                connect=to_agents(tls),
-                connect_by_host=to_agents(tls, by_host=True),
+                connect=agent_connector(tls),
+                connect_by_host=agent_connector(tls, by_host=True),
                 watches_certificates=tls is not None,
             ),
         )

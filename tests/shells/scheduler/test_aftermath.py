@@ -6,7 +6,7 @@ from persys.core.reconcile.effects import Apply
 from persys.core.reconcile.situation import Decision, Situation
 from persys.model.placement import Assignment
 from persys.model.resources import Resources
-from persys.scheduler.reconcile.decision_to_change import renewal
+from persys.scheduler.reconcile.decision_to_change import intent_update
 
 BOUND = an_assignment()
 
@@ -23,11 +23,13 @@ def decided(bound: Assignment) -> Decision:
 def test_an_intent_that_needs_no_work_is_sent_to_the_node() -> None:
     situation = a_situation(BOUND.reserved)
 
-    assert renewal(situation, decided(BOUND)) == (Apply(BOUND.node_id, situation.workload, 1),)
+    assert intent_update(situation, decided(BOUND)) == (
+        Apply(BOUND.node_id, situation.workload, 1),
+    )
 
 
 def test_a_revision_that_waits_for_capacity_is_not_sent_to_its_node() -> None:
     """Found by seed 48: the node ran it with a smaller reservation on record."""
     larger = a_situation(BOUND.reserved + Resources(2000, 0))
 
-    assert renewal(larger, decided(BOUND)) == ()
+    assert intent_update(larger, decided(BOUND)) == ()

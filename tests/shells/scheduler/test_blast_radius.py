@@ -15,7 +15,7 @@ from persys.infra.aio.supervisor import Loop
 from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId
 from persys.scheduler.app import Scheduler
-from persys.scheduler.dispatch.agent_client import Close, Stub, over_grpc
+from persys.scheduler.dispatch.agent_client import Close, Stub, connect_over_grpc
 from persys.store.memory import MemoryStore
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
@@ -187,7 +187,7 @@ async def test_an_order_that_fails_unexpectedly_is_sent_again_and_delays_no_othe
     faults = {"bad": fault}
 
     def connect(node_id: NodeId, endpoint: str) -> tuple[Any, Close]:
-        stub, close = over_grpc(node_id, endpoint)
+        stub, close = connect_over_grpc(node_id, endpoint)
         return FaultyStub(stub, faults), close
 
     def scheduler(*args: Any, **options: Any) -> Scheduler:

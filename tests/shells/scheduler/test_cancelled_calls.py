@@ -28,7 +28,7 @@ from persys.scheduler.api.chain import Chain
 from persys.scheduler.api.context import ControlApi
 from persys.scheduler.api.methods import SERVICE_DESCRIPTOR
 from persys.scheduler.metrics.counters import Metrics
-from persys.scheduler.recovery.mode import Modes
+from persys.scheduler.recovery.mode import ModeTracker
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.methods import METHODS, Audit, Stream
@@ -105,7 +105,9 @@ class NoEvents:
 def a_chain(owned: OwnedWork, supervisor: Supervisor) -> Chain:
     clock = SystemClock()
     audit: Any = NoEvents()
-    return Chain(Metrics(), clock, Modes(clock, on_normal=lambda: None), audit, owned, supervisor)
+    return Chain(
+        Metrics(), clock, ModeTracker(clock, on_normal=lambda: None), audit, owned, supervisor
+    )
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Capabilities, Node
 from persys.model.status import Status
 from persys.model.workload import Desired
-from persys.scheduler.metrics.census import SLICE, Census
-from persys.scheduler.metrics.gauges import NODES_SHOWN_MAX, ClusterCollector, Sources
+from persys.scheduler.metrics.census import SLICE, WorkloadCensus
+from persys.scheduler.metrics.gauges import NODES_SHOWN_MAX, ClusterCollector, GaugeSources
 from persys.scheduler.state.cluster import Cluster
 
 SLICES = 4
@@ -30,7 +30,7 @@ def a_full_cluster() -> Cluster:
 
 
 async def test_other_tasks_run_while_the_workloads_are_counted() -> None:
-    census = Census(a_full_cluster(), SystemClock())
+    census = WorkloadCensus(a_full_cluster(), SystemClock())
     turns = 0
 
     async def another() -> None:
@@ -51,7 +51,7 @@ async def test_other_tasks_run_while_the_workloads_are_counted() -> None:
 
 async def test_a_recent_count_is_reused() -> None:
     cluster = a_full_cluster()
-    census = Census(cluster, SystemClock())
+    census = WorkloadCensus(cluster, SystemClock())
     await census.take()
     cluster.drop_workload(WorkloadId("w0"))
 
@@ -85,7 +85,7 @@ def test_a_standby_exports_no_node_metrics() -> None:
 
 
 def what_is_told(cluster: Cluster, clock: SystemClock, *, leads: bool) -> dict[str, Metric]:
-    sources = Sources(
+    sources = GaugeSources(
         transactions=lambda: 0,
         depths=dict,
         mode=lambda: Mode.NORMAL,
@@ -95,6 +95,6 @@ def what_is_told(cluster: Cluster, clock: SystemClock, *, leads: bool) -> dict[s
         file_bytes=None,
     )
     collector = ClusterCollector(
-        cluster, Census(cluster, clock), clock, sources, lease=30, grace=60
+        cluster, WorkloadCensus(cluster, clock), clock, sources, lease=30, grace=60
     )
     return {family.name: family for family in collector.collect()}

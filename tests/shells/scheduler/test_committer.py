@@ -18,7 +18,7 @@ from persys.model.node import Removal
 from persys.scheduler.commit.change import CHANGE_RECORDS_MAX, Change
 from persys.scheduler.commit.group_commit import Committer
 from persys.scheduler.metrics.counters import Metrics
-from persys.scheduler.recovery.mode import UNTOLD_MAX, Modes
+from persys.scheduler.recovery.mode import UNTOLD_MAX, ModeTracker
 from persys.scheduler.state.quarantine import Quarantine, Quarantined
 from persys.store import keys
 from persys.store.memory import MemoryStore
@@ -37,7 +37,7 @@ class Leading:
     def __init__(self, events: EventLimits, store: type[TroubledStore]) -> None:
         clock = SystemClock()
         self.store = store(MemoryStore(clock.monotonic))
-        self.modes = Modes(clock, on_normal=lambda: None)
+        self.modes = ModeTracker(clock, on_normal=lambda: None)
         self.quarantine = Quarantine()
         self.reloads: list[Snapshot] = []
         self.events: list[Event] = []

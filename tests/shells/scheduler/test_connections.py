@@ -14,9 +14,9 @@ from persys.errors import AgentUnreachableError
 from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId, WorkloadId
 from persys.scheduler.app import Scheduler
-from persys.scheduler.dispatch.agent_client import Close, GrpcAgents, Stub, over_grpc
-from persys.scheduler.dispatch.tunnel import OUTGOING_MAX, Streams, Tunnel
-from persys.scheduler.membership.heartbeat import Limited
+from persys.scheduler.dispatch.agent_client import AgentClient, Close, Stub, connect_over_grpc
+from persys.scheduler.dispatch.tunnel import OUTGOING_MAX, Tunnel, Tunnels
+from persys.scheduler.membership.heartbeat import ReportLimits
 from persys.scheduler.metrics.counters import Metrics
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
@@ -32,7 +32,7 @@ class Connections:
         self.closing_seconds = 0.0
 
     def connect(self, node_id: NodeId, endpoint: str) -> tuple[Stub, Close]:
-        stub, close = over_grpc(node_id, endpoint)
+        stub, close = connect_over_grpc(node_id, endpoint)
         self.open.append((node_id, endpoint))
 
         async def closing(grace: float | None) -> None:
@@ -134,17 +134,17 @@ async def test_a_refusal_that_crosses_a_heartbeat_is_not_a_time_out(cluster: Clu
     assert "is wrong" in view.reason.message
 
 
-def agents_with(stream: Tunnel) -> GrpcAgents:
+def agents_with(stream: Tunnel) -> AgentClient:
     """The agent client of a scheduler whose only node is on this stream."""
-    streams, metrics = Streams(), Metrics()
+    streams, metrics = Tunnels(), Metrics()
     streams.add(stream)
-    return GrpcAgents(
+    return AgentClient(
         SystemClock(),
         streams,
         metrics,
         deadline=timedelta(seconds=0.05),
         supervisor=a_supervisor("scheduler"),
-        limited=Limited(metrics),
+        limited=ReportLimits(metrics),
         reached=lambda _node_id, _problem: None,
         prove=lambda _workload_id, _node_id, _epoch: b"",
     )

@@ -7,7 +7,7 @@ import pytest
 
 from persys.infra.clock import SystemClock
 from persys.model.ids import WorkloadId
-from persys.scheduler.api.drift import DriftsApi
+from persys.scheduler.api.drift import DriftApi
 from persys.store import keys
 from persys.store.memory import MemoryStore
 from persys.store.port import Unit
@@ -38,10 +38,10 @@ async def test_a_healthy_cluster_has_nothing_to_show(cluster: Cluster) -> None:
 async def test_a_defect_in_a_call_is_shown_and_other_calls_are_served(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def broken(_api: DriftsApi, _request: object, _context: object) -> None:
+    async def broken(_api: DriftApi, _request: object, _context: object) -> None:
         raise ZeroDivisionError("a defect")
 
-    monkeypatch.setattr(DriftsApi, "ListDrifts", broken)
+    monkeypatch.setattr(DriftApi, "ListDrifts", broken)
     store = TroubledStore(MemoryStore(SystemClock().monotonic))
     async with a_cluster(store, brisk()) as cluster:
         for _ in range(2):

@@ -4,7 +4,7 @@ import pytest
 
 from persys.errors import FencedError
 from persys.infra.clock import SystemClock
-from persys.scheduler.ha.leader_key import Lead
+from persys.scheduler.ha.leader_key import LeaderKey
 from persys.store import keys
 from persys.store.memory import MemoryStore
 from shells.scheduler.stores import TroubledStore
@@ -16,8 +16,8 @@ def a_store() -> TroubledStore:
     return TroubledStore(MemoryStore(SystemClock().monotonic))
 
 
-def a_lead(store: TroubledStore, name: str) -> Lead:
-    lead = Lead(store, SystemClock(), new_uid=lambda: "u1", lease_seconds=LEASE_SECONDS)
+def a_lead(store: TroubledStore, name: str) -> LeaderKey:
+    lead = LeaderKey(store, SystemClock(), new_uid=lambda: "u1", lease_seconds=LEASE_SECONDS)
     lead.name = name
     return lead
 

@@ -120,7 +120,7 @@ async def test_the_data_age_counts_from_the_last_reply_of_the_store(
 ) -> None:
     await cluster.join()
     led_at = cluster.clock.monotonic()
-    confirmed = cluster.app.authority
+    confirmed = cluster.app.leader_lease
 
     async def is_confirmed_later() -> bool:
         return confirmed.certain_at > led_at + 0.5

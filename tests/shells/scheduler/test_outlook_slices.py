@@ -8,14 +8,14 @@ from typing import TypeVar
 
 from builders import a_workload
 from persys.core.reconcile.situation import Policy
-from persys.infra.aio.time_slice import SLICE_SECONDS, Slices
+from persys.infra.aio.time_slice import SLICE_SECONDS, TimeSlice
 from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId
 from persys.model.node import Capabilities, Node
 from persys.model.resources import Resources
 from persys.model.spec import WorkloadType
-from persys.scheduler.queries.explain import NODES_TOLD, TOLD_AT_ONCE, Outlook
-from persys.scheduler.queries.plan import Planning
+from persys.scheduler.queries.explain import NODES_TOLD, TOLD_AT_ONCE, Explainer
+from persys.scheduler.queries.plan import PlanBuilder
 from persys.scheduler.state.cluster import Cluster
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
@@ -61,7 +61,7 @@ async def with_turns(answering: Awaitable[AnswerT]) -> tuple[AnswerT, int]:
 
 
 async def test_other_tasks_run_while_capacity_is_counted() -> None:
-    outlook = Outlook(a_cluster(), lambda situation: situation, a_slow_machine())
+    outlook = Explainer(a_cluster(), lambda situation: situation, a_slow_machine())
 
     answer, turns = await with_turns(outlook.capacity(SPEC))
 
@@ -70,7 +70,7 @@ async def test_other_tasks_run_while_capacity_is_counted() -> None:
 
 
 async def test_other_tasks_run_while_a_plan_is_computed() -> None:
-    planning = Planning(
+    planning = PlanBuilder(
         a_cluster(),
         lambda situation: situation,
         Policy(),
@@ -79,7 +79,7 @@ async def test_other_tasks_run_while_a_plan_is_computed() -> None:
     )
     requests = [pb.ApplyWorkloadRequest(workload_id=f"w{n}", spec=SPEC) for n in range(50)]
 
-    plans, turns = await with_turns(planning.judge_all(requests, Slices(a_slow_machine())))
+    plans, turns = await with_turns(planning.judge_all(requests, TimeSlice(a_slow_machine())))
 
     assert {plan.action for plan in plans} == {"create"}
     assert turns >= len(plans) - 1
@@ -91,7 +91,7 @@ async def test_an_answer_about_very_many_nodes_says_the_same_as_a_short_one() ->
     for number in range(2 * TOLD_AT_ONCE):
         cluster.put_node(Node(NodeId(f"n{number:03}"), has, "127.0.0.1:1", NOW), lease_until=0.0)
     cluster.put_workload(a_workload("web", resources=Resources(5000)))
-    outlook = Outlook(cluster, lambda situation: situation, SystemClock())
+    outlook = Explainer(cluster, lambda situation: situation, SystemClock())
 
     short = await outlook.explain("web", limit=0)
     long = await outlook.explain("web", limit=2**31 - 1)

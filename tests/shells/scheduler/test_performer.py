@@ -15,7 +15,7 @@ from persys.model.node import Capabilities, Node
 from persys.model.spec import WorkloadType
 from persys.model.status import Actual, Observation
 from persys.model.workload import StoredIntent, Workload
-from persys.scheduler.dispatch.dispatcher import Performer
+from persys.scheduler.dispatch.dispatcher import Dispatcher
 from persys.scheduler.dispatch.observations import Observations
 from persys.scheduler.state.cluster import Cluster
 from shells.scheduler.harness import eventually
@@ -87,7 +87,7 @@ class World:
         self.woken: list[WorkloadId] = []
         self.may_order = True
         self.supervisor = a_supervisor("scheduler")
-        self.performer = Performer(
+        self.performer = Dispatcher(
             self.cluster,
             self.agents,
             Observations(

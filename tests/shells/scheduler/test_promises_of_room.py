@@ -20,11 +20,11 @@ def test_removing_a_stale_copy_keeps_the_reservation_of_its_successor() -> None:
     cluster = a_cluster()
     old = an_assignment(N1)
     cluster.put_tombstone(Tombstone(old, NOON))
-    cluster.settle_room(old.workload_id, (N1,))
-    cluster.promise(an_assignment(N1, epoch=2))
+    cluster.update_reservations(old.workload_id, (N1,))
+    cluster.reserve_pending(an_assignment(N1, epoch=2))
 
     cluster.drop_tombstone(N1, old.workload_id)
-    cluster.settle_room(old.workload_id, (N1,))
+    cluster.update_reservations(old.workload_id, (N1,))
 
     assert cluster.columns.held(old.workload_id, N1) is not None
 
@@ -32,10 +32,10 @@ def test_removing_a_stale_copy_keeps_the_reservation_of_its_successor() -> None:
 def test_a_failed_commit_frees_its_reservation() -> None:
     cluster = a_cluster()
     wanted = an_assignment(N1)
-    cluster.promise(wanted)
+    cluster.reserve_pending(wanted)
 
-    cluster.end_promise(wanted.workload_id)
-    cluster.settle_room(wanted.workload_id, (N1,))
+    cluster.end_pending(wanted.workload_id)
+    cluster.update_reservations(wanted.workload_id, (N1,))
 
     assert cluster.columns.held(wanted.workload_id, N1) is None
     assert cluster.columns.rows[N1].free == Resources(4000, 8192)
@@ -46,7 +46,7 @@ def test_a_node_that_was_removed_and_registers_again_has_no_reservations() -> No
     cluster = a_cluster()
     old = an_assignment(N1)
     cluster.put_tombstone(Tombstone(old, NOON))
-    cluster.settle_room(old.workload_id, (N1,))
+    cluster.update_reservations(old.workload_id, (N1,))
     node = cluster.members[N1].node
 
     cluster.drop_node(N1)

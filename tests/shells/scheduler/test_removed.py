@@ -11,7 +11,7 @@ from persys.infra.aio.supervisor import KeyedWork, Supervisor
 from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId
 from persys.model.node import Removal
-from persys.scheduler.membership.removed_nodes import Removed
+from persys.scheduler.membership.removed_nodes import RemovedNodes
 from persys.scheduler.state.cluster import Cluster as Memory
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster, eventually
@@ -31,7 +31,7 @@ async def test_revocation_is_retried_until_the_ca_has_revoked_the_certificates()
     memory.removed.put(Removal(NodeId("n1"), NOW))  # before this scheduler came to lead
     supervisor = Supervisor("scheduler", SystemClock(), CollectorRegistry())
     revoking = KeyedWork[NodeId](supervisor, "revocation", SystemClock(), expects=PersysError)
-    removed = Removed(memory, revoke, revoking=revoking, again=timedelta(seconds=0.01))
+    removed = RemovedNodes(memory, revoke, revoking=revoking, again=timedelta(seconds=0.01))
 
     async def count(number: int) -> None:
         async def so() -> bool:

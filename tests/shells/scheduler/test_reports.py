@@ -10,7 +10,7 @@ from builders import a_status, a_workload, an_assignment
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.status import Actual, Observation, Status
 from persys.scheduler.dispatch.observations import Observations
-from persys.scheduler.membership.heartbeat import Limited, Statuses, read
+from persys.scheduler.membership.heartbeat import ReportedStatuses, ReportLimits, read
 from persys.scheduler.metrics.counters import Metrics
 from persys.scheduler.state.cluster import Cluster
 from persys.wire.control.messages import timestamp
@@ -18,7 +18,7 @@ from persys.wire.gen.control.v1 import control_pb2 as pb
 
 NODE = NodeId("n1")
 NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)
-LIMITED = Limited(Metrics())
+LIMITED = ReportLimits(Metrics())
 LATER = NOW + timedelta(seconds=10)
 
 
@@ -42,16 +42,16 @@ def a_heartbeat(*states: str, memory_mb: int = 0) -> pb.HeartbeatRequest:
 
 
 def test_a_repeated_status_has_a_new_time() -> None:
-    statuses = Statuses()
+    statuses = ReportedStatuses()
     first = statuses.read(a_heartbeat("Running", "Stopped"), NODE, NOW, LIMITED)
     again = statuses.read(a_heartbeat("Running", "Stopped"), NODE, LATER, LIMITED)
 
     assert [seen.seen_at for seen in first] == [NOW, NOW]
-    assert again == Statuses().read(a_heartbeat("Running", "Stopped"), NODE, LATER, LIMITED)
+    assert again == ReportedStatuses().read(a_heartbeat("Running", "Stopped"), NODE, LATER, LIMITED)
 
 
 def test_usage_and_clock_are_decoded_each_time() -> None:
-    statuses = Statuses()
+    statuses = ReportedStatuses()
     read(a_heartbeat("Running", memory_mb=1), NODE, statuses, NOW, LIMITED)
     report = read(a_heartbeat("Running", memory_mb=2), NODE, statuses, LATER, LIMITED)
 
@@ -62,12 +62,12 @@ def test_usage_and_clock_are_decoded_each_time() -> None:
 
 @given(st.lists(st.lists(st.sampled_from(["Running", "Stopped", "Failed"]), max_size=3)))
 def test_the_meaning_of_a_heartbeat_does_not_depend_on_earlier_ones(told: list[list[str]]) -> None:
-    statuses = Statuses()
+    statuses = ReportedStatuses()
     for number, states in enumerate(told):
         at = NOW + timedelta(seconds=number)
         seen = statuses.read(a_heartbeat(*states), NODE, at, LIMITED)
 
-        assert seen == Statuses().read(a_heartbeat(*states), NODE, at, LIMITED)
+        assert seen == ReportedStatuses().read(a_heartbeat(*states), NODE, at, LIMITED)
 
 
 def test_a_repeated_status_is_decoded_again_after_a_different_one() -> None:
@@ -82,7 +82,7 @@ def test_a_repeated_status_is_decoded_again_after_a_different_one() -> None:
         replaced=lambda _node, _workload: None,
         listed=lambda _node, _listed: None,
     )
-    statuses = Statuses()
+    statuses = ReportedStatuses()
     observations.take_all(NODE, statuses.read(a_heartbeat("Running"), NODE, NOW, LIMITED), NOW)
     failed = Observation(entry.workload.id, NODE, Actual.FAILED, NOW, epoch=1)
     observations.take(failed)
@@ -95,7 +95,7 @@ def test_a_repeated_status_is_decoded_again_after_a_different_one() -> None:
 
 
 def test_a_list_from_which_an_entry_was_dropped_is_not_complete() -> None:
-    statuses = Statuses()
+    statuses = ReportedStatuses()
     for at in (NOW, LATER):  # repeated bytes have the same meaning
         heartbeat = a_heartbeat("Running", "Running")
         heartbeat.workload_statuses[0].epoch = 2**63 - 1
@@ -107,7 +107,7 @@ def test_a_list_from_which_an_entry_was_dropped_is_not_complete() -> None:
 
 
 def test_an_exceeded_limit_is_logged_once_per_node_and_field() -> None:
-    limited, statuses = Limited(Metrics()), Statuses()
+    limited, statuses = ReportLimits(Metrics()), ReportedStatuses()
     with capture_logs() as lines:
         for number in range(3):
             heartbeat = a_heartbeat("Running")

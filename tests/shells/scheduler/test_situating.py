@@ -10,7 +10,7 @@ from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId
 from persys.model.node import Capabilities, Node, NodeStatus
 from persys.model.placement import Tombstone
-from persys.scheduler.reconcile.snapshot import Situating
+from persys.scheduler.reconcile.snapshot import SituationBuilder
 from persys.scheduler.state.cluster import Cluster
 
 N1 = NodeId("n1")
@@ -30,7 +30,7 @@ def the_old_copy(status: NodeStatus | None, *, confirmed_dead: bool = False) -> 
         )
         cluster.put_node(node, lease_until=0.0)
     cluster.put_tombstone(Tombstone(an_assignment("n1"), NOON, stops_at=NOON))
-    situating = Situating(cluster, SystemClock(), node_lease=timedelta(30), node_grace=5.0)
+    situating = SituationBuilder(cluster, SystemClock(), node_lease=timedelta(30), node_grace=5.0)
     (copy,) = situating.situated(a_situation()).copies
     return copy
 

@@ -11,12 +11,12 @@ from persys.errors import FencedError
 from persys.infra.clock import SystemClock
 from persys.model.cluster import Leader
 from persys.scheduler.app import Scheduler
-from persys.scheduler.auth.tls import to_agents, to_leader
-from persys.scheduler.ha.forwarding import Front
-from persys.scheduler.ha.leader_key import Lead
+from persys.scheduler.auth.tls import agent_connector, leader_connector
+from persys.scheduler.ha.forwarding import LeaderRouter
+from persys.scheduler.ha.leader_key import LeaderKey
 from persys.scheduler.ha.standby import Standby
-from persys.scheduler.recovery.mode import Modes
-from persys.scheduler.server import Plane
+from persys.scheduler.recovery.mode import ModeTracker
+from persys.scheduler.server import SchedulerServer
 from persys.store import keys
 from persys.store.memory import MemoryStore
 from persys.store.port import Snapshot, Unit
@@ -34,7 +34,7 @@ async def test_a_cancelled_standby_ends_although_its_watch_breaks(steps: int) ->
     """Found by seed 13: after this many loop steps the cancellation was lost."""
     clock = SystemClock()
     store = MemoryStore(clock.monotonic)
-    lead = Lead(store, clock, new_uid=lambda: "u1", lease_seconds=15)
+    lead = LeaderKey(store, clock, new_uid=lambda: "u1", lease_seconds=15)
     marker = records.encode(lead.new_marker())
     leader = records.encode(Leader("another", "another:1"))
     await store.commit([Unit(puts={keys.CLUSTER: marker, keys.LEADER: leader})])
@@ -46,7 +46,7 @@ async def test_a_cancelled_standby_ends_although_its_watch_breaks(steps: int) ->
     standby = Standby(
         store,
         lead,
-        Modes(clock, on_normal=lambda: None),
+        ModeTracker(clock, on_normal=lambda: None),
         clock,
         load=load,
         take=lambda _changes: None,
@@ -82,14 +82,14 @@ class Interrupted(Scheduler):
 @pytest.mark.parametrize("shared", [False, True])
 async def test_a_cancelled_leader_ends_although_a_write_is_in_progress(shared: bool) -> None:
     settings, stop = brisk(leader_lease=timedelta(seconds=3)), asyncio.Event()
-    plane = Plane(
+    plane = SchedulerServer(
         settings,
         TroubledStore(MemoryStore(SystemClock().monotonic)),
         SystemClock(),
         shared=shared,
         tls=None,
-        front=Front(to_leader(None)),
-        new_seat=partial(Interrupted, connect=to_agents(None), watches_certificates=False),
+        front=LeaderRouter(leader_connector(None)),
+        new_seat=partial(Interrupted, connect=agent_connector(None), watches_certificates=False),
     )
     running = asyncio.get_running_loop().create_task(plane.run(stop))
     control = Control(settings.grpc_port)

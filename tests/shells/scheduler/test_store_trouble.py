@@ -9,9 +9,9 @@ import pytest
 
 from persys.errors import FencedError, StoreUnavailableError
 from persys.infra.clock import SystemClock
-from persys.scheduler.auth.tls import to_leader
-from persys.scheduler.ha.forwarding import Front
-from persys.scheduler.server import Plane
+from persys.scheduler.auth.tls import leader_connector
+from persys.scheduler.ha.forwarding import LeaderRouter
+from persys.scheduler.server import SchedulerServer
 from shells.scheduler.harness import Cluster, a_cluster, brisk, eventually
 from shells.scheduler.stores import TroubledStore
 
@@ -195,7 +195,7 @@ async def test_no_node_is_overcommitted_while_the_store_fails_intermittently(
             await asyncio.sleep(0.02)
             cluster.store.loses_answers = not cluster.store.loses_answers
 
-    async def insist(name: str) -> None:
+    async def retry_on_conflict(name: str) -> None:
         async def taken() -> bool:
             return (await cluster.control.apply(name, cpu=90)).success
 
@@ -205,7 +205,7 @@ async def test_no_node_is_overcommitted_while_the_store_fails_intermittently(
     async with asyncio.TaskGroup() as group:
         group.create_task(trouble())
         for name in names:
-            group.create_task(insist(name))
+            group.create_task(retry_on_conflict(name))
             await asyncio.sleep(0.005)
     cluster.store.down = cluster.store.loses_answers = False
 
@@ -242,7 +242,9 @@ async def test_a_second_scheduler_takes_over_and_the_first_ends(cluster: Cluster
 async def test_a_store_that_is_down_at_the_start_ends_the_scheduler(cluster: Cluster) -> None:
     store = TroubledStore(cluster.store.store)
     store.down = True
-    scheduler = Plane(brisk(), store, SystemClock(), tls=None, front=Front(to_leader(None)))
+    scheduler = SchedulerServer(
+        brisk(), store, SystemClock(), tls=None, front=LeaderRouter(leader_connector(None))
+    )
 
     with pytest.raises(ExceptionGroup) as ended:
         await scheduler.run(asyncio.Event())

@@ -7,8 +7,8 @@ import pytest
 from persys.errors import SettingsError
 from persys.scheduler.discovery.endpoints import (
     address_of,
-    check_whereabouts,
-    etcd_of_names,
+    check_discovery_settings,
+    dns_etcd_endpoints,
     port_of,
     zone_of,
 )
@@ -52,7 +52,7 @@ def test_the_default_port_is_the_grpc_port() -> None:
 def test_names_are_written_to_the_etcd_of_the_store_or_the_configured_one(
     settings: dict[str, Any], endpoints: tuple[str, ...]
 ) -> None:
-    assert etcd_of_names(SchedulerSettings(**settings)) == endpoints
+    assert dns_etcd_endpoints(SchedulerSettings(**settings)) == endpoints
 
 
 @pytest.mark.parametrize(
@@ -74,4 +74,4 @@ def test_an_invalid_discovery_setting_is_refused_by_name(
     settings: dict[str, Any], variable: str
 ) -> None:
     with pytest.raises(SettingsError, match=variable):
-        check_whereabouts(SchedulerSettings(**settings))
+        check_discovery_settings(SchedulerSettings(**settings))

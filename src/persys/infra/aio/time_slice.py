@@ -7,7 +7,7 @@ from persys.infra.clock import Clock
 SLICE_SECONDS = 0.005
 
 
-class Slices:
+class TimeSlice:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._ends = clock.monotonic() + SLICE_SECONDS

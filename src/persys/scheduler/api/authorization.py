@@ -18,7 +18,7 @@ from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.methods import CONTROL_PERMISSIONS
 
 
-def new_door(
+def build_authorizer(
     tls: Tls | None,
     clock: Clock,
     *,
@@ -35,7 +35,7 @@ def new_door(
         tls.certificates,
         clock,
         denied=denied,
-        narrow=as_own_node,
+        narrow=check_acts_for_own_node,
         closed_to=frozenset(),
         check=check,
         tokens=tokens,
@@ -45,7 +45,7 @@ def new_door(
     )
 
 
-def as_own_node(caller: Caller, method: str, request: Any) -> Any:
+def check_acts_for_own_node(caller: Caller, method: str, request: Any) -> Any:
     if caller.identity.role is not Role.AGENT:
         return request
     if method == "ControlStream":

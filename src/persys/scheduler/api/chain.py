@@ -36,7 +36,7 @@ from persys.model.role import Deed
 from persys.scheduler.api.methods import DECISIONS, REFUSALS, SERVICE, is_refusal
 from persys.scheduler.auth.audit import Audit
 from persys.scheduler.metrics.counters import Metrics
-from persys.scheduler.recovery.mode import Modes
+from persys.scheduler.recovery.mode import ModeTracker
 from persys.wire import errors as wire_errors
 from persys.wire.limits import check as limits_check
 from persys.wire.metadata_keys import DATA_AGE_MS, MODE
@@ -120,7 +120,7 @@ class Chain:
 
     metrics: Metrics
     clock: Clock
-    modes: Modes
+    modes: ModeTracker
     audit: Audit
     owned: OwnedWork
     supervisor: Supervisor

@@ -14,14 +14,14 @@ from persys.model import feature
 from persys.model.ids import node_id
 from persys.scheduler.api.context import Context, need
 from persys.scheduler.api.nodes import NodesApi
-from persys.scheduler.dispatch.tunnel import Streams, Tunnel
+from persys.scheduler.dispatch.tunnel import Tunnel, Tunnels
 from persys.wire.gen.control.v1 import control_pb2
 
 Messages = AsyncIterator[control_pb2.ControlMessage]
 
 
-class StreamApi:
-    def __init__(self, nodes: NodesApi, streams: Streams, owned: OwnedWork) -> None:
+class ControlStreamApi:
+    def __init__(self, nodes: NodesApi, streams: Tunnels, owned: OwnedWork) -> None:
         """`owned` completes the change of a message even if the stream breaks."""
         self._nodes = nodes
         self._streams = streams

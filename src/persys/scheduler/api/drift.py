@@ -11,7 +11,7 @@ from persys.wire.control.adoption import orphan_view
 from persys.wire.gen.control.v1 import control_pb2
 
 
-class DriftsApi:
+class DriftApi:
     def __init__(self, cluster: Cluster, adoption: Adoption) -> None:
         self._cluster = cluster
         self._adoption = adoption

@@ -8,8 +8,8 @@ from persys.model.ids import NodeId
 from persys.model.node import Node, NodeStatus
 from persys.model.spec import VMSpec, WorkloadType
 from persys.scheduler.api.context import Context, need
-from persys.scheduler.dispatch.agent_client import GrpcAgents
-from persys.scheduler.dispatch.fan_out import Answers, ask_all, nodes_named
+from persys.scheduler.dispatch.agent_client import AgentClient
+from persys.scheduler.dispatch.fan_out import NodeReplies, call_all, select_nodes
 from persys.scheduler.dispatch.image_upload import Inputs, share
 from persys.scheduler.state.cluster import Cluster
 from persys.wire.gen.agent.v1 import agent_pb2
@@ -22,7 +22,7 @@ Views = list[agent_pb2.ImageView]
 
 
 class ImagesApi:
-    def __init__(self, cluster: Cluster, agents: GrpcAgents) -> None:
+    def __init__(self, cluster: Cluster, agents: AgentClient) -> None:
         self._cluster = cluster
         self._agents = agents
 
@@ -68,8 +68,8 @@ class ImagesApi:
                 problems[node_id] = f"has no image {request.name}"
         if not holders and not problems:
             raise NotFoundError("image", request.name)
-        removed = await ask_all(
-            nodes_named(self._cluster, holders) if holders else (),
+        removed = await call_all(
+            select_nodes(self._cluster, holders) if holders else (),
             lambda node: self._remove(node, request.name),
         )
         return control_pb2.RemoveImageResponse(
@@ -102,19 +102,19 @@ class ImagesApi:
             if isinstance(spec, VMSpec) and spec.os_image == name
         )
 
-    async def _found(self, name: str, node_ids: Iterable[str]) -> Answers[Views]:
+    async def _found(self, name: str, node_ids: Iterable[str]) -> NodeReplies[Views]:
         async def of(node: Node) -> Views:
             answer = await self._agents.call(
                 node.id, node.endpoint, "ListImages", agent_pb2.ListImagesRequest()
             )
             return [view for view in answer.images if name in ("", view.name)]
 
-        return await ask_all(self._nodes(node_ids), of)
+        return await call_all(self._nodes(node_ids), of)
 
     def _nodes(self, node_ids: Iterable[str]) -> list[Node]:
         """The named nodes, or all that run virtual machines. Raises NotFoundError."""
         named = [node_id for node_id in node_ids if node_id]
-        nodes = nodes_named(self._cluster, named)
+        nodes = select_nodes(self._cluster, named)
         return [node for node in nodes if named or WorkloadType.VM in node.capabilities.types]
 
 

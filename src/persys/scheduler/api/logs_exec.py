@@ -15,7 +15,7 @@ from persys.errors import AgentUnreachableError, InvalidError, NotFoundError, Re
 from persys.infra.aio.task_group import together
 from persys.model.ids import WorkloadId
 from persys.scheduler.api.context import Context, need
-from persys.scheduler.dispatch.agent_client import GrpcAgents, OpenCall
+from persys.scheduler.dispatch.agent_client import AgentClient, OpenCall
 from persys.scheduler.state.cluster import Cluster
 from persys.wire.agent import logs_exec
 from persys.wire.gen.control.v1 import control_pb2
@@ -23,8 +23,8 @@ from persys.wire.gen.control.v1 import control_pb2
 Inputs = AsyncIterator[control_pb2.ExecInput]
 
 
-class AccessApi:
-    def __init__(self, cluster: Cluster, agents: GrpcAgents) -> None:
+class LogsExecApi:
+    def __init__(self, cluster: Cluster, agents: AgentClient) -> None:
         self._cluster = cluster
         self._agents = agents
 

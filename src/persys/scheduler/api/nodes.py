@@ -16,12 +16,12 @@ from persys.model.event import EventKind
 from persys.model.ids import NodeId, node_id
 from persys.model.node import Capabilities, Node
 from persys.scheduler.api.context import Context, need
-from persys.scheduler.ha.leader_lease import Authority
+from persys.scheduler.ha.leader_lease import LeaderLease
 from persys.scheduler.membership import heartbeat
-from persys.scheduler.membership.certificate_expiry import Expiry
+from persys.scheduler.membership.certificate_expiry import CertificateExpiry
 from persys.scheduler.membership.nodes import Membership
 from persys.scheduler.queries.views import Queries
-from persys.scheduler.recovery.mode import Modes
+from persys.scheduler.recovery.mode import ModeTracker
 from persys.wire.control import messages as control_messages
 from persys.wire.control.placement import node_taints
 from persys.wire.gen.control.v1 import control_pb2
@@ -38,10 +38,10 @@ class NodesApi:
         clock: Clock,
         *,
         heartbeat_seconds: int,
-        modes: Modes,
-        authority: Authority,
-        limited: heartbeat.Limited,
-        expiry: Expiry | None = None,
+        modes: ModeTracker,
+        leader_lease: LeaderLease,
+        limited: heartbeat.ReportLimits,
+        expiry: CertificateExpiry | None = None,
     ) -> None:
         """`expiry` checks the client certificates of heartbeats, if TLS is used."""
         self._membership = membership
@@ -49,7 +49,7 @@ class NodesApi:
         self._clock = clock
         self._heartbeat_seconds = heartbeat_seconds
         self._modes = modes
-        self._authority = authority
+        self._authority = leader_lease
         self._limited = limited
         self._expiry = expiry
 
@@ -114,7 +114,7 @@ class NodesApi:
             # While nothing can be written no node gets new work; running workloads continue.
             drain_node=self._modes.is_frozen or self._membership.is_draining(sender),
             lease_expires_at=control_messages.timestamp(self._membership.lease_ends_at(sender)),
-            leads=self._authority.is_certain,
+            leads=self._authority.is_confirmed,
         )
 
     async def ListNodes(

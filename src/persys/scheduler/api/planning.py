@@ -3,16 +3,16 @@
 from datetime import timedelta
 
 from persys.core.reconcile.situation import Policy
-from persys.infra.aio.time_slice import Slices
+from persys.infra.aio.time_slice import TimeSlice
 from persys.infra.clock import Clock
 from persys.scheduler.api.context import Context, need
-from persys.scheduler.queries.explain import Outlook
-from persys.scheduler.queries.plan import Planning, Situated
+from persys.scheduler.queries.explain import Explainer
+from persys.scheduler.queries.plan import PlanBuilder, Situated
 from persys.scheduler.state.cluster import Cluster
 from persys.wire.gen.control.v1 import control_pb2
 
 
-class OutlookApi:
+class PlanningApi:
     def __init__(
         self,
         cluster: Cluster,
@@ -27,7 +27,7 @@ class OutlookApi:
         self._situated = situated
         self._policy = policy
         self._lease = lease
-        self._outlook = Outlook(cluster, situated, clock)
+        self._outlook = Explainer(cluster, situated, clock)
 
     async def ExplainWorkload(
         self, request: control_pb2.ExplainWorkloadRequest, context: Context
@@ -38,10 +38,10 @@ class OutlookApi:
     async def PlanWorkloads(
         self, request: control_pb2.PlanWorkloadsRequest, context: Context
     ) -> control_pb2.PlanWorkloadsResponse:
-        planning = Planning(
+        planning = PlanBuilder(
             self._cluster, self._situated, self._policy, now=self._clock.now(), lease=self._lease
         )
-        plans = await planning.judge_all(request.workloads, Slices(self._clock))
+        plans = await planning.judge_all(request.workloads, TimeSlice(self._clock))
         return control_pb2.PlanWorkloadsResponse(plans=plans)
 
     async def GetCapacity(

@@ -8,7 +8,7 @@ from persys.core.recovery.mode import Standing
 from persys.model.cluster import Mode
 from persys.scheduler.api.context import Context
 from persys.scheduler.commit.group_commit import Committer
-from persys.scheduler.recovery.pending_nodes import Applicants
+from persys.scheduler.recovery.pending_nodes import PendingNodes
 from persys.scheduler.recovery.recovery import Recovered, Recovery
 from persys.scheduler.recovery.snapshots import Snapshots
 from persys.scheduler.state.cluster import Cluster
@@ -45,7 +45,7 @@ class RecoveryApi:
         snapshots: Snapshots,
         committer: Committer,
         cluster: Cluster,
-        applicants: Applicants,
+        applicants: PendingNodes,
         *,
         store: str,
     ) -> None:

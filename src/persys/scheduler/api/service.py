@@ -6,25 +6,25 @@ from persys.core.reconcile.situation import Policy
 from persys.infra.clock import Clock
 from persys.scheduler.api.chain import Chain
 from persys.scheduler.api.context import ControlApi
-from persys.scheduler.api.control_stream import StreamApi
+from persys.scheduler.api.control_stream import ControlStreamApi
 from persys.scheduler.api.diagnostics import DiagnosticsApi
-from persys.scheduler.api.drift import DriftsApi
+from persys.scheduler.api.drift import DriftApi
 from persys.scheduler.api.events import EventsApi
 from persys.scheduler.api.images import ImagesApi
-from persys.scheduler.api.logs_exec import AccessApi
+from persys.scheduler.api.logs_exec import LogsExecApi
 from persys.scheduler.api.nodes import NodesApi
-from persys.scheduler.api.planning import OutlookApi
+from persys.scheduler.api.planning import PlanningApi
 from persys.scheduler.api.records import RecordsApi
 from persys.scheduler.api.recovery import RecoveryApi
 from persys.scheduler.api.secrets import SecretsApi
-from persys.scheduler.api.suggestions import AutomationApi
+from persys.scheduler.api.suggestions import SuggestionsApi
 from persys.scheduler.api.tokens import IdentityApi, TokensApi
 from persys.scheduler.api.volumes import VolumesApi
 from persys.scheduler.api.workloads import WorkloadsApi
 from persys.scheduler.auth.audit import Audit
 from persys.scheduler.drift.adoption import Adoption
 from persys.scheduler.queries.views import Queries
-from persys.scheduler.reconcile.intent import Intake
+from persys.scheduler.reconcile.intent import IntentService
 from persys.scheduler.recovery.record_repair import RecordRepair
 from persys.scheduler.recovery.recovery import Recovery
 from persys.scheduler.recovery.snapshots import Snapshots
@@ -45,27 +45,29 @@ def control_api(
         clock,
         heartbeat_seconds=max(1, round(settings.heartbeat_interval.total_seconds())),
         modes=app.modes,
-        authority=app.authority,
+        leader_lease=app.leader_lease,
         limited=app.limited,
         expiry=app.expiry,
     )
-    intake = Intake(app.reconciler, clock, lease=settings.node_lease, secrets=app.cluster.secrets)
+    intake = IntentService(
+        app.reconciler, clock, lease=settings.node_lease, secrets=app.cluster.secrets
+    )
     adoption = Adoption(app.cluster, app.committer, app.reconciler, app.burials, app.agents, clock)
     return ControlApi(
         nodes,
-        StreamApi(nodes, app.streams, app.requests),
+        ControlStreamApi(nodes, app.streams, app.requests),
         WorkloadsApi(intake, queries),
-        DriftsApi(app.cluster, adoption),
+        DriftApi(app.cluster, adoption),
         EventsApi(app.events),
-        OutlookApi(
+        PlanningApi(
             app.cluster,
             clock,
             situated=app.reconciler.situated,
             policy=policy,
             lease=settings.node_lease,
         ),
-        AutomationApi(app.suggestions, clock),
-        AccessApi(app.cluster, app.agents),
+        SuggestionsApi(app.suggestions, clock),
+        LogsExecApi(app.cluster, app.agents),
         VolumesApi(app.cluster, app.agents),
         ImagesApi(app.cluster, app.agents),
         IdentityApi(),

@@ -16,7 +16,7 @@ from persys.wire.control.suggestions import (
 from persys.wire.gen.control.v1 import control_pb2
 
 
-class AutomationApi:
+class SuggestionsApi:
     def __init__(self, suggestions: Suggestions, clock: Clock) -> None:
         self._suggestions = suggestions
         self._clock = clock

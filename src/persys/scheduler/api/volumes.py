@@ -6,8 +6,8 @@ from persys.errors import NotFoundError, RefusedError
 from persys.model.ids import NodeId, WorkloadId, workload_id
 from persys.model.node import Node
 from persys.scheduler.api.context import Context, need
-from persys.scheduler.dispatch.agent_client import GrpcAgents
-from persys.scheduler.dispatch.fan_out import Answers, ask_all, nodes_named
+from persys.scheduler.dispatch.agent_client import AgentClient
+from persys.scheduler.dispatch.fan_out import NodeReplies, call_all, select_nodes
 from persys.scheduler.state.cluster import Cluster
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
@@ -19,7 +19,7 @@ DELETE_DEADLINE = timedelta(seconds=60)  # deleting a large volume is slow
 
 
 class VolumesApi:
-    def __init__(self, cluster: Cluster, agents: GrpcAgents) -> None:
+    def __init__(self, cluster: Cluster, agents: AgentClient) -> None:
         self._cluster = cluster
         self._agents = agents
 
@@ -45,7 +45,7 @@ class VolumesApi:
 
     async def _delete(self, request: control_pb2.DeleteVolumeRequest) -> None:
         named = NodeId(request.node_id) if request.node_id else await self._only_holder(request)
-        (node,) = nodes_named(self._cluster, [named])
+        (node,) = select_nodes(self._cluster, [named])
         entry = self._cluster.entries.get(WorkloadId(request.workload_id))
         bound = entry.assignment if entry is not None else None
         if bound is not None and bound.node_id == node.id:
@@ -83,7 +83,7 @@ class VolumesApi:
             )
         raise NotFoundError("volume", wanted)
 
-    async def _found(self, request: control_pb2.ListVolumesRequest) -> Answers[Views]:
+    async def _found(self, request: control_pb2.ListVolumesRequest) -> NodeReplies[Views]:
         async def of(node: Node) -> Views:
             answer = await self._agents.call(
                 node.id, node.endpoint, "ListVolumes", agent_pb2.ListVolumesRequest()
@@ -94,4 +94,4 @@ class VolumesApi:
                 if request.workload_id in ("", view.workload_id) and request.name in ("", view.name)
             ]
 
-        return await ask_all(nodes_named(self._cluster, [request.node_id]), of)
+        return await call_all(select_nodes(self._cluster, [request.node_id]), of)

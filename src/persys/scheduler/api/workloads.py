@@ -6,12 +6,12 @@ is INVALID_ARGUMENT, and a scheduler that has lost leadership is UNAVAILABLE. Re
 
 from persys.scheduler.api.context import Context, need
 from persys.scheduler.queries.views import Queries
-from persys.scheduler.reconcile.intent import Intake
+from persys.scheduler.reconcile.intent import IntentService
 from persys.wire.gen.control.v1 import control_pb2
 
 
 class WorkloadsApi:
-    def __init__(self, intake: Intake, queries: Queries) -> None:
+    def __init__(self, intake: IntentService, queries: Queries) -> None:
         self._intake = intake
         self._queries = queries
 

@@ -14,7 +14,7 @@ from persys.scheduler.commit.change import Change
 from persys.scheduler.commit.group_commit import Committer
 
 
-class Denials:
+class DenialLog:
     def __init__(self, committer: Committer, clock: Clock, window: float = WINDOW_SECONDS) -> None:
         self._committer = committer
         self._clock = clock

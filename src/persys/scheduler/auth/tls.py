@@ -14,7 +14,7 @@ from persys.infra.vault.session import Vault
 from persys.model.identity import Identity, Role
 from persys.model.ids import NodeId
 from persys.scheduler.discovery.endpoints import address_of
-from persys.scheduler.dispatch.agent_client import Close, Connect, Stub, over_grpc
+from persys.scheduler.dispatch.agent_client import Close, Connect, Stub, connect_over_grpc
 from persys.scheduler.ha.leader_client import Upstream
 from persys.scheduler.membership.removed_nodes import Revoke
 from persys.scheduler.settings import SchedulerSettings
@@ -22,7 +22,7 @@ from persys.scheduler.settings import SchedulerSettings
 _LOOPBACK = "127.0.0.1"
 
 
-def by_vault(settings: SchedulerSettings, vault: Vault | None) -> VaultSource | None:
+def vault_certificates(settings: SchedulerSettings, vault: Vault | None) -> VaultSource | None:
     """The source of its certificates, if that is Vault."""
     if vault is None or settings.insecure:
         return None
@@ -40,7 +40,7 @@ def open_tls(
     return open_renewed(settings, clock, vault)
 
 
-def to_authority(settings: SchedulerSettings) -> Revoke | None:
+def ca_revocation(settings: SchedulerSettings) -> Revoke | None:
     """None if no persys-ca is configured that could revoke certificates."""
     if settings.insecure or not settings.ca_addr:
         return None
@@ -53,13 +53,13 @@ def to_authority(settings: SchedulerSettings) -> Revoke | None:
     return revoke
 
 
-def to_agents(tls: Tls | None, *, by_host: bool = False) -> Connect:
+def agent_connector(tls: Tls | None, *, by_host: bool = False) -> Connect:
     """Connects only to the expected node: the certificate at its endpoint must name it.
 
     `by_host`: if certificates do not name nodes, the host of the endpoint is verified instead.
     """
     if tls is None:
-        return over_grpc
+        return connect_over_grpc
 
     def connect(node_id: NodeId, endpoint: str) -> tuple[Stub, Close]:
         channel = tls.channel(endpoint, Role.AGENT, node_id, by_host=by_host)
@@ -68,7 +68,7 @@ def to_agents(tls: Tls | None, *, by_host: bool = False) -> Connect:
     return connect
 
 
-def to_leader(tls: Tls | None) -> Callable[[str], Upstream]:
+def leader_connector(tls: Tls | None) -> Callable[[str], Upstream]:
     if tls is None:
         return lambda endpoint: Upstream(endpoint, new_channel)
     return lambda endpoint: Upstream(endpoint, tls.dial(Role.SCHEDULER))

@@ -9,7 +9,7 @@ from persys.infra.clock import Clock
 from persys.model.event import Event, EventKind
 from persys.model.identity import Caller, Token
 from persys.scheduler.commit.change import Change
-from persys.scheduler.commit.group_commit import Committer, insist
+from persys.scheduler.commit.group_commit import Committer, retry_on_conflict
 from persys.scheduler.state.cluster import Cluster
 from persys.store import keys
 
@@ -40,7 +40,7 @@ class Tokens:
             return token, drawn.text
 
         async with self._turns.of(_ALL):
-            return await insist(attempt)
+            return await retry_on_conflict(attempt)
 
     async def revoke(self, token_id: str, by: str) -> None:
         async def attempt() -> None:
@@ -57,7 +57,7 @@ class Tokens:
             )
 
         async with self._turns.of(_ALL):
-            await insist(attempt)
+            await retry_on_conflict(attempt)
 
     async def _put(self, token: Token, over: tuple[Token, ...]) -> None:
         def done() -> None:

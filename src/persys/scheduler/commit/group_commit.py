@@ -30,10 +30,10 @@ from persys.infra.telemetry import tracing
 from persys.model.cluster import ClusterMarker
 from persys.model.event import Numbered
 from persys.scheduler.commit.change import Change, attributed, encoded
-from persys.scheduler.commit.versions import Units
-from persys.scheduler.ha.leader_key import Lead, not_leading
+from persys.scheduler.commit.versions import RecordVersions
+from persys.scheduler.ha.leader_key import LeaderKey, not_leading
 from persys.scheduler.metrics.counters import Metrics
-from persys.scheduler.recovery.mode import Modes
+from persys.scheduler.recovery.mode import ModeTracker
 from persys.scheduler.state.quarantine import Quarantine
 from persys.store import keys
 from persys.store.port import Change as Stored
@@ -63,7 +63,7 @@ PROBE_SECONDS = 1.0
 ATTEMPTS_MAX = 4
 
 # Replaces everything that is stored, and returns the reason for the mode's history.
-Rewrite = Callable[[Store, Lead], Awaitable[str]]
+Rewrite = Callable[[Store, LeaderKey], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Committer:
         clock: Clock,
         *,
         events: EventLimits,
-        modes: Modes,
+        modes: ModeTracker,
         quarantine: Quarantine,
         new_uid: Callable[[], str],
         metrics: Metrics,
@@ -95,7 +95,7 @@ class Committer:
         """
         self._store = store
         self._clock = clock
-        self._units = Units(events)
+        self._units = RecordVersions(events)
         self._quarantine = quarantine
         self._queue: GroupCommit[EncodedChange] = GroupCommit(
             batch_max=BATCH_MAX, keys_of=_keys_of, gather_seconds=CROWD_SECONDS
@@ -108,7 +108,7 @@ class Committer:
         self._metrics = metrics
         self.modes = modes
         self.revision = 0  # of the store, when it was read or after the last commit
-        self.lead = Lead(store, clock, new_uid=new_uid, lease_seconds=lease_seconds)
+        self.lead = LeaderKey(store, clock, new_uid=new_uid, lease_seconds=lease_seconds)
         self.remembers = remembers
         self._on_reload = on_reload
         self._on_events = on_events
@@ -415,7 +415,7 @@ class Committer:
         self._stale = self._unanswered = True
 
 
-async def insist(attempt: Callable[[], Awaitable[T]]) -> T:
+async def retry_on_conflict(attempt: Callable[[], Awaitable[T]]) -> T:
     """Repeat on ConflictError: read, decide and commit again."""
     for _ in range(ATTEMPTS_MAX - 1):
         with suppress(ConflictError):

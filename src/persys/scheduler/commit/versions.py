@@ -31,7 +31,7 @@ class Prepared:
     trimmed: list[int]
 
 
-class Units:
+class RecordVersions:
     def __init__(self, limits: EventLimits) -> None:
         self._limits = limits
         self._retention = EventRetention(limits)

@@ -39,14 +39,14 @@ def port_of(settings: SchedulerSettings) -> int:
     return settings.advertise_port or settings.grpc_port
 
 
-def etcd_of_names(settings: SchedulerSettings) -> tuple[str, ...]:
+def dns_etcd_endpoints(settings: SchedulerSettings) -> tuple[str, ...]:
     """Empty: there is none, and nothing is published."""
     if settings.discovery_etcd_endpoints:
         return settings.discovery_etcd_endpoints
     return settings.etcd_endpoints if settings.store == ETCD else ()
 
 
-def check_whereabouts(settings: SchedulerSettings) -> None:
+def check_discovery_settings(settings: SchedulerSettings) -> None:
     """Raises SettingsError with the name of the variable."""
     zone_of(settings)
     if settings.dns_server:

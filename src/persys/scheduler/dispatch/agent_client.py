@@ -38,8 +38,8 @@ from persys.model.ids import NodeId, WorkloadId
 from persys.model.spec import WorkloadType
 from persys.model.status import Actual, Failure, FailureReason, Observation
 from persys.model.workload import StoredIntent, Workload
-from persys.scheduler.dispatch.tunnel import Streams, Tunnel
-from persys.scheduler.membership.heartbeat import Limited
+from persys.scheduler.dispatch.tunnel import Tunnel, Tunnels
+from persys.scheduler.membership.heartbeat import ReportLimits
 from persys.scheduler.metrics.counters import Metrics
 from persys.wire import errors as wire_errors
 from persys.wire.agent import legacy_agents
@@ -86,7 +86,7 @@ class Outgoing:
             except grpc.aio.AioRpcError as err:
                 code = err.code()
                 if code is grpc.StatusCode.UNIMPLEMENTED:
-                    raise unknown_to(node_id, method) from err
+                    raise unsupported_by(node_id, method) from err
                 error = wire_errors.error_from(code, err.details())
                 if isinstance(error, UnavailableError):
                     raise AgentUnreachableError(f"{code.name}: {err.details()}") from err
@@ -112,7 +112,7 @@ class Outgoing:
             self._reached(node_id, "")
 
 
-def unknown_to(node_id: NodeId, method: str) -> RefusedError:
+def unsupported_by(node_id: NodeId, method: str) -> RefusedError:
     return RefusedError(
         f"the agent of node {node_id} does not support {method}: it is an older version or third-party"
     )
@@ -134,32 +134,32 @@ OpenCall = Callable[..., Any]
 INTENTS_MAX = 10_000  # of one node
 
 
-async def as_said(workload: Workload) -> Resolved:
+async def no_secrets(workload: Workload) -> Resolved:
     """Used where specs refer to no secrets."""
     return Resolved(workload.spec)
 
 
-def over_grpc(node_id: NodeId, endpoint: str) -> tuple[Stub, Close]:
+def connect_over_grpc(node_id: NodeId, endpoint: str) -> tuple[Stub, Close]:
     channel = new_channel(endpoint, answer_bytes_max=MESSAGE_BYTES_MAX)
     return Stub(parsed(channel)), channel.close
 
 
-class GrpcAgents:
+class AgentClient:
     def __init__(
         self,
         clock: Clock,
-        streams: Streams,
+        streams: Tunnels,
         metrics: Metrics,
         *,
         deadline: timedelta,
         supervisor: Supervisor,
-        limited: Limited,
+        limited: ReportLimits,
         reached: Callable[[NodeId, str], None],
         prove: Callable[[WorkloadId, NodeId, int], bytes],
-        connect: Connect = over_grpc,
-        connect_by_host: Connect = over_grpc,
+        connect: Connect = connect_over_grpc,
+        connect_by_host: Connect = connect_over_grpc,
         is_known_by_host: Callable[[NodeId], bool] = lambda _node_id: False,
-        resolve: Resolve = as_said,
+        resolve: Resolve = no_secrets,
     ) -> None:
         """`limited` records which fields of the replies exceeded a limit.
 
@@ -303,7 +303,7 @@ class GrpcAgents:
     ) -> Any:
         """A call that only Persys agents support. Raises RefusedError if this agent does not."""
         if self._plain_stream(node_id, endpoint) is not None:
-            raise unknown_to(node_id, method)
+            raise unsupported_by(node_id, method)
         return await self._call(node_id, endpoint, method, request, deadline=deadline)
 
     @contextmanager
@@ -311,7 +311,7 @@ class GrpcAgents:
         """Opens a streaming call without a deadline. Failures inside the block are raised as PersysError."""
         with self._outgoing.call(node_id, method, lasts=True) as headers:
             if self._plain_stream(node_id, endpoint) is not None:
-                raise unknown_to(node_id, method)
+                raise unsupported_by(node_id, method)
             yield partial(getattr(self._stub(node_id, endpoint), method), metadata=headers)
 
     def node_changed(self, node_id: NodeId, endpoint: str | None) -> None:

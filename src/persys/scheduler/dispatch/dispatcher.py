@@ -45,7 +45,7 @@ KeepActions = Callable[[NodeId, WorkloadId, Sequence[Action]], Awaitable[None]]
 _ENDED = frozenset({Actual.RUNNING, Actual.STOPPED, Actual.FAILED})
 
 
-class Performer:
+class Dispatcher:
     def __init__(
         self,
         cluster: Cluster,

@@ -19,12 +19,12 @@ AT_ONCE_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Answers(Generic[Answer]):
+class NodeReplies(Generic[Answer]):
     by_node: dict[NodeId, Answer]
     problems: dict[NodeId, str]  # of nodes without a reply
 
 
-def nodes_named(cluster: Cluster, node_ids: Iterable[str]) -> list[Node]:
+def select_nodes(cluster: Cluster, node_ids: Iterable[str]) -> list[Node]:
     """The named nodes, or all if none is named. Raises NotFoundError."""
     wanted = [NodeId(name) for name in node_ids if name]
     for name in wanted:
@@ -33,11 +33,11 @@ def nodes_named(cluster: Cluster, node_ids: Iterable[str]) -> list[Node]:
     return [cluster.members[name].node for name in wanted or sorted(cluster.members)]
 
 
-async def ask_all(
+async def call_all(
     nodes: Iterable[Node], ask: Callable[[Node], Awaitable[Answer]]
-) -> Answers[Answer]:
+) -> NodeReplies[Answer]:
     """`ask` has its own deadline and raises PersysError on failure. Nodes that are not ready are skipped."""
-    found: Answers[Answer] = Answers({}, {})
+    found: NodeReplies[Answer] = NodeReplies({}, {})
     room = asyncio.Semaphore(AT_ONCE_MAX)
 
     async def one(node: Node) -> None:

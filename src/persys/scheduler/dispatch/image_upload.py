@@ -14,7 +14,7 @@ import grpc
 from persys.errors import AgentUnreachableError, InvalidError, PersysError, RefusedError
 from persys.infra.aio.task_group import together
 from persys.model.node import Node
-from persys.scheduler.dispatch.agent_client import GrpcAgents
+from persys.scheduler.dispatch.agent_client import AgentClient
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
 
@@ -28,7 +28,7 @@ Write = Callable[[control_pb2.ImageProgress], Awaitable[None]]
 
 async def share(
     nodes: Iterable[Node],
-    agents: GrpcAgents,
+    agents: AgentClient,
     start: agent_pb2.AddImageStart,
     inputs: Inputs,
     write: Write,
@@ -55,7 +55,7 @@ async def share(
 class _Share:
     """The upload to one node."""
 
-    def __init__(self, node: Node, agents: GrpcAgents, tell: Write) -> None:
+    def __init__(self, node: Node, agents: AgentClient, tell: Write) -> None:
         self._node = node
         self._agents = agents
         self._tell = tell

@@ -20,7 +20,7 @@ from persys.store import keys
 log = structlog.get_logger()
 
 
-class Histories:
+class TaskHistory:
     def __init__(
         self, cluster: Cluster, committer: Committer, reconciler: Reconciler, clock: Clock
     ) -> None:
@@ -38,7 +38,7 @@ class Histories:
             await self._committer.commit(self._change(inquiry, actions, problem, health))
 
         try:
-            await self._reconciler.between_decisions(inquiry.workload_id, commit)
+            await self._reconciler.run_exclusive(inquiry.workload_id, commit)
         except (StoreUnavailableError, ConflictError) as err:
             # The timeout itself is stored; only the node's reply about it is lost.
             log.warning("history.lost", workload_id=inquiry.workload_id, reason=str(err))
@@ -62,7 +62,7 @@ class Histories:
             )
 
         try:
-            await self._reconciler.between_decisions(workload_id, commit)
+            await self._reconciler.run_exclusive(workload_id, commit)
         except (StoreUnavailableError, ConflictError) as err:
             log.warning("history.lost", workload_id=workload_id, reason=str(err))
 

@@ -15,7 +15,7 @@ import grpc
 
 from persys.infra.rpc.parsed_replies import rpc_error
 from persys.model.ids import NodeId
-from persys.scheduler.dispatch.tunnel_call import Conversation, Replies, deadline, in_time
+from persys.scheduler.dispatch.tunnel_call import Replies, TunnelCall, deadline, in_time
 from persys.wire.gen.agent.v1 import agent_pb2_grpc
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.limits import check as limits_check
@@ -28,7 +28,7 @@ OUTGOING_MAX = 256
 CALLS_MAX = 1_024  # on one stream
 
 
-class Streams:
+class Tunnels:
     """The open streams by node. A node that opens a second one has lost the first or is moving from it."""
 
     def __init__(self) -> None:
@@ -149,12 +149,12 @@ class Tunnel:
         request_serializer: Callable[[Request], bytes],
         response_deserializer: Callable[[bytes], Response],
         **_: Any,
-    ) -> Callable[..., Conversation[Request, Response]]:
+    ) -> Callable[..., TunnelCall[Request, Response]]:
         open_call = self._opener(method, request_serializer, response_deserializer)
 
         def call(
             request: Request, *, timeout: float | None = None, metadata: Metadata = ()
-        ) -> Conversation[Request, Response]:
+        ) -> TunnelCall[Request, Response]:
             conversation = open_call(timeout, metadata)
             conversation.first = request
             return conversation
@@ -167,12 +167,12 @@ class Tunnel:
         request_serializer: Callable[[Request], bytes],
         response_deserializer: Callable[[bytes], Response],
         **_: Any,
-    ) -> Callable[..., Conversation[Request, Response]]:
+    ) -> Callable[..., TunnelCall[Request, Response]]:
         open_call = self._opener(method, request_serializer, response_deserializer)
 
         def call(
             *, timeout: float | None = None, metadata: Metadata = ()
-        ) -> Conversation[Request, Response]:
+        ) -> TunnelCall[Request, Response]:
             return open_call(timeout, metadata)
 
         return call
@@ -183,8 +183,8 @@ class Tunnel:
         serialize: Callable[[Request], bytes],
         deserialize: Callable[[bytes], Response],
         **how: int,
-    ) -> Callable[[float | None, Metadata], Conversation[Request, Response]]:
-        def open_call(timeout: float | None, metadata: Metadata) -> Conversation[Request, Response]:
+    ) -> Callable[[float | None, Metadata], TunnelCall[Request, Response]]:
+        def open_call(timeout: float | None, metadata: Metadata) -> TunnelCall[Request, Response]:
             if self._closed:
                 raise rpc_error(grpc.StatusCode.UNAVAILABLE, self._closed)
             if len(self._calls) >= CALLS_MAX:
@@ -193,7 +193,7 @@ class Tunnel:
             opening = control_pb2.StreamCall(
                 id=next(self._ids), method=method.rpartition("/")[2], metadata=dict(metadata)
             )
-            conversation = Conversation(
+            conversation = TunnelCall(
                 opening,
                 serialize,
                 deserialize,

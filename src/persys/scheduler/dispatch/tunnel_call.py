@@ -55,7 +55,7 @@ class Replies:
         return await self._inbox.get()
 
 
-class Conversation(Generic[Request, Response]):
+class TunnelCall(Generic[Request, Response]):
     def __init__(
         self,
         opening: control_pb2.StreamCall,

@@ -22,7 +22,7 @@ from persys.model.workload import Workload
 from persys.scheduler.commit.change import Change
 from persys.scheduler.commit.group_commit import Committer
 from persys.scheduler.drift.records import key_of
-from persys.scheduler.drift.tombstones import Burials
+from persys.scheduler.drift.tombstones import TombstoneCleaner
 from persys.scheduler.ports import Agents
 from persys.scheduler.reconcile.reconciler import Reconciler
 from persys.scheduler.state.cluster import Cluster, Member
@@ -35,7 +35,7 @@ class Adoption:
         cluster: Cluster,
         committer: Committer,
         reconciler: Reconciler,
-        burials: Burials,
+        burials: TombstoneCleaner,
         agents: Agents,
         clock: Clock,
     ) -> None:
@@ -122,7 +122,7 @@ class Adoption:
             )
             return tombstone
 
-        self._burials.ask_about(await self._reconciler.between_decisions(workload_id, attempt))
+        self._burials.ask_about(await self._reconciler.run_exclusive(workload_id, attempt))
 
     def _check(self, old: Workload | None, workload: Workload, node_id: NodeId) -> None:
         self._orphan(node_id, workload.id)

@@ -6,11 +6,11 @@ from persys.core.drift import mismatch, reported
 from persys.core.reconcile.situation import STATE_MISMATCH, Decision, Policy, Situation
 from persys.model.drift import Drift, DriftType
 from persys.scheduler.commit.change import Change
-from persys.scheduler.drift.records import write_found, write_over
+from persys.scheduler.drift.records import add_detected, add_resolved
 from persys.scheduler.state.cluster import Cluster
 
 
-def tell_drifts(
+def add_drift_records(
     change: Change,
     cluster: Cluster,
     situation: Situation,
@@ -29,9 +29,9 @@ def tell_drifts(
     if found is None and not over:
         return
     if found is not None:
-        write_found(change, found)
+        add_detected(change, found)
     for drift, because in over:
-        write_over(change, drift, because, now=now)
+        add_resolved(change, drift, because, now=now)
     done = change.done
 
     def done_and_told() -> None:

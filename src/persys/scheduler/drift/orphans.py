@@ -35,7 +35,7 @@ from persys.model.ids import workload_id as checked_workload_id
 from persys.model.status import Actual, Observation
 from persys.scheduler.commit.change import Change
 from persys.scheduler.commit.group_commit import Committer
-from persys.scheduler.drift.records import write_found, write_over
+from persys.scheduler.drift.records import add_detected, add_resolved
 from persys.scheduler.ports import Agents
 from persys.scheduler.state.cluster import Cluster
 from persys.wire.agent import legacy_agents
@@ -179,12 +179,12 @@ class Orphans:
 
     async def _put(self, orphan: Drift) -> None:
         change = Change(done=lambda: self._cluster.drifts.put(orphan))
-        write_found(change, orphan)
+        add_detected(change, orphan)
         await self._commit(change)
 
     async def _drop(self, orphan: Drift) -> None:
         change = Change(done=lambda: self._cluster.drifts.drop(orphan))
-        write_over(change, orphan, "no longer on the node", now=self._clock.now())
+        add_resolved(change, orphan, "no longer on the node", now=self._clock.now())
         await self._commit(change)
 
     async def _commit(self, change: Change) -> None:

@@ -51,14 +51,14 @@ class Drifts:
         self._on.clear()
 
 
-def write_found(change: Change, drift: Drift) -> None:
+def add_detected(change: Change, drift: Drift) -> None:
     change.puts[key_of(drift)] = drift
     change.events.append(
         _event(EventKind.DRIFT_DETECTED, drift, drift.detail, at=drift.detected_at)
     )
 
 
-def write_over(change: Change, drift: Drift, because: str, *, now: datetime) -> None:
+def add_resolved(change: Change, drift: Drift, because: str, *, now: datetime) -> None:
     change.drops.append(key_of(drift))
     change.events.append(_event(EventKind.DRIFT_RESOLVED, drift, because, at=now))
 

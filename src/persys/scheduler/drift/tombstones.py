@@ -14,7 +14,7 @@ from itertools import islice
 
 from persys.core.reconcile.effects import Effect, PollStatus, Remove
 from persys.errors import ConflictError, StoreUnavailableError
-from persys.infra.aio.time_slice import Slices
+from persys.infra.aio.time_slice import TimeSlice
 from persys.infra.clock import Clock
 from persys.model import feature
 from persys.model.event import Event, EventKind
@@ -30,14 +30,14 @@ DROPS_AT_ONCE = 256
 POLLED_PER_NODE_MAX = 16
 
 
-class Burials:
+class TombstoneCleaner:
     def __init__(
         self,
         cluster: Cluster,
         committer: Committer,
         clock: Clock,
         *,
-        room_appeared: Callable[[NodeId], None],
+        capacity_freed: Callable[[NodeId], None],
         hand: Callable[[Effect], None],
         wake: Callable[[WorkloadId], None],
         poll_interval: timedelta,
@@ -46,7 +46,7 @@ class Burials:
         self._cluster = cluster
         self._committer = committer
         self._clock = clock
-        self._room_appeared = room_appeared
+        self._room_appeared = capacity_freed
         self._hand = hand
         self._wake = wake
         self._poll_seconds = poll_interval.total_seconds()
@@ -106,7 +106,7 @@ class Burials:
 
     async def _request_due(self) -> None:
         """In slices: a node may have thousands of stale copies."""
-        slices = Slices(self._clock)
+        slices = TimeSlice(self._clock)
         while self._due_nodes:
             node_id = next(iter(self._due_nodes))
             del self._due_nodes[node_id]
@@ -134,7 +134,7 @@ class Burials:
         member = self._cluster.members.get(node_id)
         return member is not None and member.node.status is not NodeStatus.NOT_READY
 
-    async def pass_over(self) -> None:
+    async def sweep(self) -> None:
         """Request the removal of all remaining tombstones again."""
         self._acknowledged = {
             (node_id, name): epoch
@@ -151,7 +151,7 @@ class Burials:
 
         def done() -> None:
             self._cluster.drop_tombstone(node_id, workload_id)
-            self._cluster.settle_room(workload_id, (node_id,))
+            self._cluster.update_reservations(workload_id, (node_id,))
 
         change = Change(
             done=done,

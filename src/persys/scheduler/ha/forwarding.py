@@ -39,17 +39,17 @@ _TRACE_HEADERS = ("traceparent", "tracestate")
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
-def add_beside(context: Context, *pairs: tuple[str, Any]) -> None:
+def add_trailing_metadata(context: Context, *pairs: tuple[str, Any]) -> None:
     """Add trailing metadata; a repeated key replaces the earlier value."""
     said = dict(context.trailing_metadata() or ())
     context.set_trailing_metadata(tuple({**said, **dict(pairs)}.items()))
 
 
-def is_passed_on(context: Context) -> bool:
+def is_forwarded(context: Context) -> bool:
     return any(key == PASSED_ON for key, _ in context.invocation_metadata() or ())
 
 
-async def pass_on(upstream: Upstream, name: str, request: Any, context: Context) -> tuple[Any, int]:
+async def forward(upstream: Upstream, name: str, request: Any, context: Context) -> tuple[Any, int]:
     """The response, and the store's revision at that time; 0 if it was not sent."""
     full_name = f"{SERVICE}/{name}"
     remaining = context.time_remaining()
@@ -70,12 +70,12 @@ async def pass_on(upstream: Upstream, name: str, request: Any, context: Context)
             served.answered(err.code().name)
             raise
         except LeaderChangedError:
-            await refuse_change(context)
+            await abort_leader_changed(context)
         span.answered(grpc.StatusCode.OK.name)
         served.answered(grpc.StatusCode.OK.name)
         told = dict(await call.trailing_metadata() or ())
         revision = int(told.pop(REVISION, 0))
-        add_beside(context, *told.items())
+        add_trailing_metadata(context, *told.items())
         return answer, revision
 
 
@@ -100,7 +100,7 @@ def beside(
     return ((PASSED_ON, "1"), *named, *said, *tokens, *headers)
 
 
-def is_certain_not_taken(err: grpc.aio.AioRpcError) -> bool:
+def was_not_executed(err: grpc.aio.AioRpcError) -> bool:
     return any(key == NOT_LEADING for key, _ in err.trailing_metadata() or ())
 
 
@@ -109,7 +109,7 @@ async def refuse(err: grpc.aio.AioRpcError, context: Context) -> NoReturn:
     await context.abort(err.code(), err.details() or "")
 
 
-async def refuse_change(context: Context) -> NoReturn:
+async def abort_leader_changed(context: Context) -> NoReturn:
     await context.abort(grpc.StatusCode.UNAVAILABLE, "the leader has changed; try again")
 
 
@@ -121,7 +121,7 @@ STREAM_BEGIN_SECONDS = 4.0
 AGAIN_SECONDS = 0.1
 
 
-class Front:
+class LeaderRouter:
     def __init__(self, upstream: Callable[[str], Upstream]) -> None:
         """`upstream` connects to the leader at an endpoint."""
         self._new_upstream = upstream
@@ -188,18 +188,18 @@ class Front:
             patience = _patience(context.time_remaining())
             while (upstream := await self._leader_connection(context, patience)) is not None:
                 try:
-                    answer, revision = await pass_on(upstream, name, request, context)
+                    answer, revision = await forward(upstream, name, request, context)
                     if method.mutating and self._standby is not None:
                         # A caller that reads its own change from this standby must see it.
                         await self._standby.catch_up(revision)
                     return answer
                 except grpc.aio.AioRpcError as err:
-                    if hasattr(request, "__aiter__") or not is_certain_not_taken(err):
+                    if hasattr(request, "__aiter__") or not was_not_executed(err):
                         await refuse(err, context)
                 await self._pause()
             answer = await getattr(self._leading, name)(request, context)
-            if method.mutating and is_passed_on(context):
-                add_beside(context, (REVISION, str(self._revision())))
+            if method.mutating and is_forwarded(context):
+                add_trailing_metadata(context, (REVISION, str(self._revision())))
             return answer
 
         return call
@@ -224,12 +224,12 @@ class Front:
                 if (
                     err.code() is not grpc.StatusCode.UNAVAILABLE
                     or not request.HasField("after_sequence")
-                    or is_passed_on(context)
+                    or is_forwarded(context)
                 ):
                     await refuse(err, context)
             except LeaderChangedError:
                 if not request.HasField("after_sequence"):
-                    await refuse_change(context)
+                    await abort_leader_changed(context)
             await self._pause()
         leading: Any = self._leading
         await leading.WatchEvents(request, context)
@@ -262,7 +262,7 @@ class Front:
             except grpc.aio.AioRpcError as err:
                 await refuse(err, context)
             except (LeaderChangedError, TimeoutError):
-                await refuse_change(context)
+                await abort_leader_changed(context)
 
         return converse
 
@@ -283,14 +283,14 @@ class Front:
             answer.leader = leader.name if leader is not None else ""
             answer.leader_endpoint = leader.endpoint if leader is not None else ""
             answer.data_age_ms = age_ms
-        add_beside(context, (ROLE, "standby"), (DATA_AGE_MS, str(age_ms)))
+        add_trailing_metadata(context, (ROLE, "standby"), (DATA_AGE_MS, str(age_ms)))
         return answer
 
     async def _leader_connection(self, context: Context, patience: float) -> Upstream | None:
         """The connection to the present or next leader. None: this scheduler leads."""
         if self._leading is not None:
             return None
-        if is_passed_on(context):
+        if is_forwarded(context):
             context.set_trailing_metadata(((NOT_LEADING, "1"),))
             await context.abort(grpc.StatusCode.UNAVAILABLE, "this scheduler does not lead")
         try:

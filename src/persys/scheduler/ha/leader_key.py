@@ -28,7 +28,7 @@ def not_leading() -> FencedError:
     return FencedError("this scheduler no longer leads; try again")
 
 
-class Lead:
+class LeaderKey:
     def __init__(
         self, store: Store, clock: Clock, *, new_uid: Callable[[], str], lease_seconds: int
     ) -> None:

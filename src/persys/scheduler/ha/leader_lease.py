@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from persys.errors import StoreUnavailableError
 from persys.infra.clock import Clock
-from persys.scheduler.ha.leader_key import Lead
+from persys.scheduler.ha.leader_key import LeaderKey
 
 RENEW_SECONDS_MAX = 2.0
 RENEWALS_PER_LEASE = 4
@@ -18,9 +18,9 @@ CONFIRMED_SECONDS_MAX = 5.0
 CONFIRMED_SHARE_OF_LEASE = 0.8
 
 
-class Authority:
+class LeaderLease:
     def __init__(
-        self, lead: Lead, clock: Clock, *, doubt: Callable[[], None], sure: Callable[[], None]
+        self, lead: LeaderKey, clock: Clock, *, doubt: Callable[[], None], sure: Callable[[], None]
     ) -> None:
         """`sure` is called each time the store confirms this leader, `doubt` when it may have changed."""
         self._lead = lead
@@ -33,7 +33,7 @@ class Authority:
         self._confirmed_seconds = min(CONFIRMED_SECONDS_MAX, lease * CONFIRMED_SHARE_OF_LEASE)
 
     @property
-    def is_certain(self) -> bool:
+    def is_confirmed(self) -> bool:
         return self._clock.monotonic() <= self.certain_at + self._confirmed_seconds
 
     async def run(self) -> None:
@@ -51,6 +51,6 @@ class Authority:
             except TimeoutError:
                 pass  # this process may be the slow one: that does not require a reload
             except StoreUnavailableError:
-                if not self.is_certain:
+                if not self.is_confirmed:
                     self._doubt()  # the committer checks the store and sets the mode
             await asyncio.sleep(self._renew_seconds)

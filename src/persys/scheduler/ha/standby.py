@@ -14,8 +14,8 @@ from persys.core.recovery.mode import Lost, New, Same, Silent, Whole
 from persys.errors import ConflictError, FencedError, PersysError, StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.model.cluster import Leader
-from persys.scheduler.ha.leader_key import Lead, leader_of
-from persys.scheduler.recovery.mode import Modes
+from persys.scheduler.ha.leader_key import LeaderKey, leader_of
+from persys.scheduler.recovery.mode import ModeTracker
 from persys.store import keys
 from persys.store.port import Change, Record, Snapshot, Store
 
@@ -32,8 +32,8 @@ class Standby:
     def __init__(
         self,
         store: Store,
-        lead: Lead,
-        modes: Modes,
+        lead: LeaderKey,
+        modes: ModeTracker,
         clock: Clock,
         *,
         load: Callable[[Snapshot], Awaitable[None]],

@@ -22,7 +22,7 @@ from persys.scheduler.commit.group_commit import Committer
 log = structlog.get_logger()
 
 
-class Expiry:
+class CertificateExpiry:
     def __init__(self, committer: Committer, clock: Clock) -> None:
         self._committer = committer
         self._clock = clock

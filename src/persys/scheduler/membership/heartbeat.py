@@ -44,7 +44,7 @@ class Report:
     journal_problem: str = ""  # why the agent accepts no orders
 
 
-class Limited:
+class ReportLimits:
     """Counts fields of reports that exceed a limit, and logs them once per node and field."""
 
     def __init__(self, metrics: Metrics) -> None:
@@ -65,7 +65,7 @@ class Limited:
                 log.warning("report.limited", node_id=node_id, field=field, count=count)
 
 
-class Statuses:
+class ReportedStatuses:
     """The last workload statuses of one node: the bytes and the decoded observations."""
 
     __slots__ = ("_bytes", "_read", "is_whole", "removed")
@@ -81,7 +81,7 @@ class Statuses:
         heartbeat: control_pb2.HeartbeatRequest,
         sender: NodeId,
         seen_at: datetime,
-        limited: Limited,
+        limited: ReportLimits,
     ) -> list[Observation]:
         """Consumes the heartbeat: the volatile fields are cleared."""
         for field in VOLATILE:
@@ -106,9 +106,9 @@ class Statuses:
 def read(
     heartbeat: control_pb2.HeartbeatRequest,
     sender: NodeId,
-    statuses: Statuses,
+    statuses: ReportedStatuses,
     now: datetime,
-    limited: Limited,
+    limited: ReportLimits,
 ) -> Report:
     """Consumes the heartbeat. `statuses` are those of the sender.
 

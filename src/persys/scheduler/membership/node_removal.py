@@ -37,9 +37,9 @@ from persys.model.ids import NodeId
 from persys.model.node import Node, Removal
 from persys.model.placement import Tombstone
 from persys.scheduler.commit.change import Change
-from persys.scheduler.commit.group_commit import Committer, insist
+from persys.scheduler.commit.group_commit import Committer, retry_on_conflict
 from persys.scheduler.drift.records import key_of
-from persys.scheduler.membership.removed_nodes import Removed
+from persys.scheduler.membership.removed_nodes import RemovedNodes
 from persys.scheduler.state.cluster import Cluster
 from persys.store import keys
 
@@ -56,7 +56,7 @@ class NodeRemoval:
         committer: Committer,
         clock: Clock,
         *,
-        removed: Removed,
+        removed: RemovedNodes,
         turns: Turns[NodeId],
     ) -> None:
         """`turns` serialize the changes of a node record."""
@@ -120,7 +120,7 @@ class NodeRemoval:
 
     async def _step(self, node_id: NodeId, *, asked: bool) -> None:
         async with self._turns.of(node_id):
-            await insist(lambda: self._make_step(node_id, asked=asked))
+            await retry_on_conflict(lambda: self._make_step(node_id, asked=asked))
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
 
@@ -202,7 +202,7 @@ class NodeRemoval:
                 continue
             copy = one.assignment
             self._cluster.drop_tombstone(copy.node_id, copy.workload_id)
-            self._cluster.settle_room(copy.workload_id, (copy.node_id,))
+            self._cluster.update_reservations(copy.workload_id, (copy.node_id,))
 
 
 def _show(cluster: Cluster, node: Node) -> None:

@@ -42,12 +42,12 @@ from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Lease, Node, NodeStatus
 from persys.model.status import Actual, Observation
 from persys.scheduler.commit.change import Change
-from persys.scheduler.commit.group_commit import Committer, insist
+from persys.scheduler.commit.group_commit import Committer, retry_on_conflict
 from persys.scheduler.dispatch.observations import Observations
-from persys.scheduler.membership.heartbeat import Report, Statuses
+from persys.scheduler.membership.heartbeat import Report, ReportedStatuses
 from persys.scheduler.membership.node_removal import NodeRemoval
-from persys.scheduler.membership.removed_nodes import Removed
-from persys.scheduler.recovery.pending_nodes import Applicant, Applicants
+from persys.scheduler.membership.removed_nodes import RemovedNodes
+from persys.scheduler.recovery.pending_nodes import PendingNode, PendingNodes
 from persys.scheduler.state.cluster import Cluster, Member
 from persys.store import keys
 
@@ -70,10 +70,10 @@ class Membership:
         lease: timedelta,
         grace: timedelta,
         wake_many: Callable[[Iterable[WorkloadId]], None],
-        room_appeared: Callable[[NodeId], None],
+        capacity_freed: Callable[[NodeId], None],
         node_changed: Callable[[NodeId], None],
         node_returned: Callable[[NodeId], None],
-        removed: Removed,
+        removed: RemovedNodes,
         is_connected: Callable[[NodeId], bool],
         holder_changed: Callable[[NodeId], None],
         new_instance_id: Callable[[], str],
@@ -89,7 +89,7 @@ class Membership:
         self._lease = lease
         self._grace = grace
         self._wake_many = wake_many
-        self._room_appeared = room_appeared
+        self._room_appeared = capacity_freed
         self._node_changed = node_changed
         self._node_returned = node_returned
         self._removed = removed
@@ -102,7 +102,7 @@ class Membership:
         self._leases: KeyedWork[NodeId] = KeyedWork(supervisor, "lease", clock)
         self._turns = turns
         self._repeats = Repeats()
-        self.applicants = Applicants()
+        self.applicants = PendingNodes()
 
     def lease_ends(self) -> float:
         return self._clock.monotonic() + self._lease.total_seconds()
@@ -125,14 +125,14 @@ class Membership:
         known = self._cluster.members.get(node.id)
         if why := cluster_refusal(node, known.node if known else None, self._cluster_id):
             raise RefusedError(why)
-        applicant = Applicant(node, cluster_uid, workload_count, self._clock.now())
+        applicant = PendingNode(node, cluster_uid, workload_count, self._clock.now())
         self._admit(applicant)
         await self._register(asked)
         self.applicants.drop(node.id)
         assert self._committer.lead.marker is not None
         return self._committer.lead.marker
 
-    def _admit(self, applicant: Applicant) -> None:
+    def _admit(self, applicant: PendingNode) -> None:
         modes, marker = self._committer.modes, self._committer.lead.marker
         if not modes.is_frozen:
             assert marker is not None
@@ -180,7 +180,7 @@ class Membership:
             return renewed
 
         async with self._turns.of(node.id):
-            shown = await insist(attempt)
+            shown = await retry_on_conflict(attempt)
             member = self._cluster.members[node.id]
             self._heard_from(member)
             member.boot_id = asked.boot_id
@@ -233,7 +233,7 @@ class Membership:
         if node_id in self._cluster.members:
             self._node_returned(node_id)
 
-    def statuses_of(self, node_id: NodeId) -> Statuses:
+    def statuses_of(self, node_id: NodeId) -> ReportedStatuses:
         """The last reported statuses. Raises NotFoundError for a node that is not registered."""
         return self._known(node_id).statuses
 
@@ -266,7 +266,7 @@ class Membership:
             await self._put(make(node), kind)
 
         async with self._turns.of(node_id):
-            await insist(attempt)
+            await retry_on_conflict(attempt)
 
     async def remove(self, node_id: NodeId) -> None:
         """Remove a node without workloads. Its present certificate cannot register again."""

@@ -36,13 +36,13 @@ class Reachability:
         cluster: Cluster,
         agents: Agents,
         *,
-        room_appeared: Callable[[NodeId], None],
+        capacity_freed: Callable[[NodeId], None],
         answers_again: Callable[[NodeId], None],
     ) -> None:
         """`answers_again` sends the removals again that got no reply."""
         self._cluster = cluster
         self._agents = agents
-        self._room_appeared = room_appeared
+        self._room_appeared = capacity_freed
         self._answers_again = answers_again
         self._unreachable: dict[NodeId, None] = {}
         self._unhealthy: dict[NodeId, None] = {}  # their runtimes are to be probed
@@ -63,7 +63,7 @@ class Reachability:
             self._answers_again(node_id)
             log.info("node.answering", node_id=node_id)
 
-    def ask_for_runtimes(self, node_id: NodeId) -> None:
+    def probe_runtimes(self, node_id: NodeId) -> None:
         """Probe the runtimes of a node soon. Nodes that push their status are skipped."""
         member = self._cluster.members.get(node_id)
         if member is not None and feature.PUSHES_STATUS not in member.node.capabilities.features:

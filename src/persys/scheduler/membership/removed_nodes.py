@@ -27,7 +27,7 @@ log = structlog.get_logger()
 Revoke = Callable[[NodeId, datetime], Awaitable[None]]
 
 
-class Removed:
+class RemovedNodes:
     def __init__(
         self,
         cluster: Cluster,

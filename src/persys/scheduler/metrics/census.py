@@ -49,7 +49,7 @@ class Count:
             self.pending_since = since
 
 
-class Census:
+class WorkloadCensus:
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
         self._cluster = cluster
         self._clock = clock

@@ -17,7 +17,7 @@ from persys.model.ids import NodeId
 from persys.model.node import NodeStatus
 from persys.model.status import FailureReason, Status
 from persys.model.workload import Desired
-from persys.scheduler.metrics.census import Census
+from persys.scheduler.metrics.census import WorkloadCensus
 from persys.scheduler.metrics.counters import SECOND_NAMES
 from persys.scheduler.state.cluster import Cluster, Member
 
@@ -28,7 +28,7 @@ NODES_SHOWN_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class GaugeSources:
     """The sources of values that are not in the cluster state."""
 
     transactions: Callable[[], int]
@@ -44,9 +44,9 @@ class ClusterCollector(Collector):
     def __init__(
         self,
         cluster: Cluster,
-        census: Census,
+        census: WorkloadCensus,
         clock: Clock,
-        sources: Sources,
+        sources: GaugeSources,
         *,
         lease: float,
         grace: float,

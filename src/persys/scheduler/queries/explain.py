@@ -18,7 +18,7 @@ from persys.core.reconcile.evacuate import must_leave, stays_because
 from persys.core.reconcile.situation import Situation, described, is_finished
 from persys.errors import NotFoundError
 from persys.infra.aio.offload import off_loop
-from persys.infra.aio.time_slice import Slices
+from persys.infra.aio.time_slice import TimeSlice
 from persys.infra.clock import Clock
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.placement import Assignment
@@ -34,7 +34,7 @@ NODES_TOLD = 20
 TOLD_AT_ONCE = 200  # more are explained in a thread, on a copy of the placement index
 
 
-class Outlook:
+class Explainer:
     def __init__(self, cluster: Cluster, situated: Situated, clock: Clock) -> None:
         self._cluster = cluster
         self._situated = situated
@@ -100,7 +100,7 @@ class Outlook:
         room = self._cluster.columns.copy()
         rooms = []
         losses = []
-        slices = Slices(self._clock)
+        slices = TimeSlice(self._clock)
         for node_id, row in room.rows.items():
             rooms.append(room_on(row, needs))
             losses.append(self._loss(node_id, room))

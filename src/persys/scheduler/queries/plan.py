@@ -16,12 +16,12 @@ from persys.core.placement.select import choose
 from persys.core.reconcile.decide import decide
 from persys.core.reconcile.situation import Decision, Policy, Situation
 from persys.errors import RefusedError
-from persys.infra.aio.time_slice import Slices
+from persys.infra.aio.time_slice import TimeSlice
 from persys.model.ids import WorkloadId, workload_id
 from persys.model.placement import Assignment
 from persys.model.status import WorkloadStatus
 from persys.model.workload import Desired, Workload
-from persys.scheduler.reconcile.intent import judge_of, parse
+from persys.scheduler.reconcile.intent import parse, parse_apply
 from persys.scheduler.state.cluster import Cluster
 from persys.wire.control.planning import change_messages, fields_of
 from persys.wire.gen.control.v1 import control_pb2
@@ -39,7 +39,7 @@ class Standing:
     waits: bool
 
 
-class Planning:
+class PlanBuilder:
     def __init__(
         self,
         cluster: Cluster,
@@ -60,7 +60,7 @@ class Planning:
         self._queues = _queues_of(cluster)
 
     async def judge_all(
-        self, requests: Iterable[control_pb2.ApplyWorkloadRequest], slices: Slices
+        self, requests: Iterable[control_pb2.ApplyWorkloadRequest], slices: TimeSlice
     ) -> list[control_pb2.WorkloadPlan]:
         plans = []
         for request in requests:
@@ -75,7 +75,7 @@ class Planning:
             wanted_id = workload_id(request.workload_id)
             parsed = await parse(request)
             before = self._of(wanted_id)
-            judge = judge_of(
+            judge = parse_apply(
                 request, parsed, lambda: self._now, lease=self._lease, secrets=self._cluster.secrets
             )
             outcome = judge(before.workload if before else None)

@@ -17,7 +17,7 @@ from persys.model.node import Drain, NodeStatus
 from persys.model.spec import type_of
 from persys.model.status import Actual, FailureReason, Observation, Status
 from persys.model.workload import Desired
-from persys.scheduler.state.cluster import INTERNAL_ERROR, Cluster, Entry, Member, SetAside
+from persys.scheduler.state.cluster import INTERNAL_ERROR, BackOff, Cluster, Entry, Member
 from persys.wire.agent.messages import REASON_CODE
 from persys.wire.control import messages as control_messages
 from persys.wire.control.messages import sighting_message
@@ -290,7 +290,7 @@ def _set_reason(view: control_pb2.WorkloadView, entry: Entry) -> None:
     view.metadata.update(seen.metadata if seen is not None else workload_status.metadata)
 
 
-def _set_internal_error(view: control_pb2.WorkloadView, set_aside: SetAside) -> None:
+def _set_internal_error(view: control_pb2.WorkloadView, set_aside: BackOff) -> None:
     """Shown instead of the last decision while the workload is not reconciled."""
     view.failure_reason = FailureReason.RUNTIME_ERROR
     view.reason.code = INTERNAL_ERROR

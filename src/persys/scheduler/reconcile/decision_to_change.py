@@ -34,7 +34,7 @@ _KIND = {
 }
 
 
-def change_of(
+def to_transaction(
     entry: Entry | None,
     workload: Workload,
     decision: Decision,
@@ -124,7 +124,7 @@ def _apply(cluster: Cluster, workload: Workload, decision: Decision, nodes: set[
         cluster.put_assignment(workload.id, decision.assignment)
         entry.workload_status = decision.workload_status
         entry.retry = decision.retry
-    cluster.settle_room(workload.id, nodes)
+    cluster.update_reservations(workload.id, nodes)
 
 
 def _nodes(old: Assignment | None, decision: Decision) -> set[NodeId]:
@@ -214,7 +214,7 @@ def _event(
     )
 
 
-def renewal(situation: Situation, decision: Decision) -> tuple[Apply, ...]:
+def intent_update(situation: Situation, decision: Decision) -> tuple[Apply, ...]:
     """A changed intent that needs no work on the node is still sent: the node stores it for recovery."""
     bound, workload = decision.assignment, situation.workload
     if bound is None or workload.desired is Desired.DELETED:
@@ -226,7 +226,7 @@ def renewal(situation: Situation, decision: Decision) -> tuple[Apply, ...]:
     return (Apply(bound.node_id, workload, bound.epoch),)
 
 
-def dispatched(entry: Entry, effect: Apply | Remove, now: datetime) -> Dispatch:
+def next_dispatch(entry: Entry, effect: Apply | Remove, now: datetime) -> Dispatch:
     desired = effect.workload.desired if isinstance(effect, Apply) else Desired.DELETED
     goal = Goal(entry.workload.revision, desired, effect.epoch)
     if entry.dispatch is not None and entry.dispatch.goal == goal:
@@ -237,7 +237,7 @@ def dispatched(entry: Entry, effect: Apply | Remove, now: datetime) -> Dispatch:
     return Dispatch(goal, now)
 
 
-def frees(old: Assignment, decision: Decision) -> bool:
+def releases_capacity(old: Assignment, decision: Decision) -> bool:
     """Whether a reservation was removed or reduced, so that other workloads may fit."""
     new = decision.assignment
     return new is None or (new.node_id, new.reserved, new.host_ports, new.rules, new.pools) != (
@@ -249,7 +249,7 @@ def frees(old: Assignment, decision: Decision) -> bool:
     )
 
 
-def plans_retry(situation: Situation, decision: Decision) -> bool:
+def schedules_retry(situation: Situation, decision: Decision) -> bool:
     new = decision.retry
     return new is not None and new.next_at is not None and new != situation.retry
 

@@ -14,7 +14,7 @@ from persys.model.ids import Revision, WorkloadId, workload_id
 from persys.model.secret import Secret
 from persys.model.workload import Desired, Workload
 from persys.scheduler.reconcile.reconciler import Reconciler
-from persys.scheduler.secrets.resolver import check_known
+from persys.scheduler.secrets.resolver import check_stored
 from persys.wire.control import messages as control_messages
 from persys.wire.control.spec_decode import ParsedSpec, holds_yaml, parse_spec
 from persys.wire.gen.control.v1 import control_pb2
@@ -25,7 +25,7 @@ Judge = Callable[[Workload | None], Accepted | Unchanged]
 REVISION_LENGTH_MAX = 128
 
 
-class Intake:
+class IntentService:
     def __init__(
         self,
         reconciler: Reconciler,
@@ -42,7 +42,9 @@ class Intake:
     async def apply(self, request: control_pb2.ApplyWorkloadRequest) -> Workload:
         wanted_id = workload_id(request.workload_id)
         parsed = await parse(request)
-        judge = judge_of(request, parsed, self._clock.now, lease=self._lease, secrets=self._secrets)
+        judge = parse_apply(
+            request, parsed, self._clock.now, lease=self._lease, secrets=self._secrets
+        )
         return await self._reconciler.submit(wanted_id, judge)
 
     async def delete(self, request: control_pb2.DeleteWorkloadRequest) -> None:
@@ -72,7 +74,7 @@ async def parse(request: control_pb2.ApplyWorkloadRequest) -> ParsedSpec | None:
     return parse_spec(request.spec)
 
 
-def judge_of(
+def parse_apply(
     request: control_pb2.ApplyWorkloadRequest,
     parsed: ParsedSpec | None,
     now: Callable[[], datetime],
@@ -87,7 +89,7 @@ def judge_of(
     if parsed is not None:
         wish = _wish(request, parsed, wanted_id, desired)
         if desired is not Desired.DELETED:
-            check_known(wish.spec, secrets)
+            check_stored(wish.spec, secrets)
         return lambda old: intent_apply.apply(old, wish, now=now())
     if desired is None:
         raise InvalidError("spec", "is missing: expected a spec, or a desired_state to change")

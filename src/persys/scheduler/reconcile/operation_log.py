@@ -15,7 +15,7 @@ from persys.model.workload import Desired
 log = structlog.get_logger()
 
 
-def tell_end(situation: Situation, decision: Decision) -> None:
+def log_operation_end(situation: Situation, decision: Decision) -> None:
     """Called when the decision is stored; logs nothing unless it ends an operation."""
     if situation.assignment is None:
         return
@@ -36,7 +36,7 @@ def tell_end(situation: Situation, decision: Decision) -> None:
         log.warning("workload.removal_overdue", **_facts(situation, *_status(decision)))
 
 
-def tell_decision(situation: Situation, decision: Decision, *, written: bool) -> None:
+def log_decision(situation: Situation, decision: Decision, *, written: bool) -> None:
     """Called when the decision is stored, for a log at level debug."""
     seen, assignment, workload_status = (
         situation.observation,

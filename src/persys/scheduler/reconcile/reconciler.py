@@ -44,22 +44,22 @@ from persys.model.placement import Tombstone
 from persys.model.spec import type_of
 from persys.model.workload import Workload
 from persys.scheduler.commit.change import Change
-from persys.scheduler.commit.group_commit import Committer, insist
-from persys.scheduler.drift.detection import tell_drifts
+from persys.scheduler.commit.group_commit import Committer, retry_on_conflict
+from persys.scheduler.drift.detection import add_drift_records
 from persys.scheduler.ha.leader_key import not_leading
 from persys.scheduler.metrics.counters import Metrics, Result
 from persys.scheduler.reconcile.decision_to_change import (
-    change_of,
-    dispatched,
-    frees,
-    plans_retry,
-    renewal,
+    intent_update,
+    next_dispatch,
+    releases_capacity,
     result_of,
+    schedules_retry,
+    to_transaction,
 )
-from persys.scheduler.reconcile.operation_log import tell_decision, tell_end
-from persys.scheduler.reconcile.snapshot import Situating, fresh_situation, situation_of
+from persys.scheduler.reconcile.operation_log import log_decision, log_operation_end
+from persys.scheduler.reconcile.snapshot import SituationBuilder, fresh_situation, situation_of
 from persys.scheduler.settings import SchedulerSettings
-from persys.scheduler.state.cluster import Cluster, Entry, SetAside
+from persys.scheduler.state.cluster import BackOff, Cluster, Entry
 from persys.store import keys
 
 T = TypeVar("T")
@@ -126,7 +126,9 @@ class Reconciler:
         self._slots = asyncio.Semaphore(STEPS_AT_ONCE)
         self._timers: dict[WorkloadId, asyncio.TimerHandle] = {}
         self._rooms = rooms_over(cluster.columns)
-        self._situating = Situating(cluster, clock, node_lease=node_lease, node_grace=node_grace)
+        self._situating = SituationBuilder(
+            cluster, clock, node_lease=node_lease, node_grace=node_grace
+        )
         self._owned = OwnedWork(supervisor, limit=OWNED_MAX, stopped=not_leading)
         self.steps = 0
 
@@ -138,7 +140,7 @@ class Reconciler:
         self._dirty.update(dict.fromkeys(workload_ids))
         self._wakeup.set()
 
-    def room_appeared(self, node_id: NodeId) -> None:
+    def capacity_freed(self, node_id: NodeId) -> None:
         """The node may have free capacity: wake the waiting workloads that could use it."""
         row = self._cluster.columns.rows.get(node_id)
         if row is not None and self._cluster.waiting:
@@ -147,13 +149,13 @@ class Reconciler:
     def node_changed(self, node_id: NodeId) -> None:
         """The node record has changed: the node may be ready, closed or confirmed dead now."""
         self.wake_many(self._cluster.waiting.concerned_by(node_id))
-        self.room_appeared(node_id)
+        self.capacity_freed(node_id)
 
     def _offer_later(self, node_ids: Iterable[NodeId]) -> None:
         """Others may have been refused because of a failed reservation. Delayed: the store may still fail."""
         loop = asyncio.get_running_loop()
         for node_id in node_ids:
-            loop.call_later(STORE_RETRY_SECONDS, self.room_appeared, node_id)
+            loop.call_later(STORE_RETRY_SECONDS, self.capacity_freed, node_id)
 
     def depth(self) -> int:
         return len(self._dirty)
@@ -191,14 +193,12 @@ class Reconciler:
             "request", workload_id, partial(self._submit, workload_id, judge, beside)
         )
 
-    async def between_decisions(
-        self, workload_id: WorkloadId, work: Callable[[], Awaitable[T]]
-    ) -> T:
+    async def run_exclusive(self, workload_id: WorkloadId, work: Callable[[], Awaitable[T]]) -> T:
         """Run `work` while no step of the workload runs, even if the caller is cancelled."""
 
         async def attempt() -> T:
             async with self._turns.of(workload_id):
-                return await insist(work)
+                return await retry_on_conflict(work)
 
         return await self._owned.finish("request", workload_id, attempt)
 
@@ -234,7 +234,7 @@ class Reconciler:
                     return workload
 
         async with self._turns.of(workload_id):
-            return await insist(attempt)
+            return await retry_on_conflict(attempt)
 
     async def _step(self, workload_id: WorkloadId) -> None:
         try:
@@ -271,7 +271,7 @@ class Reconciler:
         if entry is None:
             return
         after = self._supervisor.retry_after(error)
-        entry.set_aside = SetAside(error.text, self._clock.now() + after)
+        entry.set_aside = BackOff(error.text, self._clock.now() + after)
         self._wake_in(workload_id, after.total_seconds())
 
     def _is_aside(self, entry: Entry) -> bool:
@@ -317,10 +317,12 @@ class Reconciler:
         if decision.assignment is not None:
             await self._use_epoch(decision.assignment.epoch)
         workload, is_told = situation.workload, user_event is not None
-        change, nodes = change_of(
+        change, nodes = to_transaction(
             entry, workload, decision, self._cluster, told=user_event, now=now
         )
-        tell_drifts(change, self._cluster, situation, decision, self._policy, told=is_told, now=now)
+        add_drift_records(
+            change, self._cluster, situation, decision, self._policy, told=is_told, now=now
+        )
         extra_writes(change)
         written = await self._commit(change, workload, decision, nodes, began=began)
         self._follow_up(situation, decision, written=written, fresh_intent=is_told, now=now)
@@ -333,10 +335,10 @@ class Reconciler:
             self._cluster.stop_offering(situation.assignment.node_id, type_of(workload.spec))
         if (why := refused_as_full(situation)) and situation.assignment is not None:
             rejected = RejectedNode(situation.assignment.node_id, now + ASIDE_AFTER_REFUSAL, why)
-            self._cluster.turned_away(workload.id, rejected)
+            self._cluster.exclude_node(workload.id, rejected)
         return replace(
             situation,
-            rejected_nodes=self._cluster.asides_of(workload.id, now),
+            rejected_nodes=self._cluster.exclusions_of(workload.id, now),
             next_epoch=self._next_epoch(situation, now),
         )
 
@@ -361,17 +363,17 @@ class Reconciler:
     ) -> bool:
         """Reserve and commit. Releases the reservation if the commit fails. True: records were written."""
         if decision.assignment is not None:
-            self._cluster.promise(decision.assignment)
+            self._cluster.reserve_pending(decision.assignment)
         try:
             await self._committer.commit(change)
         except BaseException as err:
             if isinstance(err, PersysError):
                 self._metrics.reconciled(result_of(err), self._clock.monotonic() - began)
-            self._cluster.end_promise(workload.id)
-            self._cluster.settle_room(workload.id, nodes)
+            self._cluster.end_pending(workload.id)
+            self._cluster.update_reservations(workload.id, nodes)
             self._offer_later(nodes)
             raise
-        self._cluster.end_promise(workload.id)
+        self._cluster.end_pending(workload.id)
         result = Result.UNCHANGED if change.is_empty else Result.WRITTEN
         self._metrics.reconciled(result, self._clock.monotonic() - began)
         return result is Result.WRITTEN
@@ -387,17 +389,17 @@ class Reconciler:
     ) -> None:
         """Log the decision, dispatch its effects and wake workloads that may use freed capacity."""
         old, workload_id = situation.assignment, situation.workload.id
-        if plans_retry(situation, decision):
+        if schedules_retry(situation, decision):
             self._metrics.retry_planned()
-        tell_decision(situation, decision, written=written)
-        tell_end(situation, decision)
+        log_decision(situation, decision, written=written)
+        log_operation_end(situation, decision)
         self._dispatch(situation, decision, fresh_intent=fresh_intent, now=now)
         if decision.tombstone is not None:
             self._ask_to_remove(decision.tombstone)
-        if old is not None and frees(old, decision):
-            self.room_appeared(old.node_id)
+        if old is not None and releases_capacity(old, decision):
+            self.capacity_freed(old.node_id)
         for node_id in self._cluster.waiting.answered(workload_id, self._cluster.columns.rows):
-            self.room_appeared(node_id)
+            self.capacity_freed(node_id)
 
     def _next_epoch(self, situation: Situation, now: datetime) -> int:
         """A node that reports a higher epoch means: the store was restored from an older copy, or the report
@@ -455,17 +457,17 @@ class Reconciler:
         if entry is None:
             return
         if fresh_intent:
-            entry.forget_news()
+            entry.reset_observations()
         if decision.fulfilled:
             entry.dispatch = None
         if decision.waits_for_room:
             self._cluster.waiting.add(workload.id, wait_of(situation, now))
         else:
             self._cluster.waiting.discard(workload.id)
-        renewed = renewal(situation, decision) if fresh_intent else ()
+        renewed = intent_update(situation, decision) if fresh_intent else ()
         for effect in decision.effects or renewed:
             if isinstance(effect, Apply | Remove):
-                entry.dispatch = dispatched(entry, effect, now)
+                entry.dispatch = next_dispatch(entry, effect, now)
             self._hand(effect)
         if decision.wake_at is not None:
             self._wake_in(workload.id, (decision.wake_at - now).total_seconds())

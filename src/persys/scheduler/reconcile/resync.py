@@ -26,7 +26,7 @@ SOON_SECONDS = 1.0
 SLICE = 500  # workloads checked before yielding to other tasks
 
 
-class Passes:
+class Resync:
     def __init__(
         self,
         cluster: Cluster,
@@ -37,7 +37,7 @@ class Passes:
         supervisor: Supervisor,
         wake: Callable[[WorkloadId], None],
         bury: Callable[[], Awaitable[None]],
-        ask_for_runtimes: Callable[[NodeId], None],
+        probe_runtimes: Callable[[NodeId], None],
     ) -> None:
         self._cluster = cluster
         self._agents = agents
@@ -47,7 +47,7 @@ class Passes:
         self._nodes: KeyedWork[NodeId] = KeyedWork(supervisor, "survey", clock)
         self._wake = wake
         self._bury = bury
-        self._ask_for_runtimes = ask_for_runtimes
+        self._ask_for_runtimes = probe_runtimes
         self._changed: set[NodeId] = set()
         self._changed_wakeup = asyncio.Event()
 
@@ -115,7 +115,7 @@ class Passes:
                     if due and _is_ready(member) and self._nodes.is_due(member.node.id):
                         group.create_task(self._poll_contained(member))
 
-    def ask_soon(self, node_id: NodeId) -> None:
+    def poll_soon(self, node_id: NodeId) -> None:
         """No order caused a change on this node: others may have happened, so poll it soon."""
         member = self._cluster.members.get(node_id)
         if member is not None and not _pushes_status(member):

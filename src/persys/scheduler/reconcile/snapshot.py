@@ -13,7 +13,7 @@ from persys.model.workload import Workload
 from persys.scheduler.state.cluster import Cluster, Entry, Member
 
 
-class Situating:
+class SituationBuilder:
     def __init__(
         self, cluster: Cluster, clock: Clock, *, node_lease: timedelta, node_grace: float
     ) -> None:

@@ -22,7 +22,7 @@ from persys.model.ids import WorkloadId
 from persys.model.suggestion import Ruling, SuggestedAction, Suggestion
 from persys.model.workload import Desired, Workload
 from persys.scheduler.commit.change import Change
-from persys.scheduler.commit.group_commit import Committer, insist
+from persys.scheduler.commit.group_commit import Committer, retry_on_conflict
 from persys.scheduler.reconcile.reconciler import Reconciler
 from persys.scheduler.state.cluster import Cluster
 from persys.store import keys
@@ -188,7 +188,7 @@ class Suggestions:
             self._record(ruling, change)
             await self._committer.commit(change)
 
-        await insist(attempt)
+        await retry_on_conflict(attempt)
 
     def _record(self, ruling: Ruling, change: Change) -> None:
         """Add the ruling to a change, and delete the oldest if there are too many."""

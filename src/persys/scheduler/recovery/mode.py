@@ -16,7 +16,7 @@ log = structlog.get_logger()
 UNTOLD_MAX = 32
 
 
-class Modes:
+class ModeTracker:
     def __init__(self, clock: Clock, *, on_normal: Callable[[], None]) -> None:
         self._clock = clock
         self.standing = Standing()

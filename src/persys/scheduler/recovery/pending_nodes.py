@@ -10,16 +10,16 @@ CLAIMS_MAX = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Applicant:
+class PendingNode:
     node: Node
     cluster_uid: str  # the cluster that it reports
     workload_count: int
     asked_at: datetime
 
 
-class Applicants:
+class PendingNodes:
     def __init__(self) -> None:
-        self._by_node: dict[NodeId, Applicant] = {}
+        self._by_node: dict[NodeId, PendingNode] = {}
         self._claims: dict[NodeId, str] = {}
 
     def claim(self, node_id: NodeId, uid: str) -> None:
@@ -30,10 +30,10 @@ class Applicants:
     def claiming(self, uid: str) -> set[NodeId]:
         return {node_id for node_id, claimed in self._claims.items() if claimed == uid}
 
-    def note(self, applicant: Applicant) -> None:
+    def note(self, applicant: PendingNode) -> None:
         self._by_node[applicant.node.id] = applicant
 
-    def all(self) -> list[Applicant]:
+    def all(self) -> list[PendingNode]:
         return list(self._by_node.values())
 
     def uids(self) -> set[str]:

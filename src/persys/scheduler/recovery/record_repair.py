@@ -23,8 +23,8 @@ from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Node, Removal
 from persys.model.status import Observation
 from persys.scheduler.commit.change import Change
-from persys.scheduler.commit.group_commit import Committer, insist
-from persys.scheduler.dispatch.fan_out import ask_all
+from persys.scheduler.commit.group_commit import Committer, retry_on_conflict
+from persys.scheduler.dispatch.fan_out import call_all
 from persys.scheduler.ports import Agents
 from persys.scheduler.state.cluster import Cluster
 from persys.scheduler.state.memory import Memory
@@ -96,7 +96,7 @@ class RecordRepair:
             await self._committer.commit(self._change(record), repairs=True)
             return Deleted(_next_step(record))
 
-        deleted = await insist(attempt)
+        deleted = await retry_on_conflict(attempt)
         self._committer.doubt()  # records that depend on this one were skipped at the last load
         return deleted
 
@@ -183,7 +183,7 @@ class RecordRepair:
         async def survey(node: Node) -> list[Observation]:
             return await self._agents.survey(node.id, node.endpoint)
 
-        found = await ask_all(asked, survey)
+        found = await call_all(asked, survey)
         if found.problems:
             silent = sorted(found.problems)
             named = ", ".join(silent[:NODES_NAMED_MAX])

@@ -23,9 +23,9 @@ from persys.model.ids import NodeId
 from persys.model.node import Node
 from persys.model.workload import Workload
 from persys.scheduler.commit.group_commit import Committer, Rewrite
-from persys.scheduler.ha.leader_key import Lead
+from persys.scheduler.ha.leader_key import LeaderKey
 from persys.scheduler.ports import Agents
-from persys.scheduler.recovery.pending_nodes import Applicants
+from persys.scheduler.recovery.pending_nodes import PendingNodes
 from persys.scheduler.state.cluster import Cluster
 from persys.scheduler.state.records import type_of
 from persys.scheduler.state.sync import in_snapshot, load, rebuilt
@@ -55,7 +55,7 @@ class Recovery:
         cluster: Cluster,
         committer: Committer,
         agents: Agents,
-        applicants: Applicants,
+        applicants: PendingNodes,
         clock: Clock,
     ) -> None:
         self._cluster = cluster
@@ -108,7 +108,7 @@ class Recovery:
         """Continue with the present content of the store. Other copies on nodes become orphans."""
         self._check_in_recovery()
 
-        async def write(store: Store, lead: Lead) -> str:
+        async def write(store: Store, lead: LeaderKey) -> str:
             await lead.check_marker_replaceable()
             stored = await lead.stored_marker()
             marker = self._marker(stored.uid if stored else "")
@@ -201,7 +201,7 @@ class Recovery:
     async def _replace(
         self, kept: Mapping[str, bytes], merged: Merged, marker: ClusterMarker, why: str
     ) -> Recovered:
-        async def write(store: Store, lead: Lead) -> str:
+        async def write(store: Store, lead: LeaderKey) -> str:
             await lead.check_marker_replaceable()
             found = await store.read("/")
             stale = [one.key for one in found.records if type_of(one.key) is not None]
@@ -259,15 +259,15 @@ def _snapshot(kept: Iterable[tuple[str, bytes]]) -> Snapshot:
     return Snapshot(0, tuple(Record(key, value, 0) for key, value in sorted(kept)))
 
 
-async def _put(store: Store, lead: Lead, values: Mapping[str, bytes]) -> None:
+async def _put(store: Store, lead: LeaderKey, values: Mapping[str, bytes]) -> None:
     await _commit(store, lead, (Unit(puts={key: value}) for key, value in values.items()))
 
 
-async def _remove(store: Store, lead: Lead, gone: Sequence[str]) -> None:
+async def _remove(store: Store, lead: LeaderKey, gone: Sequence[str]) -> None:
     await _commit(store, lead, (Unit(deletes=[key]) for key in gone))
 
 
-async def _commit(store: Store, lead: Lead, units: Iterable[Unit]) -> None:
+async def _commit(store: Store, lead: LeaderKey, units: Iterable[Unit]) -> None:
     waiting = iter(units)
     while together := list(islice(waiting, UNITS_PER_COMMIT)):
         await store.commit(together, fence=lead.fence)

@@ -8,7 +8,7 @@ from persys.model.spec import Spec
 from persys.model.workload import Desired, Workload
 
 
-class SecretUses:
+class SecretReferences:
     def __init__(self) -> None:
         self._named: dict[WorkloadId, frozenset[StoredReference]] = {}
         self._users: dict[str, set[WorkloadId]] = {}

@@ -69,7 +69,7 @@ class Resolver:
             raise UnavailableError(f"Vault did not reply within {VAULT_SECONDS:.0f} s") from err
 
 
-def check_known(spec: Spec, secrets: Mapping[str, Secret]) -> None:
+def check_stored(spec: Spec, secrets: Mapping[str, Secret]) -> None:
     """Raises InvalidError for a secret or version that is not stored. Vault is checked at dispatch only."""
     for field, reference in references_of(spec).items():
         if not isinstance(reference, StoredReference):

@@ -14,7 +14,7 @@ from persys.infra.sealing import Key, KeyFile
 from persys.model.event import Event, EventKind
 from persys.model.secret import Secret, SecretVersion, StoredReference
 from persys.scheduler.commit.change import Change
-from persys.scheduler.commit.group_commit import Committer, insist
+from persys.scheduler.commit.group_commit import Committer, retry_on_conflict
 from persys.scheduler.state.cluster import Cluster
 from persys.store import keys
 
@@ -54,7 +54,7 @@ class Secrets:
             return secret
 
         async with self._turns.of(name):
-            return await insist(attempt)
+            return await retry_on_conflict(attempt)
 
     async def delete(self, name: str, *, by: str) -> None:
         """Delete all versions. Raises RefusedError with the workloads that use the secret."""
@@ -71,7 +71,7 @@ class Secrets:
             await self._committer.commit(change)
 
         async with self._turns.of(name):
-            await insist(attempt)
+            await retry_on_conflict(attempt)
 
     def open(self, reference: StoredReference) -> bytes:
         """The value. Raises NotFoundError, or RefusedError if this scheduler cannot decrypt it."""

@@ -28,18 +28,18 @@ from persys.model.status import Observation, Retry, WorkloadStatus
 from persys.model.suggestion import Ruling
 from persys.model.workload import Workload
 from persys.scheduler.drift.records import Drifts
-from persys.scheduler.membership.heartbeat import Statuses
-from persys.scheduler.secrets.references import SecretUses
+from persys.scheduler.membership.heartbeat import ReportedStatuses
+from persys.scheduler.secrets.references import SecretReferences
 from persys.scheduler.state.event_log import EventLog
 from persys.scheduler.state.quarantine import Quarantine, Quarantined
-from persys.scheduler.state.unassigned_copies import Strangers
+from persys.scheduler.state.unassigned_copies import UnassignedCopies
 from persys.store import keys
 
 INTERNAL_ERROR = "InternalError"  # the reason code of a workload that is set aside
 
 
 @dataclass(frozen=True, slots=True)
-class SetAside:
+class BackOff:
     """Deciding about a workload raised an unexpected error: it is not reconciled until `until`."""
 
     why: str
@@ -67,13 +67,13 @@ class Entry:
     dispatch: Dispatch | None = None
     usage: WorkloadUsage | None = None
     rejected_nodes: dict[NodeId, RejectedNode] = field(default_factory=dict)
-    set_aside: SetAside | None = None
+    set_aside: BackOff | None = None
     # A refusal of the node that was not decided on yet: heartbeats do not overwrite it.
     refusal: Observation | None = None
     revision_from: NodeId | None = None  # the node that reports its revision when polled
     traced_at: datetime | None = None  # when the order whose tasks are in the history was sent
 
-    def forget_news(self) -> None:
+    def reset_observations(self) -> None:
         """The intent has changed: earlier observations and dispatches do not apply to it."""
         self.observation = self.observed_since = self.dispatch = self.refusal = None
         self.rejected_nodes = {}
@@ -101,7 +101,7 @@ class Member:
     unreachable: str = ""  # why calls to it fail although it sends heartbeats
     clock_skew: timedelta = timedelta()
     lost_noted: bool = False
-    statuses: Statuses = field(default_factory=Statuses)
+    statuses: ReportedStatuses = field(default_factory=ReportedStatuses)
     internal_errors: tuple[InternalError, ...] = ()  # as its agent last reported them
     journal_problem: str = ""  # why its agent accepts no orders, as last reported
 
@@ -127,11 +127,11 @@ class Cluster:
         self.waiting = Waiting()
         self.columns = Columns(strategy)
         self.drifts: Drifts = Drifts()
-        self.unassigned_copies = Strangers()
+        self.unassigned_copies = UnassignedCopies()
         self.removed: Removals = Removals()
         self.tokens: dict[str, Token] = {}
         self.secrets: dict[str, Secret] = {}
-        self.secret_uses = SecretUses()
+        self.secret_uses = SecretReferences()
         self.rulings: dict[str, Ruling] = {}
         self.events = EventLog()
         self.quarantine = Quarantine()
@@ -187,11 +187,11 @@ class Cluster:
         member.node = node
         if lease_until is not None:
             member.lease_until = lease_until
-        self.show_node(member)
+        self.update_placement(member)
         self._node_changed(node.id)
         return member
 
-    def show_node(self, member: Member) -> None:
+    def update_placement(self, member: Member) -> None:
         """Update the node in the placement index."""
         node = member.node
         unusable = member.unavailable_types | member.unhealthy_types
@@ -212,7 +212,7 @@ class Cluster:
         """Set why the node does not reply to calls, "" if it does: it gets no new work meanwhile."""
         member = self.members[node_id]
         member.unreachable = problem
-        self.show_node(member)
+        self.update_placement(member)
 
     def is_known_by_host(self, node_id: NodeId) -> bool:
         """Whether the agent's certificate identifies only a host: it is third-party or shared."""
@@ -228,7 +228,7 @@ class Cluster:
             return False
         recovered = bool(member.unavailable_types - types)
         member.unavailable_types = types
-        self.show_node(member)
+        self.update_placement(member)
         return recovered
 
     def set_unhealthy(self, node_id: NodeId, types: frozenset[WorkloadType]) -> bool:
@@ -238,7 +238,7 @@ class Cluster:
         recovered = bool(member.unhealthy_types - types)
         if member.unhealthy_types != types:
             member.unhealthy_types = types
-            self.show_node(member)
+            self.update_placement(member)
         return recovered
 
     def stop_offering(self, node_id: NodeId, kind: WorkloadType) -> None:
@@ -246,13 +246,13 @@ class Cluster:
         member = self.members.get(node_id)
         if member is not None and kind not in member.refused_types:
             member.refused_types.add(kind)
-            self.show_node(member)
+            self.update_placement(member)
 
-    def turned_away(self, workload_id: WorkloadId, rejected: RejectedNode) -> None:
+    def exclude_node(self, workload_id: WorkloadId, rejected: RejectedNode) -> None:
         """The node rejected this workload for lack of capacity: it is excluded for a while."""
         self.entries[workload_id].rejected_nodes[rejected.node_id] = rejected
 
-    def asides_of(self, workload_id: WorkloadId, now: datetime) -> tuple[RejectedNode, ...]:
+    def exclusions_of(self, workload_id: WorkloadId, now: datetime) -> tuple[RejectedNode, ...]:
         """The rejections that have not expired."""
         entry = self.entries.get(workload_id)
         if entry is None or not entry.rejected_nodes:
@@ -290,7 +290,7 @@ class Cluster:
             return bound
         return bound | {name for name, one in self.detached.items() if one.node_id == node_id}
 
-    def unsettled_on(self, node_id: NodeId) -> list[WorkloadId]:
+    def unconverged_on(self, node_id: NodeId) -> list[WorkloadId]:
         """The workloads of a node that have not converged: in progress, or not in the desired state."""
         return [
             workload_id
@@ -315,7 +315,7 @@ class Cluster:
         if not self._tombstone_nodes[workload_id]:
             del self._tombstone_nodes[workload_id]
 
-    def learn_epochs(self) -> None:
+    def raise_epochs(self) -> None:
         """Raise the counter above all recorded epochs: stores of older versions have no counter."""
         bound = (entry.assignment for entry in self.entries.values())
         known = [one.epoch for one in bound if one is not None]
@@ -342,7 +342,7 @@ class Cluster:
         nodes = self._tombstone_nodes.get(workload_id)
         return [self.tombstones[node_id][workload_id] for node_id in sorted(nodes)] if nodes else []
 
-    def held_by_record(self, workload_id: WorkloadId, node_id: NodeId) -> Assignment | None:
+    def recorded_reservation(self, workload_id: WorkloadId, node_id: NodeId) -> Assignment | None:
         """The record for which capacity is reserved for a workload on a node."""
         entry = self.entries.get(workload_id)
         if (
@@ -357,7 +357,7 @@ class Cluster:
         tombstone = self.tombstones.get(node_id, {}).get(workload_id)
         return tombstone.assignment if tombstone is not None else None
 
-    def settle_room(self, workload_id: WorkloadId, node_ids: Iterable[NodeId]) -> None:
+    def update_reservations(self, workload_id: WorkloadId, node_ids: Iterable[NodeId]) -> None:
         """Update the reservations on these nodes from the records and from a pending commit.
 
         Until the commit ends the larger of the two is reserved: a workload that shrinks frees nothing
@@ -365,7 +365,7 @@ class Cluster:
         """
         promised = self._promised.get(workload_id)
         for node_id in node_ids:
-            recorded = self.held_by_record(workload_id, node_id)
+            recorded = self.recorded_reservation(workload_id, node_id)
             hold = hold_of(recorded) if recorded is not None else None
             if promised is not None and promised.node_id == node_id:
                 pending = hold_of(promised)
@@ -375,12 +375,12 @@ class Cluster:
             else:
                 self.columns.put_hold(workload_id, node_id, hold)
 
-    def promise(self, assignment: Assignment) -> None:
+    def reserve_pending(self, assignment: Assignment) -> None:
         """Reserve for a pending commit: removing a stale copy meanwhile does not free that capacity."""
         self._promised[assignment.workload_id] = assignment
-        self.settle_room(assignment.workload_id, (assignment.node_id,))
+        self.update_reservations(assignment.workload_id, (assignment.node_id,))
 
-    def end_promise(self, workload_id: WorkloadId) -> None:
+    def end_pending(self, workload_id: WorkloadId) -> None:
         """The pending commit has ended."""
         self._promised.pop(workload_id, None)
 

@@ -51,7 +51,7 @@ def drop_node(memory: Memory, key: str) -> None:
     for tombstone in tombstones.values():
         put_tombstone(memory, tombstone)
     for assignment in assignments_on(cluster, node_id):
-        cluster.settle_room(assignment.workload_id, (node_id,))
+        cluster.update_reservations(assignment.workload_id, (node_id,))
 
 
 def put_epoch_counter(memory: Memory, counter: EpochCounter) -> None:
@@ -132,7 +132,7 @@ def _bind(cluster: Cluster, workload_id: WorkloadId, assignment: Assignment | No
     else:
         cluster.detached.pop(workload_id, None)
     nodes = {one.node_id for one in (old, assignment) if one is not None}
-    cluster.settle_room(workload_id, nodes)
+    cluster.update_reservations(workload_id, nodes)
 
 
 def assignments(cluster: Cluster) -> Iterable[Assignment]:
@@ -180,14 +180,14 @@ def drop_history(memory: Memory, key: str) -> None:
 def put_tombstone(memory: Memory, tombstone: Tombstone) -> None:
     memory.cluster.put_tombstone(tombstone)
     buried = tombstone.assignment
-    memory.cluster.settle_room(buried.workload_id, (buried.node_id,))
+    memory.cluster.update_reservations(buried.workload_id, (buried.node_id,))
 
 
 def drop_tombstone(memory: Memory, key: str) -> None:
     node_id = NodeId(key.removeprefix(keys.TOMBSTONES).partition("/")[0])
     workload_id = WorkloadId(_name(key))
     memory.cluster.drop_tombstone(node_id, workload_id)
-    memory.cluster.settle_room(workload_id, (node_id,))
+    memory.cluster.update_reservations(workload_id, (node_id,))
 
 
 def put_drift(memory: Memory, drift: Drift) -> None:

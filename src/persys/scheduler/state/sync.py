@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from persys.core.recovery.merge import Merged
 from persys.errors import CompactedError, RefusedError
-from persys.infra.aio.time_slice import Slices
+from persys.infra.aio.time_slice import TimeSlice
 from persys.infra.clock import Clock
 from persys.scheduler.state.cluster import Cluster
 from persys.scheduler.state.memory import Memory
@@ -50,7 +50,7 @@ async def load_in_slices(
 ) -> None:
     """Like `load`, while other tasks run. Until it returns, nothing may be committed."""
     decoded = await asyncio.to_thread(_decoded, snapshot)
-    slices = Slices(clock)
+    slices = TimeSlice(clock)
     for _ in _taken(Memory(cluster, lease_until, clock.now()), decoded):
         await slices.between()
 
@@ -97,7 +97,7 @@ def _taken(memory: Memory, decoded: _Decoded) -> Iterator[None]:
         kind.stand_in(memory, one.key)
     cluster.events.loaded()
     yield from _reserved(cluster)
-    cluster.learn_epochs()
+    cluster.raise_epochs()
 
 
 def follow(
@@ -178,4 +178,4 @@ def _reserved(cluster: Cluster) -> Iterator[None]:
         reserved = {*cluster.columns.holders(node_id), *cluster.tombstones.get(node_id, ())}
         for workload_id in reserved | cluster.bound_to(node_id):
             yield
-            cluster.settle_room(workload_id, (node_id,))
+            cluster.update_reservations(workload_id, (node_id,))

@@ -11,7 +11,7 @@ from persys.model.ids import NodeId, WorkloadId
 from persys.model.status import Observation
 
 
-class Strangers:
+class UnassignedCopies:
     def __init__(self) -> None:
         self._on: dict[NodeId, dict[WorkloadId, UnassignedCopy]] = {}
         self._of: dict[WorkloadId, set[NodeId]] = {}

@@ -13,10 +13,10 @@ import grpc
 
 from persys.infra.clock import Clock
 from persys.scheduler.app import Scheduler
-from persys.scheduler.ha.forwarding import Front
+from persys.scheduler.ha.forwarding import LeaderRouter
 from persys.scheduler.ha.leader_client import Upstream
 from persys.scheduler.ha.standby import Standby
-from persys.scheduler.server import Plane
+from persys.scheduler.server import SchedulerServer
 from persys.scheduler.settings import SchedulerSettings
 from persys.sim.engine.process import Life
 from persys.sim.fakes.scheduler import METHODS, Seat, remembers
@@ -25,14 +25,14 @@ from persys.sim.network.channel import SimChannel
 from persys.sim.network.network import Network
 
 
-class SimPlane(Plane):
+class SimPlane(SchedulerServer):
     def __init__(
         self,
         name: str,
         settings: SchedulerSettings,
         store: SimStore,
         clock: Clock,
-        front: Front,
+        front: LeaderRouter,
         new_seat: Callable[..., Scheduler],
     ) -> None:
         super().__init__(
@@ -93,7 +93,7 @@ class SharedSeat(Seat):
         return newest is not None and newest.alive and not newest.frozen
 
     async def run(self, life: Life) -> None:
-        front = Front(upstream=partial(self._upstream, life))
+        front = LeaderRouter(upstream=partial(self._upstream, life))
         store = self._reach_store(life)
         plane = self.plane = SimPlane(
             life.title,
@@ -103,9 +103,9 @@ class SharedSeat(Seat):
             front,
             partial(self.scheduler_type, connect=partial(self._connect, life), random=self._random),
         )
-        await life.together([plane.take_seats(), self._open(life, front)])
+        await life.together([plane.run_replicas(), self._open(life, front)])
 
-    async def _open(self, life: Life, front: Front) -> None:
+    async def _open(self, life: Life, front: LeaderRouter) -> None:
         await front.until_open()
         life.serves = {name: getattr(front, name) for name in METHODS}
         await asyncio.Event().wait()
