@@ -30,6 +30,7 @@ from persys.agent.journal.records import (
 )
 from persys.agent.journal.secrets import Sealer, has_plain_values, journal_key_file, no_key_file
 from persys.errors import RefusedError, SettingsError, StoreUnavailableError
+from persys.infra.aio.group_commit import GroupCommit, Pending
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.sealing import KeyFile
 from persys.model.action import Action, ActionState
@@ -120,10 +121,9 @@ class NoteWrite(Protocol):
         """Called with the duration of each transaction."""
 
 
-class _Waiting(NamedTuple):
+class _EncodedChange(NamedTuple):
     change: Change
     rows: list[Statement]
-    written: asyncio.Future[None]
 
 
 class State:
@@ -143,8 +143,7 @@ class State:
         """
         # SQLite runs in its own thread, so that a slow disk does not block the event loop.
         self._thread = thread or ThreadPoolExecutor(1, thread_name_prefix="journal")
-        self._waiting: list[_Waiting] = []
-        self._work = asyncio.Event()
+        self._queue: GroupCommit[_EncodedChange] = GroupCommit()
         self.entries: dict[WorkloadId, Entry] = {}
         self.actions: dict[ActionId, Action] = {}
         self.burials: dict[WorkloadId, Burial] = {}
@@ -178,14 +177,11 @@ class State:
         `noted` is called with each transaction.
         """
         while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(PROBE_SECONDS if self.health.has_failed else None):
-                    await self._work.wait()
-            self._work.clear()
-            batch, self._waiting = self._waiting, []
+            await self._queue.wait(PROBE_SECONDS if self.health.has_failed else None)
+            batch = self._queue.next_batch()
             if not await self._write_all(batch, supervisor, noted) and len(batch) > 1:
-                for item in batch:  # a change that cannot be written must not block the others
-                    await self._write_all([item], supervisor, noted)
+                for pending in batch:  # a change that cannot be written must not block the others
+                    await self._write_all([pending], supervisor, noted)
 
     async def commit(self, change: Change, *, deadline_seconds: float | None = None) -> None:
         """Write a change to disk. StoreUnavailableError: it is unknown whether it was written.
@@ -196,13 +192,11 @@ class State:
         loop = asyncio.get_running_loop()
         if stalled := self.health.stalled(loop.time()):
             raise StoreUnavailableError(stalled)
-        written: asyncio.Future[None] = loop.create_future()
         try:
             statements = statements_of(change, self._sealer.seal)
         except RefusedError as err:
             raise StoreUnavailableError(f"journal: {err}") from err
-        self._waiting.append(_Waiting(change, statements, written))
-        self._work.set()
+        written = self._queue.submit(_EncodedChange(change, statements))
         try:
             async with asyncio.timeout(deadline_seconds):
                 await written
@@ -215,23 +209,22 @@ class State:
         return self.health.problem(asyncio.get_running_loop().time())
 
     async def _write_all(
-        self, batch: Sequence[_Waiting], supervisor: Supervisor, noted: NoteWrite
+        self, batch: Sequence[Pending[_EncodedChange]], supervisor: Supervisor, noted: NoteWrite
     ) -> bool:
         """Returns whether the batch was written. A failed batch of one change fails its caller."""
-        statements = [statement for item in batch for statement in item.rows]
+        statements = [statement for pending in batch for statement in pending.item.rows]
         loop = asyncio.get_running_loop()
         began = loop.time()
         problem = await self._written(statements or [PROBE], supervisor)
         noted(loop.time() - began, stored=not problem)
         self.health.ended(problem)
         if problem:
-            if len(batch) == 1 and not batch[0].written.done():
-                batch[0].written.set_exception(StoreUnavailableError(f"journal: {problem}"))
+            if len(batch) == 1:
+                batch[0].fail(StoreUnavailableError(f"journal: {problem}"))
             return False
-        for item in batch:
-            self._apply(item.change)
-            if not item.written.done():
-                item.written.set_result(None)
+        for pending in batch:
+            self._apply(pending.item.change)
+            pending.succeed()
         return True
 
     async def _written(self, statements: Sequence[Statement], supervisor: Supervisor) -> str:
