@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from persys.errors import StoreUnavailableError
 from persys.gateway.database import Connection, Database
-from persys.gateway.upstream.single_flight import Shared
+from persys.infra.aio.group_commit import GroupCommit
 from persys.infra.aio.owned import OwnedWork
 
 log = structlog.get_logger()
@@ -59,8 +59,7 @@ class Audit:
         self._keep = keep
         database.prepare(_TABLE)
         self._counts = database.read(_count)  # from here on used on the database thread only
-        self._waiting: list[AuditEntry] = []
-        self._rounds: Shared[None] = Shared()
+        self._queue: GroupCommit[AuditEntry] = GroupCommit()
 
     async def note(self, deed: AuditEntry) -> None:
         """Return once the entry is written. It is written even if the caller is cancelled.
@@ -76,21 +75,20 @@ class Audit:
             status=deed.status,
             request_id=deed.request_id,
         )
-        self._waiting.append(deed)
+        written = self._queue.submit(deed)
         await self._owned.finish(
-            "audit", deed.deed, partial(self._rounds.ask, "write", self._write_all)
+            "audit", deed.deed, partial(self._queue.flush, written, self._write_all)
         )
 
     async def lines(self, *, limit: int, before: int) -> list[Line]:
         """Entries with a number below `before` (0: no bound), newest first. Raises StoreUnavailableError."""
         return await self._database.run(partial(_read, limit, before))
 
-    async def _write_all(self) -> None:
-        taken, self._waiting = self._waiting, []
+    async def _write_all(self, entries: list[AuditEntry]) -> None:
         try:
-            await self._database.run(partial(_write, taken, self._keep, self._counts))
+            await self._database.run(partial(_write, entries, self._keep, self._counts))
         except StoreUnavailableError as err:
-            log.error("audit.failed", reason=str(err), deeds=len(taken))
+            log.error("audit.failed", reason=str(err), deeds=len(entries))
 
 
 def _write(deeds: Sequence[AuditEntry], keep: int, counts: Counts, database: Connection) -> None:

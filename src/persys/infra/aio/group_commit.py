@@ -4,7 +4,7 @@ One write (a transaction, an fsync) serves many callers, and a single caller is 
 committer, the agent's journal and the gateway's audit log use it.
 
 It is driven in one of two ways. A loop calls `wait` and `next_batch`, writes the batch and resolves each of
-its items. Without a loop, callers use `commit`: one of the concurrent callers writes for all of them.
+its items. Without a loop, callers use `submit` and `flush`: one of them writes for all.
 """
 
 import asyncio
@@ -65,18 +65,22 @@ class GroupCommit(Generic[Item]):
 
     def submit(self, item: Item) -> asyncio.Future[None]:
         """Queue an item. The future completes when the item is written, and fails if it cannot be."""
-        return self._add(item).done
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.append(Pending(item, done))
+        self._wakeup.set()
+        return done
 
-    async def commit(self, item: Item, write: Callable[[list[Item]], Awaitable[None]]) -> None:
-        """Queue an item and return once a batch with it is written, by this or another caller.
+    async def flush(
+        self, done: asyncio.Future[None], write: Callable[[list[Item]], Awaitable[None]]
+    ) -> None:
+        """Return once the item of `done` is written in a batch, by this or another caller of `flush`.
 
         A write that fails or is cancelled raises in its caller; the others get UnavailableError.
         """
-        pending = self._add(item)
         async with self._writing:
-            while not pending.done.done():
+            while not done.done():
                 await self._write(self.next_batch(), write)
-        await pending.done
+        await done
 
     def wake(self) -> None:
         """Let `wait` return without a queued item."""
@@ -121,12 +125,6 @@ class GroupCommit(Generic[Item]):
         queue, self._queue = self._queue, []
         for pending in queue:
             pending.fail(err)
-
-    def _add(self, item: Item) -> Pending[Item]:
-        pending = Pending(item, asyncio.get_running_loop().create_future())
-        self._queue.append(pending)
-        self._wakeup.set()
-        return pending
 
     def _is_full(self) -> bool:
         return self._batch_max is not None and len(self._queue) >= self._batch_max

@@ -131,7 +131,7 @@ async def test_callers_during_a_write_share_the_next_write() -> None:
 
     async with asyncio.TaskGroup() as group:
         for item in ("a", "b", "c", "d"):
-            group.create_task(queue.commit(item, disk.write))
+            group.create_task(queue.flush(queue.submit(item), disk.write))
             await asyncio.sleep(0)
         disk.may_continue.set()
 
@@ -146,7 +146,7 @@ async def test_a_failed_write_fails_every_caller_of_its_batch_and_not_the_next()
 
     async def outcome(item: str) -> str:
         try:
-            await queue.commit(item, disk.write)
+            await queue.flush(queue.submit(item), disk.write)
         except (RefusedError, UnavailableError) as err:
             return type(err).__name__
         return "written"
@@ -171,9 +171,9 @@ async def test_a_cancelled_writer_does_not_leave_others_waiting() -> None:
     disk.may_continue.clear()
 
     async with asyncio.TaskGroup() as group:
-        first = group.create_task(queue.commit("a", disk.write))
+        first = group.create_task(queue.flush(queue.submit("a"), disk.write))
         await asyncio.sleep(0)
-        second = group.create_task(queue.commit("b", disk.write))
+        second = group.create_task(queue.flush(queue.submit("b"), disk.write))
         await asyncio.sleep(0)
         first.cancel()
         await asyncio.sleep(0)
