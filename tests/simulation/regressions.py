@@ -125,7 +125,7 @@ REGRESSIONS = (
             Patch(
                 "src/persys/scheduler/membership/heartbeat.py",
                 "trimmed = limits_check.trim(heartbeat)",
-                "trimmed = limits.Trimmed()",
+                "trimmed = limits_check.Trimmed()",
             ),
             Patch(
                 "src/persys/scheduler/dispatch/observations.py",
@@ -230,12 +230,12 @@ REGRESSIONS = (
         ),
     ),
     Regression(
-        "the epoch of a belief is ignored",
+        "the epoch of a status is ignored",
         (
             Patch(
                 "src/persys/core/reconcile/situation.py",
-                "and belief.epoch == assignment.epoch\n        and fulfils",
-                "and fulfils",
+                "and workload_status.epoch == assignment.epoch\n        and satisfies",
+                "and satisfies",
             ),
         ),
     ),
