@@ -12,9 +12,9 @@ from time import process_time
 
 from bench.verdict import Verdict, report
 from persys.core.placement.explain import explain
-from persys.core.placement.node_index import Columns
-from persys.core.placement.node_slot import Row
-from persys.core.placement.requirements import Needs
+from persys.core.placement.node_index import NodeIndex
+from persys.core.placement.node_slot import NodeSlot
+from persys.core.placement.requirements import Requirements
 from persys.core.placement.select import choose
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import Constraint, Operator, Rules
@@ -23,23 +23,23 @@ from persys.model.resources import Resources
 NODES = 10_000
 LIMIT = 20  # how many nodes an explanation tells about, if nobody says otherwise
 TRAITS = frozenset({"type:container"})
-SMALL = Needs(Resources(100, 64, 0), TRAITS)
-LARGE = Needs(Resources(6000, 1024, 1), TRAITS)
-TOO_LARGE = Needs(Resources(64000, 1024, 1), TRAITS)
+SMALL = Requirements(Resources(100, 64, 0), TRAITS)
+LARGE = Requirements(Resources(6000, 1024, 1), TRAITS)
+TOO_LARGE = Requirements(Resources(64000, 1024, 1), TRAITS)
 RARE = Constraint("zone", Operator.EQUALS, ("z9",))
-PICKY = Needs(Resources(100, 64, 0), TRAITS, rules=Rules(constraints=(RARE,)))
+PICKY = Requirements(Resources(100, 64, 0), TRAITS, rules=Rules(constraints=(RARE,)))
 
 
 def main() -> None:
     """A cluster in use: only the last nodes in the order have capacity for large workloads."""
-    columns = _cluster()
-    placing = _seconds(lambda: _placed(SMALL, columns, choose))
+    node_index = _cluster()
+    placing = _seconds(lambda: _placed(SMALL, node_index, choose))
     told = {"placed": SMALL, "placed last": LARGE, "constrained": PICKY, "waiting": TOO_LARGE}
     report(
         *(
             Verdict(
                 f"explain: {name}, over one placement",
-                _seconds(partial(explain, needs, columns, limit=LIMIT)) / placing,
+                _seconds(partial(explain, needs, node_index, limit=LIMIT)) / placing,
                 at_most=20,
             )
             for name, needs in told.items()
@@ -47,31 +47,33 @@ def main() -> None:
     )
 
 
-def _cluster() -> Columns:
+def _cluster() -> NodeIndex:
     random = Random(7)
-    columns = Columns()
+    node_index = NodeIndex()
     for number in range(NODES):
         node_id = NodeId(f"node-{number:05d}")
         # Large nodes come last: they are the fullest, but have the most free capacity.
         cpu = 64000 if number % 100 == 0 else 8000
         zone = {"zone": f"z{number % 100}"}
-        columns.put_node(
+        node_index.put_node(
             node_id, allocatable=Resources(cpu, 262144, 500), traits=TRAITS, labels=zone
         )
         used = 0.88 if cpu == 64000 else random.uniform(0.3, 0.8)
         resources = Resources(int(cpu * used), 1024, 1)
-        columns.hold(WorkloadId(f"w{number}"), node_id, resources, frozenset())
-    return columns
+        node_index.hold(WorkloadId(f"w{number}"), node_id, resources, frozenset())
+    return node_index
 
 
 def _placed(
-    needs: Needs, columns: Columns, choosing: Callable[[Needs, Columns], Row | None]
+    needs: Requirements,
+    node_index: NodeIndex,
+    choosing: Callable[[Requirements, NodeIndex], NodeSlot | None],
 ) -> None:
     """One placement: choose, reserve and release."""
-    found = choosing(needs, columns)
+    found = choosing(needs, node_index)
     assert found is not None
-    columns.hold(WorkloadId("new"), found.node_id, needs.resources, needs.host_ports)
-    columns.give_back(WorkloadId("new"), found.node_id)
+    node_index.hold(WorkloadId("new"), found.node_id, needs.resources, needs.host_ports)
+    node_index.give_back(WorkloadId("new"), found.node_id)
 
 
 def _seconds(run: Callable[[], object]) -> float:

@@ -50,10 +50,10 @@ def main() -> None:
     report(*verdicts)
 
 
-Deed = Callable[[control_pb2_grpc.AgentControlStub, list[str]], Coroutine[None, None, None]]
+Permission = Callable[[control_pb2_grpc.AgentControlStub, list[str]], Coroutine[None, None, None]]
 
 
-async def _all(port: int, deed: Deed) -> None:
+async def _all(port: int, deed: Permission) -> None:
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         await deed(control_pb2_grpc.AgentControlStub(channel), WORKLOADS)
 

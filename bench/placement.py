@@ -10,10 +10,10 @@ from time import process_time
 
 from bench.verdict import Verdict, report
 from persys.core.placement.filters import reject
-from persys.core.placement.node_index import Columns
-from persys.core.placement.node_slot import Row
-from persys.core.placement.pending_queue import Wait, Waiting
-from persys.core.placement.requirements import Needs
+from persys.core.placement.node_index import NodeIndex
+from persys.core.placement.node_slot import NodeSlot
+from persys.core.placement.pending_queue import PendingEntry, PendingQueue
+from persys.core.placement.requirements import Requirements
 from persys.core.placement.select import Placed, place
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import NO_RULES, Constraint, Operator, Rules, Strategy
@@ -25,7 +25,7 @@ NVME = Constraint("disk", Operator.EQUALS, ("nvme",))
 ROUNDS = 5
 TURN = 100  # decisions
 
-Choose = Callable[[Needs, Columns], object]
+Choose = Callable[[Requirements, NodeIndex], object]
 
 # Groups of ten, like replicas, and one group of all.
 RULES: tuple[tuple[str, Callable[[int], Rules], float], ...] = (
@@ -75,16 +75,16 @@ def _over_plain(rules: Callable[[int], Rules]) -> float:
 
 def _offer_seconds(waiting_count: int) -> float:
     """All needs differ, so that each has its own queue."""
-    columns = Columns()
+    node_index = NodeIndex()
     node_id = NodeId("node")
-    columns.put_node(node_id, allocatable=Resources(1000, 1024, 10), traits=TRAITS)
-    waiting = Waiting()
+    node_index.put_node(node_id, allocatable=Resources(1000, 1024, 10), traits=TRAITS)
+    waiting = PendingQueue()
     for number in range(waiting_count):
-        needs = Needs(Resources(1001 + number, 64), TRAITS)
-        waiting.add(WorkloadId(f"w{number}"), Wait(needs))
+        needs = Requirements(Resources(1001 + number, 64), TRAITS)
+        waiting.add(WorkloadId(f"w{number}"), PendingEntry(needs))
     began = process_time()
     for _ in range(200):
-        assert waiting.offer(columns.rows[node_id]) == []
+        assert waiting.offer(node_index.slots[node_id]) == []
     return (process_time() - began) / 200
 
 
@@ -98,9 +98,9 @@ def _run(
 ) -> Iterator[float]:
     """The seconds of each round."""
     random = Random(7)
-    columns = Columns()
+    node_index = NodeIndex()
     for number in range(node_count):
-        columns.put_node(
+        node_index.put_node(
             NodeId(f"node-{number:05d}"),
             allocatable=Resources(random.choice((4000, 8000, 16000)), 32768, 500),
             traits=TRAITS,
@@ -112,7 +112,7 @@ def _run(
             },
         )
     needs = [
-        Needs(
+        Requirements(
             Resources(random.randrange(50, 500), random.randrange(32, 512), 1),
             TRAITS,
             rules=rules(number) if rules else NO_RULES,
@@ -122,9 +122,9 @@ def _run(
     for first in range(0, decisions, TURN):
         began = process_time()
         for number, need in enumerate(needs[first : first + TURN], first):
-            chosen = choose(need, columns)
+            chosen = choose(need, node_index)
             assert isinstance(chosen, Placed)
-            columns.hold(
+            node_index.hold(
                 WorkloadId(f"w{number}"),
                 chosen.node_id,
                 need.resources,
@@ -135,11 +135,11 @@ def _run(
         yield process_time() - began
 
 
-def _scan(needs: Needs, columns: Columns) -> Placed:
-    best: Row | None = None
-    for row in columns.rows.values():
-        if reject(row, needs) is None and (best is None or row.rank < best.rank):
-            best = row
+def _scan(needs: Requirements, node_index: NodeIndex) -> Placed:
+    best: NodeSlot | None = None
+    for slot in node_index.slots.values():
+        if reject(slot, needs) is None and (best is None or slot.rank < best.rank):
+            best = slot
     assert best is not None
     return Placed(best.node_id, "")
 

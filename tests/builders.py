@@ -9,11 +9,11 @@ from prometheus_client import CollectorRegistry
 
 from persys.core.nodes import Phase
 from persys.core.placement.filters import Rejection, reject
-from persys.core.placement.node_index import Columns
-from persys.core.placement.requirements import Needs
+from persys.core.placement.node_index import NodeIndex
+from persys.core.placement.requirements import Requirements
 from persys.core.placement.select import place
 from persys.core.reconcile.dispatch import Dispatch, Goal
-from persys.core.reconcile.situation import Rooms, Situation
+from persys.core.reconcile.situation import Placer, Situation
 from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import SystemClock
@@ -172,12 +172,12 @@ def needs(
     *,
     traits: Iterable[str] = CONTAINER,
     host_ports: Iterable[HostPort] = (),
-) -> Needs:
-    return Needs(Resources(cpu, memory, disk), frozenset(traits), frozenset(host_ports))
+) -> Requirements:
+    return Requirements(Resources(cpu, memory, disk), frozenset(traits), frozenset(host_ports))
 
 
 def add_node(
-    columns: Columns,
+    node_index: NodeIndex,
     node_id: str,
     *,
     cpu: int = 4000,
@@ -188,7 +188,7 @@ def add_node(
     labels: dict[str, str] | None = None,
     taints: Iterable[str] = (),
 ) -> NodeId:
-    columns.put_node(
+    node_index.put_node(
         NodeId(node_id),
         allocatable=Resources(cpu, memory, disk),
         traits=frozenset(traits),
@@ -199,13 +199,13 @@ def add_node(
     return NodeId(node_id)
 
 
-def rooms_of(columns: Columns) -> Rooms:
+def rooms_of(node_index: NodeIndex) -> Placer:
     """Where a need fits, as if nothing of the workload under test were reserved yet."""
 
-    def fits_on(_workload_id: WorkloadId, node_id: NodeId, needs: Needs) -> Rejection | None:
-        return reject(columns.rows[node_id], needs)
+    def fits_on(_workload_id: WorkloadId, node_id: NodeId, needs: Requirements) -> Rejection | None:
+        return reject(node_index.slots[node_id], needs)
 
-    return Rooms(lambda needs, _leaving: place(needs, columns), fits_on)
+    return Placer(lambda needs, _leaving: place(needs, node_index), fits_on)
 
 
 def a_situation(

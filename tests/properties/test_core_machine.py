@@ -23,7 +23,7 @@ from msgspec.structs import replace as changed
 from builders import NOON, a_workload, add_node, rooms_of
 from persys.core.agent.accept_order import Taken, Unchanged, receive
 from persys.core.nodes import Phase
-from persys.core.placement.node_index import Columns
+from persys.core.placement.node_index import NodeIndex
 from persys.core.placement.requirements import holds_data
 from persys.core.reconcile.decide import decide
 from persys.core.reconcile.dispatch import Dispatch, Goal, answered, unanswered
@@ -98,13 +98,13 @@ class CoreMachine(RuleBasedStateMachine):
         if self.situation is None:
             return
         situation = self.seen_as_it_is()
-        columns = Columns()
+        node_index = NodeIndex()
         for node_id, agent in self.agents.items():
             closed = "" if agent.phase is Phase.ALIVE else "not ready"
             if node_id in self.tombstones:
                 closed = "an old copy is to be removed"
-            add_node(columns, node_id, closed=closed, traits={"type:container", "driver:local"})
-        decision = decide(situation, rooms_of(columns), POLICY, now=self.now, roll=0.5)
+            add_node(node_index, node_id, closed=closed, traits={"type:container", "driver:local"})
+        decision = decide(situation, rooms_of(node_index), POLICY, now=self.now, roll=0.5)
         if decision.tombstone is not None:
             self.tombstones[decision.tombstone.assignment.node_id] = decision.tombstone
         if decision.assignment is not None:

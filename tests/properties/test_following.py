@@ -116,8 +116,8 @@ def shown(cluster: Cluster) -> object:
         list(cluster.drifts),
         cluster.secrets,
         {
-            node_id: (row.free, row.count, row.closed, dict(row.ports))
-            for node_id, row in cluster.columns.rows.items()
+            node_id: (slot.free, slot.count, slot.closed, dict(slot.ports))
+            for node_id, slot in cluster.node_index.slots.items()
         },
     )
 

@@ -9,10 +9,10 @@ from persys.core.intent.diff import changed_fields
 from persys.core.placement.capacity import lose, room_on, total_of
 from persys.core.placement.explain import explain
 from persys.core.placement.filters import reject
-from persys.core.placement.node_index import Columns
-from persys.core.placement.node_slot import Row
+from persys.core.placement.node_index import NodeIndex
+from persys.core.placement.node_slot import NodeSlot
 from persys.core.placement.remedy import remedy
-from persys.core.placement.requirements import Needs
+from persys.core.placement.requirements import Requirements
 from persys.core.placement.select import choose
 from persys.model.ids import NodeId, WorkloadId
 from properties.test_placement import clusters, wants
@@ -50,15 +50,15 @@ def test_the_way_back_swaps_before_and_after(
 @settings(deadline=None)
 @given(clusters(), wants)
 def test_an_explanation_says_of_every_node_what_the_filter_says(
-    columns: Columns, needs: Needs
+    node_index: NodeIndex, needs: Requirements
 ) -> None:
-    found = explain(needs, columns, limit=MANY)
+    found = explain(needs, node_index, limit=MANY)
 
-    rejections = {row.node_id: reject(row, needs) for row in columns.rows.values()}
+    rejections = {slot.node_id: reject(slot, needs) for slot in node_index.slots.values()}
     assert {verdict.node_id: verdict.rejection for verdict in found.verdicts} == rejections
     refused = [rejection for rejection in rejections.values() if rejection is not None]
     assert found.counts == Counter((refusal.filter, refusal.detail) for refusal in refused)
-    best = choose(needs, columns)
+    best = choose(needs, node_index)
     assert found.fit_count == len(rejections) - len(refused)
     if best is not None:
         assert found.verdicts[0].node_id == best.node_id
@@ -67,11 +67,14 @@ def test_an_explanation_says_of_every_node_what_the_filter_says(
 @settings(deadline=None)
 @given(clusters(), wants, st.integers(1, 8))
 def test_the_few_that_are_told_about_begin_with_the_best(
-    columns: Columns, needs: Needs, limit: int
+    node_index: NodeIndex, needs: Requirements, limit: int
 ) -> None:
-    few, all_of_them = explain(needs, columns, limit=limit), explain(needs, columns, limit=MANY)
+    few, all_of_them = (
+        explain(needs, node_index, limit=limit),
+        explain(needs, node_index, limit=MANY),
+    )
 
-    assert len(few.verdicts) == min(limit, len(columns.rows))
+    assert len(few.verdicts) == min(limit, len(node_index.slots))
     assert few.counts == all_of_them.counts
     fits = [verdict for verdict in few.verdicts if verdict.rejection is None]
     assert fits == list(all_of_them.verdicts[: len(fits)])
@@ -80,62 +83,68 @@ def test_the_few_that_are_told_about_begin_with_the_best(
 @settings(deadline=None)
 @given(clusters(), wants)
 def test_every_refusal_has_a_remedy_and_only_a_refusal_has_one(
-    columns: Columns, needs: Needs
+    node_index: NodeIndex, needs: Requirements
 ) -> None:
-    for row in columns.rows.values():
-        refused = reject(row, needs) is not None
-        found = remedy(row, needs, columns)
+    for slot in node_index.slots.values():
+        refused = reject(slot, needs) is not None
+        found = remedy(slot, needs, node_index)
         assert (bool(found.change), found.cost > 0) == (refused, refused)
 
 
 @settings(deadline=None)
 @given(clusters(), wants)
-def test_as_many_fit_as_can_be_placed_one_after_the_other(columns: Columns, needs: Needs) -> None:
-    fits = total_of([room_on(row, needs) for row in columns.rows.values()])
+def test_as_many_fit_as_can_be_placed_one_after_the_other(
+    node_index: NodeIndex, needs: Requirements
+) -> None:
+    fits = total_of([room_on(slot, needs) for slot in node_index.slots.values()])
 
-    assert placed_until_full(needs, columns) == (MANY if fits is None else fits)
+    assert placed_until_full(needs, node_index) == (MANY if fits is None else fits)
 
 
 @settings(deadline=None)
 @given(clusters(), st.lists(wants, max_size=6), st.data())
 def test_imagining_a_loss_leaves_the_room_as_it_was(
-    columns: Columns, lost: list[Needs], data: st.DataObject
+    node_index: NodeIndex, lost: list[Requirements], data: st.DataObject
 ) -> None:
-    if not columns.rows:
+    if not node_index.slots:
         return
-    node_id = data.draw(st.sampled_from(sorted(columns.rows)))
+    node_id = data.draw(st.sampled_from(sorted(node_index.slots)))
     movable = {WorkloadId(f"m{number}"): needs for number, needs in enumerate(lost)}
-    before = snapshot(columns)
+    before = snapshot(node_index)
 
-    loss = lose(node_id, movable, columns)
+    loss = lose(node_id, movable, node_index)
 
-    assert snapshot(columns) == before
+    assert snapshot(node_index) == before
     assert loss.moved + len(loss.stranded) == len(lost)
 
 
 @settings(deadline=None)
 @given(clusters(), wants)
-def test_what_is_held_in_a_copy_is_not_held_in_the_original(columns: Columns, needs: Needs) -> None:
-    twin, before = columns.copy(), snapshot(columns)
+def test_what_is_held_in_a_copy_is_not_held_in_the_original(
+    node_index: NodeIndex, needs: Requirements
+) -> None:
+    twin, before = node_index.copy(), snapshot(node_index)
     assert snapshot(twin) == before
 
     placed_until_full(needs, twin)
 
-    assert snapshot(columns) == before
+    assert snapshot(node_index) == before
 
 
-def placed_until_full(needs: Needs, columns: Columns) -> int:
+def placed_until_full(needs: Requirements, node_index: NodeIndex) -> int:
     for number in range(MANY):
-        row = choose(needs, columns)
-        if row is None:
+        slot = choose(needs, node_index)
+        if slot is None:
             return number
-        hold(WorkloadId(f"new-{number}"), row.node_id, needs, columns)
+        hold(WorkloadId(f"new-{number}"), slot.node_id, needs, node_index)
     return MANY
 
 
-def hold(workload_id: WorkloadId, node_id: NodeId, needs: Needs, columns: Columns) -> None:
+def hold(
+    workload_id: WorkloadId, node_id: NodeId, needs: Requirements, node_index: NodeIndex
+) -> None:
     rules = needs.rules
-    columns.hold(
+    node_index.hold(
         workload_id,
         node_id,
         needs.resources,
@@ -145,8 +154,8 @@ def hold(workload_id: WorkloadId, node_id: NodeId, needs: Needs, columns: Column
     )
 
 
-def snapshot(columns: Columns) -> tuple[list[Row], list[NodeId]]:
+def snapshot(node_index: NodeIndex) -> tuple[list[NodeSlot], list[NodeId]]:
     return (
-        [row.copy() for row in columns.rows.values()],
-        [row.node_id for row in columns.in_order()],
+        [slot.copy() for slot in node_index.slots.values()],
+        [slot.node_id for slot in node_index.in_order()],
     )

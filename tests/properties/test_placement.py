@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from builders import CONTAINER
 from persys.core.placement.filters import reject
-from persys.core.placement.node_index import Columns
-from persys.core.placement.node_slot import Row, fullness
-from persys.core.placement.requirements import Needs
+from persys.core.placement.node_index import NodeIndex
+from persys.core.placement.node_slot import NodeSlot, utilisation
+from persys.core.placement.requirements import Requirements
 from persys.core.placement.select import Placed, Unplaceable, place
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import Constraint, HostPort, Operator, Rules, Strategy
@@ -58,7 +58,7 @@ rule_sets = st.just(Rules()) | st.builds(
     spread_over=st.sampled_from([(), ("zone",), ("zone", "rack"), ("missing", "zone")]),
     strategy=st.sampled_from([None, Strategy.BINPACK, Strategy.SPREAD]),
 )
-wants = st.builds(Needs, amounts, trait_sets, port_sets, rule_sets)
+wants = st.builds(Requirements, amounts, trait_sets, port_sets, rule_sets)
 
 
 @dataclass(frozen=True)
@@ -83,13 +83,13 @@ nodes = st.builds(
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> Columns:
-    columns = Columns()
+def clusters(draw: st.DrawFn) -> NodeIndex:
+    node_index = NodeIndex()
     # Equal ones in great number, so that the walk ends and the search begins.
     cases = [case for case in draw(st.lists(nodes, max_size=12)) for _ in range(draw(COPIES))][:60]
     for number, case in enumerate(draw(st.permutations(cases))):
         node_id = NodeId(f"n{number:02}")
-        columns.put_node(
+        node_index.put_node(
             node_id,
             allocatable=case.size,
             traits=case.traits,
@@ -99,58 +99,58 @@ def clusters(draw: st.DrawFn) -> Columns:
         )
         for index, (resources, ports, group, apart) in enumerate(case.held):
             name = WorkloadId(f"w{number}-{index}")
-            columns.hold(name, node_id, resources, ports, group=group, apart=apart)
-    return columns
+            node_index.hold(name, node_id, resources, ports, group=group, apart=apart)
+    return node_index
 
 
 COPIES = st.integers(1, 8)
 
 
-def reference(needs: Needs, columns: Columns) -> NodeId | None:
+def reference(needs: Requirements, node_index: NodeIndex) -> NodeId | None:
     """The reference: of all nodes that no filter rejects, the one with the lowest score."""
     fitting = [
-        (plain_score(row, needs, columns), row.node_id)
-        for row in columns.rows.values()
-        if reject(row, needs) is None
+        (plain_score(slot, needs, node_index), slot.node_id)
+        for slot in node_index.slots.values()
+        if reject(slot, needs) is None
     ]
     return min(fitting)[1] if fitting else None
 
 
-def plain_score(row: Row, needs: Needs, columns: Columns) -> list[float]:
-    rules, rows = needs.rules, columns.rows.values()
+def plain_score(slot: NodeSlot, needs: Requirements, node_index: NodeIndex) -> list[float]:
+    rules, slots = needs.rules, node_index.slots.values()
     parts: list[float] = []
     if rules.group:
         for key in rules.spread_over:
-            domain = [other for other in rows if other.labels.get(key) == row.labels.get(key)]
+            domain = [other for other in slots if other.labels.get(key) == slot.labels.get(key)]
             parts.append(sum(other.members.get(rules.group, 0) for other in domain))
-        parts.append(row.members.get(rules.group, 0))
-    full = fullness(row)
+        parts.append(slot.members.get(rules.group, 0))
+    full = utilisation(slot)
     parts.append(1 - full if rules.strategy is Strategy.BINPACK else full)
-    return [*parts, row.count]
+    return [*parts, slot.count]
 
 
 @settings(max_examples=300, deadline=None)
 @given(wants, clusters())
 def test_the_walk_and_the_search_choose_what_a_look_at_all_nodes_would(
-    needs: Needs, columns: Columns
+    needs: Requirements, node_index: NodeIndex
 ) -> None:
-    match place(needs, columns):
+    match place(needs, node_index):
         case Placed(node_id=node_id):
-            assert node_id == reference(needs, columns)
+            assert node_id == reference(needs, node_index)
         case Unplaceable(rejections=rejections):
-            assert reference(needs, columns) is None
-            assert rejections.keys() == columns.rows.keys()
+            assert reference(needs, node_index) is None
+            assert rejections.keys() == node_index.slots.keys()
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(wants, max_size=40), clusters())
-def test_a_chosen_node_always_has_room(many: list[Needs], columns: Columns) -> None:
-    before = {node_id: row.free for node_id, row in columns.rows.items()}
+def test_a_chosen_node_always_has_room(many: list[Requirements], node_index: NodeIndex) -> None:
+    before = {node_id: slot.free for node_id, slot in node_index.slots.items()}
     for number, needs in enumerate(many):
-        match place(needs, columns):
+        match place(needs, node_index):
             case Placed(node_id=node_id):
-                assert node_id == reference(needs, columns)
-                columns.hold(
+                assert node_id == reference(needs, node_index)
+                node_index.hold(
                     WorkloadId(f"new-{number}"),
                     node_id,
                     needs.resources,
@@ -161,35 +161,37 @@ def test_a_chosen_node_always_has_room(many: list[Needs], columns: Columns) -> N
             case Unplaceable() as nowhere:
                 assert nowhere.explain()
 
-    for node_id, row in columns.rows.items():
+    for node_id, slot in node_index.slots.items():
         # Holds of the cluster may overcommit a node to begin with; placement never adds to that.
-        assert row.free == before[node_id] or Resources().fits_in(row.free)
-        assert all(count == 1 for port, count in row.ports.items() if port not in PORTS)
+        assert slot.free == before[node_id] or Resources().fits_in(slot.free)
+        assert all(count == 1 for port, count in slot.ports.items() if port not in PORTS)
 
 
 @settings(max_examples=12, deadline=None)
 @given(st.integers(0, 1 << 32).map(Random), st.lists(rule_sets, min_size=4, max_size=8))
 def test_of_hundreds_of_nodes_too_the_best_is_chosen(random: Random, many: list[Rules]) -> None:
     """Enough nodes that ordered searches end early, in the whole order and in large and small domains."""
-    columns = Columns()
+    node_index = NodeIndex()
     node_ids = [NodeId(f"n{number:03}") for number in range(300)]
     for node_id in node_ids:
-        put_some_node(columns, node_id, random)
+        put_some_node(node_index, node_id, random)
     for number in range(150):
         match random.randrange(6):
             case 0:
-                put_some_node(columns, random.choice(node_ids), random)
+                put_some_node(node_index, random.choice(node_ids), random)
             case 1:
-                columns.give_back_all(random.choice(node_ids))
+                node_index.give_back_all(random.choice(node_ids))
             case 2:
-                columns.remove_node(random.choice(node_ids))
+                node_index.remove_node(random.choice(node_ids))
         rules = random.choice(many)
-        needs = Needs(Resources(random.choice((100, 700)), 128), CONTAINER, rules=rules)
-        found = place(needs, columns)
-        assert (found.node_id if isinstance(found, Placed) else None) == reference(needs, columns)
+        needs = Requirements(Resources(random.choice((100, 700)), 128), CONTAINER, rules=rules)
+        found = place(needs, node_index)
+        assert (found.node_id if isinstance(found, Placed) else None) == reference(
+            needs, node_index
+        )
         if isinstance(found, Placed):
             name = WorkloadId(f"w{number}")
-            columns.hold(
+            node_index.hold(
                 name,
                 found.node_id,
                 needs.resources,
@@ -199,8 +201,8 @@ def test_of_hundreds_of_nodes_too_the_best_is_chosen(random: Random, many: list[
             )
 
 
-def put_some_node(columns: Columns, node_id: NodeId, random: Random) -> None:
-    columns.put_node(
+def put_some_node(node_index: NodeIndex, node_id: NodeId, random: Random) -> None:
+    node_index.put_node(
         node_id,
         allocatable=Resources(random.choice((1000, 4000)), 8192, 10),
         traits=CONTAINER,
@@ -245,44 +247,44 @@ steps = st.lists(
 def test_whatever_happens_free_is_what_is_allocatable_less_what_is_held(
     history: list[Step],
 ) -> None:
-    columns = Columns()
+    node_index = NodeIndex()
     held: dict[tuple[NodeId, WorkloadId], Step] = {}
     for step in history:
         match step.verb:
             case "hold":
-                columns.hold(step.workload, step.node, step.amount, step.ports, group=step.group)
+                node_index.hold(step.workload, step.node, step.amount, step.ports, group=step.group)
                 held[(step.node, step.workload)] = step
             case "give back":
-                columns.give_back(step.workload, step.node)
+                node_index.give_back(step.workload, step.node)
                 held.pop((step.node, step.workload), None)
             case "give back all":
-                columns.give_back_all(step.node)
+                node_index.give_back_all(step.node)
                 held = {key: value for key, value in held.items() if key[0] != step.node}
             case "put":
-                columns.put_node(
+                node_index.put_node(
                     step.node, allocatable=step.amount, traits=CONTAINER, labels=step.labels
                 )
             case "remove":
-                columns.remove_node(step.node)
+                node_index.remove_node(step.node)
             case "close":
-                if step.node in columns.rows:
-                    columns.close(step.node, "draining")
+                if step.node in node_index.slots:
+                    node_index.close(step.node, "draining")
 
-        for room in (columns, columns.copy()):
+        for room in (node_index, node_index.copy()):
             check_counts(room, held)
 
 
-def check_counts(columns: Columns, held: dict[tuple[NodeId, WorkloadId], Step]) -> None:
-    for node_id, row in columns.rows.items():
+def check_counts(node_index: NodeIndex, held: dict[tuple[NodeId, WorkloadId], Step]) -> None:
+    for node_id, slot in node_index.slots.items():
         mine = [value for (holder, _), value in held.items() if holder == node_id]
-        assert row.free == row.allocatable - sum((one.amount for one in mine), start=Resources())
-        assert row.count == len(mine)
-        assert set(row.ports) == {port for one in mine for port in one.ports}
-        assert row.members == Counter(one.group for one in mine if one.group)
+        assert slot.free == slot.allocatable - sum((one.amount for one in mine), start=Resources())
+        assert slot.count == len(mine)
+        assert set(slot.ports) == {port for one in mine for port in one.ports}
+        assert slot.members == Counter(one.group for one in mine if one.group)
     for value in "abc", None:
-        of_domain = [row for row in columns.rows.values() if row.labels.get("zone") == value]
+        of_domain = [slot for slot in node_index.slots.values() if slot.labels.get("zone") == value]
         for group in "gh":
-            members = sum(row.members.get(group, 0) for row in of_domain)
-            assert columns.members_in(group, "zone", value) == members
-    ranks = [row.rank for row in columns.in_order()]
-    assert ranks == sorted(row.rank for row in columns.rows.values() if not row.closed)
+            members = sum(slot.members.get(group, 0) for slot in of_domain)
+            assert node_index.members_in(group, "zone", value) == members
+    ranks = [slot.rank for slot in node_index.in_order()]
+    assert ranks == sorted(slot.rank for slot in node_index.slots.values() if not slot.closed)

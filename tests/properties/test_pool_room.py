@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from persys.core.placement.capacity import room_on
 from persys.core.placement.explain import explain
 from persys.core.placement.filters import reject
-from persys.core.placement.node_index import Columns
-from persys.core.placement.node_slot import fullness
+from persys.core.placement.node_index import NodeIndex
+from persys.core.placement.node_slot import utilisation
 from persys.core.placement.pool_capacity import accounts_of
-from persys.core.placement.requirements import Needs
+from persys.core.placement.requirements import Requirements
 from persys.core.placement.select import Placed, place
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Capabilities, StoragePool
@@ -34,24 +34,24 @@ draws = st.dictionaries(st.sampled_from(["", "fast", "slow"]), st.integers(1, 9)
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> tuple[Columns, dict[NodeId, Capabilities]]:
-    columns, known = Columns(), {}
+def clusters(draw: st.DrawFn) -> tuple[NodeIndex, dict[NodeId, Capabilities]]:
+    node_index, known = NodeIndex(), {}
     for node_id in NODES[: draw(st.integers(1, len(NODES)))]:
         told = draw(pools)
         if any(pool.name == "local" for pool in told):
             told += draw(sharing)
         has = known[node_id] = Capabilities(4000, 8192, pools=told)
-        columns.put_node(
+        node_index.put_node(
             node_id,
             allocatable=has.allocatable,
             traits=frozenset(),
             accounts=accounts_of(has),
         )
-    return columns, known
+    return node_index, known
 
 
-def a_need(pools: Draws, rest: int) -> Needs:
-    return Needs(Resources(10, 10, sum(gb for _, gb in pools) + rest), pools=pools)
+def a_need(pools: Draws, rest: int) -> Requirements:
+    return Requirements(Resources(10, 10, sum(gb for _, gb in pools) + rest), pools=pools)
 
 
 wants = st.builds(a_need, draws, st.integers(0, 9))
@@ -60,20 +60,22 @@ wants = st.builds(a_need, draws, st.integers(0, 9))
 @settings(max_examples=150, deadline=None)
 @given(st.lists(wants, max_size=30), clusters())
 def test_no_pool_is_given_more_than_it_has_and_the_best_is_chosen(
-    many: list[Needs], cluster: tuple[Columns, dict[NodeId, Capabilities]]
+    many: list[Requirements], cluster: tuple[NodeIndex, dict[NodeId, Capabilities]]
 ) -> None:
-    columns, known = cluster
+    node_index, known = cluster
     given_gb: dict[tuple[NodeId, str], int] = {}
     for number, needs in enumerate(many):
-        fitting = [row for row in columns.rows.values() if reject(row, needs) is None]
-        best = min(((fullness(row), row.count, row.node_id) for row in fitting), default=None)
-        found = place(needs, columns)
+        fitting = [slot for slot in node_index.slots.values() if reject(slot, needs) is None]
+        best = min(
+            ((utilisation(slot), slot.count, slot.node_id) for slot in fitting), default=None
+        )
+        found = place(needs, node_index)
 
         assert (found.node_id if isinstance(found, Placed) else None) == (best and best[2])
-        assert explain(needs, columns, limit=3).fit_count == len(fitting)
+        assert explain(needs, node_index, limit=3).fit_count == len(fitting)
         if isinstance(found, Placed):
-            assert room_on(columns.rows[found.node_id], needs).fits != 0
-            columns.hold(
+            assert room_on(node_index.slots[found.node_id], needs).fits != 0
+            node_index.hold(
                 WorkloadId(f"w{number}"),
                 found.node_id,
                 needs.resources,
@@ -93,23 +95,23 @@ def test_no_pool_is_given_more_than_it_has_and_the_best_is_chosen(
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(wants, st.integers(0, 3)), max_size=20), clusters())
 def test_what_is_free_is_what_was_told_less_what_is_held(
-    steps: list[tuple[Needs, int]], cluster: tuple[Columns, dict[NodeId, Capabilities]]
+    steps: list[tuple[Requirements, int]], cluster: tuple[NodeIndex, dict[NodeId, Capabilities]]
 ) -> None:
-    columns, known = cluster
+    node_index, known = cluster
     node_id = NODES[0]
     for needs, slot in steps:
         name = WorkloadId(f"w{slot}")
-        if columns.held(name, node_id) is None:
-            columns.hold(name, node_id, needs.resources, frozenset(), pools=needs.pools)
+        if node_index.held(name, node_id) is None:
+            node_index.hold(name, node_id, needs.resources, frozenset(), pools=needs.pools)
         else:
-            columns.give_back(name, node_id)
+            node_index.give_back(name, node_id)
 
-    fresh = Columns()
+    fresh = NodeIndex()
     has = known[node_id]
-    for name, hold in columns.holders(node_id).items():
+    for name, hold in node_index.holders(node_id).items():
         fresh.hold(name, node_id, hold.resources, hold.host_ports, pools=hold.pools)
     fresh.put_node(
         node_id, allocatable=has.allocatable, traits=frozenset(), accounts=accounts_of(has)
     )
-    left, anew = columns.rows[node_id].pools, fresh.rows[node_id].pools
+    left, anew = node_index.slots[node_id].pools, fresh.slots[node_id].pools
     assert (left and left.free_gb) == (anew and anew.free_gb)

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import CONTAINER
-from persys.core.placement.chunked_order import LOOKS_MAX, Entry, Runs, TooFarError
-from persys.core.placement.node_index import Columns
+from persys.core.placement.chunked_order import LOOKS_MAX, ChunkedOrder, Entry, TooFarError
+from persys.core.placement.node_index import NodeIndex
 from persys.core.placement.ranking import WORTH_KEEPING, Arrangement, Domain, Ranking
-from persys.core.placement.requirements import Needs
+from persys.core.placement.requirements import Requirements
 from persys.core.placement.vector_search import eligible
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import Constraint, Operator, Rules
@@ -18,7 +18,7 @@ from persys.model.resources import Resources
 
 NODES = [NodeId(f"n{number:03}") for number in range(200)]
 NOT_B = Constraint("zone", Operator.DIFFERS, ("b",))
-NEEDS = Needs(Resources(100, 64), CONTAINER, rules=Rules(constraints=(NOT_B,)))
+NEEDS = Requirements(Resources(100, 64), CONTAINER, rules=Rules(constraints=(NOT_B,)))
 
 arrangements = st.builds(
     Arrangement, st.booleans(), st.sampled_from([(), ("zone",), ("zone", "rack")]), st.just("g")
@@ -28,54 +28,54 @@ arrangements = st.builds(
 @settings(max_examples=40, deadline=None)
 @given(arrangements, st.integers(0, 1 << 32).map(Random))
 def test_a_kept_ranking_is_as_one_made_anew(by: Arrangement, random: Random) -> None:
-    columns = Columns()
+    node_index = NodeIndex()
     for node_id in NODES:
-        put(columns, node_id, random)
+        put(node_index, node_id, random)
     for _ in range(WORTH_KEEPING):
-        kept = columns.rankings.earned(NEEDS, by, eligible(NEEDS, columns).each)
+        kept = node_index.ranking_cache.earned(NEEDS, by, eligible(NEEDS, node_index).each)
     assert kept is not None
 
     for _ in range(20):
         for _ in range(random.randrange(25)):
-            change(columns, random.choice(NODES), random)
+            change(node_index, random.choice(NODES), random)
 
-        could = eligible(NEEDS, columns).each
-        anew = Ranking(NEEDS, by, columns.rows, columns.order, could=could)
+        could = eligible(NEEDS, node_index).each
+        anew = Ranking(NEEDS, by, node_index.slots, node_index.order, could=could)
         assert whole(kept) == whole(anew)
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 1 << 32).map(Random))
 def test_the_first_with_enough_is_found_however_often_others_moved(random: Random) -> None:
-    columns = Columns()
+    node_index = NodeIndex()
     for node_id in NODES:
-        put(columns, node_id, random)
+        put(node_index, node_id, random)
     for _ in range(WORTH_KEEPING):
-        could = eligible(NEEDS, columns).each
-        kept = columns.rankings.earned(NEEDS, Arrangement(packs=True), could)
+        could = eligible(NEEDS, node_index).each
+        kept = node_index.ranking_cache.earned(NEEDS, Arrangement(packs=True), could)
     assert kept is not None
 
     for number in range(60):
-        change(columns, random.choice(NODES), random)
+        change(node_index, random.choice(NODES), random)
         kept.domains()
         part = kept.part(())
         needed = Resources(random.choice((0, 500, 1500, 3500)), random.choice((0, 2000)))
         expected = next(
-            (entry for entry in part if needed.fits_in(columns.rows[entry[3]].free)), None
+            (entry for entry in part if needed.fits_in(node_index.slots[entry[3]].free)), None
         )
         found = part.first(needed, lambda _: True)
         assert found == expected
         if found is not None:
-            columns.hold(WorkloadId(f"w{number}"), found[3], needed, frozenset())
+            node_index.hold(WorkloadId(f"w{number}"), found[3], needed, frozenset())
 
 
 def test_a_walk_past_too_many_is_given_up() -> None:
-    columns = Columns()
+    node_index = NodeIndex()
     for number in range(2 * LOOKS_MAX):
         # Some have cpu and some memory, so that no run can be passed.
         size = Resources(1000, 64) if number % 2 else Resources(10, 6400)
-        columns.put_node(NodeId(f"n{number:04}"), allocatable=size, traits=CONTAINER)
-    part = Runs([(0, *row.rank) for row in columns.in_order()], columns.rows)
+        node_index.put_node(NodeId(f"n{number:04}"), allocatable=size, traits=CONTAINER)
+    part = ChunkedOrder([(0, *slot.rank) for slot in node_index.in_order()], node_index.slots)
 
     with pytest.raises(TooFarError):
         part.first(Resources(1000, 6400), lambda _: True)
@@ -86,8 +86,8 @@ def whole(ranking: Ranking) -> dict[Domain, list[Entry]]:
     return {domain: entries for domain, entries in parts.items() if entries}
 
 
-def put(columns: Columns, node_id: NodeId, random: Random) -> None:
-    columns.put_node(
+def put(node_index: NodeIndex, node_id: NodeId, random: Random) -> None:
+    node_index.put_node(
         node_id,
         allocatable=Resources(random.choice((1000, 4000)), random.choice((1024, 8192)), 10),
         traits=CONTAINER,
@@ -96,17 +96,19 @@ def put(columns: Columns, node_id: NodeId, random: Random) -> None:
     )
 
 
-def change(columns: Columns, node_id: NodeId, random: Random) -> None:
+def change(node_index: NodeIndex, node_id: NodeId, random: Random) -> None:
     workload_id = WorkloadId(f"w{random.randrange(3)}")
     match random.randrange(12):
         case 0:
-            put(columns, node_id, random)
+            put(node_index, node_id, random)
         case 1:
-            columns.remove_node(node_id)
-        case 2 if node_id in columns.rows:
-            columns.close(node_id, random.choice(("", "draining")))
+            node_index.remove_node(node_id)
+        case 2 if node_id in node_index.slots:
+            node_index.close(node_id, random.choice(("", "draining")))
         case 3 | 4 | 5:
-            columns.give_back(workload_id, node_id)
+            node_index.give_back(workload_id, node_id)
         case _:
             needed = Resources(random.choice((0, 100, 900)), random.choice((0, 512)))
-            columns.hold(workload_id, node_id, needed, frozenset(), group=random.choice(("g", "h")))
+            node_index.hold(
+                workload_id, node_id, needed, frozenset(), group=random.choice(("g", "h"))
+            )

@@ -20,11 +20,11 @@ from builders import (
     rooms_of,
 )
 from persys.core.nodes import Phase
-from persys.core.placement.node_index import Columns
+from persys.core.placement.node_index import NodeIndex
 from persys.core.reconcile.decide import decide
 from persys.core.reconcile.dispatch import Dispatch, Goal
 from persys.core.reconcile.effects import Apply, Remove
-from persys.core.reconcile.situation import COMPLETED, Copy, Decision, Policy, Rooms, Situation
+from persys.core.reconcile.situation import COMPLETED, Copy, Decision, Placer, Policy, Situation
 from persys.model.placement import NO_RULES, Constraint, Operator, Rules
 from persys.model.resources import Resources
 from persys.model.spec import ContainerSpec, RestartPolicy, Spec, VMSpec
@@ -35,20 +35,20 @@ POLICY = Policy()
 SMALL, LARGE, HUGE = Resources(100, 128), Resources(2000, 128), Resources(9000, 128)
 
 
-def rooms_for(situation: Situation) -> Rooms:
+def rooms_for(situation: Situation) -> Placer:
     """Node n1 takes what is small, n2 also what is large; huge fits nowhere.
 
     Nobody is placed on the node of the situation while it is silent or draining.
     """
-    columns = Columns()
+    node_index = NodeIndex()
     traits = {"type:container", "type:vm"}
     shut = situation.draining or situation.phase is not Phase.ALIVE
     here = situation.assignment.node_id if situation.assignment is not None else ""
     for node_id, cpu in (("n1", 1000), ("n2", 4000)):
         closed = "closed" if shut and here == node_id else ""
         labels = {"zone": node_id}
-        add_node(columns, node_id, cpu=cpu, traits=traits, closed=closed, labels=labels)
-    return rooms_of(columns)
+        add_node(node_index, node_id, cpu=cpu, traits=traits, closed=closed, labels=labels)
+    return rooms_of(node_index)
 
 
 instants = st.integers(-700, 700).map(after)
@@ -132,9 +132,9 @@ rolls = st.floats(0, 1, exclude_max=True)
 
 
 def decided(
-    situation: Situation, *, now: datetime = NOON, roll: float = 0.5, rooms: Rooms | None = None
+    situation: Situation, *, now: datetime = NOON, roll: float = 0.5, placer: Placer | None = None
 ) -> Decision:
-    return decide(situation, rooms or rooms_for(situation), POLICY, now=now, roll=roll)
+    return decide(situation, placer or rooms_for(situation), POLICY, now=now, roll=roll)
 
 
 def orders_of(decision: Decision) -> list[Apply | Remove]:
@@ -188,15 +188,15 @@ def test_the_same_situation_gives_the_same_decision(situation: Situation, roll: 
 def test_a_decision_that_was_carried_out_needs_no_second_one(situation: Situation) -> None:
     """At one instant there is at most one order, and soon nothing to write: no hot loop."""
     orders = 0
-    rooms = rooms_for(situation)  # a node that was closed stays so, also for who has left it
+    placer = rooms_for(situation)  # a node that was closed stays so, also for who has left it
     for _ in range(3):
-        decision = decided(situation, rooms=rooms)
+        decision = decided(situation, placer=placer)
         orders += len(orders_of(decision))
         if decision.forget:
             return
         situation = carried_out(situation, decision, NOON)
 
-    last = decided(situation, rooms=rooms)
+    last = decided(situation, placer=placer)
     assert not writes(situation, last)
     assert orders_of(last) == []
     assert orders <= 1
@@ -205,13 +205,13 @@ def test_a_decision_that_was_carried_out_needs_no_second_one(situation: Situatio
 @settings(max_examples=200, deadline=None)
 @given(situations)
 def test_without_a_deed_nothing_is_left_to_write_at_once(situation: Situation) -> None:
-    rooms = rooms_for(situation)
-    decision = decided(situation, rooms=rooms)
+    placer = rooms_for(situation)
+    decision = decided(situation, placer=placer)
     if decision.effects or decision.forget:
         return
     after_it = carried_out(situation, decision, NOON)
 
-    assert not writes(after_it, decided(after_it, rooms=rooms))
+    assert not writes(after_it, decided(after_it, placer=placer))
 
 
 @settings(max_examples=200, deadline=None)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from builders import NOON, a_workload
 from persys.core.nodes import Phase
-from persys.core.placement.port import rooms_over
+from persys.core.placement.port import placer_over
 from persys.core.reconcile.decide import decide
 from persys.core.reconcile.situation import Policy, Situation
 from persys.model.ids import NodeId, WorkloadId
@@ -75,8 +75,8 @@ class World:
             entry.workload_status if entry else None,
             phase=Phase.ALIVE,
         )
-        rooms = rooms_over(self.cluster.columns)
-        decision = decide(situation, rooms, POLICY, now=NOON, roll=0.5)
+        placer = placer_over(self.cluster.node_index)
+        decision = decide(situation, placer, POLICY, now=NOON, roll=0.5)
         change, _ = to_transaction(entry, workload, decision, self.cluster, told=None, now=NOON)
         if decision.assignment is not None:
             self.cluster.reserve_pending(decision.assignment)
@@ -149,7 +149,7 @@ def test_no_part_of_a_batch_overcommits_a_node(
             assert sum(bound.reserved.cpu_millicores for bound in held) <= CPU, held
             assert len(ports) == len(set(ports)), held
             assert len(groups) == len(set(groups)), held
-            free = world.cluster.columns.rows[NodeId(node_id)].free
+            free = world.cluster.node_index.slots[NodeId(node_id)].free
             used = CPU - sum(bound.reserved.cpu_millicores for bound in held)
             assert free.cpu_millicores == used, held
 

@@ -10,9 +10,9 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from builders import CONTAINER
-from persys.core.placement.node_index import Columns
-from persys.core.placement.pending_queue import Wait, Waiting
-from persys.core.placement.requirements import Needs
+from persys.core.placement.node_index import NodeIndex
+from persys.core.placement.pending_queue import PendingEntry, PendingQueue
+from persys.core.placement.requirements import Requirements
 from persys.core.placement.select import Placed, choose, place
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import Constraint, HostPort, Operator, Rules
@@ -21,7 +21,7 @@ from persys.model.resources import Resources
 NODES = [NodeId(f"n{number}") for number in range(4)]
 
 wants = st.builds(
-    Needs,
+    Requirements,
     st.builds(Resources, st.sampled_from([100, 400, 800]), st.sampled_from([0, 512])),
     st.just(CONTAINER),
     st.sampled_from([frozenset(), frozenset(), frozenset({HostPort(80)})]),
@@ -38,14 +38,14 @@ wants = st.builds(
 
 @dataclass
 class Desk:
-    columns: Columns = field(default_factory=Columns)
-    waiting: Waiting = field(default_factory=Waiting)
-    wanted: dict[WorkloadId, Needs] = field(default_factory=dict)
+    node_index: NodeIndex = field(default_factory=NodeIndex)
+    waiting: PendingQueue = field(default_factory=PendingQueue)
+    wanted: dict[WorkloadId, Requirements] = field(default_factory=dict)
     placed: dict[WorkloadId, NodeId] = field(default_factory=dict)
     woken: dict[WorkloadId, None] = field(default_factory=dict)
     steps: int = 0
 
-    def submit(self, needs: Needs) -> None:
+    def submit(self, needs: Requirements) -> None:
         name = WorkloadId(f"w{len(self.wanted)}")
         self.wanted[name] = needs
         self.settle(name)
@@ -53,9 +53,9 @@ class Desk:
     def settle(self, name: WorkloadId) -> None:
         self.steps += 1
         needs = self.wanted[name]
-        match place(needs, self.columns):
+        match place(needs, self.node_index):
             case Placed(node_id=node_id):
-                self.columns.hold(
+                self.node_index.hold(
                     name,
                     node_id,
                     needs.resources,
@@ -64,22 +64,22 @@ class Desk:
                     apart=needs.rules.apart,
                 )
                 self.placed[name] = node_id
-                assert Resources().fits_in(self.columns.rows[node_id].free)
+                assert Resources().fits_in(self.node_index.slots[node_id].free)
                 self.waiting.discard(name)
             case _:
-                self.waiting.add(name, Wait(needs))
-        self.offer(self.waiting.answered(name, self.columns.rows))
+                self.waiting.add(name, PendingEntry(needs))
+        self.offer(self.waiting.answered(name, self.node_index.slots))
 
     def leave(self, name: WorkloadId) -> None:
         self.waiting.discard(name)
         self.woken.pop(name, None)
         if (node_id := self.placed.pop(name, None)) is not None:
-            self.columns.give_back(name, node_id)
+            self.node_index.give_back(name, node_id)
             self.offer([node_id])
-        self.offer(self.waiting.answered(name, self.columns.rows))
+        self.offer(self.waiting.answered(name, self.node_index.slots))
 
     def change(self, deed: "NodeChange") -> None:
-        self.columns.put_node(
+        self.node_index.put_node(
             deed.node_id,
             allocatable=Resources(deed.cpu, 2048, 10),
             traits=CONTAINER,
@@ -91,7 +91,7 @@ class Desk:
 
     def offer(self, node_ids: Iterable[NodeId]) -> None:
         for node_id in node_ids:
-            named = self.waiting.offer(self.columns.rows[node_id])
+            named = self.waiting.offer(self.node_index.slots[node_id])
             self.woken.update(dict.fromkeys(named))
 
     def wake_one(self) -> None:
@@ -142,7 +142,7 @@ def test_promise_2_and_promise_3_hold_whatever_comes_and_goes(history: list[obje
     desk = Desk()
     for deed in history:
         match deed:
-            case Needs():
+            case Requirements():
                 desk.submit(deed)
             case int():
                 if (name := WorkloadId(f"w{deed}")) in desk.placed or name in desk.waiting:
@@ -157,16 +157,16 @@ def test_promise_2_and_promise_3_hold_whatever_comes_and_goes(history: list[obje
 
     event(f"waiting: {min(len(desk.waiting), 3)}")
     for name in desk.waiting:
-        assert choose(desk.wanted[name], desk.columns) is None, f"{name} could be placed"
+        assert choose(desk.wanted[name], desk.node_index) is None, f"{name} could be placed"
 
 
 def check_room(desk: Desk) -> None:
     """No node is overcommitted, except one whose capacity was reduced."""
-    for row in desk.columns.rows.values():
+    for slot in desk.node_index.slots.values():
         mine = [
-            desk.wanted[name] for name, node_id in desk.placed.items() if node_id == row.node_id
+            desk.wanted[name] for name, node_id in desk.placed.items() if node_id == slot.node_id
         ]
-        assert row.free == row.allocatable - sum(
+        assert slot.free == slot.allocatable - sum(
             (needs.resources for needs in mine), start=Resources()
         )
         assert sum(HostPort(80) in needs.host_ports for needs in mine) <= 1
@@ -179,8 +179,9 @@ def test_promise_2_thousands_that_do_not_fit_cost_nothing_when_a_little_room_app
     desk.change(NodeChange(NODES[0], 1000, "a"))
     for number in range(10_000):
         desk.waiting.add(
-            WorkloadId(f"large-{number}"), Wait(Needs(Resources(2000 + number % 5000), CONTAINER))
+            WorkloadId(f"large-{number}"),
+            PendingEntry(Requirements(Resources(2000 + number % 5000), CONTAINER)),
         )
-    desk.waiting.add(WorkloadId("small"), Wait(Needs(Resources(100), CONTAINER)))
+    desk.waiting.add(WorkloadId("small"), PendingEntry(Requirements(Resources(100), CONTAINER)))
 
-    assert desk.waiting.offer(desk.columns.rows[NODES[0]]) == ["small"]
+    assert desk.waiting.offer(desk.node_index.slots[NODES[0]]) == ["small"]

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from builders import NOON, a_status, a_workload, an_assignment
-from persys.core.placement.requirements import needs_of
+from persys.core.placement.requirements import requirements_of
 from persys.errors import NotFoundError
 from persys.model import feature
 from persys.model.cluster import ClusterMarker
@@ -54,7 +54,7 @@ def stored() -> Iterator[tuple[str, Struct]]:
     ):
         workload = a_workload(name, spec=spec, resources=size)
         yield keys.workload_key(workload.id), workload
-        reserved = needs_of(workload).resources
+        reserved = requirements_of(workload).resources
         yield keys.assignment_key(workload.id), an_assignment(node, name=name, reserved=reserved)
         believed = replace(a_status(Status.RUNNING), workload_id=workload.id)
         yield keys.status_key(workload.id), believed

@@ -15,10 +15,10 @@ from pathlib import Path
 import msgspec
 
 from persys.core.auth.enrolment import Invitation
-from persys.core.auth.permissions import deeds_of
+from persys.core.auth.permissions import permissions_of
 from persys.core.auth.tokens import LIFE_MOST as TOKEN_LIFE_MOST
 from persys.errors import ConflictError, SettingsError, StoreUnavailableError
-from persys.model.identity import Deed, Identity, Role
+from persys.model.identity import Identity, Permission, Role
 from persys.wire.ca.messages import AuditLine, CertificateView
 
 REFUSALS_MAX = 10_000
@@ -52,7 +52,7 @@ _INVITATION = (
 )
 _WAIT_SECONDS = 5.0
 # A certificate is relevant until it expires; one that may create tokens, until its last token expires.
-_TOKEN_CREATORS = sorted(role for role in Role if Deed.TOKENS in deeds_of(role))
+_TOKEN_CREATORS = sorted(role for role in Role if Permission.TOKENS in permissions_of(role))
 _MATTERS = "(expires_at > ? OR (role IN (SELECT value FROM json_each(?)) AND expires_at > ?))"
 
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from persys.model.role import NAMES as NAMES
-from persys.model.role import Deed as Deed
+from persys.model.role import Permission as Permission
 from persys.model.role import Role as Role
 
 SCHEME = "spiffe://"
@@ -26,7 +26,7 @@ class Caller(Struct, frozen=True):
     """An authenticated caller."""
 
     identity: Identity
-    deeds: frozenset[Deed]
+    deeds: frozenset[Permission]
     expires_at: datetime
     serial: str  # of the presented certificate
     token_id: str = ""  # of the presented token
@@ -46,7 +46,7 @@ class Token(Struct, frozen=True):
     id: str
     name: str
     role: Role
-    deeds: frozenset[Deed]  # the subset of the role's permissions; empty: all of them
+    deeds: frozenset[Permission]  # the subset of the role's permissions; empty: all of them
     secret_hash: str
     created_at: datetime
     created_by: str

@@ -15,7 +15,7 @@ class Role(StrEnum):
     CA = "ca"  # the server certificate of persys-ca
 
 
-class Deed(StrEnum):
+class Permission(StrEnum):
     """A permission. Every RPC of either service needs exactly one."""
 
     READ = "read"  # list and show

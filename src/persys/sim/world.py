@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc
 
-from persys.core.placement.node_index import Columns
+from persys.core.placement.node_index import NodeIndex
 from persys.errors import FencedError, PersysError
 from persys.model.ids import NodeId, WorkloadId
 from persys.scheduler.ha.leader_key import leader_of
@@ -180,12 +180,12 @@ class World:
         seat.lives.append(life)
         self._supervise(life, seat.run)
 
-    def _reserved_by(self, life: Life) -> Columns | None:
+    def _reserved_by(self, life: Life) -> NodeIndex | None:
         """The reservations in the memory of a process, once it has read the store."""
         for seat in self.seats.values():
             scheduler = seat.schedulers.get(life.title)
             if scheduler is not None and life.alive:
-                return scheduler.cluster.columns
+                return scheduler.cluster.node_index
         return None
 
     def _new_seat(self, name: str) -> Seat:

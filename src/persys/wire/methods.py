@@ -10,7 +10,7 @@ Plain data without protobuf or msgspec: persysctl imports it at start-up.
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from persys.model.role import Deed
+from persys.model.role import Permission
 
 MIB = 1024 * 1024
 REQUEST_BYTES_MAX = 4 * MIB
@@ -76,7 +76,7 @@ class Method(NamedTuple):
     """One RPC. The defaults are for an RPC that changes nothing."""
 
     name: str
-    permission: Deed
+    permission: Permission
     mutating: bool = False
     standby: bool = False  # a standby serves it from its own memory
     stream: Stream = Stream.NONE
@@ -93,10 +93,10 @@ class Method(NamedTuple):
 
 
 def _read(name: str, *routes: Http, **others: Any) -> Method:
-    return Method(name, Deed.READ, standby=True, routes=routes)._replace(**others)
+    return Method(name, Permission.READ, standby=True, routes=routes)._replace(**others)
 
 
-def _change(name: str, permission: Deed, *routes: Http, **others: Any) -> Method:
+def _change(name: str, permission: Permission, *routes: Http, **others: Any) -> Method:
     """An RPC that changes the cluster's records: refused in read-only mode, committed with its event."""
     return Method(
         name,
@@ -115,11 +115,15 @@ _ORPHAN = "/orphans/{node_id}/{workload_id}"
 
 _ROWS: tuple[Method, ...] = (
     # Reports of nodes.
-    _change("RegisterNode", Deed.REPORT, read_only=ReadOnly.OWN, idempotent=True, audit=Audit.NONE),
-    _change("Heartbeat", Deed.REPORT, read_only=ReadOnly.OWN, idempotent=True, audit=Audit.NONE),
+    _change(
+        "RegisterNode", Permission.REPORT, read_only=ReadOnly.OWN, idempotent=True, audit=Audit.NONE
+    ),
+    _change(
+        "Heartbeat", Permission.REPORT, read_only=ReadOnly.OWN, idempotent=True, audit=Audit.NONE
+    ),
     Method(
         "ControlStream",
-        Deed.REPORT,
+        Permission.REPORT,
         stream=Stream.BOTH,
         read_only=ReadOnly.OWN,
         idempotent=False,
@@ -128,30 +132,36 @@ _ROWS: tuple[Method, ...] = (
     # Workloads.
     _change(
         "ApplyWorkload",
-        Deed.WORKLOADS,
+        Permission.WORKLOADS,
         Http("PUT", _WORKLOAD, body=True),
         conditional=True,
         older_routes=(Http("POST", "/workloads/schedule", body=True),),
     ),
     _change(
         "DeleteWorkload",
-        Deed.WORKLOADS,
+        Permission.WORKLOADS,
         Http("DELETE", _WORKLOAD),
         conditional=True,
         older_routes=(Http("DELETE", _WORKLOAD),),
     ),
     _change(
         "RetryWorkload",
-        Deed.WORKLOADS,
+        Permission.WORKLOADS,
         Http("POST", f"{_WORKLOAD}/retry"),
         older_routes=(Http("POST", f"{_WORKLOAD}/retry"),),
     ),
-    _change("RedeployWorkload", Deed.WORKLOADS, Http("POST", f"{_WORKLOAD}/redeploy")),
-    _change("SubmitAutomationSuggestion", Deed.SUGGEST, Http("POST", "/suggestions", body=True)),
+    _change("RedeployWorkload", Permission.WORKLOADS, Http("POST", f"{_WORKLOAD}/redeploy")),
+    _change(
+        "SubmitAutomationSuggestion", Permission.SUGGEST, Http("POST", "/suggestions", body=True)
+    ),
     _read("ListSuggestions", Http("GET", "/suggestions")),
     # Approving needs the permission of the suggested action, which the handler checks.
-    _change("ApproveSuggestion", Deed.ANYONE, Http("POST", "/suggestions/{suggestion_id}/approve")),
-    _change("RejectSuggestion", Deed.ANYONE, Http("POST", "/suggestions/{suggestion_id}/reject")),
+    _change(
+        "ApproveSuggestion", Permission.ANYONE, Http("POST", "/suggestions/{suggestion_id}/approve")
+    ),
+    _change(
+        "RejectSuggestion", Permission.ANYONE, Http("POST", "/suggestions/{suggestion_id}/reject")
+    ),
     _read(
         "ListWorkloads",
         Http("GET", "/workloads"),
@@ -164,14 +174,14 @@ _ROWS: tuple[Method, ...] = (
     _read("GetCapacity", Http("POST", "/capacity", body=True)),
     Method(
         "StreamLogs",
-        Deed.LOGS,
+        Permission.LOGS,
         stream=Stream.ANSWERS,
         routes=(Http("GET", f"{_WORKLOAD}/logs", form=Form.TEXT),),
         deadline_seconds=0,
     ),
     Method(
         "Exec",
-        Deed.EXEC,
+        Permission.EXEC,
         stream=Stream.BOTH,
         idempotent=False,
         audit=Audit.START,
@@ -182,12 +192,12 @@ _ROWS: tuple[Method, ...] = (
     # Nodes.
     _read("ListNodes", Http("GET", "/nodes"), older_routes=(Http("GET", "/nodes"),)),
     _read("GetNode", Http("GET", _NODE), older_routes=(Http("GET", _NODE),)),
-    _change("CordonNode", Deed.NODES, Http("POST", f"{_NODE}/cordon")),
-    _change("UncordonNode", Deed.NODES, Http("POST", f"{_NODE}/uncordon")),
-    _change("DrainNode", Deed.NODES, Http("POST", f"{_NODE}/drain", body=True)),
-    _change("ConfirmNodeDead", Deed.NODES, Http("POST", f"{_NODE}/confirm-dead")),
-    _change("RemoveNode", Deed.NODES, Http("DELETE", _NODE)),
-    _change("TaintNode", Deed.NODES, Http("PUT", f"{_NODE}/taints", body=True)),
+    _change("CordonNode", Permission.NODES, Http("POST", f"{_NODE}/cordon")),
+    _change("UncordonNode", Permission.NODES, Http("POST", f"{_NODE}/uncordon")),
+    _change("DrainNode", Permission.NODES, Http("POST", f"{_NODE}/drain", body=True)),
+    _change("ConfirmNodeDead", Permission.NODES, Http("POST", f"{_NODE}/confirm-dead")),
+    _change("RemoveNode", Permission.NODES, Http("DELETE", _NODE)),
+    _change("TaintNode", Permission.NODES, Http("PUT", f"{_NODE}/taints", body=True)),
     # The cluster.
     _read(
         "GetClusterSummary",
@@ -204,27 +214,30 @@ _ROWS: tuple[Method, ...] = (
     ),
     _read("ListDrifts", Http("GET", "/drifts")),
     _read("GetOrphan", Http("GET", _ORPHAN), standby=False),
-    _change("AdoptOrphan", Deed.NODES, Http("POST", f"{_ORPHAN}/adopt")),
-    _change("DeleteOrphan", Deed.NODES, Http("DELETE", _ORPHAN)),
+    _change("AdoptOrphan", Permission.NODES, Http("POST", f"{_ORPHAN}/adopt")),
+    _change("DeleteOrphan", Permission.NODES, Http("DELETE", _ORPHAN)),
     _read("GetMode", Http("GET", "/mode")),
     _read("GetDiagnostics", Http("GET", "/diagnostics"), standby=False),
     # Unreadable stored records. Their bytes are as sensitive as a snapshot.
-    _read("ListRecords", Http("GET", "/records"), permission=Deed.RECOVERY, standby=False),
+    _read("ListRecords", Http("GET", "/records"), permission=Permission.RECOVERY, standby=False),
     _read(
         "GetRecord",
         Http("GET", "/record"),
-        permission=Deed.RECOVERY,
+        permission=Permission.RECOVERY,
         standby=False,
         audit=Audit.END,
         event="RecordRead",
     ),
     _change(
-        "DeleteRecord", Deed.RECOVERY, Http("DELETE", "/record"), deadline_seconds=LONG_SECONDS
+        "DeleteRecord",
+        Permission.RECOVERY,
+        Http("DELETE", "/record"),
+        deadline_seconds=LONG_SECONDS,
     ),
     # Recovery.
     Method(
         "SaveSnapshot",
-        Deed.RECOVERY,
+        Permission.RECOVERY,
         stream=Stream.ANSWERS,
         audit=Audit.START,
         event="SnapshotSaved",
@@ -233,7 +246,7 @@ _ROWS: tuple[Method, ...] = (
     ),
     _change(
         "RestoreSnapshot",
-        Deed.RECOVERY,
+        Permission.RECOVERY,
         Http("PUT", "/snapshot", form=Form.UPLOAD),
         stream=Stream.REQUESTS,
         read_only=ReadOnly.OWN,
@@ -244,7 +257,7 @@ _ROWS: tuple[Method, ...] = (
     ),
     _change(
         "RebuildFromAgents",
-        Deed.RECOVERY,
+        Permission.RECOVERY,
         Http("POST", "/recovery/rebuild"),
         read_only=ReadOnly.OWN,
         audit=Audit.END,
@@ -253,7 +266,7 @@ _ROWS: tuple[Method, ...] = (
     ),
     _change(
         "AcceptEmpty",
-        Deed.RECOVERY,
+        Permission.RECOVERY,
         Http("POST", "/recovery/accept-empty"),
         read_only=ReadOnly.OWN,
         audit=Audit.END,
@@ -264,7 +277,7 @@ _ROWS: tuple[Method, ...] = (
     _read("ListImages", Http("GET", "/images"), standby=False),
     Method(
         "AddImage",
-        Deed.DATA,
+        Permission.DATA,
         stream=Stream.BOTH,
         idempotent=False,
         audit=Audit.START,
@@ -274,7 +287,7 @@ _ROWS: tuple[Method, ...] = (
     ),
     _change(
         "RemoveImage",
-        Deed.DATA,
+        Permission.DATA,
         Http("DELETE", "/images/{name}"),
         read_only=ReadOnly.SERVE,
         audit=Audit.END,
@@ -284,42 +297,42 @@ _ROWS: tuple[Method, ...] = (
     _read("ListVolumes", Http("GET", "/volumes"), standby=False),
     _change(
         "DeleteVolume",
-        Deed.DATA,
+        Permission.DATA,
         Http("DELETE", "/volumes/{node_id}/{workload_id}/{name}"),
         audit=Audit.END,
         event="VolumeDeleted",
         deadline_seconds=LONG_SECONDS,
     ),
     # Access.
-    _read("GetIdentity", Http("GET", "/identity"), permission=Deed.ANYONE),
-    _change("CreateToken", Deed.TOKENS, Http("POST", "/tokens", body=True)),
-    _read("ListTokens", Http("GET", "/tokens"), permission=Deed.TOKENS, standby=False),
-    _change("RevokeToken", Deed.TOKENS, Http("DELETE", "/tokens/{token_id}")),
-    _change("PutSecret", Deed.SECRETS, Http("PUT", "/secrets/{name}", body=True)),
+    _read("GetIdentity", Http("GET", "/identity"), permission=Permission.ANYONE),
+    _change("CreateToken", Permission.TOKENS, Http("POST", "/tokens", body=True)),
+    _read("ListTokens", Http("GET", "/tokens"), permission=Permission.TOKENS, standby=False),
+    _change("RevokeToken", Permission.TOKENS, Http("DELETE", "/tokens/{token_id}")),
+    _change("PutSecret", Permission.SECRETS, Http("PUT", "/secrets/{name}", body=True)),
     _read("ListSecrets", Http("GET", "/secrets"), standby=False),
-    _change("DeleteSecret", Deed.SECRETS, Http("DELETE", "/secrets/{name}")),
+    _change("DeleteSecret", Permission.SECRETS, Http("DELETE", "/secrets/{name}")),
 )
 
 _AGENT_ROWS: tuple[Method, ...] = (
-    Method("ApplyWorkload", Deed.ORDER, mutating=True),
-    Method("DeleteWorkload", Deed.ORDER, mutating=True),
-    Method("GetWorkloadStatus", Deed.ORDER),
-    Method("ListWorkloads", Deed.ORDER),
-    Method("ListActions", Deed.ORDER),
-    Method("ListIntents", Deed.ORDER, stream=Stream.ANSWERS, deadline_seconds=0),
-    Method("GarbageCollect", Deed.ORDER, mutating=True, deadline_seconds=LONG_SECONDS),
-    Method("StreamLogs", Deed.ORDER, stream=Stream.ANSWERS, deadline_seconds=0),
-    Method("Exec", Deed.ORDER, stream=Stream.BOTH, idempotent=False, deadline_seconds=0),
-    Method("HealthCheck", Deed.ANYONE),
-    Method("ListImages", Deed.ORDER),
-    Method("AddImage", Deed.ORDER, stream=Stream.BOTH, idempotent=False, deadline_seconds=0),
-    Method("RemoveImage", Deed.ORDER, mutating=True, deadline_seconds=LONG_SECONDS),
-    Method("ListVolumes", Deed.ORDER),
-    Method("DeleteVolume", Deed.ORDER, mutating=True, deadline_seconds=LONG_SECONDS),
+    Method("ApplyWorkload", Permission.ORDER, mutating=True),
+    Method("DeleteWorkload", Permission.ORDER, mutating=True),
+    Method("GetWorkloadStatus", Permission.ORDER),
+    Method("ListWorkloads", Permission.ORDER),
+    Method("ListActions", Permission.ORDER),
+    Method("ListIntents", Permission.ORDER, stream=Stream.ANSWERS, deadline_seconds=0),
+    Method("GarbageCollect", Permission.ORDER, mutating=True, deadline_seconds=LONG_SECONDS),
+    Method("StreamLogs", Permission.ORDER, stream=Stream.ANSWERS, deadline_seconds=0),
+    Method("Exec", Permission.ORDER, stream=Stream.BOTH, idempotent=False, deadline_seconds=0),
+    Method("HealthCheck", Permission.ANYONE),
+    Method("ListImages", Permission.ORDER),
+    Method("AddImage", Permission.ORDER, stream=Stream.BOTH, idempotent=False, deadline_seconds=0),
+    Method("RemoveImage", Permission.ORDER, mutating=True, deadline_seconds=LONG_SECONDS),
+    Method("ListVolumes", Permission.ORDER),
+    Method("DeleteVolume", Permission.ORDER, mutating=True, deadline_seconds=LONG_SECONDS),
 )
 
 METHODS: dict[str, Method] = {row.name: row for row in _ROWS}
 AGENT_METHODS: dict[str, Method] = {row.name: row for row in _AGENT_ROWS}
 
-CONTROL_PERMISSIONS: dict[str, Deed] = {row.name: row.permission for row in _ROWS}
-AGENT_PERMISSIONS: dict[str, Deed] = {row.name: row.permission for row in _AGENT_ROWS}
+CONTROL_PERMISSIONS: dict[str, Permission] = {row.name: row.permission for row in _ROWS}
+AGENT_PERMISSIONS: dict[str, Permission] = {row.name: row.permission for row in _AGENT_ROWS}

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from certified import Root
-from persys.core.auth.permissions import deeds_of
+from persys.core.auth.permissions import permissions_of
 from persys.infra.net.http_server import HttpLimits
 from persys.model.identity import Role
 from persys.wire.gen.control.v1 import control_pb2 as pb
@@ -67,7 +67,7 @@ async def test_every_route_requires_the_permission_of_its_rpc(
     refused = [
         (prefix, route)
         for prefix, route in every
-        if METHODS[route.rpc].permission not in deeds_of(role)
+        if METHODS[route.rpc].permission not in permissions_of(role)
     ]
 
     for prefix, route in refused:

@@ -14,7 +14,7 @@ from certified import Root
 from persys.infra.clock import SystemClock
 from persys.infra.rpc.authorizer import PASSED_IDENTITY, PASSED_SOURCE
 from persys.model.identity import Role
-from persys.model.role import Deed
+from persys.model.role import Permission
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.methods import METHODS, Audit
@@ -99,7 +99,7 @@ async def named_by_its_event(world: World, root: Root, name: str, own: str) -> N
     await call.before(world, own)
     before = await last_sequence(cluster)
     role, who = Role.ADMIN, "bob"
-    if METHODS[name].permission is Deed.REPORT:
+    if METHODS[name].permission is Permission.REPORT:
         role, who = Role.AGENT, own if name == "Heartbeat" else f"{own}-new"
     caller = Control(cluster.settings.grpc_port, root.tls(role, who))
     answers = await answered(getattr(caller.stub, name)(call.request(own), timeout=20))
@@ -119,7 +119,7 @@ async def answered(call: Any) -> list[Any]:
 
 
 def test_changes_by_users_are_audited() -> None:
-    reports = {row.name for row in METHODS.values() if row.permission is Deed.REPORT}
+    reports = {row.name for row in METHODS.values() if row.permission is Permission.REPORT}
     assert CHANGING - reports == AUDITED
     assert all(CALLS[name].event for name in CHANGING)
 

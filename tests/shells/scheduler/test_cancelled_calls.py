@@ -17,7 +17,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from cancelling import Moment, at_every_wait, cancelled_at
-from persys.core.auth.permissions import deeds_of
+from persys.core.auth.permissions import permissions_of
 from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import SystemClock
@@ -196,7 +196,7 @@ async def test_a_call_that_is_cancelled_anywhere_is_complete_or_never_happened(
     name: str, world: World
 ) -> None:
     until = SystemClock().now() + timedelta(days=1)
-    CALLER.set(Caller(Identity(Role.ADMIN, "me"), deeds_of(Role.ADMIN), until, "1"))
+    CALLER.set(Caller(Identity(Role.ADMIN, "me"), permissions_of(Role.ADMIN), until, "1"))
     api = Guarded(world.app.api(), SERVICE_DESCRIPTOR, None, world.app.supervisor)
 
     def calling(own: str) -> Coroutine[Any, Any, Any]:

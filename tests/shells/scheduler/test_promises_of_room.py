@@ -26,7 +26,7 @@ def test_removing_a_stale_copy_keeps_the_reservation_of_its_successor() -> None:
     cluster.drop_tombstone(N1, old.workload_id)
     cluster.update_reservations(old.workload_id, (N1,))
 
-    assert cluster.columns.held(old.workload_id, N1) is not None
+    assert cluster.node_index.held(old.workload_id, N1) is not None
 
 
 def test_a_failed_commit_frees_its_reservation() -> None:
@@ -37,8 +37,8 @@ def test_a_failed_commit_frees_its_reservation() -> None:
     cluster.end_pending(wanted.workload_id)
     cluster.update_reservations(wanted.workload_id, (N1,))
 
-    assert cluster.columns.held(wanted.workload_id, N1) is None
-    assert cluster.columns.rows[N1].free == Resources(4000, 8192)
+    assert cluster.node_index.held(wanted.workload_id, N1) is None
+    assert cluster.node_index.slots[N1].free == Resources(4000, 8192)
 
 
 def test_a_node_that_was_removed_and_registers_again_has_no_reservations() -> None:
@@ -52,4 +52,4 @@ def test_a_node_that_was_removed_and_registers_again_has_no_reservations() -> No
     cluster.drop_node(N1)
     cluster.put_node(node, lease_until=0.0)
 
-    assert cluster.columns.rows[N1].free == Resources(4000, 8192)
+    assert cluster.node_index.slots[N1].free == Resources(4000, 8192)

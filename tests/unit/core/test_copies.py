@@ -17,7 +17,7 @@ from builders import (
     rooms_of,
 )
 from persys.core.agent.admission import NODE_FULL
-from persys.core.placement.node_index import Columns
+from persys.core.placement.node_index import NodeIndex
 from persys.core.reconcile.decide import decide
 from persys.core.reconcile.situation import Copy, Decision, Policy, described
 from persys.model.spec import ContainerSpec, VolumeMount
@@ -31,11 +31,11 @@ either = pytest.mark.parametrize("workload", [STATELESS, WITH_DATA], ids=["state
 
 def decided(workload: Workload, *copies: Copy, full: bool = False) -> Decision:
     """Two nodes, of which n1 is the better choice; n2 may be full."""
-    columns = Columns()
-    add_node(columns, "n1")
-    add_node(columns, "n2", cpu=50 if full else 3000)
+    node_index = NodeIndex()
+    add_node(node_index, "n1")
+    add_node(node_index, "n2", cpu=50 if full else 3000)
     situation = replace(a_situation(workload), copies=copies, next_epoch=40)
-    return decide(situation, rooms_of(columns), Policy(), now=NOON, roll=0.5)
+    return decide(situation, rooms_of(node_index), Policy(), now=NOON, roll=0.5)
 
 
 @either
@@ -124,8 +124,8 @@ def test_what_a_node_turned_away_goes_elsewhere_with_data_only_when_the_node_can
     workload: Workload,
 ) -> None:
     """An order without a response may still be in flight to that node."""
-    columns = Columns()
-    add_node(columns, "n1")
+    node_index = NodeIndex()
+    add_node(node_index, "n1")
     full = Failure(FailureReason.INSUFFICIENT_RESOURCES, "this node is full", code=NODE_FULL)
     situation = replace(
         a_situation(workload, assignment=an_assignment(N2, epoch=7)),
@@ -133,7 +133,7 @@ def test_what_a_node_turned_away_goes_elsewhere_with_data_only_when_the_node_can
         next_epoch=40,
     )
 
-    decision = decide(situation, rooms_of(columns), Policy(), now=NOON, roll=0.5)
+    decision = decide(situation, rooms_of(node_index), Policy(), now=NOON, roll=0.5)
 
     if workload is STATELESS:
         assert decision.assignment is not None

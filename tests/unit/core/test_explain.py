@@ -6,9 +6,9 @@ from builders import add_node, needs
 from persys.core.placement.explain import explain
 from persys.core.placement.filters import Filter
 from persys.core.placement.hypothetical import set_aside
-from persys.core.placement.node_index import Columns
+from persys.core.placement.node_index import NodeIndex
 from persys.core.placement.remedy import remedy
-from persys.core.placement.requirements import Needs
+from persys.core.placement.requirements import Requirements
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import Constraint, HostPort, Operator, Rules
 from persys.model.resources import Resources
@@ -17,8 +17,8 @@ N1 = NodeId("n1")
 WEB = WorkloadId("web")
 
 
-def a_change(columns: Columns, wanted: Needs) -> str:
-    return remedy(columns.rows[N1], wanted, columns).change
+def a_change(node_index: NodeIndex, wanted: Requirements) -> str:
+    return remedy(node_index.slots[N1], wanted, node_index).change
 
 
 @pytest.mark.parametrize(
@@ -31,56 +31,56 @@ def a_change(columns: Columns, wanted: Needs) -> str:
     ],
 )
 def test_a_closed_node_would_have_to_open(closed: str, change: str) -> None:
-    columns = Columns()
-    add_node(columns, "n1", closed=closed)
+    node_index = NodeIndex()
+    add_node(node_index, "n1", closed=closed)
 
-    assert a_change(columns, needs()) == change
+    assert a_change(node_index, needs()) == change
 
 
 def test_all_that_stands_in_the_way_is_told_and_not_only_the_first() -> None:
-    columns = Columns()
-    add_node(columns, "n1", cpu=1000, memory=512, closed="cordoned")
+    node_index = NodeIndex()
+    add_node(node_index, "n1", cpu=1000, memory=512, closed="cordoned")
 
-    assert a_change(columns, needs(900, 500)) == "uncordon n1"
-    columns.hold(WEB, N1, Resources(400, 100), frozenset())
-    assert a_change(columns, needs(900, 500)) == (
+    assert a_change(node_index, needs(900, 500)) == "uncordon n1"
+    node_index.hold(WEB, N1, Resources(400, 100), frozenset())
+    assert a_change(node_index, needs(900, 500)) == (
         "uncordon n1 and free 300m cpu on n1 and free 88 MB memory on n1"
     )
 
 
 def test_who_holds_a_host_port_or_is_of_the_group_is_named() -> None:
-    columns = Columns()
-    add_node(columns, "n1")
-    columns.hold(WEB, N1, Resources(), frozenset({HostPort(80)}), group="shop")
+    node_index = NodeIndex()
+    add_node(node_index, "n1")
+    node_index.hold(WEB, N1, Resources(), frozenset({HostPort(80)}), group="shop")
 
     port = needs(host_ports=[HostPort(80)])
-    apart = Needs(Resources(), rules=Rules(group="shop", apart=True))
-    assert a_change(columns, port) == "free host port 80/tcp on n1, used by workload web"
-    assert a_change(columns, apart) == "move web of group shop off n1"
+    apart = Requirements(Resources(), rules=Rules(group="shop", apart=True))
+    assert a_change(node_index, port) == "free host port 80/tcp on n1, used by workload web"
+    assert a_change(node_index, apart) == "move web of group shop off n1"
 
 
 def test_who_has_a_project_name_is_named() -> None:
-    columns, shop = Columns(), HostPort.of_project("shop")
-    add_node(columns, "n1")
-    columns.hold(WEB, N1, Resources(), frozenset({shop}))
+    node_index, shop = NodeIndex(), HostPort.of_project("shop")
+    add_node(node_index, "n1")
+    node_index.hold(WEB, N1, Resources(), frozenset({shop}))
 
-    change = a_change(columns, needs(host_ports=[shop]))
+    change = a_change(node_index, needs(host_ports=[shop]))
 
     assert change == "free Compose project shop on n1, used by workload web"
 
 
 def test_what_no_change_on_the_node_can_give_is_asked_of_another() -> None:
-    columns = Columns()
-    add_node(columns, "n1", cpu=1000, closed="cordoned")
+    node_index = NodeIndex()
+    add_node(node_index, "n1", cpu=1000, closed="cordoned")
 
     with_driver = needs(traits=("type:container", "driver:nfs"))
-    assert a_change(columns, with_driver) == "a node with storage driver nfs"
-    assert a_change(columns, needs(2000)) == "a node with 2000m cpu"
+    assert a_change(node_index, with_driver) == "a node with storage driver nfs"
+    assert a_change(node_index, needs(2000)) == "a node with 2000m cpu"
 
 
 def test_taints_and_constraints_are_for_the_workload_to_change() -> None:
-    columns = Columns()
-    columns.put_node(
+    node_index = NodeIndex()
+    node_index.put_node(
         N1,
         allocatable=Resources(1000, 1000),
         traits=frozenset(),
@@ -89,20 +89,20 @@ def test_taints_and_constraints_are_for_the_workload_to_change() -> None:
     )
     zone = Constraint("zone", Operator.EQUALS, ("eu",))
 
-    change = a_change(columns, Needs(Resources(), rules=Rules(constraints=(zone,))))
+    change = a_change(node_index, Requirements(Resources(), rules=Rules(constraints=(zone,))))
 
     assert change == "tolerate taint gpu and relax constraint zone = eu"
 
 
 def test_changes_come_the_least_first_and_the_same_one_once() -> None:
-    columns = Columns()
-    add_node(columns, "n1", cpu=1000)
-    add_node(columns, "n2", cpu=1000, closed="cordoned")
-    add_node(columns, "n3", traits=())
-    add_node(columns, "n4", traits=())
-    columns.hold(WEB, N1, Resources(500), frozenset())
+    node_index = NodeIndex()
+    add_node(node_index, "n1", cpu=1000)
+    add_node(node_index, "n2", cpu=1000, closed="cordoned")
+    add_node(node_index, "n3", traits=())
+    add_node(node_index, "n4", traits=())
+    node_index.hold(WEB, N1, Resources(500), frozenset())
 
-    found = explain(needs(600), columns, limit=20)
+    found = explain(needs(600), node_index, limit=20)
 
     assert found.changes() == (
         "uncordon n2",
@@ -115,11 +115,11 @@ def test_changes_come_the_least_first_and_the_same_one_once() -> None:
 
 
 def test_the_nearest_misses_are_told_and_all_are_counted() -> None:
-    columns = Columns()
+    node_index = NodeIndex()
     for number in range(100):
-        add_node(columns, f"n{number:03}", cpu=1000 + number)
+        add_node(node_index, f"n{number:03}", cpu=1000 + number)
 
-    found = explain(needs(2000), columns, limit=3)
+    found = explain(needs(2000), node_index, limit=3)
 
     assert [verdict.node_id for verdict in found.verdicts] == ["n097", "n098", "n099"]
     assert found.counts == {(Filter.CPU, "short of cpu"): 100}
@@ -127,7 +127,7 @@ def test_the_nearest_misses_are_told_and_all_are_counted() -> None:
 
 
 def test_without_any_node_there_is_nothing_to_say() -> None:
-    found = explain(needs(), Columns(), limit=20)
+    found = explain(needs(), NodeIndex(), limit=20)
 
     assert (found.verdicts, found.changes(), found.refusals()) == (
         (),
@@ -137,13 +137,13 @@ def test_without_any_node_there_is_nothing_to_say() -> None:
 
 
 def test_a_workload_set_aside_has_no_room_and_then_has_it_again() -> None:
-    columns = Columns()
-    add_node(columns, "n1", cpu=1000)
-    columns.hold(WEB, N1, Resources(600), frozenset({HostPort(80)}), group="shop", apart=True)
-    before = columns.rows[N1].copy()
+    node_index = NodeIndex()
+    add_node(node_index, "n1", cpu=1000)
+    node_index.hold(WEB, N1, Resources(600), frozenset({HostPort(80)}), group="shop", apart=True)
+    before = node_index.slots[N1].copy()
 
-    with set_aside(WEB, N1, columns):
-        assert columns.rows[N1].free.cpu_millicores == 1000
-        assert columns.rows[N1].members == {}
+    with set_aside(WEB, N1, node_index):
+        assert node_index.slots[N1].free.cpu_millicores == 1000
+        assert node_index.slots[N1].members == {}
 
-    assert columns.rows[N1] == before
+    assert node_index.slots[N1] == before

@@ -17,7 +17,7 @@ from builders import (
     rooms_of,
 )
 from persys.core.nodes import Phase
-from persys.core.placement.node_index import Columns
+from persys.core.placement.node_index import NodeIndex
 from persys.core.reconcile.decide import decide
 from persys.core.reconcile.evacuate import MARGIN, stopped_after
 from persys.core.reconcile.situation import Decision, Policy, Situation
@@ -41,7 +41,7 @@ def lost(*, silent: timedelta, **changes: object) -> Situation:
             observation=an_observation(),
             phase=Phase.LOST,
         ),
-        stops_alone=True,
+        supports_stop_after=True,
         silent=silent,
         neighbours=1,
     )
@@ -49,9 +49,9 @@ def lost(*, silent: timedelta, **changes: object) -> Situation:
 
 
 def decided(situation: Situation) -> Decision:
-    columns = Columns()
-    add_node(columns, "n2", traits={"type:container", "feature:stop-after"})
-    return decide(situation, rooms_of(columns), Policy(), now=NOW, roll=0.5)
+    node_index = NodeIndex()
+    add_node(node_index, "n2", traits={"type:container", "feature:stop-after"})
+    return decide(situation, rooms_of(node_index), Policy(), now=NOW, roll=0.5)
 
 
 def node_of(decision: Decision) -> str:

@@ -16,7 +16,7 @@ from builders import (
     rooms_of,
 )
 from persys.core.nodes import Phase
-from persys.core.placement.node_index import Columns
+from persys.core.placement.node_index import NodeIndex
 from persys.core.reconcile.decide import decide
 from persys.core.reconcile.dispatch import unanswered
 from persys.core.reconcile.effects import Apply
@@ -32,10 +32,10 @@ ON_N1 = an_assignment("n1")
 
 def decided(situation: Situation, *nodes: str) -> Decision:
     """With these nodes available."""
-    columns = Columns()
+    node_index = NodeIndex()
     for node_id in nodes:
-        add_node(columns, node_id)
-    return decide(situation, rooms_of(columns), Policy(), now=NOON, roll=0.5)
+        add_node(node_index, node_id)
+    return decide(situation, rooms_of(node_index), Policy(), now=NOON, roll=0.5)
 
 
 def lost(workload: Workload | None = None, *, confirmed_dead: bool = False) -> Situation:

@@ -3,7 +3,7 @@
 import pytest
 
 from builders import NOON, a_workload
-from persys.core.placement.requirements import facts_of, holds_data, needs_of, traits_of
+from persys.core.placement.requirements import facts_of, holds_data, requirements_of, traits_of
 from persys.model import feature
 from persys.model.ids import NodeId
 from persys.model.node import Capabilities, Node, StoragePool
@@ -38,7 +38,7 @@ from persys.model.spec import (
     ids=str,
 )
 def test_every_type_needs_its_runtime_and_a_plain_one_nothing_else(spec: Spec, trait: str) -> None:
-    assert needs_of(a_workload(spec=spec)).traits == {trait}
+    assert requirements_of(a_workload(spec=spec)).traits == {trait}
 
 
 @pytest.mark.parametrize(
@@ -84,21 +84,24 @@ def test_every_type_needs_its_runtime_and_a_plain_one_nothing_else(spec: Spec, t
     ids=str,
 )
 def test_what_a_plain_agent_would_not_honour_is_a_trait(spec: Spec, trait: str) -> None:
-    assert trait in needs_of(a_workload(spec=spec)).traits
+    assert trait in requirements_of(a_workload(spec=spec)).traits
 
 
 def test_only_ports_that_name_a_host_port_are_reserved() -> None:
     spec = ContainerSpec("x", ports=(Port(80, 8080), Port(53, 53, "udp"), Port(9000)))
 
-    assert needs_of(a_workload(spec=spec)).host_ports == {HostPort(8080), HostPort(53, "udp")}
+    assert requirements_of(a_workload(spec=spec)).host_ports == {
+        HostPort(8080),
+        HostPort(53, "udp"),
+    }
 
 
 def test_a_stack_with_a_project_name_has_it_alone_on_a_node_that_honours_it() -> None:
-    named = needs_of(a_workload(spec=ComposeSpec(project_name="shop")))
+    named = requirements_of(a_workload(spec=ComposeSpec(project_name="shop")))
 
     assert named.host_ports == {HostPort.of_project("shop")}
     assert "feature:compose-project-name" in named.traits
-    assert needs_of(a_workload(spec=ComposeSpec())).host_ports == frozenset()
+    assert requirements_of(a_workload(spec=ComposeSpec())).host_ports == frozenset()
 
 
 @pytest.mark.parametrize(("said_gb", "needed_gb"), [(0, 30), (10, 30), (30, 30), (50, 50)])
@@ -110,7 +113,7 @@ def test_volumes_count_only_beyond_the_disk_that_was_asked_for(
     )
     workload = a_workload(spec=spec, resources=Resources(100, 512, said_gb))
 
-    assert needs_of(workload).resources == Resources(100, 512, needed_gb)
+    assert requirements_of(workload).resources == Resources(100, 512, needed_gb)
 
 
 def test_a_node_has_the_traits_it_registered_with() -> None:
@@ -157,7 +160,7 @@ def test_metadata_and_labels_ask_nothing_of_a_node() -> None:
         spec=ContainerSpec("x", labels={"zone": "eu"}), metadata={"gpu": "2", "zone": "eu"}
     )
 
-    assert needs_of(said) == needs_of(a_workload(spec=ContainerSpec("x")))
+    assert requirements_of(said) == requirements_of(a_workload(spec=ContainerSpec("x")))
 
 
 def test_a_node_has_the_pools_it_names() -> None:

@@ -3,16 +3,16 @@
 import pytest
 
 from persys.core.auth.permissions import ROLES
-from persys.model.identity import Deed, Role
+from persys.model.identity import Permission, Role
 
 CHANGING = {
-    Deed.WORKLOADS,
-    Deed.EXEC,
-    Deed.NODES,
-    Deed.DATA,
-    Deed.TOKENS,
-    Deed.RECOVERY,
-    Deed.ORDER,
+    Permission.WORKLOADS,
+    Permission.EXEC,
+    Permission.NODES,
+    Permission.DATA,
+    Permission.TOKENS,
+    Permission.RECOVERY,
+    Permission.ORDER,
 }
 
 
@@ -26,8 +26,8 @@ def test_who_only_looks_changes_nothing(role: Role) -> None:
 
 
 def test_only_an_agent_speaks_for_a_node() -> None:
-    assert [role for role in Role if Deed.REPORT in ROLES[role]] == [Role.AGENT]
+    assert [role for role in Role if Permission.REPORT in ROLES[role]] == [Role.AGENT]
 
 
 def test_an_agent_can_do_nothing_but_be_a_node() -> None:
-    assert ROLES[Role.AGENT] == {Deed.REPORT, Deed.ANYONE}
+    assert ROLES[Role.AGENT] == {Permission.REPORT, Permission.ANYONE}

@@ -4,7 +4,7 @@ import pytest
 
 from builders import CONTAINER, N1, N2, add_node, needs
 from persys.core.placement.filters import Filter, described
-from persys.core.placement.node_index import Columns
+from persys.core.placement.node_index import NodeIndex
 from persys.core.placement.select import SCANNED_MOST, Placed, Unplaceable, place
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import HostPort
@@ -14,78 +14,78 @@ SSH = HostPort(22)
 
 
 @pytest.fixture
-def columns() -> Columns:
-    return Columns()
+def node_index() -> NodeIndex:
+    return NodeIndex()
 
 
 def hold(
-    columns: Columns, name: str, node_id: str, cpu: int = 0, memory: int = 0, *ports: HostPort
+    node_index: NodeIndex, name: str, node_id: str, cpu: int = 0, memory: int = 0, *ports: HostPort
 ) -> None:
-    columns.hold(WorkloadId(name), NodeId(node_id), Resources(cpu, memory), frozenset(ports))
+    node_index.hold(WorkloadId(name), NodeId(node_id), Resources(cpu, memory), frozenset(ports))
 
 
-def chosen(columns: Columns, cpu: int = 0, memory: int = 0, disk: int = 0) -> str | None:
-    match place(needs(cpu, memory, disk), columns):
+def chosen(node_index: NodeIndex, cpu: int = 0, memory: int = 0, disk: int = 0) -> str | None:
+    match place(needs(cpu, memory, disk), node_index):
         case Placed(node_id=node_id):
             return node_id
         case Unplaceable():
             return None
 
 
-def explanation(columns: Columns, cpu: int = 0, memory: int = 0, disk: int = 0) -> str:
-    nowhere = place(needs(cpu, memory, disk), columns)
+def explanation(node_index: NodeIndex, cpu: int = 0, memory: int = 0, disk: int = 0) -> str:
+    nowhere = place(needs(cpu, memory, disk), node_index)
     assert isinstance(nowhere, Unplaceable)
     return nowhere.explain()
 
 
-def test_the_emptiest_node_wins(columns: Columns) -> None:
-    add_node(columns, "n1")
-    add_node(columns, "n2")
-    hold(columns, "a", "n1", cpu=1000)
+def test_the_emptiest_node_wins(node_index: NodeIndex) -> None:
+    add_node(node_index, "n1")
+    add_node(node_index, "n2")
+    hold(node_index, "a", "n1", cpu=1000)
 
-    assert chosen(columns, 100) == "n2"
-
-
-def test_emptiness_is_judged_by_the_scarcest_resource(columns: Columns) -> None:
-    add_node(columns, "n1", cpu=4000, memory=1000)
-    add_node(columns, "n2", cpu=4000, memory=1000)
-    hold(columns, "a", "n1", cpu=400, memory=900)
-    hold(columns, "b", "n2", cpu=2000, memory=100)
-
-    assert chosen(columns, 100) == "n2"
+    assert chosen(node_index, 100) == "n2"
 
 
-def test_equally_empty_nodes_fall_to_the_one_with_fewer_workloads(columns: Columns) -> None:
-    add_node(columns, "n1")
-    add_node(columns, "n2")
-    hold(columns, "a", "n1", cpu=500)
-    hold(columns, "b", "n1", cpu=500)
-    hold(columns, "c", "n2", cpu=1000)
+def test_emptiness_is_judged_by_the_scarcest_resource(node_index: NodeIndex) -> None:
+    add_node(node_index, "n1", cpu=4000, memory=1000)
+    add_node(node_index, "n2", cpu=4000, memory=1000)
+    hold(node_index, "a", "n1", cpu=400, memory=900)
+    hold(node_index, "b", "n2", cpu=2000, memory=100)
 
-    assert chosen(columns, 100) == "n2"
+    assert chosen(node_index, 100) == "n2"
 
 
-def test_equal_nodes_fall_to_the_lower_id(columns: Columns) -> None:
+def test_equally_empty_nodes_fall_to_the_one_with_fewer_workloads(node_index: NodeIndex) -> None:
+    add_node(node_index, "n1")
+    add_node(node_index, "n2")
+    hold(node_index, "a", "n1", cpu=500)
+    hold(node_index, "b", "n1", cpu=500)
+    hold(node_index, "c", "n2", cpu=1000)
+
+    assert chosen(node_index, 100) == "n2"
+
+
+def test_equal_nodes_fall_to_the_lower_id(node_index: NodeIndex) -> None:
     for node_id in ("n3", "n1", "n2"):
-        add_node(columns, node_id)
+        add_node(node_index, node_id)
 
-    assert chosen(columns, 100) == "n1"
-
-
-def test_a_closed_node_takes_nothing_until_it_is_open_again(columns: Columns) -> None:
-    add_node(columns, "n1", closed="draining")
-    assert chosen(columns) is None
-
-    columns.close(N1, "")
-    assert chosen(columns) == "n1"
-
-    columns.close(N1, "not ready")
-    assert explanation(columns) == "1 node not ready"
+    assert chosen(node_index, 100) == "n1"
 
 
-def test_a_node_without_a_needed_trait_is_refused_by_its_name(columns: Columns) -> None:
-    add_node(columns, "n1")
-    nowhere = place(needs(traits=CONTAINER | {"driver:nfs"}), columns)
+def test_a_closed_node_takes_nothing_until_it_is_open_again(node_index: NodeIndex) -> None:
+    add_node(node_index, "n1", closed="draining")
+    assert chosen(node_index) is None
+
+    node_index.close(N1, "")
+    assert chosen(node_index) == "n1"
+
+    node_index.close(N1, "not ready")
+    assert explanation(node_index) == "1 node not ready"
+
+
+def test_a_node_without_a_needed_trait_is_refused_by_its_name(node_index: NodeIndex) -> None:
+    add_node(node_index, "n1")
+    nowhere = place(needs(traits=CONTAINER | {"driver:nfs"}), node_index)
 
     assert isinstance(nowhere, Unplaceable)
     assert nowhere.explain() == "1 node without storage driver nfs"
@@ -103,36 +103,36 @@ def test_a_trait_is_said_as_people_say_it(trait: str, words: str) -> None:
     assert described(trait) == words
 
 
-def test_a_host_port_is_given_once_per_protocol(columns: Columns) -> None:
-    add_node(columns, "n1")
-    hold(columns, "a", "n1", 0, 0, SSH)
+def test_a_host_port_is_given_once_per_protocol(node_index: NodeIndex) -> None:
+    add_node(node_index, "n1")
+    hold(node_index, "a", "n1", 0, 0, SSH)
 
-    over_udp = place(needs(host_ports=[HostPort(22, "udp")]), columns)
-    over_tcp = place(needs(host_ports=[SSH, HostPort(80)]), columns)
+    over_udp = place(needs(host_ports=[HostPort(22, "udp")]), node_index)
+    over_tcp = place(needs(host_ports=[SSH, HostPort(80)]), node_index)
 
     assert isinstance(over_udp, Placed)
     assert isinstance(over_tcp, Unplaceable)
     assert over_tcp.explain() == "1 node with host port 22/tcp taken"
 
 
-def test_a_project_name_is_given_once_per_node(columns: Columns) -> None:
+def test_a_project_name_is_given_once_per_node(node_index: NodeIndex) -> None:
     shop = HostPort.of_project("shop")
-    add_node(columns, "n1")
-    hold(columns, "a", "n1", 0, 0, shop)
+    add_node(node_index, "n1")
+    hold(node_index, "a", "n1", 0, 0, shop)
 
-    same = place(needs(host_ports=[shop]), columns)
+    same = place(needs(host_ports=[shop]), node_index)
 
     assert isinstance(same, Unplaceable)
     assert same.explain() == "1 node with Compose project shop taken"
-    assert isinstance(place(needs(host_ports=[HostPort.of_project("b")]), columns), Placed)
+    assert isinstance(place(needs(host_ports=[HostPort.of_project("b")]), node_index), Placed)
 
 
-def test_a_host_port_is_free_again_when_it_was_given_back(columns: Columns) -> None:
-    add_node(columns, "n1")
-    hold(columns, "a", "n1", 0, 0, SSH)
-    columns.give_back(WorkloadId("a"), N1)
+def test_a_host_port_is_free_again_when_it_was_given_back(node_index: NodeIndex) -> None:
+    add_node(node_index, "n1")
+    hold(node_index, "a", "n1", 0, 0, SSH)
+    node_index.give_back(WorkloadId("a"), N1)
 
-    assert isinstance(place(needs(host_ports=[SSH]), columns), Placed)
+    assert isinstance(place(needs(host_ports=[SSH]), node_index), Placed)
 
 
 @pytest.mark.parametrize(
@@ -145,23 +145,23 @@ def test_a_host_port_is_free_again_when_it_was_given_back(columns: Columns) -> N
     ],
 )
 def test_a_node_takes_exactly_what_it_has(
-    columns: Columns, cpu: int, memory: int, disk: int, fits: bool
+    node_index: NodeIndex, cpu: int, memory: int, disk: int, fits: bool
 ) -> None:
-    add_node(columns, "n1")
+    add_node(node_index, "n1")
 
-    assert (chosen(columns, cpu, memory, disk) == "n1") is fits
-
-
-def test_no_node_is_an_explanation_too(columns: Columns) -> None:
-    assert explanation(columns) == "the cluster has no nodes"
+    assert (chosen(node_index, cpu, memory, disk) == "n1") is fits
 
 
-def test_refusals_are_counted_the_most_frequent_first(columns: Columns) -> None:
-    add_node(columns, "n1", closed="not ready")
-    add_node(columns, "n2", closed="not ready")
-    add_node(columns, "n3", traits=())
+def test_no_node_is_an_explanation_too(node_index: NodeIndex) -> None:
+    assert explanation(node_index) == "the cluster has no nodes"
 
-    assert explanation(columns) == "2 nodes not ready; 1 node without a runtime for container"
+
+def test_refusals_are_counted_the_most_frequent_first(node_index: NodeIndex) -> None:
+    add_node(node_index, "n1", closed="not ready")
+    add_node(node_index, "n2", closed="not ready")
+    add_node(node_index, "n3", traits=())
+
+    assert explanation(node_index) == "2 nodes not ready; 1 node without a runtime for container"
 
 
 @pytest.mark.parametrize(
@@ -173,18 +173,18 @@ def test_refusals_are_counted_the_most_frequent_first(columns: Columns) -> None:
     ],
 )
 def test_the_nearest_miss_is_named_with_what_it_lacks(
-    columns: Columns, amounts: tuple[int, int, int], text: str
+    node_index: NodeIndex, amounts: tuple[int, int, int], text: str
 ) -> None:
-    add_node(columns, "n1", cpu=100, memory=100, disk=10)
-    add_node(columns, "n2", cpu=4500, memory=8500, disk=100)
+    add_node(node_index, "n1", cpu=100, memory=100, disk=10)
+    add_node(node_index, "n2", cpu=4500, memory=8500, disk=100)
 
-    assert explanation(columns, *amounts) == text
+    assert explanation(node_index, *amounts) == text
 
 
-def test_every_node_has_its_rejection(columns: Columns) -> None:
-    add_node(columns, "n1", closed="draining")
-    add_node(columns, "n2", cpu=10)
-    nowhere = place(needs(100), columns)
+def test_every_node_has_its_rejection(node_index: NodeIndex) -> None:
+    add_node(node_index, "n1", closed="draining")
+    add_node(node_index, "n2", cpu=10)
+    nowhere = place(needs(100), node_index)
 
     assert isinstance(nowhere, Unplaceable)
     assert {node: refused.filter for node, refused in nowhere.rejections.items()} == {
@@ -193,122 +193,124 @@ def test_every_node_has_its_rejection(columns: Columns) -> None:
     }
 
 
-def test_a_choice_says_how_empty_the_node_was(columns: Columns) -> None:
-    add_node(columns, "n1")
-    hold(columns, "a", "n1", cpu=1000)
-    placed = place(needs(), columns)
+def test_a_choice_says_how_empty_the_node_was(node_index: NodeIndex) -> None:
+    add_node(node_index, "n1")
+    hold(node_index, "a", "n1", cpu=1000)
+    placed = place(needs(), node_index)
 
     assert isinstance(placed, Placed)
     assert placed.why == "the only node: 25% reserved, workloads: 1"
 
 
-def test_a_reservation_taken_twice_counts_once(columns: Columns) -> None:
-    add_node(columns, "n1")
-    hold(columns, "a", "n1", 1000, 0, SSH)
-    hold(columns, "a", "n1", 1500, 0, SSH)
+def test_a_reservation_taken_twice_counts_once(node_index: NodeIndex) -> None:
+    add_node(node_index, "n1")
+    hold(node_index, "a", "n1", 1000, 0, SSH)
+    hold(node_index, "a", "n1", 1500, 0, SSH)
 
-    assert columns.rows[N1].free == Resources(2500, 8192, 100)
-    assert columns.rows[N1].count == 1
-
-
-def test_a_reservation_given_back_twice_is_given_back_once(columns: Columns) -> None:
-    add_node(columns, "n1")
-    hold(columns, "a", "n1", cpu=1000)
-    hold(columns, "b", "n1", cpu=1000)
-    columns.give_back(WorkloadId("a"), N1)
-    columns.give_back(WorkloadId("a"), N1)
-
-    assert columns.rows[N1].free == Resources(3000, 8192, 100)
-    assert columns.rows[N1].count == 1
+    assert node_index.slots[N1].free == Resources(2500, 8192, 100)
+    assert node_index.slots[N1].count == 1
 
 
-def test_a_node_that_registers_again_keeps_its_reservations(columns: Columns) -> None:
-    add_node(columns, "n1")
-    hold(columns, "a", "n1", 1000, 0, SSH)
-    add_node(columns, "n1", cpu=8000, closed="draining")
+def test_a_reservation_given_back_twice_is_given_back_once(node_index: NodeIndex) -> None:
+    add_node(node_index, "n1")
+    hold(node_index, "a", "n1", cpu=1000)
+    hold(node_index, "b", "n1", cpu=1000)
+    node_index.give_back(WorkloadId("a"), N1)
+    node_index.give_back(WorkloadId("a"), N1)
 
-    row = columns.rows[N1]
-    assert row.free == Resources(7000, 8192, 100)
-    assert (row.count, row.closed) == (1, "draining")
-    assert set(row.ports) == {SSH}
+    assert node_index.slots[N1].free == Resources(3000, 8192, 100)
+    assert node_index.slots[N1].count == 1
 
 
-def test_a_node_that_goes_and_returns_has_its_reservations_again(columns: Columns) -> None:
-    add_node(columns, "n1")
-    hold(columns, "a", "n1", 1000, 0, SSH)
-    columns.remove_node(N1)
-    assert chosen(columns) is None
+def test_a_node_that_registers_again_keeps_its_reservations(node_index: NodeIndex) -> None:
+    add_node(node_index, "n1")
+    hold(node_index, "a", "n1", 1000, 0, SSH)
+    add_node(node_index, "n1", cpu=8000, closed="draining")
 
-    add_node(columns, "n1")
-    assert columns.rows[N1].free == Resources(3000, 8192, 100)
-    assert columns.rows[N1].count == 1
+    slot = node_index.slots[N1]
+    assert slot.free == Resources(7000, 8192, 100)
+    assert (slot.count, slot.closed) == (1, "draining")
+    assert set(slot.ports) == {SSH}
+
+
+def test_a_node_that_goes_and_returns_has_its_reservations_again(node_index: NodeIndex) -> None:
+    add_node(node_index, "n1")
+    hold(node_index, "a", "n1", 1000, 0, SSH)
+    node_index.remove_node(N1)
+    assert chosen(node_index) is None
+
+    add_node(node_index, "n1")
+    assert node_index.slots[N1].free == Resources(3000, 8192, 100)
+    assert node_index.slots[N1].count == 1
 
 
 def test_room_taken_and_given_back_while_the_node_is_away_is_right_when_it_returns(
-    columns: Columns,
+    node_index: NodeIndex,
 ) -> None:
-    add_node(columns, "n1")
-    hold(columns, "a", "n1", cpu=1000)
-    columns.remove_node(N1)
-    columns.give_back(WorkloadId("a"), N1)
-    hold(columns, "b", "n1", cpu=500)
-    add_node(columns, "n1")
+    add_node(node_index, "n1")
+    hold(node_index, "a", "n1", cpu=1000)
+    node_index.remove_node(N1)
+    node_index.give_back(WorkloadId("a"), N1)
+    hold(node_index, "b", "n1", cpu=500)
+    add_node(node_index, "n1")
 
-    assert columns.rows[N1].free == Resources(3500, 8192, 100)
-
-
-def test_removing_an_unknown_node_does_nothing(columns: Columns) -> None:
-    add_node(columns, "n1")
-    columns.remove_node(N2)
-
-    assert chosen(columns) == "n1"
+    assert node_index.slots[N1].free == Resources(3500, 8192, 100)
 
 
-def test_the_place_of_a_removed_node_is_used_again(columns: Columns) -> None:
-    add_node(columns, "n1")
-    columns.remove_node(N1)
-    add_node(columns, "n2", traits=())
+def test_removing_an_unknown_node_does_nothing(node_index: NodeIndex) -> None:
+    add_node(node_index, "n1")
+    node_index.remove_node(N2)
 
-    assert chosen(columns) is None
-    assert columns.rows[N2].position == 0
+    assert chosen(node_index) == "n1"
 
 
-def test_a_node_behind_many_full_ones_is_found(columns: Columns) -> None:
+def test_the_place_of_a_removed_node_is_used_again(node_index: NodeIndex) -> None:
+    add_node(node_index, "n1")
+    node_index.remove_node(N1)
+    add_node(node_index, "n2", traits=())
+
+    assert chosen(node_index) is None
+    assert node_index.slots[N2].position == 0
+
+
+def test_a_node_behind_many_full_ones_is_found(node_index: NodeIndex) -> None:
     for number in range(3 * SCANNED_MOST):
-        add_node(columns, f"small-{number:02}", cpu=100)
-    add_node(columns, "big", cpu=10_000)
-    hold(columns, "a", "big", cpu=9000)
+        add_node(node_index, f"small-{number:02}", cpu=100)
+    add_node(node_index, "big", cpu=10_000)
+    hold(node_index, "a", "big", cpu=9000)
 
-    assert chosen(columns, 1000) == "big"
+    assert chosen(node_index, 1000) == "big"
 
 
-def test_a_trait_beyond_the_number_of_bits_is_still_told_apart(columns: Columns) -> None:
+def test_a_trait_beyond_the_number_of_bits_is_still_told_apart(node_index: NodeIndex) -> None:
     """The arrays distinguish 63 traits; the filter checks the others."""
     for number in range(80):
-        add_node(columns, f"n{number:02}", traits={f"driver:d{number:02}"})
+        add_node(node_index, f"n{number:02}", traits={f"driver:d{number:02}"})
 
-    match place(needs(traits={"driver:d79"}), columns):
+    match place(needs(traits={"driver:d79"}), node_index):
         case Placed(node_id=node_id):
             assert node_id == "n79"
         case Unplaceable() as nowhere:
             pytest.fail(nowhere.explain())
-    assert isinstance(place(needs(traits={"driver:d80"}), columns), Unplaceable)
+    assert isinstance(place(needs(traits={"driver:d80"}), node_index), Unplaceable)
 
 
-def test_all_that_a_node_holds_can_be_given_back_at_once(columns: Columns) -> None:
-    add_node(columns, "n1")
-    hold(columns, "a", "n1", cpu=1000)
-    hold(columns, "b", "n1", cpu=1000)
-    columns.give_back_all(N1)
+def test_all_that_a_node_holds_can_be_given_back_at_once(node_index: NodeIndex) -> None:
+    add_node(node_index, "n1")
+    hold(node_index, "a", "n1", cpu=1000)
+    hold(node_index, "b", "n1", cpu=1000)
+    node_index.give_back_all(N1)
 
-    assert columns.rows[N1].free == columns.rows[N1].allocatable
-    assert columns.held(WorkloadId("a"), N1) is None
+    assert node_index.slots[N1].free == node_index.slots[N1].allocatable
+    assert node_index.held(WorkloadId("a"), N1) is None
 
 
-def test_a_node_that_shrank_below_its_reservations_takes_nothing_more(columns: Columns) -> None:
-    add_node(columns, "n1", cpu=4000)
-    hold(columns, "a", "n1", cpu=3000)
-    add_node(columns, "n1", cpu=2000)
+def test_a_node_that_shrank_below_its_reservations_takes_nothing_more(
+    node_index: NodeIndex,
+) -> None:
+    add_node(node_index, "n1", cpu=4000)
+    hold(node_index, "a", "n1", cpu=3000)
+    add_node(node_index, "n1", cpu=2000)
 
-    assert explanation(columns, 1) == "1 node short of cpu (needs 1m, n1 lacks 1001m)"
-    assert chosen(columns, 0) is None
+    assert explanation(node_index, 1) == "1 node short of cpu (needs 1m, n1 lacks 1001m)"
+    assert chosen(node_index, 0) is None

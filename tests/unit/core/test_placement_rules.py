@@ -4,9 +4,9 @@ import pytest
 
 from builders import CONTAINER, N1, N2
 from persys.core.placement.filters import Filter, reject, reject_resident
-from persys.core.placement.node_index import Columns
-from persys.core.placement.requirements import Needs
-from persys.core.placement.score import Company, score_parts
+from persys.core.placement.node_index import NodeIndex
+from persys.core.placement.requirements import Requirements
+from persys.core.placement.score import GroupProximity, score_parts
 from persys.core.placement.select import Placed, Unplaceable, place
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import Constraint, Operator, Rules, Strategy
@@ -17,12 +17,12 @@ IN_EU = Constraint("zone", Operator.EQUALS, ("eu",))
 
 
 @pytest.fixture
-def columns() -> Columns:
-    return Columns()
+def node_index() -> NodeIndex:
+    return NodeIndex()
 
 
-def add(columns: Columns, node_id: str, *taints: str, closed: str = "", **labels: str) -> None:
-    columns.put_node(
+def add(node_index: NodeIndex, node_id: str, *taints: str, closed: str = "", **labels: str) -> None:
+    node_index.put_node(
         NodeId(node_id),
         allocatable=Resources(4000, 8192, 100),
         traits=CONTAINER,
@@ -32,8 +32,8 @@ def add(columns: Columns, node_id: str, *taints: str, closed: str = "", **labels
     )
 
 
-def hold(columns: Columns, name: str, node_id: str, rules: Rules, cpu: int = 100) -> None:
-    columns.hold(
+def hold(node_index: NodeIndex, name: str, node_id: str, rules: Rules, cpu: int = 100) -> None:
+    node_index.hold(
         WorkloadId(name),
         NodeId(node_id),
         Resources(cpu, 128),
@@ -43,18 +43,18 @@ def hold(columns: Columns, name: str, node_id: str, rules: Rules, cpu: int = 100
     )
 
 
-def needing(**rules: object) -> Needs:
-    return Needs(SMALL, CONTAINER, rules=Rules(**rules))  # type: ignore[arg-type]  # by name
+def needing(**rules: object) -> Requirements:
+    return Requirements(SMALL, CONTAINER, rules=Rules(**rules))  # type: ignore[arg-type]  # by name
 
 
-def chosen(columns: Columns, **rules: object) -> str:
-    found = place(needing(**rules), columns)
+def chosen(node_index: NodeIndex, **rules: object) -> str:
+    found = place(needing(**rules), node_index)
     assert isinstance(found, Placed)
     return found.node_id
 
 
-def refusal(columns: Columns, **rules: object) -> str:
-    found = place(needing(**rules), columns)
+def refusal(node_index: NodeIndex, **rules: object) -> str:
+    found = place(needing(**rules), node_index)
     assert isinstance(found, Unplaceable)
     return found.explain()
 
@@ -72,131 +72,131 @@ def refusal(columns: Columns, **rules: object) -> str:
     ],
 )
 def test_a_taint_keeps_away_what_does_not_tolerate_it(
-    taint: str, tolerations: tuple[str, ...], fits: bool, columns: Columns
+    taint: str, tolerations: tuple[str, ...], fits: bool, node_index: NodeIndex
 ) -> None:
-    add(columns, "n1", taint)
+    add(node_index, "n1", taint)
 
-    rejection = reject(columns.rows[N1], needing(tolerations=tolerations))
+    rejection = reject(node_index.slots[N1], needing(tolerations=tolerations))
 
     assert (rejection is None) is fits
     if rejection is not None:
         assert (rejection.filter, rejection.detail) == (Filter.TAINT, f"with taint {taint}")
 
 
-def test_every_taint_must_be_tolerated(columns: Columns) -> None:
-    add(columns, "n1", "gpu", "team=ml")
+def test_every_taint_must_be_tolerated(node_index: NodeIndex) -> None:
+    add(node_index, "n1", "gpu", "team=ml")
 
-    assert refusal(columns, tolerations=("gpu",)) == "1 node with taint team=ml"
-
-
-def test_neither_a_taint_nor_a_cordon_drives_out_what_is_there(columns: Columns) -> None:
-    add(columns, "n1", "gpu", closed="cordoned")
-
-    assert reject_resident(columns.rows[N1], needing()) is None
+    assert refusal(node_index, tolerations=("gpu",)) == "1 node with taint team=ml"
 
 
-def test_a_constraint_is_named_when_it_is_not_met(columns: Columns) -> None:
-    add(columns, "n1", zone="us")
-    add(columns, "n2")
+def test_neither_a_taint_nor_a_cordon_drives_out_what_is_there(node_index: NodeIndex) -> None:
+    add(node_index, "n1", "gpu", closed="cordoned")
 
-    assert refusal(columns, constraints=(IN_EU,)) == "2 nodes not meeting 'zone = eu'"
+    assert reject_resident(node_index.slots[N1], needing()) is None
 
 
-def test_a_constraint_may_name_the_node(columns: Columns) -> None:
+def test_a_constraint_is_named_when_it_is_not_met(node_index: NodeIndex) -> None:
+    add(node_index, "n1", zone="us")
+    add(node_index, "n2")
+
+    assert refusal(node_index, constraints=(IN_EU,)) == "2 nodes not meeting 'zone = eu'"
+
+
+def test_a_constraint_may_name_the_node(node_index: NodeIndex) -> None:
     for number in range(40):
-        add(columns, f"n{number:02}")
+        add(node_index, f"n{number:02}")
     only = Constraint("node.id", Operator.EQUALS, ("n33",))
 
-    assert chosen(columns, constraints=(only,)) == "n33"
+    assert chosen(node_index, constraints=(only,)) == "n33"
 
 
-def test_no_two_of_a_group_that_must_be_apart_share_a_node(columns: Columns) -> None:
-    add(columns, "n1")
+def test_no_two_of_a_group_that_must_be_apart_share_a_node(node_index: NodeIndex) -> None:
+    add(node_index, "n1")
     apart = Rules(group="db", apart=True)
-    hold(columns, "a", "n1", apart)
+    hold(node_index, "a", "n1", apart)
 
-    assert refusal(columns, group="db", apart=True) == "1 node with another of group db"
-    assert chosen(columns, group="web", apart=True) == "n1"
-
-
-def test_one_that_must_be_apart_is_not_joined_by_one_that_need_not(columns: Columns) -> None:
-    add(columns, "n1")
-    hold(columns, "a", "n1", Rules(group="db", apart=True))
-
-    assert "another of group db" in refusal(columns, group="db")
+    assert refusal(node_index, group="db", apart=True) == "1 node with another of group db"
+    assert chosen(node_index, group="web", apart=True) == "n1"
 
 
-def test_a_group_keeps_apart_where_it_can_and_shares_where_it_must(columns: Columns) -> None:
-    add(columns, "n1")
-    add(columns, "n2")
-    hold(columns, "big", "n2", Rules(), cpu=3000)
-    hold(columns, "a", "n1", Rules(group="web"))
+def test_one_that_must_be_apart_is_not_joined_by_one_that_need_not(node_index: NodeIndex) -> None:
+    add(node_index, "n1")
+    hold(node_index, "a", "n1", Rules(group="db", apart=True))
 
-    assert chosen(columns, group="web") == "n2"
-    hold(columns, "b", "n2", Rules(group="web"))
-    assert chosen(columns, group="web") == "n1"
+    assert "another of group db" in refusal(node_index, group="db")
 
 
-def test_a_group_is_spread_over_the_first_label_before_the_second(columns: Columns) -> None:
-    add(columns, "n1", zone="a", rack="1")
-    add(columns, "n2", zone="a", rack="2")
-    add(columns, "n3", zone="b", rack="1")
-    hold(columns, "other", "n3", Rules(), cpu=3000)
-    hold(columns, "a", "n1", Rules(group="web"))
+def test_a_group_keeps_apart_where_it_can_and_shares_where_it_must(node_index: NodeIndex) -> None:
+    add(node_index, "n1")
+    add(node_index, "n2")
+    hold(node_index, "big", "n2", Rules(), cpu=3000)
+    hold(node_index, "a", "n1", Rules(group="web"))
 
-    assert chosen(columns, group="web", spread_over=("zone", "rack")) == "n3"
-    assert chosen(columns, group="web", spread_over=("rack", "zone")) == "n2"
-
-
-def test_nodes_without_the_label_are_a_domain_of_their_own(columns: Columns) -> None:
-    add(columns, "n1", zone="a")
-    add(columns, "n2")
-    add(columns, "n3")
-    hold(columns, "a", "n1", Rules(group="web"))
-    assert chosen(columns, group="web", spread_over=("zone",)) == "n2"
-
-    hold(columns, "b", "n2", Rules(group="web"))
-    hold(columns, "c", "n3", Rules(group="web"))
-    assert chosen(columns, group="web", spread_over=("zone",)) == "n1"
+    assert chosen(node_index, group="web") == "n2"
+    hold(node_index, "b", "n2", Rules(group="web"))
+    assert chosen(node_index, group="web") == "n1"
 
 
-def test_a_member_counts_where_its_node_is_now_labelled(columns: Columns) -> None:
-    add(columns, "n1", zone="a")
-    add(columns, "n2", zone="b")
-    hold(columns, "a", "n1", Rules(group="web"))
-    assert chosen(columns, group="web", spread_over=("zone",)) == "n2"
+def test_a_group_is_spread_over_the_first_label_before_the_second(node_index: NodeIndex) -> None:
+    add(node_index, "n1", zone="a", rack="1")
+    add(node_index, "n2", zone="a", rack="2")
+    add(node_index, "n3", zone="b", rack="1")
+    hold(node_index, "other", "n3", Rules(), cpu=3000)
+    hold(node_index, "a", "n1", Rules(group="web"))
 
-    add(columns, "n1", zone="b")
-    assert columns.members_in("web", "zone", "b") == 1
-    assert columns.members_in("web", "zone", "a") == 0
+    assert chosen(node_index, group="web", spread_over=("zone", "rack")) == "n3"
+    assert chosen(node_index, group="web", spread_over=("rack", "zone")) == "n2"
 
 
-def test_packing_takes_the_fullest_that_fits(columns: Columns) -> None:
+def test_nodes_without_the_label_are_a_domain_of_their_own(node_index: NodeIndex) -> None:
+    add(node_index, "n1", zone="a")
+    add(node_index, "n2")
+    add(node_index, "n3")
+    hold(node_index, "a", "n1", Rules(group="web"))
+    assert chosen(node_index, group="web", spread_over=("zone",)) == "n2"
+
+    hold(node_index, "b", "n2", Rules(group="web"))
+    hold(node_index, "c", "n3", Rules(group="web"))
+    assert chosen(node_index, group="web", spread_over=("zone",)) == "n1"
+
+
+def test_a_member_counts_where_its_node_is_now_labelled(node_index: NodeIndex) -> None:
+    add(node_index, "n1", zone="a")
+    add(node_index, "n2", zone="b")
+    hold(node_index, "a", "n1", Rules(group="web"))
+    assert chosen(node_index, group="web", spread_over=("zone",)) == "n2"
+
+    add(node_index, "n1", zone="b")
+    assert node_index.members_in("web", "zone", "b") == 1
+    assert node_index.members_in("web", "zone", "a") == 0
+
+
+def test_packing_takes_the_fullest_that_fits(node_index: NodeIndex) -> None:
     for node_id, cpu in (("n1", 1000), ("n2", 2000), ("n3", 3950)):
-        add(columns, node_id)
-        hold(columns, f"on-{node_id}", node_id, Rules(), cpu=cpu)
+        add(node_index, node_id)
+        hold(node_index, f"on-{node_id}", node_id, Rules(), cpu=cpu)
 
-    assert chosen(columns, strategy=Strategy.BINPACK) == "n2"
-    assert chosen(columns) == "n1"
+    assert chosen(node_index, strategy=Strategy.BINPACK) == "n2"
+    assert chosen(node_index) == "n1"
 
 
 def test_a_workload_may_differ_from_the_strategy_of_its_cluster() -> None:
-    columns = Columns(Strategy.BINPACK)
-    add(columns, "n1")
-    add(columns, "n2")
-    hold(columns, "a", "n1", Rules())
+    node_index = NodeIndex(Strategy.BINPACK)
+    add(node_index, "n1")
+    add(node_index, "n2")
+    hold(node_index, "a", "n1", Rules())
 
-    assert chosen(columns) == "n1"
-    assert chosen(columns, strategy=Strategy.SPREAD) == "n2"
+    assert chosen(node_index) == "n1"
+    assert chosen(node_index, strategy=Strategy.SPREAD) == "n2"
 
 
-def test_the_score_is_told_part_by_part(columns: Columns) -> None:
-    add(columns, "n1", zone="a")
-    add(columns, "n2", zone="a")
-    hold(columns, "a", "n1", Rules(group="web"))
+def test_the_score_is_told_part_by_part(node_index: NodeIndex) -> None:
+    add(node_index, "n1", zone="a")
+    add(node_index, "n2", zone="a")
+    hold(node_index, "a", "n1", Rules(group="web"))
     needs = needing(group="web", spread_over=("zone",))
 
-    told = score_parts(columns.rows[N2], needs, columns, Company(needs, columns))
+    told = score_parts(node_index.slots[N2], needs, node_index, GroupProximity(needs, node_index))
     parts = [(part.name, part.value) for part in told]
 
     assert parts == [
@@ -207,10 +207,10 @@ def test_the_score_is_told_part_by_part(columns: Columns) -> None:
     ]
 
 
-def test_what_is_tried_in_a_copy_leaves_the_real_room_alone(columns: Columns) -> None:
-    add(columns, "n1", zone="a")
-    twin = columns.copy()
+def test_what_is_tried_in_a_copy_leaves_the_real_room_alone(node_index: NodeIndex) -> None:
+    add(node_index, "n1", zone="a")
+    twin = node_index.copy()
     hold(twin, "a", "n1", Rules(group="web", apart=True))
 
-    assert columns.rows[N1].members == {}
-    assert chosen(columns, group="web", apart=True) == "n1"
+    assert node_index.slots[N1].members == {}
+    assert chosen(node_index, group="web", apart=True) == "n1"

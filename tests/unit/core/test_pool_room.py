@@ -6,10 +6,10 @@ from builders import a_workload, add_node
 from persys.core.placement.capacity import room_on
 from persys.core.placement.explain import explain
 from persys.core.placement.filters import reject
-from persys.core.placement.node_index import Columns
-from persys.core.placement.pending_queue import Wait, Waiting
+from persys.core.placement.node_index import NodeIndex
+from persys.core.placement.pending_queue import PendingEntry, PendingQueue
 from persys.core.placement.pool_capacity import Accounts, accounts_of
-from persys.core.placement.requirements import Needs, needs_of
+from persys.core.placement.requirements import Requirements, requirements_of
 from persys.core.placement.select import Placed, Unplaceable, place
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Capabilities, StoragePool
@@ -25,14 +25,14 @@ def accounts(*pools: StoragePool) -> Accounts | None:
     return accounts_of(Capabilities(4000, 8192, pools=pools))
 
 
-def a_need(*, fast: int = 0, disks: int = 0, rest: int = 0) -> Needs:
+def a_need(*, fast: int = 0, disks: int = 0, rest: int = 0) -> Requirements:
     pools = tuple((name, gb) for name, gb in (("", disks), ("fast", fast)) if gb)
-    return Needs(Resources(100, 128, fast + disks + rest), pools=pools)
+    return Requirements(Resources(100, 128, fast + disks + rest), pools=pools)
 
 
 @pytest.fixture
-def columns() -> Columns:
-    made = Columns()
+def node_index() -> NodeIndex:
+    made = NodeIndex()
     made.put_node(
         N1,
         allocatable=Resources(4000, 8192, 140),
@@ -42,12 +42,12 @@ def columns() -> Columns:
     return made
 
 
-def hold(columns: Columns, name: str, needs: Needs) -> None:
-    columns.hold(WorkloadId(name), N1, needs.resources, needs.host_ports, pools=needs.pools)
+def hold(node_index: NodeIndex, name: str, needs: Requirements) -> None:
+    node_index.hold(WorkloadId(name), N1, needs.resources, needs.host_ports, pools=needs.pools)
 
 
-def free_gb(columns: Columns) -> dict[str, int]:
-    pools = columns.rows[N1].pools
+def free_gb(node_index: NodeIndex) -> dict[str, int]:
+    pools = node_index.slots[N1].pools
     return pools.free_gb if pools is not None else {}
 
 
@@ -56,92 +56,92 @@ def test_a_node_with_one_room_keeps_no_pools() -> None:
     assert accounts() is None
 
 
-def test_the_pool_that_is_full_is_named_with_what_it_lacks(columns: Columns) -> None:
-    hold(columns, "db", a_need(fast=30))
+def test_the_pool_that_is_full_is_named_with_what_it_lacks(node_index: NodeIndex) -> None:
+    hold(node_index, "db", a_need(fast=30))
 
-    nowhere = place(a_need(fast=15, rest=5), columns)
+    nowhere = place(a_need(fast=15, rest=5), node_index)
 
     assert isinstance(nowhere, Unplaceable)
     said = "1 node short of disk in pool fast (needs 15 GB, n1 lacks 5 GB)"
     assert nowhere.explain() == said
-    assert isinstance(place(a_need(fast=10, rest=100), columns), Placed)
-    assert isinstance(place(a_need(rest=100), columns), Placed)
+    assert isinstance(place(a_need(fast=10, rest=100), node_index), Placed)
+    assert isinstance(place(a_need(rest=100), node_index), Placed)
 
 
-def test_disks_that_name_no_pool_are_where_the_node_keeps_them(columns: Columns) -> None:
-    hold(columns, "db", a_need(disks=60))
+def test_disks_that_name_no_pool_are_where_the_node_keeps_them(node_index: NodeIndex) -> None:
+    hold(node_index, "db", a_need(disks=60))
 
-    rejection = reject(columns.rows[N1], a_need(rest=50))
+    rejection = reject(node_index.slots[N1], a_need(rest=50))
 
     assert rejection is not None
     assert (rejection.pool, rejection.missing) == ("local", 10)
 
 
-def test_what_is_given_back_is_there_again(columns: Columns) -> None:
-    hold(columns, "db", a_need(fast=40))
-    hold(columns, "db", a_need(fast=10))
-    assert reject(columns.rows[N1], a_need(fast=30)) is None
+def test_what_is_given_back_is_there_again(node_index: NodeIndex) -> None:
+    hold(node_index, "db", a_need(fast=40))
+    hold(node_index, "db", a_need(fast=10))
+    assert reject(node_index.slots[N1], a_need(fast=30)) is None
 
-    columns.give_back(WorkloadId("db"), N1)
+    node_index.give_back(WorkloadId("db"), N1)
 
-    assert free_gb(columns) == {"local": 100, "fast": 40}
+    assert free_gb(node_index) == {"local": 100, "fast": 40}
 
 
-def test_a_node_that_tells_of_another_pool_keeps_what_is_reserved(columns: Columns) -> None:
-    hold(columns, "db", a_need(fast=30))
+def test_a_node_that_tells_of_another_pool_keeps_what_is_reserved(node_index: NodeIndex) -> None:
+    hold(node_index, "db", a_need(fast=30))
     larger = StoragePool("fast", "local", 80)
 
-    columns.put_node(
+    node_index.put_node(
         N1,
         allocatable=Resources(4000, 8192, 180),
         traits=frozenset(),
         accounts=accounts(LOCAL, larger),
     )
 
-    assert free_gb(columns) == {"local": 100, "fast": 50}
+    assert free_gb(node_index) == {"local": 100, "fast": 50}
 
 
-def test_what_is_tried_out_on_a_copy_is_not_held(columns: Columns) -> None:
-    twin = columns.copy()
+def test_what_is_tried_out_on_a_copy_is_not_held(node_index: NodeIndex) -> None:
+    twin = node_index.copy()
 
     hold(twin, "db", a_need(fast=40))
 
-    assert reject(twin.rows[N1], a_need(fast=1)) is not None
-    assert reject(columns.rows[N1], a_need(fast=40)) is None
+    assert reject(twin.slots[N1], a_need(fast=1)) is not None
+    assert reject(node_index.slots[N1], a_need(fast=40)) is None
 
 
-def test_the_search_through_all_nodes_knows_pools(columns: Columns) -> None:
+def test_the_search_through_all_nodes_knows_pools(node_index: NodeIndex) -> None:
     for number in range(40):
-        add_node(columns, f"x{number:02}", cpu=50, traits=())
-    hold(columns, "db", a_need(fast=30))
+        add_node(node_index, f"x{number:02}", cpu=50, traits=())
+    hold(node_index, "db", a_need(fast=30))
 
-    assert isinstance(place(a_need(fast=11), columns), Unplaceable)
-    assert isinstance(place(a_need(fast=10), columns), Placed)
+    assert isinstance(place(a_need(fast=11), node_index), Unplaceable)
+    assert isinstance(place(a_need(fast=10), node_index), Placed)
 
 
-def test_an_explanation_counts_and_cures_a_full_pool(columns: Columns) -> None:
-    hold(columns, "db", a_need(fast=30))
+def test_an_explanation_counts_and_cures_a_full_pool(node_index: NodeIndex) -> None:
+    hold(node_index, "db", a_need(fast=30))
 
-    found = explain(a_need(fast=15), columns, limit=5)
-    hopeless = explain(a_need(fast=50), columns, limit=5)
+    found = explain(a_need(fast=15), node_index, limit=5)
+    hopeless = explain(a_need(fast=50), node_index, limit=5)
 
     assert found.refusals() == "1 node short of disk in pool fast"
     assert found.changes() == ("free 5 GB disk in pool fast on n1",)
     assert hopeless.changes() == ("a node with 50 GB disk in pool fast",)
 
 
-def test_capacity_ends_where_the_pool_does(columns: Columns) -> None:
-    room = room_on(columns.rows[N1], a_need(fast=15))
+def test_capacity_ends_where_the_pool_does(node_index: NodeIndex) -> None:
+    room = room_on(node_index.slots[N1], a_need(fast=15))
 
     assert (room.fits, room.limited_by) == (2, "short of disk in pool fast")
 
 
-def test_only_as_many_who_wait_are_named_as_the_pool_can_take(columns: Columns) -> None:
-    waiting = Waiting()
+def test_only_as_many_who_wait_are_named_as_the_pool_can_take(node_index: NodeIndex) -> None:
+    waiting = PendingQueue()
     for name in ("a", "b", "c"):
-        waiting.add(WorkloadId(name), Wait(a_need(fast=20)))
+        waiting.add(WorkloadId(name), PendingEntry(a_need(fast=20)))
 
-    assert waiting.offer(columns.rows[N1]) == ["a", "b"]
+    assert waiting.offer(node_index.slots[N1]) == ["a", "b"]
 
 
 def test_a_machine_draws_its_disks_from_their_pools_and_the_rest_from_the_first() -> None:
@@ -149,7 +149,7 @@ def test_a_machine_draws_its_disks_from_their_pools_and_the_rest_from_the_first(
     volumes = (ManagedVolume("data", size_gb=2), ManagedVolume("far", driver="nfs", size_gb=50))
     machine = VMSpec(vcpus=1, memory_mb=64, disks=disks, managed_volumes=volumes)
 
-    needs = needs_of(a_workload(spec=machine))
+    needs = requirements_of(a_workload(spec=machine))
 
     assert needs.resources.disk_gb == 20
     assert needs.pools == (("", 5), ("fast", 10))

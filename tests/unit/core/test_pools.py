@@ -22,7 +22,7 @@ def test_of_two_pools_with_one_name_the_first_counts() -> None:
     assert [pool.total_gb for pool in as_pools([LOCAL, Room("local", "nfs", 7)])] == [100]
 
 
-rooms = st.lists(
+placer = st.lists(
     st.builds(
         Room,
         name=st.sampled_from("abcdef"),
@@ -33,7 +33,7 @@ rooms = st.lists(
 )
 
 
-@given(rooms)
+@given(placer)
 def test_every_pool_has_a_room_or_shares_one_that_is_told_before_it(found: list[Room]) -> None:
     owners: set[str] = set()
     for pool in as_pools(found):

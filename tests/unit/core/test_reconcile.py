@@ -22,7 +22,7 @@ from builders import (
     rooms_of,
 )
 from persys.core.nodes import Phase
-from persys.core.placement.node_index import Columns
+from persys.core.placement.node_index import NodeIndex
 from persys.core.reconcile.decide import decide
 from persys.core.reconcile.dispatch import Dispatch
 from persys.core.reconcile.effects import Apply, PollStatus
@@ -36,17 +36,17 @@ POLICY = Policy()
 ON_N1 = an_assignment()
 
 
-def two_nodes() -> Columns:
-    columns = Columns()
-    add_node(columns, "n1")
-    add_node(columns, "n2")
-    return columns
+def two_nodes() -> NodeIndex:
+    node_index = NodeIndex()
+    add_node(node_index, "n1")
+    add_node(node_index, "n2")
+    return node_index
 
 
 def decided(
-    situation: Situation, *, now: datetime = NOON, columns: Columns | None = None
+    situation: Situation, *, now: datetime = NOON, node_index: NodeIndex | None = None
 ) -> Decision:
-    return decide(situation, rooms_of(columns or two_nodes()), POLICY, now=now, roll=0.5)
+    return decide(situation, rooms_of(node_index or two_nodes()), POLICY, now=now, roll=0.5)
 
 
 # ---- unassigned
@@ -520,11 +520,12 @@ def test_a_vm_has_longer_than_a_container() -> None:
 
 
 def test_a_workload_that_its_node_cannot_run_is_placed_elsewhere() -> None:
-    columns = two_nodes()
-    add_node(columns, "n1", traits=())
+    node_index = two_nodes()
+    add_node(node_index, "n1", traits=())
     refused = an_observation(Actual.FAILED, failure=a_failure(code="RuntimeNotAvailable"))
     decision = decided(
-        a_situation(assignment=ON_N1, observation=refused, dispatch=a_dispatch()), columns=columns
+        a_situation(assignment=ON_N1, observation=refused, dispatch=a_dispatch()),
+        node_index=node_index,
     )
 
     assert decision.assignment is not None

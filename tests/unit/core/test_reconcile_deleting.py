@@ -22,7 +22,7 @@ from builders import (
     rooms_of,
 )
 from persys.core.nodes import Phase
-from persys.core.placement.node_index import Columns
+from persys.core.placement.node_index import NodeIndex
 from persys.core.reconcile.decide import decide
 from persys.core.reconcile.effects import FetchActions, PollStatus, Remove
 from persys.core.reconcile.situation import Decision, Policy, Situation
@@ -37,9 +37,9 @@ SENT = a_dispatch(desired=Desired.DELETED)
 
 
 def decided(situation: Situation, *, now: datetime = NOON) -> Decision:
-    columns = Columns()
-    add_node(columns, "n1")
-    return decide(situation, rooms_of(columns), POLICY, now=now, roll=0.5)
+    node_index = NodeIndex()
+    add_node(node_index, "n1")
+    return decide(situation, rooms_of(node_index), POLICY, now=now, roll=0.5)
 
 
 def test_what_has_no_node_is_forgotten_at_once() -> None:

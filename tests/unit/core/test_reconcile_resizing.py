@@ -15,7 +15,7 @@ from builders import (
     rooms_of,
 )
 from persys.core.nodes import Phase
-from persys.core.placement.node_index import Columns
+from persys.core.placement.node_index import NodeIndex
 from persys.core.reconcile.decide import decide
 from persys.core.reconcile.effects import Apply
 from persys.core.reconcile.situation import Decision, Policy, Situation
@@ -33,11 +33,11 @@ def bigger(spec: Spec | None = None, *, cpu: int = 2000) -> Workload:
 
 
 def decided(situation: Situation, *, cpu_n1: int, cpu_n2: int = 0) -> Decision:
-    columns = Columns()
-    add_node(columns, "n1", cpu=cpu_n1, traits={"type:container", "type:vm", "driver:local"})
+    node_index = NodeIndex()
+    add_node(node_index, "n1", cpu=cpu_n1, traits={"type:container", "type:vm", "driver:local"})
     if cpu_n2:
-        add_node(columns, "n2", cpu=cpu_n2, traits={"type:container", "type:vm", "driver:local"})
-    return decide(situation, rooms_of(columns), Policy(), now=NOON, roll=0.5)
+        add_node(node_index, "n2", cpu=cpu_n2, traits={"type:container", "type:vm", "driver:local"})
+    return decide(situation, rooms_of(node_index), Policy(), now=NOON, roll=0.5)
 
 
 def test_what_fits_where_it_is_grows_there() -> None:

@@ -10,8 +10,8 @@ from builders import (
     an_assignment,
     an_observation,
 )
-from persys.core.placement.node_index import Columns
-from persys.core.placement.port import rooms_over
+from persys.core.placement.node_index import NodeIndex
+from persys.core.placement.port import placer_over
 from persys.core.reconcile.decide import decide
 from persys.core.reconcile.effects import Apply
 from persys.core.reconcile.situation import Decision, Policy, Situation
@@ -43,23 +43,23 @@ def running(
 def decided(
     situation: Situation, *, zone_of_n2: str = "b", closed_n1: str = "", taint_n1: str = ""
 ) -> Decision:
-    columns = Columns()
+    node_index = NodeIndex()
     traits = {"type:container", "driver:local"}
     add_node(
-        columns,
+        node_index,
         "n1",
         labels={"zone": "a"},
         traits=traits,
         closed=closed_n1,
         taints=[taint_n1] if taint_n1 else [],
     )
-    add_node(columns, "n2", labels={"zone": zone_of_n2}, traits=traits)
+    add_node(node_index, "n2", labels={"zone": zone_of_n2}, traits=traits)
     bound = situation.assignment
     assert bound is not None
-    columns.hold(
+    node_index.hold(
         bound.workload_id, bound.node_id, bound.reserved, bound.host_ports, group=bound.rules.group
     )
-    return decide(situation, rooms_over(columns), Policy(), now=NOON, roll=0.5)
+    return decide(situation, placer_over(node_index), Policy(), now=NOON, roll=0.5)
 
 
 def kept(decision: Decision) -> Assignment:
@@ -133,18 +133,20 @@ def test_it_is_no_longer_misplaced_when_its_rules_allow_it_again() -> None:
 def test_what_moves_keeps_no_distance_from_itself() -> None:
     """Its own old copy does not move it to the other zone, which has a member of its group."""
     group = Rules(group="web", spread_over=("zone",))
-    columns = Columns()
-    add_node(columns, "n1", labels={"zone": "a"}, closed="draining")
-    add_node(columns, "n2", labels={"zone": "a"})
-    add_node(columns, "n3", labels={"zone": "b"})
+    node_index = NodeIndex()
+    add_node(node_index, "n1", labels={"zone": "a"}, closed="draining")
+    add_node(node_index, "n2", labels={"zone": "a"})
+    add_node(node_index, "n3", labels={"zone": "b"})
     assignment = an_assignment(rules=group)
-    columns.hold(assignment.workload_id, assignment.node_id, Resources(), frozenset(), group="web")
+    node_index.hold(
+        assignment.workload_id, assignment.node_id, Resources(), frozenset(), group="web"
+    )
     other = an_assignment("n3", name="other")
-    columns.hold(other.workload_id, other.node_id, Resources(), frozenset(), group="web")
-    columns.hold(a_workload("x").id, N2, Resources(3000, 128), frozenset())
+    node_index.hold(other.workload_id, other.node_id, Resources(), frozenset(), group="web")
+    node_index.hold(a_workload("x").id, N2, Resources(3000, 128), frozenset())
     situation = a_situation(a_workload(rules=group), assignment=assignment, draining=True)
 
-    decision = decide(situation, rooms_over(columns), Policy(), now=NOON, roll=0.5)
+    decision = decide(situation, placer_over(node_index), Policy(), now=NOON, roll=0.5)
 
     assert decision.assignment is not None
     assert decision.assignment.node_id == N2

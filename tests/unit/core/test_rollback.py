@@ -21,7 +21,7 @@ from builders import (
     rooms_of,
 )
 from persys.core.nodes import Phase
-from persys.core.placement.node_index import Columns
+from persys.core.placement.node_index import NodeIndex
 from persys.core.reconcile.decide import decide
 from persys.core.reconcile.effects import Apply, Remove
 from persys.core.reconcile.situation import Copy, Decision, Policy, Situation
@@ -54,11 +54,11 @@ def refused(code: str, known_epoch: int) -> Observation:
 
 
 def decided(situation: Situation, *, seconds: float = 0, full: bool = False) -> Decision:
-    columns = Columns()
-    add_node(columns, "n1")
-    add_node(columns, "n2", cpu=50 if full else 3000)
+    node_index = NodeIndex()
+    add_node(node_index, "n1")
+    add_node(node_index, "n2", cpu=50 if full else 3000)
     now = LATER + timedelta(seconds=seconds)
-    return decide(situation, rooms_of(columns), Policy(), now=now, roll=0.5)
+    return decide(situation, rooms_of(node_index), Policy(), now=now, roll=0.5)
 
 
 def epoch_of(decision: Decision) -> int:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from persys.core.auth.permissions import ROLES, deeds_of
+from persys.core.auth.permissions import ROLES, permissions_of
 from persys.core.auth.tokens import (
     COUNT_MAX,
     LIFE,
@@ -21,16 +21,16 @@ from persys.core.auth.tokens import (
     parse,
 )
 from persys.errors import DeniedError, InvalidError, RefusedError
-from persys.model.identity import Caller, Deed, Identity, Role, Token
+from persys.model.identity import Caller, Identity, Permission, Role, Token
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DRAWN = Drawn("ab" * 8, "cd" * 32)
 
 
 def a_caller(
-    role: Role = Role.ADMIN, *deeds: Deed, token_id: str = "", ends_in: timedelta = LIFE
+    role: Role = Role.ADMIN, *deeds: Permission, token_id: str = "", ends_in: timedelta = LIFE
 ) -> Caller:
-    may = frozenset(deeds) or deeds_of(role)
+    may = frozenset(deeds) or permissions_of(role)
     return Caller(Identity(role, "me"), may, NOW + ends_in, "1", token_id)
 
 
@@ -84,15 +84,15 @@ def test_a_deed_beyond_the_role_is_named() -> None:
 
 
 def test_a_scope_leaves_only_what_it_names_and_what_anyone_may() -> None:
-    assert allowed(a_token("operator", "logs")) == {Deed.LOGS, Deed.ANYONE}
+    assert allowed(a_token("operator", "logs")) == {Permission.LOGS, Permission.ANYONE}
     assert allowed(a_token("operator")) == ROLES[Role.OPERATOR]
 
 
 def test_nobody_gives_what_he_may_not_do_himself() -> None:
-    narrow = a_caller(Role.ADMIN, Deed.TOKENS, Deed.READ, Deed.ANYONE)
+    narrow = a_caller(Role.ADMIN, Permission.TOKENS, Permission.READ, Permission.ANYONE)
     with pytest.raises(DeniedError, match=r"that you do not have: logs$"):
         a_token("viewer", by=narrow)
-    assert allowed(a_token("viewer", "read", by=narrow)) == {Deed.READ, Deed.ANYONE}
+    assert allowed(a_token("viewer", "read", by=narrow)) == {Permission.READ, Permission.ANYONE}
 
 
 def test_a_token_made_with_a_token_ends_with_it() -> None:
@@ -154,7 +154,7 @@ def test_its_holder_is_who_the_token_says_for_as_long_as_it_lasts() -> None:
     token = a_token("viewer", "read")
     found = holder(token, "7")
     assert (found.identity, found.expires_at) == (Identity(Role.VIEWER, "ops"), token.expires_at)
-    assert found.deeds == {Deed.READ, Deed.ANYONE}
+    assert found.deeds == {Permission.READ, Permission.ANYONE}
     assert found.token_id == token.id
 
 

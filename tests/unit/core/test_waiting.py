@@ -14,9 +14,9 @@ from builders import (
     an_assignment,
     needs,
 )
-from persys.core.placement.node_index import Columns
-from persys.core.placement.pending_queue import Wait, Waiting, wait_of
-from persys.core.placement.requirements import Needs
+from persys.core.placement.node_index import NodeIndex
+from persys.core.placement.pending_queue import PendingEntry, PendingQueue, wait_of
+from persys.core.placement.requirements import Requirements
 from persys.core.reconcile.situation import Copy
 from persys.model.ids import WorkloadId
 from persys.model.placement import HostPort, Rules
@@ -27,105 +27,105 @@ DATABASE = ContainerSpec("db", managed_volumes=(ManagedVolume("data", "/data"),)
 
 
 @pytest.fixture
-def columns() -> Columns:
-    columns = Columns()
-    add_node(columns, "n1", cpu=1000, memory=1000, disk=10)
-    add_node(columns, "n2", cpu=1000, memory=1000, disk=10, closed="cordoned")
-    return columns
+def node_index() -> NodeIndex:
+    node_index = NodeIndex()
+    add_node(node_index, "n1", cpu=1000, memory=1000, disk=10)
+    add_node(node_index, "n2", cpu=1000, memory=1000, disk=10, closed="cordoned")
+    return node_index
 
 
-def lined_up(**who: Needs) -> Waiting:
-    waiting = Waiting()
+def lined_up(**who: Requirements) -> PendingQueue:
+    waiting = PendingQueue()
     for name, what in who.items():
-        waiting.add(WorkloadId(name), Wait(what))
+        waiting.add(WorkloadId(name), PendingEntry(what))
     return waiting
 
 
-def cpu(amount: int, **rules: object) -> Needs:
-    return Needs(Resources(amount), rules=Rules(**rules))  # type: ignore[arg-type]  # by name
+def cpu(amount: int, **rules: object) -> Requirements:
+    return Requirements(Resources(amount), rules=Rules(**rules))  # type: ignore[arg-type]  # by name
 
 
-def woken(waiting: Waiting, columns: Columns) -> list[str]:
-    return list(waiting.offer(columns.rows[N1]))
+def woken(waiting: PendingQueue, node_index: NodeIndex) -> list[str]:
+    return list(waiting.offer(node_index.slots[N1]))
 
 
-def test_as_many_are_woken_as_the_room_could_take(columns: Columns) -> None:
+def test_as_many_are_woken_as_the_room_could_take(node_index: NodeIndex) -> None:
     waiting = lined_up(a=cpu(400), b=cpu(400), c=cpu(400))
 
-    assert woken(waiting, columns) == ["a", "b"]
+    assert woken(waiting, node_index) == ["a", "b"]
 
 
-def test_who_does_not_fit_is_not_woken_and_stops_nobody(columns: Columns) -> None:
+def test_who_does_not_fit_is_not_woken_and_stops_nobody(node_index: NodeIndex) -> None:
     waiting = lined_up(large=cpu(2000), small=cpu(400), forbidden=needs(traits={"type:vm"}))
 
-    assert woken(waiting, columns) == ["small"]
+    assert woken(waiting, node_index) == ["small"]
 
 
-def test_the_highest_priority_is_first_then_who_came_first(columns: Columns) -> None:
+def test_the_highest_priority_is_first_then_who_came_first(node_index: NodeIndex) -> None:
     waiting = lined_up(
         a=cpu(100), b=cpu(100, priority=100), c=cpu(101), d=cpu(100, priority=100), e=cpu(100)
     )
 
-    assert woken(waiting, columns) == ["b", "d", "a", "c", "e"]
+    assert woken(waiting, node_index) == ["b", "d", "a", "c", "e"]
 
 
-def test_a_closed_node_wakes_nobody(columns: Columns) -> None:
-    assert lined_up(a=cpu(100)).offer(columns.rows[N2]) == []
+def test_a_closed_node_wakes_nobody(node_index: NodeIndex) -> None:
+    assert lined_up(a=cpu(100)).offer(node_index.slots[N2]) == []
 
 
-def test_of_those_who_must_be_apart_one_is_woken(columns: Columns) -> None:
+def test_of_those_who_must_be_apart_one_is_woken(node_index: NodeIndex) -> None:
     apart = cpu(100, group="g", apart=True)
 
-    assert woken(lined_up(a=apart, b=apart), columns) == ["a"]
+    assert woken(lined_up(a=apart, b=apart), node_index) == ["a"]
 
 
-def test_a_host_port_is_given_once(columns: Columns) -> None:
+def test_a_host_port_is_given_once(node_index: NodeIndex) -> None:
     web = needs(host_ports=[HostPort(80)])
 
-    assert woken(lined_up(a=web, b=web), columns) == ["a"]
+    assert woken(lined_up(a=web, b=web), node_index) == ["a"]
 
 
-def test_who_waits_for_the_same_again_keeps_the_place_in_line(columns: Columns) -> None:
+def test_who_waits_for_the_same_again_keeps_the_place_in_line(node_index: NodeIndex) -> None:
     waiting = lined_up(a=cpu(800), b=cpu(800))
-    waiting.add(WorkloadId("a"), Wait(cpu(800)))
-    assert woken(waiting, columns) == ["a"]
+    waiting.add(WorkloadId("a"), PendingEntry(cpu(800)))
+    assert woken(waiting, node_index) == ["a"]
 
-    waiting.add(WorkloadId("a"), Wait(cpu(700)))
-    assert woken(waiting, columns) == ["b"]
+    waiting.add(WorkloadId("a"), PendingEntry(cpu(700)))
+    assert woken(waiting, node_index) == ["b"]
 
 
-def test_who_no_longer_waits_is_not_woken(columns: Columns) -> None:
+def test_who_no_longer_waits_is_not_woken(node_index: NodeIndex) -> None:
     waiting = lined_up(a=cpu(100), b=cpu(100))
     waiting.discard(WorkloadId("a"))
 
     assert (list(waiting), len(waiting), "a" in waiting) == (["b"], 1, False)
-    assert woken(waiting, columns) == ["b"]
+    assert woken(waiting, node_index) == ["b"]
 
 
-def test_who_went_elsewhere_lets_the_room_be_offered_again(columns: Columns) -> None:
+def test_who_went_elsewhere_lets_the_room_be_offered_again(node_index: NodeIndex) -> None:
     waiting = lined_up(a=cpu(800), b=cpu(800))
-    assert woken(waiting, columns) == ["a"]
+    assert woken(waiting, node_index) == ["a"]
     waiting.discard(WorkloadId("a"))
 
-    assert waiting.answered(WorkloadId("a"), columns.rows) == [N1]
-    assert waiting.answered(WorkloadId("a"), columns.rows) == []
-    assert woken(waiting, columns) == ["b"]
+    assert waiting.answered(WorkloadId("a"), node_index.slots) == [N1]
+    assert waiting.answered(WorkloadId("a"), node_index.slots) == []
+    assert woken(waiting, node_index) == ["b"]
 
 
-def test_who_came_too_late_lets_what_is_left_be_offered_again(columns: Columns) -> None:
+def test_who_came_too_late_lets_what_is_left_be_offered_again(node_index: NodeIndex) -> None:
     waiting = lined_up(a=cpu(800), b=cpu(500))
-    assert woken(waiting, columns) == ["a"]
-    columns.hold(WorkloadId("newcomer"), N1, Resources(400), frozenset())
+    assert woken(waiting, node_index) == ["a"]
+    node_index.hold(WorkloadId("newcomer"), N1, Resources(400), frozenset())
 
-    assert waiting.answered(WorkloadId("a"), columns.rows) == [N1]
-    assert woken(waiting, columns) == ["b"]
+    assert waiting.answered(WorkloadId("a"), node_index.slots) == [N1]
+    assert woken(waiting, node_index) == ["b"]
 
 
-def test_who_could_have_gone_there_and_did_not_is_not_asked_again(columns: Columns) -> None:
+def test_who_could_have_gone_there_and_did_not_is_not_asked_again(node_index: NodeIndex) -> None:
     waiting = lined_up(a=cpu(800))
-    assert woken(waiting, columns) == ["a"]
+    assert woken(waiting, node_index) == ["a"]
 
-    assert waiting.answered(WorkloadId("a"), columns.rows) == []
+    assert waiting.answered(WorkloadId("a"), node_index.slots) == []
 
 
 def test_what_holds_data_waits_for_its_own_node() -> None:
@@ -138,7 +138,7 @@ def test_what_holds_data_waits_for_its_own_node() -> None:
 
 def test_what_can_move_waits_for_any_node() -> None:
     assert wait_of(a_situation(assignment=an_assignment()), NOON).anywhere
-    assert wait_of(a_situation(), NOON) == Wait(needs(100, 128))
+    assert wait_of(a_situation(), NOON) == PendingEntry(needs(100, 128))
 
 
 def test_what_has_a_copy_with_its_data_waits_for_that_node() -> None:
@@ -151,12 +151,12 @@ def test_what_has_a_copy_with_its_data_waits_for_that_node() -> None:
     assert not copied.anywhere
 
 
-def test_who_waits_for_a_node_is_woken_by_whatever_happens_there(columns: Columns) -> None:
-    waiting = Waiting()
-    waiting.add(WorkloadId("db"), Wait(cpu(9000), frozenset({N2}), anywhere=False))
+def test_who_waits_for_a_node_is_woken_by_whatever_happens_there(node_index: NodeIndex) -> None:
+    waiting = PendingQueue()
+    waiting.add(WorkloadId("db"), PendingEntry(cpu(9000), frozenset({N2}), anywhere=False))
 
-    assert waiting.offer(columns.rows[N1]) == []
-    assert waiting.offer(columns.rows[N2]) == ["db"]
+    assert waiting.offer(node_index.slots[N1]) == []
+    assert waiting.offer(node_index.slots[N2]) == ["db"]
 
 
 def test_what_must_leave_a_node_is_not_named_for_room_there() -> None:
@@ -165,13 +165,13 @@ def test_what_must_leave_a_node_is_not_named_for_room_there() -> None:
     assert (leaving.homes, leaving.anywhere) == (frozenset(), True)
 
 
-def test_room_on_a_node_with_an_old_copy_is_offered_to_others(columns: Columns) -> None:
-    waiting = Waiting()
+def test_room_on_a_node_with_an_old_copy_is_offered_to_others(node_index: NodeIndex) -> None:
+    waiting = PendingQueue()
     homes = frozenset({N1})
-    waiting.add(WorkloadId("a"), Wait(cpu(600), homes, old_copies=homes))
-    waiting.add(WorkloadId("b"), Wait(cpu(600)))
+    waiting.add(WorkloadId("a"), PendingEntry(cpu(600), homes, old_copies=homes))
+    waiting.add(WorkloadId("b"), PendingEntry(cpu(600)))
 
-    assert waiting.offer(columns.rows[N1]) == ["b"]
+    assert waiting.offer(node_index.slots[N1]) == ["b"]
     assert waiting.concerned_by(N1) == ["a"]
 
 

@@ -4,7 +4,7 @@ import pytest
 from google.protobuf.descriptor import ServiceDescriptor
 
 from persys.model.event import EventKind
-from persys.model.identity import Deed
+from persys.model.identity import Permission
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.methods import AGENT_METHODS, METHODS, Audit, Method, ReadOnly, Stream
@@ -35,7 +35,7 @@ def test_the_table_has_exactly_the_rpcs_of_the_service(
 
 @pytest.mark.parametrize(("name", "row"), ROWS)
 def test_a_change_by_a_user_is_audited(name: str, row: Method) -> None:
-    if row.mutating and row.permission is not Deed.REPORT:
+    if row.mutating and row.permission is not Permission.REPORT:
         assert row.audit is not Audit.NONE
 
 
@@ -49,7 +49,7 @@ def test_a_separate_audit_event_has_a_known_kind(name: str, row: Method) -> None
 def test_only_reads_are_served_by_a_standby_or_retried(name: str, row: Method) -> None:
     if row.mutating:
         assert not row.standby
-        assert not row.idempotent or row.permission is Deed.REPORT
+        assert not row.idempotent or row.permission is Permission.REPORT
     if row.standby:
         assert row.read_only is ReadOnly.SERVE
         assert row.stream is Stream.NONE

@@ -5,7 +5,7 @@ from textwrap import dedent
 import pytest
 
 from builders import a_workload
-from persys.core.placement.requirements import holds_data, needs_of
+from persys.core.placement.requirements import holds_data, requirements_of
 from persys.errors import InvalidError
 from persys.model import feature
 from persys.model.placement import HostPort
@@ -244,7 +244,7 @@ def test_the_needs_of_a_stack_are_used_for_placement() -> None:
     spec, resources, _ = workload_spec(pb.WorkloadSpec(compose=compose))
     workload = a_workload(spec=spec, resources=resources)
 
-    needs = needs_of(workload)
+    needs = requirements_of(workload)
 
     assert needs.host_ports == {HostPort(8080, "tcp")}
     assert (needs.resources.cpu_millicores, needs.resources.memory_mb) == (200, 64)

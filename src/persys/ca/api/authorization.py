@@ -19,14 +19,14 @@ from msgspec import Struct
 from persys.ca.api import cfssl
 from persys.ca.authority import Authority, Holder
 from persys.ca.metrics import Metrics
-from persys.core.auth.permissions import CA, deeds_of
+from persys.core.auth.permissions import CA, permissions_of
 from persys.core.numbers import whole_number
 from persys.errors import DeniedError, InvalidError, PersysError
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
 from persys.infra.net.http_server import shown_certificate
 from persys.infra.tls.identity import claims_of, hosts_of
-from persys.model.identity import Deed, Identity, Role
+from persys.model.identity import Identity, Permission, Role
 from persys.wire.ca.messages import BODY_BYTES_MAX, Refusal, http_status
 
 LIST_MAX = 10_000
@@ -102,7 +102,7 @@ class Door:
         return app
 
     def _behind(
-        self, door: str, deed: Deed | None
+        self, door: str, deed: Permission | None
     ) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def handle(request: web.Request) -> web.Response:
             began = self._clock.monotonic()
@@ -112,7 +112,9 @@ class Door:
 
         return handle
 
-    async def _contained(self, door: str, deed: Deed | None, request: web.Request) -> web.Response:
+    async def _contained(
+        self, door: str, deed: Permission | None, request: web.Request
+    ) -> web.Response:
         error: InternalError | None = None
 
         def failed(found: InternalError) -> None:
@@ -133,7 +135,9 @@ class Door:
         assert error is not None, "contained"
         return _refused(door, 500, f"internal error in {error.where}; see the log of persys-ca")
 
-    async def _answer(self, door: str, deed: Deed | None, request: web.Request) -> web.Response:
+    async def _answer(
+        self, door: str, deed: Permission | None, request: web.Request
+    ) -> web.Response:
         shown = shown_certificate(request) if deed is not None else None
         where = request.remote or "?"
         try:
@@ -159,7 +163,7 @@ class Door:
     def _serve(
         self,
         door: str,
-        deed: Deed | None,
+        deed: Permission | None,
         shown: bytes | None,
         where: str,
         body: bytes,
@@ -171,7 +175,7 @@ class Door:
             holder = None if deed is None else self._holder(shown)
             if holder is not None:
                 who = holder.identity
-            if holder is not None and deed not in deeds_of(holder.identity.role):
+            if holder is not None and deed not in permissions_of(holder.identity.role):
                 raise DeniedError(f"{holder.identity} has no permission for {door}", reason="role")
             return self._handlers[door](Call(body, query, where, holder))
         except (DeniedError, InvalidError) as err:

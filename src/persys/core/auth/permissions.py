@@ -6,59 +6,59 @@ handlers: an agent acts only for its own node.
 
 from collections.abc import Mapping
 
-from persys.model.identity import Caller, Deed, Role
+from persys.model.identity import Caller, Permission, Role
 
-ROLES: Mapping[Role, frozenset[Deed]] = {
-    Role.VIEWER: frozenset({Deed.READ, Deed.LOGS, Deed.ANYONE}),
+ROLES: Mapping[Role, frozenset[Permission]] = {
+    Role.VIEWER: frozenset({Permission.READ, Permission.LOGS, Permission.ANYONE}),
     Role.OPERATOR: frozenset(
         {
-            Deed.READ,
-            Deed.LOGS,
-            Deed.WORKLOADS,
-            Deed.EXEC,
-            Deed.NODES,
-            Deed.DATA,
-            Deed.SECRETS,
-            Deed.SUGGEST,
-            Deed.ANYONE,
+            Permission.READ,
+            Permission.LOGS,
+            Permission.WORKLOADS,
+            Permission.EXEC,
+            Permission.NODES,
+            Permission.DATA,
+            Permission.SECRETS,
+            Permission.SUGGEST,
+            Permission.ANYONE,
         }
     ),
-    Role.ADMIN: frozenset(Deed) - {Deed.REPORT},
+    Role.ADMIN: frozenset(Permission) - {Permission.REPORT},
     # Acts for users whose identity it forwards; its own permission is only to read.
-    Role.GATEWAY: frozenset({Deed.READ, Deed.ANYONE}),
-    Role.AGENT: frozenset({Deed.REPORT, Deed.ANYONE}),
+    Role.GATEWAY: frozenset({Permission.READ, Permission.ANYONE}),
+    Role.AGENT: frozenset({Permission.REPORT, Permission.ANYONE}),
     # Forwards the requests of others, and sends orders to agents.
-    Role.SCHEDULER: frozenset({Deed.READ, Deed.ORDER, Deed.ANYONE}),
+    Role.SCHEDULER: frozenset({Permission.READ, Permission.ORDER, Permission.ANYONE}),
     # A server only.
     Role.CA: frozenset(),
 }
 
 # Routes of persys-ca. None: no certificate is needed; a join has a token, a CFSSL request has a key.
-CA: Mapping[str, Deed | None] = {
+CA: Mapping[str, Permission | None] = {
     "GET /health": None,
     "GET /metrics": None,
     "GET /crl": None,
     "GET /crl.pem": None,
     "GET /api/v1/roots": None,
     "POST /api/v1/join": None,
-    "POST /api/v1/renew": Deed.ANYONE,
-    "GET /api/v1/certificates": Deed.TOKENS,
-    "POST /api/v1/certificates": Deed.TOKENS,
-    "POST /api/v1/revoke": Deed.ORDER,  # a scheduler revokes those of nodes that were removed
-    "GET /api/v1/tokens": Deed.TOKENS,
-    "POST /api/v1/tokens": Deed.TOKENS,
-    "GET /api/v1/audit": Deed.TOKENS,
+    "POST /api/v1/renew": Permission.ANYONE,
+    "GET /api/v1/certificates": Permission.TOKENS,
+    "POST /api/v1/certificates": Permission.TOKENS,
+    "POST /api/v1/revoke": Permission.ORDER,  # a scheduler revokes those of nodes that were removed
+    "GET /api/v1/tokens": Permission.TOKENS,
+    "POST /api/v1/tokens": Permission.TOKENS,
+    "GET /api/v1/audit": Permission.TOKENS,
     "POST /api/v1/cfssl/info": None,
     "POST /api/v1/cfssl/authsign": None,
-    "POST /api/v1/cfssl/sign": Deed.TOKENS,
-    "POST /api/v1/cfssl/newcert": Deed.TOKENS,
+    "POST /api/v1/cfssl/sign": Permission.TOKENS,
+    "POST /api/v1/cfssl/newcert": Permission.TOKENS,
     "GET /api/v1/cfssl/crl": None,
 }
 
 
-def may(caller: Caller, deed: Deed) -> bool:
+def may(caller: Caller, deed: Permission) -> bool:
     return deed in caller.deeds
 
 
-def deeds_of(role: Role) -> frozenset[Deed]:
+def permissions_of(role: Role) -> frozenset[Permission]:
     return ROLES[role]

@@ -13,9 +13,9 @@ from enum import StrEnum
 from msgspec import Struct
 
 from persys.core.auth.enrolment import PEOPLE, granted, hashed
-from persys.core.auth.permissions import deeds_of
+from persys.core.auth.permissions import permissions_of
 from persys.errors import DeniedError, InvalidError, RefusedError
-from persys.model.identity import Caller, Deed, Identity, Role, Token
+from persys.model.identity import Caller, Identity, Permission, Role, Token
 
 LIFE = timedelta(days=30)
 LIFE_LEAST = timedelta(minutes=1)
@@ -90,10 +90,10 @@ def make(
     return token, tuple(over[:TRIMMED_MAX])
 
 
-def allowed(token: Token) -> frozenset[Deed]:
+def allowed(token: Token) -> frozenset[Permission]:
     """The permissions of the token. Its scope is limited to the current permissions of its role."""
-    deeds = deeds_of(token.role)
-    return deeds & (token.deeds | {Deed.ANYONE}) if token.deeds else deeds
+    deeds = permissions_of(token.role)
+    return deeds & (token.deeds | {Permission.ANYONE}) if token.deeds else deeds
 
 
 def is_over(token: Token, now: datetime) -> bool:
@@ -152,16 +152,16 @@ def _role(text: str) -> Role:
     return Role(text)
 
 
-def _deeds(wish: Wish) -> frozenset[Deed]:
+def _deeds(wish: Wish) -> frozenset[Permission]:
     role = _role(wish.role)
-    able = deeds_of(role)
+    able = permissions_of(role)
     for word in wish.deeds:
         if word not in able:
             raise InvalidError(
                 "deeds",
                 f"role {role} does not allow {word[:80]!r}: expected any of {_listed(able)}",
             )
-    return frozenset(map(Deed, wish.deeds))
+    return frozenset(map(Permission, wish.deeds))
 
 
 def _life(wish: Wish, by: Caller, now: datetime) -> timedelta:

@@ -10,7 +10,7 @@ from typing import assert_never
 from persys.core.auth.permissions import may
 from persys.core.intent.apply import Accepted, Unchanged, change_desired, retry
 from persys.errors import InvalidError, RefusedError
-from persys.model.identity import Caller, Deed
+from persys.model.identity import Caller, Permission
 from persys.model.ids import WorkloadId
 from persys.model.suggestion import SuggestedAction, Suggestion
 from persys.model.workload import Desired, Workload
@@ -22,18 +22,18 @@ _ONE_INSTANCE = (
 )
 
 
-def permission_for(action: SuggestedAction | None) -> Deed:
+def permission_for(action: SuggestedAction | None) -> Permission:
     """What a caller needs to perform the action itself."""
     match action:
         case None:
-            return Deed.SUGGEST  # it cannot be applied
+            return Permission.SUGGEST  # it cannot be applied
         case (
             SuggestedAction.SET_DESIRED_STATE
             | SuggestedAction.RETRY_WORKLOAD
             | SuggestedAction.DELETE_WORKLOAD
             | SuggestedAction.SCALE_REPLICAS
         ):
-            return Deed.WORKLOADS
+            return Permission.WORKLOADS
         case unreachable:
             assert_never(unreachable)
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from persys.core.placement.node_slot import Row
+from persys.core.placement.node_slot import NodeSlot
 from persys.model.ids import NodeId
 
 KeyT = TypeVar("KeyT")
@@ -16,19 +16,19 @@ LARGE = 64  # nodes
 Tally = dict[str | None, int]  # value of a label (None: missing): number of group members there
 
 
-class Groups:
+class GroupCounts:
     def __init__(self) -> None:
-        self._rows: dict[str, dict[NodeId, Row]] = {}
+        self._rows: dict[str, dict[NodeId, NodeSlot]] = {}
         # A label is counted from the first request until the group is gone.
         self._tallies: dict[str, dict[str, Tally]] = {}
         self._apart: dict[str, int] = {}
         self._columns: dict[str, NDArray[np.int64]] = {}
 
-    def copy(self, rows: Mapping[NodeId, Row]) -> "Groups":
-        """The same counts over copied rows."""
-        twin = Groups()
+    def copy(self, slots: Mapping[NodeId, NodeSlot]) -> "GroupCounts":
+        """The same counts over copied slots."""
+        twin = GroupCounts()
         twin._rows = {
-            group: {node_id: rows[node_id] for node_id in held}
+            group: {node_id: slots[node_id] for node_id in held}
             for group, held in self._rows.items()
         }
         twin._tallies = {
@@ -38,7 +38,7 @@ class Groups:
         twin._apart = self._apart.copy()
         return twin
 
-    def rows_of(self, group: str) -> Mapping[NodeId, Row]:
+    def rows_of(self, group: str) -> Mapping[NodeId, NodeSlot]:
         """The nodes with at least one member of the group."""
         return self._rows.get(group, {})
 
@@ -50,11 +50,11 @@ class Groups:
         """The number of group members per node. Cached and updated for groups on many nodes."""
         column = self._columns.get(group)
         if column is None or len(column) < size:
-            rows = self.rows_of(group).values()
+            slots = self.rows_of(group).values()
             column = np.zeros(size, dtype=np.int64)
-            for row in rows:
-                column[row.position] = row.members[group]
-            if len(rows) >= LARGE:
+            for slot in slots:
+                column[slot.position] = slot.members[group]
+            if len(slots) >= LARGE:
                 self._columns[group] = column
         return column
 
@@ -65,38 +65,38 @@ class Groups:
         found = tallies.get(key)
         if found is None:
             found = tallies[key] = {}
-            for row in self._rows[group].values():
-                _add(found, row.labels.get(key), row.members[group])
+            for slot in self._rows[group].values():
+                _add(found, slot.labels.get(key), slot.members[group])
         return found
 
-    def count(self, row: Row, group: str, *, apart: bool, sign: int) -> None:
-        _add(row.members, group, sign)
+    def count(self, slot: NodeSlot, group: str, *, apart: bool, sign: int) -> None:
+        _add(slot.members, group, sign)
         if apart:
-            _add(row.apart, group, sign)
+            _add(slot.apart, group, sign)
             _add(self._apart, group, sign)
         if group in self._tallies:
             for key, tally in self._tallies[group].items():
-                _add(tally, row.labels.get(key), sign)
+                _add(tally, slot.labels.get(key), sign)
         if group in self._columns:
-            self._columns[group][row.position] += sign
-        if group in row.members:
+            self._columns[group][slot.position] += sign
+        if group in slot.members:
             if group not in self._rows:
                 self._rows[group] = {}
-            self._rows[group][row.node_id] = row
+            self._rows[group][slot.node_id] = slot
             return
-        del self._rows[group][row.node_id]
+        del self._rows[group][slot.node_id]
         if not self._rows[group]:
             del self._rows[group]
             self._tallies.pop(group, None)
             self._columns.pop(group, None)
 
-    def relabel(self, row: Row, labels: Mapping[str, str]) -> None:
-        for group, members in row.members.items():
+    def relabel(self, slot: NodeSlot, labels: Mapping[str, str]) -> None:
+        for group, members in slot.members.items():
             for key, tally in self._tallies.get(group, {}).items():
-                if row.labels.get(key) != labels.get(key):
-                    _add(tally, row.labels.get(key), -members)
+                if slot.labels.get(key) != labels.get(key):
+                    _add(tally, slot.labels.get(key), -members)
                     _add(tally, labels.get(key), members)
-        row.labels = labels
+        slot.labels = labels
 
 
 def _add(counts: dict[KeyT, int], key: KeyT, number: int) -> None:

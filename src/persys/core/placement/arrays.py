@@ -10,11 +10,11 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from persys.core.placement.node_slot import Row
+from persys.core.placement.node_slot import NodeSlot
 from persys.model.resources import Resources
 
 
-class Figures:
+class NodeArrays:
     def __init__(self, size: int) -> None:
         self.cpu: NDArray[np.int64] = np.zeros(size, dtype=np.int64)
         self.memory: NDArray[np.int64] = np.zeros(size, dtype=np.int64)
@@ -23,20 +23,20 @@ class Figures:
         self.count: NDArray[np.int64] = np.zeros(size, dtype=np.int64)
         self.open: NDArray[np.bool_] = np.zeros(size, dtype=np.bool_)
 
-    def copy(self) -> "Figures":
-        twin = Figures(0)
+    def copy(self) -> "NodeArrays":
+        twin = NodeArrays(0)
         twin.cpu, twin.memory, twin.disk = self.cpu.copy(), self.memory.copy(), self.disk.copy()
         twin.full, twin.count, twin.open = self.full.copy(), self.count.copy(), self.open.copy()
         return twin
 
-    def put(self, row: Row) -> None:
-        at = row.position
-        self.cpu[at] = row.free.cpu_millicores
-        self.memory[at] = row.free.memory_mb
-        self.disk[at] = row.free.disk_gb
-        self.full[at] = row.rank[0]
-        self.count[at] = row.count
-        self.open[at] = not row.closed
+    def put(self, slot: NodeSlot) -> None:
+        at = slot.position
+        self.cpu[at] = slot.free.cpu_millicores
+        self.memory[at] = slot.free.memory_mb
+        self.disk[at] = slot.free.disk_gb
+        self.full[at] = slot.rank[0]
+        self.count[at] = slot.count
+        self.open[at] = not slot.closed
 
     def remove(self, position: int) -> None:
         self.open[position] = False
@@ -66,7 +66,7 @@ ValueT = TypeVar("ValueT", bound=Hashable)
 CONDITIONS_MAX = 256
 
 
-class Codes(Generic[ValueT]):
+class LabelEncoding(Generic[ValueT]):
     def __init__(self, size: int) -> None:
         self.codes: NDArray[np.int32] = np.zeros(size, dtype=np.int32)
         self._code_of: dict[ValueT, int] = {}
@@ -76,8 +76,8 @@ class Codes(Generic[ValueT]):
         """The number of distinct values so far."""
         return len(self._code_of)
 
-    def copy(self) -> "Codes[ValueT]":
-        twin: Codes[ValueT] = Codes(0)
+    def copy(self) -> "LabelEncoding[ValueT]":
+        twin: LabelEncoding[ValueT] = LabelEncoding(0)
         twin.codes, twin._code_of = self.codes.copy(), self._code_of.copy()
         return twin
 

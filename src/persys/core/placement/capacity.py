@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from persys.core.placement.filters import Filter, crowded, reject
-from persys.core.placement.node_index import Columns
-from persys.core.placement.node_slot import Row
-from persys.core.placement.requirements import Needs
+from persys.core.placement.node_index import NodeIndex
+from persys.core.placement.node_slot import NodeSlot
+from persys.core.placement.requirements import Requirements
 from persys.core.placement.select import choose
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.resources import Resources
@@ -18,14 +18,14 @@ _ONCE_PER_NODE = frozenset({Filter.ANTI_AFFINITY, Filter.HOST_PORT, Filter.PROJE
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class NodeCapacity:
     node_id: NodeId
     fits: int | None  # None: any number, since it needs no limited resource
     limited_by: str
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class NodeLoss:
     """The consequences of a lost node."""
 
     node_id: NodeId
@@ -33,25 +33,25 @@ class Loss:
     stranded: tuple[WorkloadId, ...]
 
 
-def room_on(row: Row, needs: Needs) -> Room:
-    first = reject(row, needs)
+def room_on(slot: NodeSlot, needs: Requirements) -> NodeCapacity:
+    first = reject(slot, needs)
     if first is not None:
-        return Room(row.node_id, 0, first.detail)
-    second = crowded(_with(row, needs, 1), needs)
+        return NodeCapacity(slot.node_id, 0, first.detail)
+    second = crowded(_with(slot, needs, 1), needs)
     if second is not None and second.filter in _ONCE_PER_NODE:
-        return Room(row.node_id, 1, second.detail)
-    fits = _times(row.free, needs.resources)
-    if row.pools is not None:
-        in_pools = row.pools.times(needs.resources.disk_gb, needs.pools)
+        return NodeCapacity(slot.node_id, 1, second.detail)
+    fits = _times(slot.free, needs.resources)
+    if slot.pools is not None:
+        in_pools = slot.pools.times(needs.resources.disk_gb, needs.pools)
         fits = min((each for each in (fits, in_pools) if each is not None), default=None)
     if fits is None:
-        return Room(row.node_id, None, "")
-    last = crowded(_with(row, needs, fits), needs)
+        return NodeCapacity(slot.node_id, None, "")
+    last = crowded(_with(slot, needs, fits), needs)
     assert last is not None
-    return Room(row.node_id, fits, last.detail)
+    return NodeCapacity(slot.node_id, fits, last.detail)
 
 
-def total_of(rooms: Iterable[Room]) -> int | None:
+def total_of(rooms: Iterable[NodeCapacity]) -> int | None:
     """None: any number."""
     total = 0
     for room in rooms:
@@ -61,14 +61,14 @@ def total_of(rooms: Iterable[Room]) -> int | None:
     return total
 
 
-def lose(node_id: NodeId, movable: Mapping[WorkloadId, Needs], room: Columns) -> Loss:
+def lose(node_id: NodeId, movable: Mapping[WorkloadId, Requirements], room: NodeIndex) -> NodeLoss:
     """Place each of its workloads on another node, the largest first. The index is restored afterwards."""
-    lost = room.rows[node_id]
+    lost = room.slots[node_id]
     closed_before = lost.closed
     room.close(node_id, "lost")
     taken: list[tuple[WorkloadId, NodeId]] = []
     stranded: list[WorkloadId] = []
-    hopeless: set[Needs] = set()
+    hopeless: set[Requirements] = set()
     by_size = sorted(movable, key=lambda found: (-_share(movable[found], lost), found))
     for workload_id in by_size:
         needs = movable[workload_id]
@@ -83,10 +83,10 @@ def lose(node_id: NodeId, movable: Mapping[WorkloadId, Needs], room: Columns) ->
     for stand_in, elsewhere in taken:
         room.give_back(stand_in, elsewhere)
     room.close(node_id, closed_before)
-    return Loss(node_id, len(taken), tuple(sorted(stranded)))
+    return NodeLoss(node_id, len(taken), tuple(sorted(stranded)))
 
 
-def _hold(workload_id: WorkloadId, node_id: NodeId, needs: Needs, room: Columns) -> None:
+def _hold(workload_id: WorkloadId, node_id: NodeId, needs: Requirements, room: NodeIndex) -> None:
     room.hold(
         workload_id,
         node_id,
@@ -103,22 +103,22 @@ def _stand_in(workload_id: WorkloadId) -> WorkloadId:
     return WorkloadId(f"moved {workload_id}")
 
 
-def _with(row: Row, needs: Needs, times: int) -> Row:
+def _with(slot: NodeSlot, needs: Requirements, times: int) -> NodeSlot:
     """The node with `times` additional workloads."""
-    need, free, group = needs.resources, row.free, needs.rules.group
-    pools = row.pools and row.pools.copy()
+    need, free, group = needs.resources, slot.free, needs.rules.group
+    pools = slot.pools and slot.pools.copy()
     if pools is not None:
         pools.take(need.disk_gb, needs.pools, times=times)
     return replace(
-        row,
+        slot,
         free=Resources(
             free.cpu_millicores - times * need.cpu_millicores,
             free.memory_mb - times * need.memory_mb,
             free.disk_gb - times * need.disk_gb,
         ),
-        ports=row.ports | dict.fromkeys(needs.host_ports, 1) if needs.host_ports else row.ports,
-        members=row.members | {group: 1} if group else row.members,
-        apart=row.apart | {group: 1} if group and needs.rules.apart else row.apart,
+        ports=slot.ports | dict.fromkeys(needs.host_ports, 1) if needs.host_ports else slot.ports,
+        members=slot.members | {group: 1} if group else slot.members,
+        apart=slot.apart | {group: 1} if group and needs.rules.apart else slot.apart,
         pools=pools,
     )
 
@@ -137,9 +137,9 @@ def _times(free: Resources, need: Resources) -> int | None:
     return min(shares, default=None)
 
 
-def _share(needs: Needs, row: Row) -> float:
+def _share(needs: Requirements, slot: NodeSlot) -> float:
     """The largest share of the node's resources that it takes."""
-    need, total = needs.resources, row.allocatable
+    need, total = needs.resources, slot.allocatable
     return max(
         need.cpu_millicores / max(1, total.cpu_millicores),
         need.memory_mb / max(1, total.memory_mb),

@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 
-from persys.core.placement.node_slot import Row
+from persys.core.placement.node_slot import NodeSlot
 from persys.model.ids import NodeId
 from persys.model.resources import Resources
 
@@ -20,7 +20,7 @@ JUDGED_MAX = 32  # of these, nodes with enough capacity that are rejected
 
 # Number of group members on the node, utilisation score, number of workloads, id: lower is better.
 Entry = tuple[int, float, int, NodeId]
-Judge = Callable[[Row], bool]
+Judge = Callable[[NodeSlot], bool]
 
 
 class TooFarError(Exception):
@@ -43,17 +43,17 @@ class _Run:
         if free.disk_gb > self.disk:
             self.disk = free.disk_gb
 
-    def tighten(self, rows: Mapping[NodeId, Row]) -> None:
+    def tighten(self, slots: Mapping[NodeId, NodeSlot]) -> None:
         self.cpu = self.memory = self.disk = 0
         for entry in self.entries:
-            self.raise_to(rows[entry[3]].free)
+            self.raise_to(slots[entry[3]].free)
         self.loose = False
 
 
-class Runs:
-    def __init__(self, entries: list[Entry], rows: Mapping[NodeId, Row]) -> None:
+class ChunkedOrder:
+    def __init__(self, entries: list[Entry], slots: Mapping[NodeId, NodeSlot]) -> None:
         self.moved: set[NodeId] = set()  # nodes with outdated entries
-        self._rows = rows
+        self._rows = slots
         self.fill(entries)
 
     def fill(self, entries: list[Entry]) -> None:
@@ -88,20 +88,20 @@ class Runs:
     def first(self, needed: Resources, judge: Judge) -> Entry | None:
         """The first node with enough capacity that `judge` accepts; TooFarError if it takes too long."""
         cpu, memory, disk = needed.cpu_millicores, needed.memory_mb, needed.disk_gb
-        rows = self._rows
+        slots = self._rows
         looks = judged = 0
         for run in self._runs:
             if run.cpu < cpu or run.memory < memory or run.disk < disk:
                 continue
             for entry in run.entries:
-                row = rows[entry[3]]
-                free = row.free
+                slot = slots[entry[3]]
+                free = slot.free
                 if free.cpu_millicores >= cpu and free.memory_mb >= memory and free.disk_gb >= disk:
-                    if judge(row):
+                    if judge(slot):
                         return entry
                     judged += 1
             if run.loose:
-                run.tighten(rows)
+                run.tighten(slots)
             looks += len(run.entries)
             if looks > LOOKS_MAX or judged > JUDGED_MAX:
                 raise TooFarError

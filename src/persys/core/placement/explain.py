@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from persys.core.placement.constraints import holds_for
 from persys.core.placement.filters import Filter, Rejection, exclusive, reject, repels
-from persys.core.placement.node_index import Columns
-from persys.core.placement.node_slot import Row
+from persys.core.placement.node_index import NodeIndex
+from persys.core.placement.node_slot import NodeSlot
 from persys.core.placement.remedy import COSTS, FREEING, opening_cost, remedy
-from persys.core.placement.requirements import Needs
-from persys.core.placement.score import Company, Part, score, score_parts, strategy_of
+from persys.core.placement.requirements import Requirements
+from persys.core.placement.score import GroupProximity, ScorePart, score, score_parts, strategy_of
 from persys.core.placement.vector_search import eligible
 from persys.model.ids import NodeId
 from persys.model.placement import Strategy
@@ -42,7 +42,7 @@ class Verdict:
     rejection: Rejection | None
     change: str  # "" when it fits
     cost: float
-    score: tuple[Part, ...] = ()
+    score: tuple[ScorePart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,41 +72,41 @@ class Explanation:
         )
 
 
-def explain(needs: Needs, columns: Columns, *, limit: int) -> Explanation:
+def explain(needs: Requirements, node_index: NodeIndex, *, limit: int) -> Explanation:
     """`limit`: how many nodes are shown in detail."""
-    if not columns.rows:
+    if not node_index.slots:
         return Explanation((), {}, 0)
-    sieve = _Sieve(needs, columns)
-    company = Company(needs, columns)
+    sieve = _Sieve(needs, node_index)
+    proximity = GroupProximity(needs, node_index)
     fits = [
-        Verdict(row.node_id, None, "", 0.0, tuple(score_parts(row, needs, columns, company)))
-        for row in _best(sieve, company, limit)
+        Verdict(slot.node_id, None, "", 0.0, tuple(score_parts(slot, needs, node_index, proximity)))
+        for slot in _best(sieve, proximity, limit)
     ]
     misses = [
-        Verdict(row.node_id, found.rejection, found.change, found.cost)
-        for row in sieve.nearest(limit - len(fits))
-        if (found := remedy(row, needs, columns))
+        Verdict(slot.node_id, found.rejection, found.change, found.cost)
+        for slot in sieve.nearest(limit - len(fits))
+        if (found := remedy(slot, needs, node_index))
     ]
     misses.sort(key=lambda found: (found.cost, found.node_id))
-    return Explanation((*fits, *misses), dict(sieve.counts), len(columns.rows))
+    return Explanation((*fits, *misses), dict(sieve.counts), len(node_index.slots))
 
 
 class _Sieve:
     """Runs all filters over all nodes, in the order of `reject`."""
 
-    def __init__(self, needs: Needs, columns: Columns) -> None:
+    def __init__(self, needs: Requirements, node_index: NodeIndex) -> None:
         self.needs = needs
-        self.columns = columns
+        self.node_index = node_index
         self.counts: Counter[Reason] = Counter()
-        self.fits: Mask = columns.figures.open.copy()
+        self.fits: Mask = node_index.arrays.open.copy()
         self._obstacles: list[tuple[Mask, Cost]] = []  # rejected nodes, and the cost of a change
-        self._some_closed = np.count_nonzero(self.fits) < len(columns.rows)
+        self._some_closed = np.count_nonzero(self.fits) < len(node_index.slots)
         self._refuse_closed()
         self._refuse_unfit()
         self._refuse_crowded()
         self._refuse_short()
 
-    def nearest(self, limit: int) -> Iterator[Row]:
+    def nearest(self, limit: int) -> Iterator[NodeSlot]:
         if limit <= 0:
             return iter(())
         distance = self._distances()
@@ -117,15 +117,15 @@ class _Sieve:
         else:
             nearest = np.arange(len(distance))
         found = nearest[np.isfinite(distance[nearest])]
-        return (self.columns.at(int(position)) for position in found)
+        return (self.node_index.at(int(position)) for position in found)
 
     def _distances(self) -> Costs:
         """The approximate cost of the changes; infinite where there is no node."""
-        distance = np.where(self.columns.figures.open, np.float32(0), np.float32(np.inf))
+        distance = np.where(self.node_index.arrays.open, np.float32(0), np.float32(np.inf))
         if self._some_closed:
-            for row in self.columns.rows.values():
-                if row.closed:
-                    distance[row.position] = opening_cost(row)
+            for slot in self.node_index.slots.values():
+                if slot.closed:
+                    distance[slot.position] = opening_cost(slot)
         for refused, cost in self._obstacles:
             distance += cost() if callable(cost) else refused * np.float32(cost)
         return distance
@@ -133,41 +133,43 @@ class _Sieve:
     def _refuse_closed(self) -> None:
         if not self._some_closed:
             return
-        for row in self.columns.rows.values():
-            if row.closed:
-                self.counts[Filter.CLOSED, row.closed] += 1
+        for slot in self.node_index.slots.values():
+            if slot.closed:
+                self.counts[Filter.CLOSED, slot.closed] += 1
 
     def _refuse_unfit(self) -> None:
-        columns, wanted, rules = self.columns, self.needs.traits, self.needs.rules
-        if eligible(self.needs, columns).mask.all():
+        node_index, wanted, rules = self.node_index, self.needs.traits, self.needs.rules
+        if eligible(self.needs, node_index).mask.all():
             return
-        able = columns.traits.where(wanted, wanted.issubset)
+        able = node_index.traits.where(wanted, wanted.issubset)
         if not able.all():
-            self._refuse(~able, COSTS[Filter.TYPE], alike=columns.traits.codes)
-        if columns.tainted:
-            bears = columns.taints.where(rules.tolerations, lambda found: not repels(found, rules))
-            self._refuse(~bears, COSTS[Filter.TAINT], alike=columns.taints.codes)
+            self._refuse(~able, COSTS[Filter.TYPE], alike=node_index.traits.codes)
+        if node_index.tainted:
+            bears = node_index.taints.where(
+                rules.tolerations, lambda found: not repels(found, rules)
+            )
+            self._refuse(~bears, COSTS[Filter.TAINT], alike=node_index.taints.codes)
         for constraint in rules.constraints:
-            said = columns.labelled(constraint.key)
+            said = node_index.labelled(constraint.key)
             meets = said.where(constraint, partial(holds_for, constraint))
             self._refuse(~meets, COSTS[Filter.CONSTRAINT])
 
     def _refuse_crowded(self) -> None:
-        columns, rules = self.columns, self.needs.rules
-        company = columns.groups.rows_of(rules.group).values()
-        apart = (row for row in company if rules.apart or rules.group in row.apart)
+        node_index, rules = self.node_index, self.needs.rules
+        proximity = node_index.groups.rows_of(rules.group).values()
+        apart = (slot for slot in proximity if rules.apart or rules.group in slot.apart)
         if rules.group:
             self._refuse(self._these(apart), COSTS[Filter.ANTI_AFFINITY])
         for port in sorted(self.needs.host_ports):
-            taken = columns.port_holders.get(port, {}).values()
+            taken = node_index.port_holders.get(port, {}).values()
             self._refuse(self._these(taken), COSTS[exclusive(port)])
 
     def _refuse_short(self) -> None:
-        need, figures = self.needs.resources, self.columns.figures
+        need, arrays = self.needs.resources, self.node_index.arrays
         for wanted, free in (
-            (need.cpu_millicores, figures.cpu),
-            (need.memory_mb, figures.memory),
-            (need.disk_gb, figures.disk),
+            (need.cpu_millicores, arrays.cpu),
+            (need.memory_mb, arrays.memory),
+            (need.disk_gb, arrays.disk),
         ):
             short = free < wanted
             if short.any():
@@ -175,14 +177,14 @@ class _Sieve:
         self._refuse_short_of_pools()
 
     def _refuse_short_of_pools(self) -> None:
-        short: dict[str, list[Row]] = {}
-        for row in self.columns.pooled.values():
-            assert row.pools is not None
-            found = row.pools.short_of(self.needs.resources.disk_gb, self.needs.pools)
+        short: dict[str, list[NodeSlot]] = {}
+        for slot in self.node_index.pooled.values():
+            assert slot.pools is not None
+            found = slot.pools.short_of(self.needs.resources.disk_gb, self.needs.pools)
             if found is not None:
-                short.setdefault(found.pool, []).append(row)
-        for rows in short.values():
-            self._refuse(self._these(rows), FREEING)
+                short.setdefault(found.pool, []).append(slot)
+        for slots in short.values():
+            self._refuse(self._these(slots), FREEING)
 
     def _refuse(
         self,
@@ -207,13 +209,13 @@ class _Sieve:
 
     def _count(self, one: np.intp, count: int | np.intp) -> None:
         """`count` nodes are rejected for the same reason as this one."""
-        rejection = reject(self.columns.at(int(one)), self.needs)
+        rejection = reject(self.node_index.at(int(one)), self.needs)
         assert rejection is not None
         self.counts[rejection.filter, rejection.detail] += int(count)
 
-    def _these(self, rows: Iterable[Row]) -> Mask:
+    def _these(self, slots: Iterable[NodeSlot]) -> Mask:
         mask = np.zeros_like(self.fits)
-        mask[[row.position for row in rows]] = True
+        mask[[slot.position for slot in slots]] = True
         return mask
 
 
@@ -225,20 +227,20 @@ def _freeing(wanted: int, free: NDArray[np.int64]) -> Costs:
     return lacking
 
 
-def _best(sieve: _Sieve, company: Company, limit: int) -> list[Row]:
+def _best(sieve: _Sieve, proximity: GroupProximity, limit: int) -> list[NodeSlot]:
     """The nodes that fit, in the order of placement."""
-    needs, columns = sieve.needs, sieve.columns
+    needs, node_index = sieve.needs, sieve.node_index
     fitting = np.flatnonzero(sieve.fits)
-    in_order = not needs.rules.group and strategy_of(needs, columns) is Strategy.SPREAD
+    in_order = not needs.rules.group and strategy_of(needs, node_index) is Strategy.SPREAD
     if in_order and 0 < limit < len(fitting):
-        full = columns.figures.full[fitting]
+        full = node_index.arrays.full[fitting]
         fitting = fitting[full <= np.partition(full, limit - 1)[limit - 1]]
         if len(fitting) > 4 * limit:
             # Many have equal utilisation, as in a new cluster: they are adjacent in the ordered list.
-            begin = bisect_left(columns.order.ranks, (full.min(),))
-            ranks = islice(columns.order.ranks, begin, None)
-            in_turn = (columns.rows[node_id] for _, _, node_id in ranks)
+            begin = bisect_left(node_index.order.ranks, (full.min(),))
+            ranks = islice(node_index.order.ranks, begin, None)
+            in_turn = (node_index.slots[node_id] for _, _, node_id in ranks)
             fits = sieve.fits.tobytes()  # one at a time, numpy is slow
-            return list(islice((row for row in in_turn if fits[row.position]), limit))
-    rows = (columns.at(int(position)) for position in fitting)
-    return nsmallest(limit, rows, key=lambda row: score(row, needs, columns, company))
+            return list(islice((slot for slot in in_turn if fits[slot.position]), limit))
+    slots = (node_index.at(int(position)) for position in fitting)
+    return nsmallest(limit, slots, key=lambda slot: score(slot, needs, node_index, proximity))

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from persys.core.placement.constraints import holds, written
-from persys.core.placement.node_slot import Row
-from persys.core.placement.requirements import Needs
+from persys.core.placement.node_slot import NodeSlot
+from persys.core.placement.requirements import Requirements
 from persys.model.placement import HostPort, Rules
 
 TOLERATES_ALL = "*"
@@ -43,40 +43,40 @@ class Rejection:
     needed: int = 0  # in that pool
 
 
-def reject(row: Row, needs: Needs) -> Rejection | None:
+def reject(slot: NodeSlot, needs: Requirements) -> Rejection | None:
     """The first reason why this node cannot run it; None when it can."""
-    return unfit(row, needs) or crowded(row, needs)
+    return unfit(slot, needs) or crowded(slot, needs)
 
 
-def reject_resident(row: Row, needs: Needs) -> Rejection | None:
+def reject_resident(slot: NodeSlot, needs: Requirements) -> Rejection | None:
     """Why it cannot stay on its node. Cordons and taints do not evict, so they are not checked."""
-    return _lacking(row, needs) or _unmet(row, needs) or crowded(row, needs)
+    return _lacking(slot, needs) or _unmet(slot, needs) or crowded(slot, needs)
 
 
-def unfit(row: Row, needs: Needs) -> Rejection | None:
-    if row.closed:
-        return Rejection(Filter.CLOSED, row.closed)
-    if lacking := _lacking(row, needs):
+def unfit(slot: NodeSlot, needs: Requirements) -> Rejection | None:
+    if slot.closed:
+        return Rejection(Filter.CLOSED, slot.closed)
+    if lacking := _lacking(slot, needs):
         return lacking
-    if row.taints and (repelling := repels(row.taints, needs.rules)):
+    if slot.taints and (repelling := repels(slot.taints, needs.rules)):
         return Rejection(Filter.TAINT, f"with taint {repelling}")
-    return _unmet(row, needs)
+    return _unmet(slot, needs)
 
 
-def crowded(row: Row, needs: Needs) -> Rejection | None:
+def crowded(slot: NodeSlot, needs: Requirements) -> Rejection | None:
     group = needs.rules.group
-    if group and group in (row.members if needs.rules.apart else row.apart):
+    if group and group in (slot.members if needs.rules.apart else slot.apart):
         return Rejection(Filter.ANTI_AFFINITY, f"with another of group {group}")
-    if needs.host_ports and (taken := needs.host_ports & row.ports.keys()):
+    if needs.host_ports and (taken := needs.host_ports & slot.ports.keys()):
         return Rejection(exclusive(min(taken)), f"with {min(taken)} taken")
-    need, free = needs.resources, row.free
+    need, free = needs.resources, slot.free
     if need.cpu_millicores > free.cpu_millicores:
         return Rejection(Filter.CPU, "short of cpu", need.cpu_millicores - free.cpu_millicores)
     if need.memory_mb > free.memory_mb:
         return Rejection(Filter.MEMORY, "short of memory", need.memory_mb - free.memory_mb)
     if need.disk_gb > free.disk_gb:
         return Rejection(Filter.DISK, "short of disk", need.disk_gb - free.disk_gb)
-    if row.pools is not None and (short := row.pools.short_of(need.disk_gb, needs.pools)):
+    if slot.pools is not None and (short := slot.pools.short_of(need.disk_gb, needs.pools)):
         detail = f"short of disk in pool {short.pool}"
         return Rejection(Filter.DISK, detail, short.missing_gb, short.pool, short.needed_gb)
     return None
@@ -106,13 +106,13 @@ def described(trait: str) -> str:
     }.get(kind, f"feature {name}")
 
 
-def _lacking(row: Row, needs: Needs) -> Rejection | None:
-    if needs.traits <= row.traits:
+def _lacking(slot: NodeSlot, needs: Requirements) -> Rejection | None:
+    if needs.traits <= slot.traits:
         return None
-    lacking = needs.traits - row.traits
+    lacking = needs.traits - slot.traits
     for kind in _TRAITS:
         if mine := [trait for trait in lacking if trait.startswith(f"{kind}:")]:
-            lacks = f"whose {_named(min(mine))} does not answer" if min(mine) in row.silent else ""
+            lacks = f"whose {_named(min(mine))} does not answer" if min(mine) in slot.silent else ""
             return Rejection(kind, lacks or f"without {described(min(mine))}")
     return Rejection(Filter.FEATURE, f"without {described(min(lacking))}")
 
@@ -121,8 +121,8 @@ def _named(trait: str) -> str:
     return f"{trait.partition(':')[2]} runtime"
 
 
-def _unmet(row: Row, needs: Needs) -> Rejection | None:
+def _unmet(slot: NodeSlot, needs: Requirements) -> Rejection | None:
     for constraint in needs.rules.constraints:
-        if not holds(constraint, row.labels):
+        if not holds(constraint, slot.labels):
             return Rejection(Filter.CONSTRAINT, f"not meeting {written(constraint)!r}")
     return None

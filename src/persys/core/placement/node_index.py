@@ -8,11 +8,11 @@ releasing twice has no effect.
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 
-from persys.core.placement.anti_affinity import Groups
-from persys.core.placement.arrays import Codes, Eligible, Figures
-from persys.core.placement.node_slot import Order, Row, fullness
+from persys.core.placement.anti_affinity import GroupCounts
+from persys.core.placement.arrays import Eligible, LabelEncoding, NodeArrays
+from persys.core.placement.node_slot import NodeSlot, Order, utilisation
 from persys.core.placement.pool_capacity import Accounts, PoolRoom
-from persys.core.placement.ranking import Rankings
+from persys.core.placement.ranking import RankingCache
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import Assignment, HostPort, Strategy
 from persys.model.resources import Draws, Resources
@@ -59,27 +59,27 @@ def hold_of(assignment: Assignment) -> Hold:
     return Hold(assignment.reserved, assignment.host_ports, groups, assignment.pools)
 
 
-class Columns:
+class NodeIndex:
     def __init__(self, strategy: Strategy = Strategy.SPREAD) -> None:
         self.strategy = strategy
         self.version = 0  # increases with every change
-        self.rows: dict[NodeId, Row] = {}
-        self.groups = Groups()
+        self.slots: dict[NodeId, NodeSlot] = {}
+        self.groups = GroupCounts()
         self.order = Order()
-        self.rankings = Rankings(self.rows, self.order)
-        self.figures = Figures(SIZE_AT_FIRST)
-        self.traits: Codes[frozenset[str]] = Codes(SIZE_AT_FIRST)
-        self.taints: Codes[frozenset[str]] = Codes(SIZE_AT_FIRST)
+        self.ranking_cache = RankingCache(self.slots, self.order)
+        self.arrays = NodeArrays(SIZE_AT_FIRST)
+        self.traits: LabelEncoding[frozenset[str]] = LabelEncoding(SIZE_AT_FIRST)
+        self.taints: LabelEncoding[frozenset[str]] = LabelEncoding(SIZE_AT_FIRST)
         self.tainted: set[NodeId] = set()
-        self.port_holders: dict[HostPort, dict[NodeId, Row]] = {}
-        self.pooled: dict[NodeId, Row] = {}  # nodes with several pools
+        self.port_holders: dict[HostPort, dict[NodeId, NodeSlot]] = {}
+        self.pooled: dict[NodeId, NodeSlot] = {}  # nodes with several pools
         self.eligible: dict[Hashable, Eligible] = {}  # cache of `search`, until a node changes
         self.refused: tuple[int, dict[Hashable, object]] = (
             0,
             {},
         )  # cache of `select`, for one version
-        self._labels: dict[str, Codes[str | None]] = {}
-        self._by_position: list[Row | None] = []
+        self._labels: dict[str, LabelEncoding[str | None]] = {}
+        self._by_position: list[NodeSlot | None] = []
         self._holds: dict[NodeId, dict[WorkloadId, Hold]] = {}
         self._vacant: list[int] = []
 
@@ -96,48 +96,50 @@ class Columns:
         silent: frozenset[str] = frozenset(),
     ) -> None:
         """Add or update a node. Its reservations stay."""
-        row = self.rows.get(node_id)
-        if row is None:
-            row = Row(node_id, self._take_position(), allocatable, traits, closed, allocatable)
-            row.labels = labels or {}
-            self.rows[node_id] = row
-            self._by_position[row.position] = row
+        slot = self.slots.get(node_id)
+        if slot is None:
+            slot = NodeSlot(
+                node_id, self._take_position(), allocatable, traits, closed, allocatable
+            )
+            slot.labels = labels or {}
+            self.slots[node_id] = slot
+            self._by_position[slot.position] = slot
         else:
-            self.order.discard(row)
-            row.free += allocatable - row.allocatable
-            row.allocatable, row.traits, row.closed = allocatable, traits, closed
-            self.groups.relabel(row, labels or {})
-        self._put_pools(row, accounts)
-        row.taints, row.silent = taints, silent
+            self.order.discard(slot)
+            slot.free += allocatable - slot.allocatable
+            slot.allocatable, slot.traits, slot.closed = allocatable, traits, closed
+            self.groups.relabel(slot, labels or {})
+        self._put_pools(slot, accounts)
+        slot.taints, slot.silent = taints, silent
         (self.tainted.add if taints else self.tainted.discard)(node_id)
-        for hold in () if row.count else self._holds.get(node_id, {}).values():
-            self._count(row, hold, sign=1)
-        self._code(row)
-        self._rank(row)
+        for hold in () if slot.count else self._holds.get(node_id, {}).values():
+            self._count(slot, hold, sign=1)
+        self._code(slot)
+        self._rank(slot)
 
     def remove_node(self, node_id: NodeId) -> None:
-        row = self.rows.pop(node_id, None)
-        if row is None:
+        slot = self.slots.pop(node_id, None)
+        if slot is None:
             return
-        self.order.discard(row)
+        self.order.discard(slot)
         self.tainted.discard(node_id)
         self.pooled.pop(node_id, None)
         for hold in self._holds.get(node_id, {}).values():
-            self._count(row, hold, sign=-1)
-        self._by_position[row.position] = None
-        self.figures.remove(row.position)
-        self._vacant.append(row.position)
-        self.rankings.alter(node_id)
+            self._count(slot, hold, sign=-1)
+        self._by_position[slot.position] = None
+        self.arrays.remove(slot.position)
+        self._vacant.append(slot.position)
+        self.ranking_cache.alter(node_id)
         self.eligible.clear()
         self.version += 1
 
     def close(self, node_id: NodeId, why: str) -> None:
         """Close the node for new workloads (`why` not empty), or open it again."""
-        row = self.rows[node_id]
-        self.order.discard(row)
-        row.closed = why
-        self.rankings.alter(node_id)
-        self._rank(row)
+        slot = self.slots[node_id]
+        self.order.discard(slot)
+        slot.closed = why
+        self.ranking_cache.alter(node_id)
+        self._rank(slot)
 
     def hold(
         self,
@@ -183,105 +185,105 @@ class Columns:
         """How many of the group are held by nodes with this value of a label; None: without the label."""
         return self.groups.tally(group, key).get(value, 0)
 
-    def in_order(self) -> Iterator[Row]:
+    def in_order(self) -> Iterator[NodeSlot]:
         """Open nodes, emptiest first."""
-        return (self.rows[node_id] for _, _, node_id in self.order.ranks)
+        return (self.slots[node_id] for _, _, node_id in self.order.ranks)
 
-    def at(self, position: int) -> Row:
-        row = self._by_position[position]
-        assert row is not None
-        return row
+    def at(self, position: int) -> NodeSlot:
+        slot = self._by_position[position]
+        assert slot is not None
+        return slot
 
-    def labelled(self, key: str) -> Codes[str | None]:
+    def labelled(self, key: str) -> LabelEncoding[str | None]:
         """The values of one label. Updated from the first call on."""
         codes = self._labels.pop(key, None)
         # Values that no node has any more are dropped only by a rebuild.
-        if codes is None or len(codes) > 2 * len(self.rows) + LABELS_MAX:
+        if codes is None or len(codes) > 2 * len(self.slots) + LABELS_MAX:
             if len(self._labels) >= LABELS_MAX:
                 del self._labels[next(iter(self._labels))]  # the least recently used
-            codes = Codes(len(self.figures.open))
-            codes.put_all({row.position: row.labels.get(key) for row in self.rows.values()})
+            codes = LabelEncoding(len(self.arrays.open))
+            codes.put_all({slot.position: slot.labels.get(key) for slot in self.slots.values()})
         self._labels[key] = codes
         return codes
 
-    def copy(self) -> "Columns":
+    def copy(self) -> "NodeIndex":
         """An independent copy for planning."""
-        twin = Columns(self.strategy)
-        twin.rows = {node_id: row.copy() for node_id, row in self.rows.items()}
-        twin.groups = self.groups.copy(twin.rows)
-        twin.order, twin.figures = self.order.copy(), self.figures.copy()
-        twin.rankings = Rankings(twin.rows, twin.order)
+        twin = NodeIndex(self.strategy)
+        twin.slots = {node_id: slot.copy() for node_id, slot in self.slots.items()}
+        twin.groups = self.groups.copy(twin.slots)
+        twin.order, twin.arrays = self.order.copy(), self.arrays.copy()
+        twin.ranking_cache = RankingCache(twin.slots, twin.order)
         twin.traits, twin.taints = self.traits.copy(), self.taints.copy()
         twin.tainted = self.tainted.copy()
-        twin.pooled = {node_id: twin.rows[node_id] for node_id in self.pooled}
+        twin.pooled = {node_id: twin.slots[node_id] for node_id in self.pooled}
         twin.port_holders = {
-            port: {node_id: twin.rows[node_id] for node_id in held}
+            port: {node_id: twin.slots[node_id] for node_id in held}
             for port, held in self.port_holders.items()
         }
-        twin._by_position = [row and twin.rows[row.node_id] for row in self._by_position]
+        twin._by_position = [slot and twin.slots[slot.node_id] for slot in self._by_position]
         twin._holds = {node_id: holds.copy() for node_id, holds in self._holds.items()}
         twin._vacant = self._vacant.copy()
         return twin
 
     def _exchange(self, node_id: NodeId, old: Hold | None, new: Hold | None) -> None:
-        row = self.rows.get(node_id)
-        if row is None or old == new:
+        slot = self.slots.get(node_id)
+        if slot is None or old == new:
             return
-        self.order.discard(row)
+        self.order.discard(slot)
         if old is not None:
-            self._count(row, old, sign=-1)
+            self._count(slot, old, sign=-1)
         if new is not None:
-            self._count(row, new, sign=1)
-        self._rank(row)
+            self._count(slot, new, sign=1)
+        self._rank(slot)
 
-    def _count(self, row: Row, hold: Hold, *, sign: int) -> None:
-        row.free = row.free - hold.resources if sign > 0 else row.free + hold.resources
-        row.count += sign
-        if row.pools is not None:
-            row.pools.take(hold.resources.disk_gb, hold.pools, times=sign)
+    def _count(self, slot: NodeSlot, hold: Hold, *, sign: int) -> None:
+        slot.free = slot.free - hold.resources if sign > 0 else slot.free + hold.resources
+        slot.count += sign
+        if slot.pools is not None:
+            slot.pools.take(hold.resources.disk_gb, hold.pools, times=sign)
         for port in hold.host_ports:
-            row.ports[port] = row.ports.get(port, 0) + sign
-            if row.ports[port]:
-                self.port_holders.setdefault(port, {})[row.node_id] = row
+            slot.ports[port] = slot.ports.get(port, 0) + sign
+            if slot.ports[port]:
+                self.port_holders.setdefault(port, {})[slot.node_id] = slot
                 continue
-            del row.ports[port]
-            del self.port_holders[port][row.node_id]
+            del slot.ports[port]
+            del self.port_holders[port][slot.node_id]
             if not self.port_holders[port]:
                 del self.port_holders[port]
         for group, apart in hold.groups:
-            self.groups.count(row, group, apart=apart, sign=sign)
+            self.groups.count(slot, group, apart=apart, sign=sign)
 
-    def _put_pools(self, row: Row, accounts: Accounts | None) -> None:
-        row.pools = PoolRoom(accounts) if accounts is not None else None
-        if row.pools is None:
-            self.pooled.pop(row.node_id, None)
+    def _put_pools(self, slot: NodeSlot, accounts: Accounts | None) -> None:
+        slot.pools = PoolRoom(accounts) if accounts is not None else None
+        if slot.pools is None:
+            self.pooled.pop(slot.node_id, None)
             return
-        self.pooled[row.node_id] = row
-        for hold in self._holds.get(row.node_id, {}).values() if row.count else ():
-            row.pools.take(hold.resources.disk_gb, hold.pools)
+        self.pooled[slot.node_id] = slot
+        for hold in self._holds.get(slot.node_id, {}).values() if slot.count else ():
+            slot.pools.take(hold.resources.disk_gb, hold.pools)
 
-    def _rank(self, row: Row) -> None:
-        row.rank = (fullness(row), row.count, row.node_id)
-        self.order.add(row)
-        self.figures.put(row)
-        self.rankings.move(row.node_id)
+    def _rank(self, slot: NodeSlot) -> None:
+        slot.rank = (utilisation(slot), slot.count, slot.node_id)
+        self.order.add(slot)
+        self.arrays.put(slot)
+        self.ranking_cache.move(slot.node_id)
         self.version += 1
 
-    def _code(self, row: Row) -> None:
-        self.rankings.alter(row.node_id)
+    def _code(self, slot: NodeSlot) -> None:
+        self.ranking_cache.alter(slot.node_id)
         self.eligible.clear()
-        self.traits.put(row.position, row.traits)
-        self.taints.put(row.position, row.taints)
+        self.traits.put(slot.position, slot.traits)
+        self.taints.put(slot.position, slot.taints)
         for key, codes in self._labels.items():
-            codes.put(row.position, row.labels.get(key))
+            codes.put(slot.position, slot.labels.get(key))
 
     def _take_position(self) -> int:
         if self._vacant:
             return self._vacant.pop()
         position = len(self._by_position)
         self._by_position.append(None)
-        if position >= len(self.figures.open):
-            self.figures.grow(2 * position)
+        if position >= len(self.arrays.open):
+            self.arrays.grow(2 * position)
             self.traits.grow(2 * position)
             self.taints.grow(2 * position)
             for codes in self._labels.values():

@@ -13,7 +13,7 @@ Rank = tuple[float, int, NodeId]  # utilisation, number of workloads, id: lower 
 
 
 @dataclass(slots=True)
-class Row:
+class NodeSlot:
     """One node in the index."""
 
     node_id: NodeId
@@ -34,8 +34,8 @@ class Row:
         frozenset()
     )  # traits that it has, and whose runtime does not answer now
 
-    def copy(self) -> "Row":
-        return Row(
+    def copy(self) -> "NodeSlot":
+        return NodeSlot(
             self.node_id,
             self.position,
             self.allocatable,
@@ -54,9 +54,9 @@ class Row:
         )
 
 
-def fullness(row: Row) -> float:
+def utilisation(slot: NodeSlot) -> float:
     """The share of the scarcest resource that is reserved."""
-    total, free = row.allocatable, row.free
+    total, free = slot.allocatable, slot.free
     share = 0.0
     if total.cpu_millicores > 0:
         share = 1 - free.cpu_millicores / total.cpu_millicores
@@ -76,11 +76,11 @@ class Order:
         twin.ranks = self.ranks.copy()
         return twin
 
-    def add(self, row: Row) -> None:
-        if not row.closed:
-            insort(self.ranks, row.rank)
+    def add(self, slot: NodeSlot) -> None:
+        if not slot.closed:
+            insort(self.ranks, slot.rank)
 
-    def discard(self, row: Row) -> None:
+    def discard(self, slot: NodeSlot) -> None:
         """Call it before the row changes."""
-        if not row.closed:
-            del self.ranks[bisect_left(self.ranks, row.rank)]
+        if not slot.closed:
+            del self.ranks[bisect_left(self.ranks, slot.rank)]

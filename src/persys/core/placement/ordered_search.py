@@ -8,19 +8,19 @@ from collections.abc import Callable, Collection
 from itertools import islice
 
 from persys.core.placement.anti_affinity import Tally
-from persys.core.placement.arrays import Codes
-from persys.core.placement.chunked_order import Entry, Runs, TooFarError
+from persys.core.placement.arrays import LabelEncoding
+from persys.core.placement.chunked_order import ChunkedOrder, Entry, TooFarError
 from persys.core.placement.filters import crowded
-from persys.core.placement.node_index import Columns
-from persys.core.placement.node_slot import Row
+from persys.core.placement.node_index import NodeIndex
+from persys.core.placement.node_slot import NodeSlot
 from persys.core.placement.ranking import Arrangement, Domain, Ranking
-from persys.core.placement.requirements import Needs
-from persys.core.placement.score import Company, strategy_of
+from persys.core.placement.requirements import Requirements
+from persys.core.placement.score import GroupProximity, strategy_of
 from persys.core.placement.vector_search import eligible
 from persys.model.placement import Strategy
 
 Level = tuple[int, ...]  # number of group members nearby, per label and then on the node
-Near = Callable[[Row], Level]
+Near = Callable[[NodeSlot], Level]
 
 STEPS_MAX = 16  # eligible nodes that are checked
 LOOKS_MAX = 128  # nodes in total, including ineligible ones
@@ -28,112 +28,118 @@ DOMAINS_WALKED_MAX = 16
 DOMAINS_COUNTED_MAX = 256
 
 
-def walk(needs: Needs, columns: Columns) -> Row | None:
+def ordered_search(needs: Requirements, node_index: NodeIndex) -> NodeSlot | None:
     """The best node; None: no node fits. TooFarError: not found within the limits."""
-    rules, packs = needs.rules, strategy_of(needs, columns) is Strategy.BINPACK
+    rules, packs = needs.rules, strategy_of(needs, node_index) is Strategy.BINPACK
     if not rules.group:
-        return _first(needs, columns, Arrangement(packs))
-    company = Company(needs, columns)
+        return _first(needs, node_index, Arrangement(packs))
+    proximity = GroupProximity(needs, node_index)
     by_company = Arrangement(packs, rules.spread_over, rules.group)
-    ranking = columns.rankings.kept(needs, by_company)
+    ranking = node_index.ranking_cache.kept(needs, by_company)
     if ranking is None:
         try:
-            return _with_least_company(needs, columns, company, packs=packs)
+            return _with_least_company(needs, node_index, proximity, packs=packs)
         except TooFarError:
-            ranking = columns.rankings.earned(needs, by_company, eligible(needs, columns).each)
+            ranking = node_index.ranking_cache.earned(
+                needs, by_company, eligible(needs, node_index).each
+            )
             if ranking is None:
                 raise
-    return _in_company(needs, columns, ranking, company)
+    return _in_company(needs, node_index, ranking, proximity)
 
 
-def _first(needs: Needs, columns: Columns, by: Arrangement) -> Row | None:
-    ranking = columns.rankings.kept(needs, by)
+def _first(needs: Requirements, node_index: NodeIndex, by: Arrangement) -> NodeSlot | None:
+    ranking = node_index.ranking_cache.kept(needs, by)
     if ranking is None:
         try:
-            return _first_in_order(needs, columns)
+            return _first_in_order(needs, node_index)
         except TooFarError:
-            ranking = columns.rankings.earned(needs, by, eligible(needs, columns).each)
+            ranking = node_index.ranking_cache.earned(needs, by, eligible(needs, node_index).each)
             if ranking is None:
                 raise
     if not ranking.domains():
         return None
-    entry = ranking.part(()).first(needs.resources, lambda row: crowded(row, needs) is None)
-    return columns.rows[entry[3]] if entry is not None else None
+    entry = ranking.part(()).first(needs.resources, lambda slot: crowded(slot, needs) is None)
+    return node_index.slots[entry[3]] if entry is not None else None
 
 
 def _first_in_order(
-    needs: Needs,
-    columns: Columns,
+    needs: Requirements,
+    node_index: NodeIndex,
     near_to: Near = lambda _: (),
     least: Level = (),
-) -> Row:
+) -> NodeSlot:
     """The first node that fits and has the smallest possible number of group members near it."""
-    if strategy_of(needs, columns) is Strategy.BINPACK:
+    if strategy_of(needs, node_index) is Strategy.BINPACK:
         raise TooFarError  # the nodes with the highest utilisation have no capacity
-    rows, could = columns.rows, eligible(needs, columns).each
+    slots, could = node_index.slots, eligible(needs, node_index).each
     steps = 0
-    for _, _, node_id in islice(columns.order.ranks, LOOKS_MAX):
-        row = rows[node_id]
-        if could[row.position]:
-            if (not least or near_to(row) == least) and crowded(row, needs) is None:
-                return row
+    for _, _, node_id in islice(node_index.order.ranks, LOOKS_MAX):
+        slot = slots[node_id]
+        if could[slot.position]:
+            if (not least or near_to(slot) == least) and crowded(slot, needs) is None:
+                return slot
             steps += 1
             if steps == STEPS_MAX:
                 break
     raise TooFarError
 
 
-def _in_company(needs: Needs, columns: Columns, ranking: Ranking, company: Company) -> Row | None:
+def _in_company(
+    needs: Requirements, node_index: NodeIndex, ranking: Ranking, proximity: GroupProximity
+) -> NodeSlot | None:
     """With a ranking for the group: the first node of a domain is the best there."""
 
-    def fits(row: Row) -> bool:
-        return crowded(row, needs) is None
+    def fits(slot: NodeSlot) -> bool:
+        return crowded(slot, needs) is None
 
-    def pick(part: Runs, _: Level) -> Entry | None:
+    def pick(part: ChunkedOrder, _: Level) -> Entry | None:
         return part.first(needs.resources, fits)
 
-    return _rarest_first(ranking, pick, columns, company)
+    return _rarest_first(ranking, pick, node_index, proximity)
 
 
 def _with_least_company(
-    needs: Needs, columns: Columns, company: Company, *, packs: bool
-) -> Row | None:
+    needs: Requirements, node_index: NodeIndex, proximity: GroupProximity, *, packs: bool
+) -> NodeSlot | None:
     """With rankings without the group: if few nodes have members, the first nodes have none."""
-    if not company.tallies:
-        return _first_in_order(needs, columns, company.of, (0,))
-    key, tally = company.tallies[0]
-    could = eligible(needs, columns).each
-    ranking = columns.rankings.earned(needs, Arrangement(packs, (key,)), could)
+    if not proximity.tallies:
+        return _first_in_order(needs, node_index, proximity.of, (0,))
+    key, tally = proximity.tallies[0]
+    could = eligible(needs, node_index).each
+    ranking = node_index.ranking_cache.earned(needs, Arrangement(packs, (key,)), could)
     if ranking is None:
         raise TooFarError
     lowest, alike = _lowest(tally, ranking.domains())
     beyond: Level = (0,)
-    for label, counts in reversed(company.tallies[1:]):
-        beyond = (_least(counts, columns.labelled(label)), *beyond)
+    for label, counts in reversed(proximity.tallies[1:]):
+        beyond = (_least(counts, node_index.labelled(label)), *beyond)
     if alike > 1:
         # The nodes with the lowest utilisation are likely to be in one of several domains.
         try:
-            return _first_in_order(needs, columns, company.of, (lowest, *beyond))
+            return _first_in_order(needs, node_index, proximity.of, (lowest, *beyond))
         except TooFarError:
             if alike > DOMAINS_WALKED_MAX:
                 raise
 
-    def pick(part: Runs, level: Level) -> Entry | None:
-        return _first_alone(part, needs, company, level + beyond)
+    def pick(part: ChunkedOrder, level: Level) -> Entry | None:
+        return _first_alone(part, needs, proximity, level + beyond)
 
-    return _rarest_first(ranking, pick, columns, company)
+    return _rarest_first(ranking, pick, node_index, proximity)
 
 
-def _first_alone(part: Runs, needs: Needs, company: Company, least: Level) -> Entry | None:
+def _first_alone(
+    part: ChunkedOrder, needs: Requirements, proximity: GroupProximity, least: Level
+) -> Entry | None:
     """The first node with the fewest group members nearby; TooFarError if only other nodes fit."""
     others = False
 
-    def alone(row: Row) -> bool:
+    def alone(slot: NodeSlot) -> bool:
         nonlocal others
-        if crowded(row, needs) is not None:
+        if crowded(slot, needs) is not None:
             return False
         others = True
-        return company.of(row) == least
+        return proximity.of(slot) == least
 
     found = part.first(needs.resources, alone)
     if found is None and others:
@@ -143,20 +149,20 @@ def _first_alone(part: Runs, needs: Needs, company: Company, least: Level) -> En
 
 def _rarest_first(
     ranking: Ranking,
-    pick: Callable[[Runs, Level], Entry | None],
-    columns: Columns,
-    company: Company,
-) -> Row | None:
+    pick: Callable[[ChunkedOrder, Level], Entry | None],
+    node_index: NodeIndex,
+    proximity: GroupProximity,
+) -> NodeSlot | None:
     """The best node of the domains with the fewest group members that have a fitting node."""
     domains = ranking.domains()
     if len(domains) > DOMAINS_COUNTED_MAX:
         raise TooFarError
-    for level, alike in company.rarest(domains):
+    for level, alike in proximity.rarest(domains):
         if len(alike) > DOMAINS_WALKED_MAX:
             raise TooFarError
         found = [one for domain in alike if (one := pick(ranking.part(domain), level)) is not None]
         if found:
-            return columns.rows[min(found)[3]]
+            return node_index.slots[min(found)[3]]
     return None
 
 
@@ -170,6 +176,6 @@ def _lowest(tally: Tally, domains: Collection[Domain]) -> tuple[int, int]:
     return lowest, counts.count(lowest)
 
 
-def _least(tally: Tally, values: Codes[str | None]) -> int:
+def _least(tally: Tally, values: LabelEncoding[str | None]) -> int:
     """A lower bound for the number of group members in a domain."""
     return min(tally.values()) if tally and len(tally) >= len(values) else 0

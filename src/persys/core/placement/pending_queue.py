@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from persys.core.placement.filters import reject
-from persys.core.placement.node_slot import Row
-from persys.core.placement.requirements import Needs, holds_data, needs_of
+from persys.core.placement.node_slot import NodeSlot
+from persys.core.placement.requirements import Requirements, holds_data, requirements_of
 from persys.core.reconcile.evacuate import must_leave
 from persys.core.reconcile.situation import Situation
 from persys.model.ids import NodeId, WorkloadId
@@ -29,27 +29,27 @@ Line = dict[WorkloadId, None]
 
 class Lines:
     def __init__(self) -> None:
-        self._lines: dict[Needs, Line] = {}
-        self._places: dict[Needs, int] = {}
-        self._at: list[Needs | None] = []
+        self._lines: dict[Requirements, Line] = {}
+        self._places: dict[Requirements, int] = {}
+        self._at: list[Requirements | None] = []
         self._vacant: list[int] = []
         self._amounts: NDArray[np.int64] = np.full((3, 64), _NEVER, dtype=np.int64)
 
-    def add(self, workload_id: WorkloadId, needs: Needs) -> None:
+    def add(self, workload_id: WorkloadId, needs: Requirements) -> None:
         line = self._lines.get(needs)
         if line is None:
             line = self._lines[needs] = {}
             self._open(needs)
         line[workload_id] = None
 
-    def discard(self, workload_id: WorkloadId, needs: Needs) -> None:
+    def discard(self, workload_id: WorkloadId, needs: Requirements) -> None:
         line = self._lines[needs]
         del line[workload_id]
         if not line:
             del self._lines[needs]
             self._close(needs)
 
-    def that_may_fit(self, free: Resources) -> Iterator[tuple[Needs, Line]]:
+    def that_may_fit(self, free: Resources) -> Iterator[tuple[Requirements, Line]]:
         """The groups whose amounts fit; their other requirements are not checked here."""
         cpu, memory, disk = self._amounts
         enough = (cpu <= free.cpu_millicores) & (memory <= free.memory_mb) & (disk <= free.disk_gb)
@@ -58,7 +58,7 @@ class Lines:
             assert needs is not None
             yield needs, self._lines[needs]
 
-    def _open(self, needs: Needs) -> None:
+    def _open(self, needs: Requirements) -> None:
         if self._vacant:
             place = self._vacant.pop()
         else:
@@ -72,7 +72,7 @@ class Lines:
         need = needs.resources
         self._amounts[:, place] = need.cpu_millicores, need.memory_mb, need.disk_gb
 
-    def _close(self, needs: Needs) -> None:
+    def _close(self, needs: Requirements) -> None:
         place = self._places.pop(needs)
         self._at[place] = None
         self._amounts[:, place] = _NEVER
@@ -80,19 +80,19 @@ class Lines:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class PendingEntry:
     """What a workload waits for: capacity on any node, or a change of certain nodes.
 
     Capacity on a node with an old copy of it cannot be used until that copy is removed.
     """
 
-    needs: Needs
+    needs: Requirements
     homes: frozenset[NodeId] = frozenset()
     anywhere: bool = True
     old_copies: frozenset[NodeId] = frozenset()
 
 
-def wait_of(situation: Situation, now: datetime) -> Wait:
+def wait_of(situation: Situation, now: datetime) -> PendingEntry:
     """Its own node counts unless it must leave it; other nodes count unless its data binds it.
 
     Capacity on a node does not wake the workloads that leave it: otherwise each departure would re-evaluate
@@ -103,17 +103,17 @@ def wait_of(situation: Situation, now: datetime) -> Wait:
     if situation.assignment is not None and not leaves:
         homes.add(situation.assignment.node_id)
     kept = holds_data(situation.workload) and bool(homes) and not leaves
-    return Wait(
-        needs_of(situation.workload),
+    return PendingEntry(
+        requirements_of(situation.workload),
         frozenset(homes),
         anywhere=not kept,
         old_copies=frozenset(copy.node_id for copy in situation.copies if copy.doomed),
     )
 
 
-class Waiting:
+class PendingQueue:
     def __init__(self) -> None:
-        self._waits: dict[WorkloadId, Wait] = {}
+        self._waits: dict[WorkloadId, PendingEntry] = {}
         self._numbers: dict[WorkloadId, int] = {}
         self._next_number = 0
         self._lines = Lines()
@@ -131,7 +131,7 @@ class Waiting:
         """In queue order."""
         return iter(self._waits)
 
-    def add(self, workload_id: WorkloadId, wait: Wait) -> None:
+    def add(self, workload_id: WorkloadId, wait: PendingEntry) -> None:
         """A workload that already waits for the same keeps its position."""
         if self._waits.get(workload_id) == wait:
             return
@@ -156,18 +156,18 @@ class Waiting:
             if not self._at_home[node_id]:
                 del self._at_home[node_id]
 
-    def offer(self, row: Row) -> list[WorkloadId]:
+    def offer(self, slot: NodeSlot) -> list[WorkloadId]:
         """Workloads to re-evaluate because this node has free capacity, in queue order, as many as fit.
 
         After each has been decided, `answered` returns the nodes whose capacity is still free.
         """
         named = [
             workload_id
-            for workload_id in self.concerned_by(row.node_id)
-            if row.node_id not in self._waits[workload_id].old_copies
+            for workload_id in self.concerned_by(slot.node_id)
+            if slot.node_id not in self._waits[workload_id].old_copies
         ]
-        for workload_id in self._as_many_as_fit(row):
-            self._offered.setdefault(workload_id, set()).add(row.node_id)
+        for workload_id in self._as_many_as_fit(slot):
+            self._offered.setdefault(workload_id, set()).add(slot.node_id)
             named.append(workload_id)
         return named
 
@@ -175,7 +175,7 @@ class Waiting:
         """Workloads that wait for a change of this node."""
         return list(self._at_home.get(node_id, ()))
 
-    def answered(self, workload_id: WorkloadId, rows: dict[NodeId, Row]) -> list[NodeId]:
+    def answered(self, workload_id: WorkloadId, slots: dict[NodeId, NodeSlot]) -> list[NodeId]:
         """The nodes to offer again, after the decision for an offered workload was stored."""
         offered = self._offered.pop(workload_id, None)
         if offered is None:
@@ -187,7 +187,7 @@ class Waiting:
         return sorted(
             node_id
             for node_id in offered
-            if node_id in rows and reject(rows[node_id], wait.needs) is not None
+            if node_id in slots and reject(slots[node_id], wait.needs) is not None
         )
 
     def some(self, most: int) -> list[WorkloadId]:
@@ -198,25 +198,25 @@ class Waiting:
         self._looked_at += most
         return chosen
 
-    def wait_of(self, workload_id: WorkloadId) -> Wait:
+    def wait_of(self, workload_id: WorkloadId) -> PendingEntry:
         return self._waits[workload_id]
 
-    def _as_many_as_fit(self, row: Row) -> Iterator[WorkloadId]:
-        if row.closed:
+    def _as_many_as_fit(self, slot: NodeSlot) -> Iterator[WorkloadId]:
+        if slot.closed:
             return
-        heads: list[tuple[int, int, WorkloadId, Iterator[WorkloadId], Needs]] = []
-        for needs, line in self._lines.that_may_fit(row.free):
-            if reject(row, needs) is None:
+        heads: list[tuple[int, int, WorkloadId, Iterator[WorkloadId], Requirements]] = []
+        for needs, line in self._lines.that_may_fit(slot.free):
+            if reject(slot, needs) is None:
                 members = iter(line)
                 first = next(members)
                 heads.append((-needs.rules.priority, self._numbers[first], first, members, needs))
         heapify(heads)
-        left = row.copy()
+        left = slot.copy()
         while heads:
             rank, _, workload_id, members, needs = heappop(heads)
             if reject(left, needs) is not None:
                 continue
-            if row.node_id not in self._waits[workload_id].old_copies:
+            if slot.node_id not in self._waits[workload_id].old_copies:
                 yield workload_id
                 _take(left, needs)
             following = next(members, None)
@@ -225,13 +225,13 @@ class Waiting:
                 heappush(heads, (rank, number, following, members, needs))
 
 
-def _take(row: Row, needs: Needs) -> None:
-    row.free -= needs.resources
-    if row.pools is not None:
-        row.pools.take(needs.resources.disk_gb, needs.pools)
+def _take(slot: NodeSlot, needs: Requirements) -> None:
+    slot.free -= needs.resources
+    if slot.pools is not None:
+        slot.pools.take(needs.resources.disk_gb, needs.pools)
     for port in needs.host_ports:
-        row.ports[port] = 1
+        slot.ports[port] = 1
     if group := needs.rules.group:
-        row.members[group] = row.members.get(group, 0) + 1
+        slot.members[group] = slot.members.get(group, 0) + 1
         if needs.rules.apart:
-            row.apart[group] = 1
+            slot.apart[group] = 1

@@ -7,16 +7,16 @@ search.
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from persys.core.placement.chunked_order import Entry, Runs
+from persys.core.placement.chunked_order import ChunkedOrder, Entry
 from persys.core.placement.filters import unfit
-from persys.core.placement.node_slot import Order, Row
-from persys.core.placement.requirements import Needs
+from persys.core.placement.node_slot import NodeSlot, Order
+from persys.core.placement.requirements import Requirements
 from persys.model.ids import NodeId
 from persys.model.placement import Constraint
 
 MOVED_MANY = 64  # changed nodes of a part; beyond that a new sort may cost less
 
-Rows = Mapping[NodeId, Row]
+Rows = Mapping[NodeId, NodeSlot]
 Domain = tuple[str | None, ...]  # the values of labels (None: missing)
 
 
@@ -30,25 +30,27 @@ class Arrangement(NamedTuple):
 
 class Ranking:
     def __init__(
-        self, needs: Needs, by: Arrangement, rows: Rows, order: Order, *, could: bytes
+        self, needs: Requirements, by: Arrangement, slots: Rows, order: Order, *, could: bytes
     ) -> None:
         """`could`: by position, whether the node could run it if it were empty and open."""
         self.altered: set[NodeId] = set()  # nodes whose attributes changed
-        self.part_of: dict[NodeId, Runs] = {}  # each marks its nodes whose reservations changed
+        self.part_of: dict[
+            NodeId, ChunkedOrder
+        ] = {}  # each marks its nodes whose reservations changed
         self._needs, self._by = needs, by
-        self._rows = rows
+        self._rows = slots
         self._entries: dict[NodeId, Entry] = {}
-        self._parts: dict[Domain, Runs] = {}
-        found: dict[Domain, list[Row]] = {}
+        self._parts: dict[Domain, ChunkedOrder] = {}
+        found: dict[Domain, list[NodeSlot]] = {}
         # All open nodes; already ordered, or nearly so.
-        taken = [row for *_, node_id in order.ranks if could[(row := rows[node_id]).position]]
-        for row, domain in zip(taken, map(self._domain, taken), strict=True):
+        taken = [slot for *_, node_id in order.ranks if could[(slot := slots[node_id]).position]]
+        for slot, domain in zip(taken, map(self._domain, taken), strict=True):
             if domain not in found:
                 found[domain] = []
-            found[domain].append(row)
+            found[domain].append(slot)
         for domain, members in found.items():
             entries = sorted(map(self._entry, members))
-            part = self._parts[domain] = Runs(entries, rows)
+            part = self._parts[domain] = ChunkedOrder(entries, slots)
             nodes = [entry[3] for entry in entries]
             self._entries.update(zip(nodes, entries, strict=True))
             self.part_of.update(dict.fromkeys(nodes, part))
@@ -60,25 +62,25 @@ class Ranking:
         self.altered.clear()
         return self._parts.keys()
 
-    def part(self, domain: Domain) -> Runs:
+    def part(self, domain: Domain) -> ChunkedOrder:
         """The current order of one of `domains`."""
         part = self._parts[domain]
         if part.moved:
             self._refresh(part)
         return part
 
-    def _refresh(self, part: Runs) -> None:
-        rows, entries, moved = self._rows, self._entries, part.moved
+    def _refresh(self, part: ChunkedOrder) -> None:
+        slots, entries, moved = self._rows, self._entries, part.moved
         if len(moved) > MOVED_MANY and 4 * len(moved) > len(part):
             for node_id in moved:
-                entries[node_id] = self._entry(rows[node_id])
+                entries[node_id] = self._entry(slots[node_id])
             part.fill(sorted([entries[entry[3]] for entry in part]))
         else:
             for node_id in moved:
-                row = rows[node_id]
+                slot = slots[node_id]
                 part.discard(entries[node_id])
-                entry = entries[node_id] = self._entry(row)
-                part.add(entry, row.free)
+                entry = entries[node_id] = self._entry(slot)
+                part.add(entry, slot.free)
         moved.clear()
 
     def _alter(self, node_id: NodeId) -> None:
@@ -87,26 +89,26 @@ class Ranking:
             part = self.part_of.pop(node_id)
             part.discard(old)
             part.moved.discard(node_id)
-        row = self._rows.get(node_id)
-        if row is None or unfit(row, self._needs) is not None:
+        slot = self._rows.get(node_id)
+        if slot is None or unfit(slot, self._needs) is not None:
             return
-        domain, entry = self._domain(row), self._entry(row)
+        domain, entry = self._domain(slot), self._entry(slot)
         if domain in self._parts:
-            self._parts[domain].add(entry, row.free)
+            self._parts[domain].add(entry, slot.free)
         else:
-            self._parts[domain] = Runs([entry], self._rows)
+            self._parts[domain] = ChunkedOrder([entry], self._rows)
         self._entries[node_id], self.part_of[node_id] = entry, self._parts[domain]
 
-    def _domain(self, row: Row) -> Domain:
-        over, labels = self._by.over, row.labels
+    def _domain(self, slot: NodeSlot) -> Domain:
+        over, labels = self._by.over, slot.labels
         if len(over) == 1:  # the usual case
             return (labels.get(over[0]),)
         return tuple(labels.get(key) for key in over)
 
-    def _entry(self, row: Row) -> Entry:
+    def _entry(self, slot: NodeSlot) -> Entry:
         packs, _, group = self._by
-        full, count, node_id = row.rank
-        return row.members.get(group, 0), 1 - full if packs else full, count, node_id
+        full, count, node_id = slot.rank
+        return slot.members.get(group, 0), 1 - full if packs else full, count, node_id
 
 
 KEPT_MAX = 32
@@ -117,9 +119,9 @@ WORTH_KEEPING = 8  # requests
 _Kind = tuple[frozenset[str], tuple[Constraint, ...], tuple[str, ...], Arrangement]
 
 
-class Rankings:
-    def __init__(self, rows: Rows, order: Order) -> None:
-        self._rows, self._order = rows, order
+class RankingCache:
+    def __init__(self, slots: Rows, order: Order) -> None:
+        self._rows, self._order = slots, order
         self._kept: dict[_Kind, Ranking] = {}
         self._groups: set[str] = set()  # of those kept
         self._asked: dict[_Kind, int] = {}
@@ -136,7 +138,7 @@ class Rankings:
         for ranking in self._kept.values():
             ranking.altered.add(node_id)
 
-    def kept(self, needs: Needs, by: Arrangement) -> Ranking | None:
+    def kept(self, needs: Requirements, by: Arrangement) -> Ranking | None:
         if by.group not in self._groups:
             return None
         kind = _kind(needs, by)
@@ -145,7 +147,7 @@ class Rankings:
             self._kept[kind] = found  # the least recently used is first
         return found
 
-    def earned(self, needs: Needs, by: Arrangement, could: bytes) -> Ranking | None:
+    def earned(self, needs: Requirements, by: Arrangement, could: bytes) -> Ranking | None:
         """Like `kept`, but builds a missing ranking when it has been requested often enough."""
         found = self.kept(needs, by)
         if found is None and self._is_worth_it(kind := _kind(needs, by)):
@@ -167,6 +169,6 @@ class Rankings:
         return asked >= WORTH_KEEPING
 
 
-def _kind(needs: Needs, by: Arrangement) -> _Kind:
+def _kind(needs: Requirements, by: Arrangement) -> _Kind:
     rules = needs.rules
     return needs.traits, rules.constraints, rules.tolerations, by

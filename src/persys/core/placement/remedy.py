@@ -12,9 +12,9 @@ from msgspec.structs import replace as changed
 
 from persys.core.placement.constraints import holds, written
 from persys.core.placement.filters import Filter, Rejection, described, exclusive, reject, repels
-from persys.core.placement.node_index import Columns, Hold
-from persys.core.placement.node_slot import Row
-from persys.core.placement.requirements import Needs
+from persys.core.placement.node_index import Hold, NodeIndex
+from persys.core.placement.node_slot import NodeSlot
+from persys.core.placement.requirements import Requirements
 from persys.model.ids import WorkloadId
 from persys.model.resources import Resources
 
@@ -50,116 +50,116 @@ class Remedy:
 class _Step(NamedTuple):
     """One removed obstacle: the change, its cost, and the remaining requirements."""
 
-    needs: Needs
+    needs: Requirements
     cost: float
     deed: str = ""
     another_node_with: tuple[str, ...] = ()
 
 
-def remedy(row: Row, needs: Needs, columns: Columns) -> Remedy:
-    first = rejection = reject(row, needs)
-    row = row.copy()  # hypothetical
+def remedy(slot: NodeSlot, needs: Requirements, node_index: NodeIndex) -> Remedy:
+    first = rejection = reject(slot, needs)
+    slot = slot.copy()  # hypothetical
     deeds: list[str] = []
     wanted: list[str] = []
     cost = 0.0
     while rejection is not None:
-        step = _without(rejection, row, needs, columns.holders(row.node_id))
+        step = _without(rejection, slot, needs, node_index.holders(slot.node_id))
         needs, cost = step.needs, cost + step.cost
         if step.deed:
             deeds.append(step.deed)
         wanted += step.another_node_with
-        rejection = reject(row, needs)
+        rejection = reject(slot, needs)
     if wanted:
         return Remedy(first, f"a node with {' and '.join(wanted)}", cost)
     return Remedy(first, " and ".join(deeds), cost)
 
 
-def opening_cost(row: Row) -> float:
-    return _OPENING.get(row.closed, _OPENING_OTHERWISE)
+def opening_cost(slot: NodeSlot) -> float:
+    return _OPENING.get(slot.closed, _OPENING_OTHERWISE)
 
 
 def _without(
-    rejection: Rejection, row: Row, needs: Needs, holders: Mapping[WorkloadId, Hold]
+    rejection: Rejection, slot: NodeSlot, needs: Requirements, holders: Mapping[WorkloadId, Hold]
 ) -> _Step:
     """Remove the obstacle from the row, or from the requirements that it returns."""
     match rejection.filter:
         case Filter.CPU | Filter.MEMORY | Filter.DISK as kind:
             if rejection.pool:
-                return _free_pool(row, needs, rejection)
-            return _free(row, needs, kind, rejection.missing)
+                return _free_pool(slot, needs, rejection)
+            return _free(slot, needs, kind, rejection.missing)
         case Filter.CLOSED:
-            return _open(row, needs)
+            return _open(slot, needs)
         case Filter.TYPE | Filter.DRIVER | Filter.POOL | Filter.FEATURE:
-            lacking = needs.traits - row.traits
-            row.traits |= lacking
+            lacking = needs.traits - slot.traits
+            slot.traits |= lacking
             names = tuple(described(trait) for trait in sorted(lacking))
             return _Step(needs, ANOTHER_NODE, another_node_with=names)
         case Filter.TAINT:
-            taint = repels(row.taints, needs.rules)
-            row.taints -= {taint}
+            taint = repels(slot.taints, needs.rules)
+            slot.taints -= {taint}
             return _Step(needs, COSTS[Filter.TAINT], f"tolerate taint {taint}")
         case Filter.CONSTRAINT:
-            return _relax(row, needs)
+            return _relax(slot, needs)
         case Filter.ANTI_AFFINITY:
-            return _part(row, needs, holders)
+            return _part(slot, needs, holders)
         case Filter.HOST_PORT | Filter.PROJECT:
-            return _free_port(row, needs, holders)
+            return _free_port(slot, needs, holders)
 
 
-def _open(row: Row, needs: Needs) -> _Step:
+def _open(slot: NodeSlot, needs: Requirements) -> _Step:
     deed = {
-        "cordoned": f"uncordon {row.node_id}",
-        "draining": f"end the drain of {row.node_id} with uncordon",
-        "not ready": f"repair {row.node_id}",
-    }.get(row.closed, f"open {row.node_id}, which is {row.closed}")
-    cost = opening_cost(row)
-    row.closed = ""
+        "cordoned": f"uncordon {slot.node_id}",
+        "draining": f"end the drain of {slot.node_id} with uncordon",
+        "not ready": f"repair {slot.node_id}",
+    }.get(slot.closed, f"open {slot.node_id}, which is {slot.closed}")
+    cost = opening_cost(slot)
+    slot.closed = ""
     return _Step(needs, cost, deed)
 
 
-def _relax(row: Row, needs: Needs) -> _Step:
+def _relax(slot: NodeSlot, needs: Requirements) -> _Step:
     rules = needs.rules
-    broken = next(found for found in rules.constraints if not holds(found, row.labels))
+    broken = next(found for found in rules.constraints if not holds(found, slot.labels))
     kept = tuple(found for found in rules.constraints if found != broken)
     lenient = replace(needs, rules=changed(rules, constraints=kept))
     return _Step(lenient, COSTS[Filter.CONSTRAINT], f"relax constraint {written(broken)}")
 
 
-def _part(row: Row, needs: Needs, holders: Mapping[WorkloadId, Hold]) -> _Step:
+def _part(slot: NodeSlot, needs: Requirements, holders: Mapping[WorkloadId, Hold]) -> _Step:
     group = needs.rules.group
     who = sorted(
         found for found, hold in holders.items() if any(name == group for name, _ in hold.groups)
     )
-    row.members.pop(group, None)
-    row.apart.pop(group, None)
-    deed = f"move {' and '.join(who)} of group {group} off {row.node_id}"
+    slot.members.pop(group, None)
+    slot.apart.pop(group, None)
+    deed = f"move {' and '.join(who)} of group {group} off {slot.node_id}"
     return _Step(needs, COSTS[Filter.ANTI_AFFINITY] * max(1, len(who)), deed)
 
 
-def _free_port(row: Row, needs: Needs, holders: Mapping[WorkloadId, Hold]) -> _Step:
-    port = min(needs.host_ports & row.ports.keys())
+def _free_port(slot: NodeSlot, needs: Requirements, holders: Mapping[WorkloadId, Hold]) -> _Step:
+    port = min(needs.host_ports & slot.ports.keys())
     who = sorted(found for found, hold in holders.items() if port in hold.host_ports)
-    del row.ports[port]
-    deed = f"free {port} on {row.node_id}, used by workload {' and '.join(who)}"
+    del slot.ports[port]
+    deed = f"free {port} on {slot.node_id}, used by workload {' and '.join(who)}"
     return _Step(needs, COSTS[exclusive(port)], deed)
 
 
-def _free(row: Row, needs: Needs, kind: Filter, missing: int) -> _Step:
+def _free(slot: NodeSlot, needs: Requirements, kind: Filter, missing: int) -> _Step:
     name = _AMOUNTS[kind]
-    need, has = getattr(needs.resources, name), getattr(row.allocatable, name)
-    row.free += Resources(**{name: missing})
+    need, has = getattr(needs.resources, name), getattr(slot.allocatable, name)
+    slot.free += Resources(**{name: missing})
     if need > has:
         amount = f"{need}{UNITS[kind]} {kind}"
         return _Step(needs, ANOTHER_NODE, another_node_with=(amount,))
-    deed = f"free {missing}{UNITS[kind]} {kind} on {row.node_id}"
+    deed = f"free {missing}{UNITS[kind]} {kind} on {slot.node_id}"
     return _Step(needs, FREEING + missing / max(1, need), deed)
 
 
-def _free_pool(row: Row, needs: Needs, short: Rejection) -> _Step:
-    assert row.pools is not None, "only a node with several is short of one"
-    row.pools.free_gb[short.pool] = row.pools.free_gb.get(short.pool, 0) + short.missing
-    if short.needed > row.pools.accounts.total_gb.get(short.pool, 0):
+def _free_pool(slot: NodeSlot, needs: Requirements, short: Rejection) -> _Step:
+    assert slot.pools is not None, "only a node with several is short of one"
+    slot.pools.free_gb[short.pool] = slot.pools.free_gb.get(short.pool, 0) + short.missing
+    if short.needed > slot.pools.accounts.total_gb.get(short.pool, 0):
         amount = f"{short.needed} GB disk in pool {short.pool}"
         return _Step(needs, ANOTHER_NODE, another_node_with=(amount,))
-    deed = f"free {short.missing} GB disk in pool {short.pool} on {row.node_id}"
+    deed = f"free {short.missing} GB disk in pool {short.pool} on {slot.node_id}"
     return _Step(needs, FREEING + short.missing / max(1, short.needed), deed)

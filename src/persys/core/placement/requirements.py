@@ -31,7 +31,7 @@ from persys.model.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class Requirements:
     resources: Resources
     traits: frozenset[str] = frozenset()
     host_ports: frozenset[HostPort] = frozenset()
@@ -39,7 +39,7 @@ class Needs:
     pools: Draws = ()  # the part of the disk in named pools
 
 
-def needs_of(workload: Workload) -> Needs:
+def requirements_of(workload: Workload) -> Requirements:
     spec = workload.spec
     traits = {f"type:{type_of(spec)}"}
     host_ports: frozenset[HostPort] = frozenset()
@@ -66,7 +66,7 @@ def needs_of(workload: Workload) -> Needs:
         traits.add(f"feature:{feature.STOP_AFTER}")
     # A stated disk size covers the volumes; they count only beyond it.
     extra_gb = max(0, volumes_gb - workload.resources.disk_gb)
-    return Needs(
+    return Requirements(
         workload.resources + Resources(disk_gb=extra_gb),
         frozenset(traits),
         host_ports,

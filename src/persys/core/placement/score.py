@@ -8,10 +8,10 @@ left.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from persys.core.placement.node_index import Columns
-from persys.core.placement.node_slot import Row
+from persys.core.placement.node_index import NodeIndex
+from persys.core.placement.node_slot import NodeSlot
 from persys.core.placement.ranking import Domain
-from persys.core.placement.requirements import Needs
+from persys.core.placement.requirements import Requirements
 from persys.model.ids import NodeId
 from persys.model.placement import Strategy
 
@@ -19,29 +19,31 @@ Score = tuple[tuple[int, ...], float, int, NodeId]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ScorePart:
     name: str
     value: float
     detail: str
 
 
-class Company:
+class GroupProximity:
     """The number of group members near a node: in its domain of each spread label, and on the node."""
 
     __slots__ = ("_group", "tallies")
 
-    def __init__(self, needs: Needs, columns: Columns) -> None:
+    def __init__(self, needs: Requirements, node_index: NodeIndex) -> None:
         rules = needs.rules
         self._group = rules.group
-        self.tallies = [(key, columns.groups.tally(rules.group, key)) for key in rules.spread_over]
+        self.tallies = [
+            (key, node_index.groups.tally(rules.group, key)) for key in rules.spread_over
+        ]
 
-    def of(self, row: Row) -> tuple[int, ...]:
+    def of(self, slot: NodeSlot) -> tuple[int, ...]:
         if not self._group:
             return ()
-        here = row.members.get(self._group, 0)
+        here = slot.members.get(self._group, 0)
         if not self.tallies:
             return (here,)
-        labels = row.labels
+        labels = slot.labels
         if len(self.tallies) == 1:  # the usual case
             key, tally = self.tallies[0]
             return tally.get(labels.get(key), 0), here
@@ -67,35 +69,41 @@ class Company:
             yield level, alike[level]
 
 
-def score(row: Row, needs: Needs, columns: Columns, company: Company) -> Score:
+def score(
+    slot: NodeSlot, needs: Requirements, node_index: NodeIndex, proximity: GroupProximity
+) -> Score:
     """The parts as one comparable value; the id is last."""
-    return company.of(row), fill(row, needs, columns), row.count, row.node_id
+    return proximity.of(slot), fill(slot, needs, node_index), slot.count, slot.node_id
 
 
-def fill(row: Row, needs: Needs, columns: Columns) -> float:
-    full = row.rank[0]
-    return 1 - full if strategy_of(needs, columns) is Strategy.BINPACK else full
+def fill(slot: NodeSlot, needs: Requirements, node_index: NodeIndex) -> float:
+    full = slot.rank[0]
+    return 1 - full if strategy_of(needs, node_index) is Strategy.BINPACK else full
 
 
-def strategy_of(needs: Needs, columns: Columns) -> Strategy:
-    return needs.rules.strategy or columns.strategy
+def strategy_of(needs: Requirements, node_index: NodeIndex) -> Strategy:
+    return needs.rules.strategy or node_index.strategy
 
 
-def score_parts(row: Row, needs: Needs, columns: Columns, company: Company) -> list[Part]:
+def score_parts(
+    slot: NodeSlot, needs: Requirements, node_index: NodeIndex, proximity: GroupProximity
+) -> list[ScorePart]:
     """The same parts with names, for users, without the id that breaks ties."""
     rules = needs.rules
-    near = company.of(row)
+    near = proximity.of(slot)
     parts = []
     for key, count in zip(rules.spread_over, near, strict=False):
-        value = row.labels.get(key)
+        value = slot.labels.get(key)
         where = f"{key} = {value}" if value is not None else f"no {key}"
         parts.append(
-            Part(f"group in {key}", count, f"{count} of group {rules.group} where {where}")
+            ScorePart(f"group in {key}", count, f"{count} of group {rules.group} where {where}")
         )
     if rules.group:
-        parts.append(Part("group on node", near[-1], f"{near[-1]} of group {rules.group} here"))
-    packs = strategy_of(needs, columns) is Strategy.BINPACK
+        parts.append(
+            ScorePart("group on node", near[-1], f"{near[-1]} of group {rules.group} here")
+        )
+    packs = strategy_of(needs, node_index) is Strategy.BINPACK
     name = "free capacity" if packs else "utilisation"
-    parts.append(Part(name, fill(row, needs, columns), f"{row.rank[0]:.0%} reserved"))
-    parts.append(Part("workloads", row.count, f"workloads: {row.count}"))
+    parts.append(ScorePart(name, fill(slot, needs, node_index), f"{slot.rank[0]:.0%} reserved"))
+    parts.append(ScorePart("workloads", slot.count, f"workloads: {slot.count}"))
     return parts

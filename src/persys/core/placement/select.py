@@ -11,11 +11,11 @@ from functools import cached_property
 
 from persys.core.placement.chunked_order import TooFarError
 from persys.core.placement.filters import Filter, Rejection, reject
-from persys.core.placement.node_index import Columns
-from persys.core.placement.node_slot import Row
-from persys.core.placement.ordered_search import walk
-from persys.core.placement.requirements import Needs
-from persys.core.placement.score import Company, score, strategy_of
+from persys.core.placement.node_index import NodeIndex
+from persys.core.placement.node_slot import NodeSlot
+from persys.core.placement.ordered_search import ordered_search
+from persys.core.placement.requirements import Requirements
+from persys.core.placement.score import GroupProximity, score, strategy_of
 from persys.core.placement.vector_search import search
 from persys.model.ids import NodeId
 from persys.model.placement import Operator, Strategy
@@ -36,7 +36,7 @@ class Unplaceable:
     """No node fits, with the reason for each node."""
 
     rejections: Mapping[NodeId, Rejection]
-    needs: Needs
+    needs: Requirements
 
     def explain(self) -> str:
         """'2 nodes not ready; 1 node short of cpu (needs 4000m, n2 lacks 500m)'."""
@@ -79,61 +79,63 @@ class Unplaceable:
                 return 0
 
 
-def place(needs: Needs, columns: Columns) -> Placed | Unplaceable:
-    best = choose(needs, columns)
+def place(needs: Requirements, node_index: NodeIndex) -> Placed | Unplaceable:
+    best = choose(needs, node_index)
     if best is not None:
-        return _placed(best, needs, columns)
-    return _nowhere(needs, columns)
+        return _placed(best, needs, node_index)
+    return _nowhere(needs, node_index)
 
 
-def _nowhere(needs: Needs, columns: Columns) -> Unplaceable:
+def _nowhere(needs: Requirements, node_index: NodeIndex) -> Unplaceable:
     """Cached for equal requirements until a node changes."""
-    version, told = columns.refused
-    if version != columns.version or len(told) >= REFUSALS_KEPT:
-        columns.refused = (columns.version, told := {})
+    version, told = node_index.refused
+    if version != node_index.version or len(told) >= REFUSALS_KEPT:
+        node_index.refused = (node_index.version, told := {})
     found = told.get(needs)
     if found is None:
         rejections = {
-            row.node_id: rejection
-            for row in columns.rows.values()
-            if (rejection := reject(row, needs))
+            slot.node_id: rejection
+            for slot in node_index.slots.values()
+            if (rejection := reject(slot, needs))
         }
         found = told[needs] = Unplaceable(rejections, needs)
     assert isinstance(found, Unplaceable)
     return found
 
 
-def choose(needs: Needs, columns: Columns) -> Row | None:
+def choose(needs: Requirements, node_index: NodeIndex) -> NodeSlot | None:
     """The node that `place` chooses, without the reasons for the others."""
-    pinned = _pinned(needs, columns)
-    if pinned is not None or len(columns.rows) <= SCANNED_MOST:
-        rows = columns.rows.values() if pinned is None else pinned
-        fitting = [row for row in rows if reject(row, needs) is None]
-        company = Company(needs, columns)
-        return min(fitting, key=lambda row: score(row, needs, columns, company), default=None)
+    pinned = _pinned(needs, node_index)
+    if pinned is not None or len(node_index.slots) <= SCANNED_MOST:
+        slots = node_index.slots.values() if pinned is None else pinned
+        fitting = [slot for slot in slots if reject(slot, needs) is None]
+        proximity = GroupProximity(needs, node_index)
+        return min(
+            fitting, key=lambda slot: score(slot, needs, node_index, proximity), default=None
+        )
     try:
-        return walk(needs, columns)
+        return ordered_search(needs, node_index)
     except TooFarError:
-        return search(needs, columns)
+        return search(needs, node_index)
 
 
-def _pinned(needs: Needs, columns: Columns) -> list[Row] | None:
+def _pinned(needs: Requirements, node_index: NodeIndex) -> list[NodeSlot] | None:
     """The nodes that a constraint on node.id names; None: no such constraint."""
     for constraint in needs.rules.constraints:
         if constraint.key == "node.id" and constraint.operator in (Operator.EQUALS, Operator.IN):
             named = {NodeId(value) for value in constraint.values}
-            return [columns.rows[node_id] for node_id in named if node_id in columns.rows]
+            return [node_index.slots[node_id] for node_id in named if node_id in node_index.slots]
     return None
 
 
-def _placed(row: Row, needs: Needs, columns: Columns) -> Placed:
-    if len(columns.rows) == 1:
+def _placed(slot: NodeSlot, needs: Requirements, node_index: NodeIndex) -> Placed:
+    if len(node_index.slots) == 1:
         among = "the only node"
-    elif strategy_of(needs, columns) is Strategy.BINPACK:
-        among = f"highest utilisation that fits of {len(columns.rows)} nodes"
+    elif strategy_of(needs, node_index) is Strategy.BINPACK:
+        among = f"highest utilisation that fits of {len(node_index.slots)} nodes"
     else:
-        among = f"lowest utilisation of {len(columns.rows)} nodes"
-    why = f"{among}: {row.rank[0]:.0%} reserved, workloads: {row.count}"
+        among = f"lowest utilisation of {len(node_index.slots)} nodes"
+    why = f"{among}: {slot.rank[0]:.0%} reserved, workloads: {slot.count}"
     if needs.rules.group:
         why = f"fewest members of group {needs.rules.group}, then {why}"
-    return Placed(row.node_id, why)
+    return Placed(slot.node_id, why)

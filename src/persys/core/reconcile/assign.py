@@ -5,14 +5,14 @@ from datetime import datetime
 
 from persys.core.agent.admission import NODE_FULL
 from persys.core.nodes import Phase
-from persys.core.placement.requirements import Needs, holds_data, needs_of
+from persys.core.placement.requirements import Requirements, holds_data, requirements_of
 from persys.core.placement.select import Placed, Unplaceable
 from persys.core.reconcile.effects import Apply
 from persys.core.reconcile.situation import (
     RUNTIME_NOT_AVAILABLE,
     Copy,
     Decision,
-    Rooms,
+    Placer,
     Situation,
     current,
     is_finished,
@@ -26,12 +26,12 @@ from persys.model.workload import Desired
 MISPLACED = "Misplaced"
 
 
-def assign(situation: Situation, rooms: Rooms, now: datetime) -> Decision:
+def assign(situation: Situation, placer: Placer, now: datetime) -> Decision:
     workload = situation.workload
     if situation.assignment is None and is_finished(situation):
         # It ran to completion on its former node.
         return Decision(None, situation.workload_status, None)
-    if situation.copies and (beside := _beside_copies(situation, rooms, now)) is not None:
+    if situation.copies and (beside := _beside_copies(situation, placer, now)) is not None:
         return beside
     if workload.desired is Desired.STOPPED:
         workload_status = next_status(
@@ -43,15 +43,15 @@ def assign(situation: Situation, rooms: Rooms, now: datetime) -> Decision:
             revision=workload.revision,
         )
         return Decision(None, workload_status, None)
-    needs = needs_of(workload)
-    match rooms.place(needs, situation.assignment):
+    needs = requirements_of(workload)
+    match placer.place(needs, situation.assignment):
         case Placed(node_id=node_id, why=why):
             return bind(situation, node_id, needs, why, now)
         case Unplaceable() as nowhere:
             return wait(situation, nowhere.explain(), now)
 
 
-def _beside_copies(situation: Situation, rooms: Rooms, now: datetime) -> Decision | None:
+def _beside_copies(situation: Situation, placer: Placer, now: datetime) -> Decision | None:
     """Assign the workload to a node that has an unassigned copy of it.
 
     A workload with data may only go there; any other prefers it. The order adopts the copy, which is then no
@@ -65,8 +65,8 @@ def _beside_copies(situation: Situation, rooms: Rooms, now: datetime) -> Decisio
         return wait(situation, _old_copies(doomed), now)
     if len(orphaned) == 1:
         (node_id,) = orphaned
-        needs = needs_of(situation.workload)
-        rejection = rooms.fits_on(situation.workload.id, node_id, needs)
+        needs = requirements_of(situation.workload)
+        rejection = placer.fits_on(situation.workload.id, node_id, needs)
         if rejection is None:
             return bind(situation, node_id, needs, "the node has a copy of it already", now)
         if has_data:
@@ -97,7 +97,9 @@ def _named(node_ids: list[NodeId]) -> str:
     return ", ".join(sorted(node_ids))
 
 
-def bind(situation: Situation, node_id: NodeId, needs: Needs, why: str, now: datetime) -> Decision:
+def bind(
+    situation: Situation, node_id: NodeId, needs: Requirements, why: str, now: datetime
+) -> Decision:
     assignment = _assignment(situation, node_id, needs, why, now)
     verb = "stopping" if situation.workload.desired is Desired.STOPPED else "starting"
     workload_status = next_status(
@@ -134,7 +136,7 @@ def wait(situation: Situation, why: str, now: datetime) -> Decision:
 
 
 def _assignment(
-    situation: Situation, node_id: NodeId, needs: Needs, why: str, now: datetime
+    situation: Situation, node_id: NodeId, needs: Requirements, why: str, now: datetime
 ) -> Assignment:
     used = max(
         situation.assignment.epoch if situation.assignment else 0,
@@ -177,7 +179,7 @@ def refused_as_full(situation: Situation) -> str:
     return failed.failure.message
 
 
-def after_refusal(situation: Situation, rooms: Rooms, now: datetime) -> Decision:
+def after_refusal(situation: Situation, placer: Placer, now: datetime) -> Decision:
     """Reassign a workload that its node rejected.
 
     A workload with data moves only when the node can no longer start it: an earlier order without a response
@@ -186,18 +188,18 @@ def after_refusal(situation: Situation, rooms: Rooms, now: datetime) -> Decision
     assignment = situation.assignment
     assert assignment is not None
     if not holds_data(situation.workload):
-        return assign(situation, rooms, now)
+        return assign(situation, placer, now)
     left = Copy(assignment.node_id, assignment.epoch, doomed=True)
     unbound = replace(situation, assignment=None, copies=(*situation.copies, left))
-    waiting = assign(unbound, rooms, now)
+    waiting = assign(unbound, placer, now)
     return replace(waiting, tombstone=Tombstone(assignment, now, keeps_data=True))
 
 
-def reservation_differs(assignment: Assignment, needs: Needs) -> bool:
+def reservation_differs(assignment: Assignment, needs: Requirements) -> bool:
     return amount_differs(assignment, needs) or assignment.rules != needs.rules
 
 
-def amount_differs(assignment: Assignment, needs: Needs) -> bool:
+def amount_differs(assignment: Assignment, needs: Requirements) -> bool:
     return (assignment.reserved, assignment.host_ports, assignment.pools) != (
         needs.resources,
         needs.host_ports,
@@ -213,7 +215,7 @@ class Misplaced:
 
 
 def resize(
-    situation: Situation, needs: Needs, rooms: Rooms, *, now: datetime
+    situation: Situation, needs: Requirements, placer: Placer, *, now: datetime
 ) -> Assignment | Decision | Misplaced:
     """Apply changed requirements or rules: on the same node if they fit, on another if it may move.
 
@@ -223,12 +225,12 @@ def resize(
     assert assignment is not None
     if situation.phase is not Phase.ALIVE:
         return assignment
-    rejection = rooms.fits_on(assignment.workload_id, assignment.node_id, needs)
+    rejection = placer.fits_on(assignment.workload_id, assignment.node_id, needs)
     if rejection is None:
         return _resized(assignment, needs)
     elsewhere = "its data is on that node"
     if not holds_data(situation.workload):
-        moved = assign(situation, rooms, now)
+        moved = assign(situation, placer, now)
         if moved.assignment is not None:
             return replace(moved, tombstone=Tombstone(assignment, now, keeps_data=True))
         elsewhere = (
@@ -268,7 +270,7 @@ def misplaced(situation: Situation, here: Decision, why: str, now: datetime) -> 
     return replace(here, workload_status=workload_status, waits_for_room=True)
 
 
-def _resized(assignment: Assignment, needs: Needs) -> Assignment:
+def _resized(assignment: Assignment, needs: Requirements) -> Assignment:
     return Assignment(
         assignment.workload_id,
         assignment.node_id,

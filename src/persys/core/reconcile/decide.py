@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from persys.core.agent.deviations import DRIFT, DRIFTED
 from persys.core.agent.health import HEALTH, UNHEALTHY, Health
 from persys.core.nodes import Phase
-from persys.core.placement.requirements import needs_of
+from persys.core.placement.requirements import requirements_of
 from persys.core.reconcile.assign import (
     Misplaced,
     after_refusal,
@@ -34,9 +34,9 @@ from persys.core.reconcile.effects import Apply, Effect, FetchActions, PollStatu
 from persys.core.reconcile.evacuate import (
     leave,
     must_leave,
-    stopped_alone_at,
+    stopped_by_agent_at,
     stranded,
-    was_never_taken,
+    was_never_accepted,
 )
 from persys.core.reconcile.failure import after_failed, before_retry, count_failure, removal_counted
 from persys.core.reconcile.retry import GROWTHS_MAX, within_policy
@@ -44,8 +44,8 @@ from persys.core.reconcile.situation import (
     COMPLETED,
     STATE_MISMATCH,
     Decision,
+    Placer,
     Policy,
-    Rooms,
     Situation,
     awaits_retry,
     current,
@@ -102,9 +102,9 @@ _SHOWN = {Actual.RUNNING: Status.RUNNING, Actual.STOPPED: Status.STOPPED}
 
 
 def decide(
-    situation: Situation, rooms: Rooms, policy: Policy, *, now: datetime, roll: float
+    situation: Situation, placer: Placer, policy: Policy, *, now: datetime, roll: float
 ) -> Decision:
-    if (behind := renewed(situation, rooms, now)) is not None:
+    if (behind := renewed(situation, placer, now)) is not None:
         return behind
     if situation.workload.desired is Desired.DELETED:
         return _delete(situation, policy, now)
@@ -114,24 +114,24 @@ def decide(
     if situation.retry is not None:
         situation = replace(situation, retry=within_policy(situation.retry, policy.retry, now=now))
     if situation.assignment is None:
-        return assign(situation, rooms, now)
+        return assign(situation, placer, now)
     if refused_by_runtime(situation) or refused_as_full(situation):
-        return after_refusal(situation, rooms, now)
+        return after_refusal(situation, placer, now)
     if must_leave(situation, now):
-        return _leave(situation, rooms, policy, now=now, roll=roll)
-    if was_never_taken(situation) and (moved := leave(situation, rooms, now)) is not None:
+        return _leave(situation, placer, policy, now=now, roll=roll)
+    if was_never_accepted(situation) and (moved := leave(situation, placer, now)) is not None:
         return moved
-    return _stay(situation, rooms, policy, now=now, roll=roll)
+    return _stay(situation, placer, policy, now=now, roll=roll)
 
 
 def _stay(
-    situation: Situation, rooms: Rooms, policy: Policy, *, now: datetime, roll: float
+    situation: Situation, placer: Placer, policy: Policy, *, now: datetime, roll: float
 ) -> Decision:
     """Converge on the current node. Resources are reserved before an order is sent."""
     assert situation.assignment is not None
-    needs = needs_of(situation.workload)
+    needs = requirements_of(situation.workload)
     if reservation_differs(situation.assignment, needs):
-        resized = resize(situation, needs, rooms, now=now)
+        resized = resize(situation, needs, placer, now=now)
         if isinstance(resized, Decision):
             return resized
         if isinstance(resized, Misplaced):
@@ -142,17 +142,17 @@ def _stay(
 
 
 def _leave(
-    situation: Situation, rooms: Rooms, policy: Policy, *, now: datetime, roll: float
+    situation: Situation, placer: Placer, policy: Policy, *, now: datetime, roll: float
 ) -> Decision:
     here = _converge(situation, policy, now=now, roll=roll)
     done = replace(situation, workload_status=here.workload_status)
     # A workload that has just run to completion is not run again on another node.
-    left = leave(done if is_finished(done) else situation, rooms, now)
+    left = leave(done if is_finished(done) else situation, placer, now)
     if left is not None:
         return left
     if situation.phase is Phase.LOST:
-        return stranded(situation, rooms, now)
-    stayed = _stay(situation, rooms, policy, now=now, roll=roll)
+        return stranded(situation, placer, now)
+    stayed = _stay(situation, placer, policy, now=now, roll=roll)
     return replace(stayed, waits_for_room=True)
 
 
@@ -164,7 +164,7 @@ def _delete(situation: Situation, policy: Policy, now: datetime) -> Decision:
     if _is_gone(situation, goal):
         return Decision(None, None, None, forget=True)
     if situation.phase is Phase.LOST:
-        tombstone = Tombstone(assignment, now, stops_at=stopped_alone_at(situation, now))
+        tombstone = Tombstone(assignment, now, stops_at=stopped_by_agent_at(situation, now))
         return Decision(None, None, None, forget=True, tombstone=tombstone)
     alive = situation.phase is Phase.ALIVE
     deadline = _delete_deadline(situation, policy)
@@ -263,7 +263,7 @@ def _out_of_sight(situation: Situation, now: datetime) -> Decision:
     assert assignment is not None
     message = f"node {assignment.node_id} is not sending heartbeats"
     if situation.phase is Phase.LOST:
-        wake_at = stopped_alone_at(situation, now)
+        wake_at = stopped_by_agent_at(situation, now)
         message = f"node {assignment.node_id} is lost and holds the workload's data"
         if wake_at is not None:
             seconds = situation.workload.stop_after_seconds

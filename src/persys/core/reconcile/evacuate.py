@@ -12,7 +12,7 @@ from math import ceil
 from persys.core.nodes import Phase
 from persys.core.placement.requirements import holds_data
 from persys.core.reconcile.assign import assign
-from persys.core.reconcile.situation import Decision, Rooms, Situation, is_finished, next_status
+from persys.core.reconcile.situation import Decision, Placer, Situation, is_finished, next_status
 from persys.model.placement import Tombstone
 from persys.model.spec import ContainerSpec, Spec, VMSpec
 from persys.model.status import Status
@@ -56,7 +56,7 @@ def must_leave(situation: Situation, now: datetime) -> bool:
         if situation.confirmed_dead:
             return True
         if situation.workload.stop_after_seconds:
-            free_at = stopped_alone_at(situation, now)
+            free_at = stopped_by_agent_at(situation, now)
             return free_at is not None and now >= free_at
         return not holds_data(situation.workload)
     if situation.phase is Phase.SUSPECT and situation.workload.stop_after_seconds:
@@ -64,13 +64,13 @@ def must_leave(situation: Situation, now: datetime) -> bool:
     return situation.draining and stays_because(situation.workload) == ""
 
 
-def stopped_alone_at(situation: Situation, now: datetime) -> datetime | None:
+def stopped_by_agent_at(situation: Situation, now: datetime) -> datetime | None:
     """When the agent of the lost node has certainly stopped it. None: that is not guaranteed."""
     workload = situation.workload
     heard_at = now - situation.silent
     if (
         not workload.stop_after_seconds
-        or not situation.stops_alone
+        or not situation.supports_stop_after
         or not _knows_its_order(situation)
         # An intent newer than the last heartbeat has not reached the node. A delete changes no rule.
         or (workload.desired is not Desired.DELETED and workload.updated_at > heard_at)
@@ -92,7 +92,7 @@ def _knows_its_order(situation: Situation) -> bool:
     )
 
 
-def was_never_taken(situation: Situation) -> bool:
+def was_never_accepted(situation: Situation) -> bool:
     """Whether the node did not respond to several orders and never reported the workload."""
     dispatch, workload = situation.dispatch, situation.workload
     return (
@@ -110,15 +110,15 @@ def stays_because(workload: Workload) -> str:
     return "its data is on this node" if holds_data(workload) else ""
 
 
-def leave(situation: Situation, rooms: Rooms, now: datetime) -> Decision | None:
+def leave(situation: Situation, placer: Placer, now: datetime) -> Decision | None:
     """Move to another node, with a tombstone for the old copy. None: no other node fits."""
     assignment = situation.assignment
     assert assignment is not None
-    stops_at = stopped_alone_at(situation, now) if situation.phase is Phase.LOST else None
+    stops_at = stopped_by_agent_at(situation, now) if situation.phase is Phase.LOST else None
     tombstone = Tombstone(assignment, now, keeps_data=True, stops_at=stops_at)
     if is_finished(situation):
         return Decision(None, situation.workload_status, None, tombstone=tombstone)
-    moved = assign(situation, rooms, now)
+    moved = assign(situation, placer, now)
     if moved.assignment is None and situation.workload.desired is Desired.RUNNING:
         return None
     if moved.assignment is not None and moved.assignment.node_id == assignment.node_id:
@@ -126,11 +126,11 @@ def leave(situation: Situation, rooms: Rooms, now: datetime) -> Decision | None:
     return replace(moved, tombstone=tombstone)
 
 
-def stranded(situation: Situation, rooms: Rooms, now: datetime) -> Decision:
+def stranded(situation: Situation, placer: Placer, now: datetime) -> Decision:
     """On a lost node and no other node fits: stay assigned, since the node may return first."""
     assignment = situation.assignment
     assert assignment is not None
-    nowhere = assign(situation, rooms, now).workload_status
+    nowhere = assign(situation, placer, now).workload_status
     assert nowhere is not None
     message = f"node {assignment.node_id} is lost; other nodes: {nowhere.message}"
     workload_status = next_status(situation, Status.UNKNOWN, now, code="NodeLost", message=message)

@@ -11,7 +11,7 @@ from persys.core.agent.deviations import DRIFT
 from persys.core.agent.health import HEALTH
 from persys.core.nodes import Phase
 from persys.core.placement.filters import Rejection
-from persys.core.placement.requirements import Needs
+from persys.core.placement.requirements import Requirements
 from persys.core.placement.select import Placed, Unplaceable
 from persys.core.reconcile.dispatch import Dispatch, Goal
 from persys.core.reconcile.effects import Effect
@@ -79,7 +79,7 @@ class Situation:
     draining: bool = False  # the assigned node is being drained
     confirmed_dead: bool = False  # an operator declared the assigned node dead
     copies: tuple[Copy, ...] = ()  # on other nodes than the assigned one
-    stops_alone: bool = False  # the agent of the assigned node supports `stop_after`
+    supports_stop_after: bool = False  # the agent of the assigned node supports `stop_after`
     silent: timedelta = timedelta()  # since the last heartbeat of the assigned node
     neighbours: int = 0  # workloads on the assigned node, including this one
     rejected_nodes: tuple[RejectedNode, ...] = ()  # excluded from placement
@@ -104,7 +104,7 @@ class Decision:
     fulfilled: bool = False  # the last dispatch has reached its goal
 
 
-class Rooms:
+class Placer:
     """Placement as `decide` uses it: find a node for requirements, or check one node.
 
     `place` also takes the assignment that the new one replaces, if any.
@@ -112,8 +112,8 @@ class Rooms:
 
     def __init__(
         self,
-        place: Callable[[Needs, Assignment | None], Placed | Unplaceable],
-        fits_on: Callable[[WorkloadId, NodeId, Needs], Rejection | None],
+        place: Callable[[Requirements, Assignment | None], Placed | Unplaceable],
+        fits_on: Callable[[WorkloadId, NodeId, Requirements], Rejection | None],
     ) -> None:
         self.place = place
         self.fits_on = fits_on

@@ -14,7 +14,7 @@ from itertools import count
 from msgspec.structs import replace
 
 from persys.core.epochs import credible
-from persys.core.placement.requirements import holds_data, needs_of
+from persys.core.placement.requirements import holds_data, requirements_of
 from persys.core.reconcile.situation import COMPLETED
 from persys.core.secrets import secret_names
 from persys.model.ids import NodeId, WorkloadId
@@ -254,7 +254,7 @@ def _leave_out(merged: Merged, one: Assignment) -> None:
 
 def _assignment(merged: Merged, workload: Workload, node_id: NodeId, now: datetime) -> Assignment:
     """Reserves what the running copy was given; a newer revision is resized later if that fits."""
-    needs = needs_of(merged.runs.get((node_id, workload.id), workload))
+    needs = requirements_of(merged.runs.get((node_id, workload.id), workload))
     return Assignment(
         workload.id,
         node_id,

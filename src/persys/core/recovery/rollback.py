@@ -18,10 +18,10 @@ from datetime import datetime, timedelta
 from msgspec import structs
 
 from persys.core.nodes import Phase
-from persys.core.placement.requirements import holds_data, needs_of
+from persys.core.placement.requirements import holds_data, requirements_of
 from persys.core.reconcile.assign import bind, wait
 from persys.core.reconcile.effects import Apply
-from persys.core.reconcile.situation import Copy, Decision, Rooms, Situation, current, next_status
+from persys.core.reconcile.situation import Copy, Decision, Placer, Situation, current, next_status
 from persys.model.placement import Assignment, Tombstone
 from persys.model.status import Actual, Failure, FailureReason, Status, WorkloadStatus
 from persys.model.workload import Desired
@@ -45,14 +45,14 @@ def proven_epoch(situation: Situation) -> int:
     return max((copy.epoch for copy in situation.copies if copy.proven), default=0)
 
 
-def renewed(situation: Situation, rooms: Rooms, now: datetime) -> Decision | None:
+def renewed(situation: Situation, placer: Placer, now: datetime) -> Decision | None:
     """The decision for an outdated record; None if it is up to date or must not be renewed now."""
     bound = situation.assignment
     if bound is None:
         return None
     newest = _newest_copy(situation, above=max(bound.epoch, held_epoch(situation)))
     if newest is not None and situation.workload.desired is not Desired.DELETED:
-        return _follow(situation, newest, rooms, now)
+        return _follow(situation, newest, placer, now)
     if _is_behind(situation) and _may_renew(situation, bound, now):
         return _renew(situation, bound, now)
     return None
@@ -94,11 +94,11 @@ def _newest_copy(situation: Situation, *, above: int) -> Copy | None:
     return max(found, key=lambda copy: copy.epoch, default=None)
 
 
-def _follow(situation: Situation, copy: Copy, rooms: Rooms, now: datetime) -> Decision | None:
+def _follow(situation: Situation, copy: Copy, placer: Placer, now: datetime) -> Decision | None:
     """Assign it to the node of its newest copy. Without data it stays on the record's node if that fails."""
-    bound, needs = situation.assignment, needs_of(situation.workload)
+    bound, needs = situation.assignment, requirements_of(situation.workload)
     assert bound is not None
-    rejection = rooms.fits_on(situation.workload.id, copy.node_id, needs)
+    rejection = placer.fits_on(situation.workload.id, copy.node_id, needs)
     if rejection is None:
         why = f"the node has its newest copy; the record with {bound.node_id} was outdated"
         moved = bind(situation, copy.node_id, needs, why, now)

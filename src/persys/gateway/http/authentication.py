@@ -14,7 +14,7 @@ from aiohttp import web
 from cryptography import x509
 from msgspec import Struct
 
-from persys.core.auth.permissions import deeds_of
+from persys.core.auth.permissions import permissions_of
 from persys.core.auth.tokens import may_be_passed
 from persys.errors import DeniedError
 from persys.gateway.http.problems import ProblemError
@@ -24,7 +24,7 @@ from persys.infra.net.http_server import shown_certificate
 from persys.infra.rpc.authorizer import PASSED_CERTIFICATE, PASSED_IDENTITY
 from persys.infra.tls.identity import Claims, claims_of, recognised
 from persys.infra.tls.tls import Tls
-from persys.model.identity import Deed, Role
+from persys.model.identity import Permission, Role
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.methods import CONTROL_PERMISSIONS
 
@@ -42,7 +42,7 @@ class Who(Struct, frozen=True):
     name: str  # for logs and the audit
     key: str  # for rate limits and caches
     passed: Metadata = ()  # the identity as gRPC metadata for the scheduler
-    deeds: frozenset[Deed] | None = None  # None: the scheduler decides what is allowed
+    deeds: frozenset[Permission] | None = None  # None: the scheduler decides what is allowed
 
     @property
     def is_unproven(self) -> bool:
@@ -99,7 +99,7 @@ def _who(claims: Claims) -> Who:
         )
     name = str(identity)
     passed = ((PASSED_IDENTITY, name), (PASSED_CERTIFICATE, msgspec.json.encode(claims)))
-    return Who(name, name, passed, deeds_of(identity.role))
+    return Who(name, name, passed, permissions_of(identity.role))
 
 
 @lru_cache(_KNOWN_MAX)
@@ -142,7 +142,7 @@ KEPT_MAX = 4096
 
 class _Proof(Struct, frozen=True):
     until: float
-    deeds: frozenset[Deed]
+    deeds: frozenset[Permission]
 
 
 class Proofs:
@@ -150,7 +150,9 @@ class Proofs:
         self._clock = clock
         self._kept: OrderedDict[tuple[str, str], _Proof] = OrderedDict()
 
-    async def deeds_of(self, who: Who, cluster: Cluster, metadata: Metadata) -> frozenset[Deed]:
+    async def permissions_of(
+        self, who: Who, cluster: Cluster, metadata: Metadata
+    ) -> frozenset[Permission]:
         """The permissions of a token. Raises AioRpcError: UNAUTHENTICATED for an invalid token."""
         key = (who.key, cluster.id)
         now = self._clock.monotonic()
@@ -162,8 +164,8 @@ class Proofs:
         )
         view: pb.IdentityView = answered.answer
         # A scheduler that runs with -insecure returns no role and allows everything.
-        words = view.deeds if view.role else list(Deed)
-        deeds = frozenset(Deed(word) for word in words if word in list(Deed))
+        words = view.deeds if view.role else list(Permission)
+        deeds = frozenset(Permission(word) for word in words if word in list(Permission))
         self._kept[key] = _Proof(now + KEEP_SECONDS, deeds)
         self._kept.move_to_end(key)
         while len(self._kept) > KEPT_MAX:

@@ -249,7 +249,7 @@ class Door:
     async def _prove(self, ask: Ask) -> None:
         """Verify a token before the body is read and before anything is recorded under its name."""
         if ask.who.is_unproven:
-            await self.proofs.deeds_of(ask.who, ask.cluster, ask.metadata)
+            await self.proofs.permissions_of(ask.who, ask.cluster, ask.metadata)
 
     async def _answered(self, endpoint: _Endpoint, ask: Ask) -> web.StreamResponse:
         """Run the handler, convert its error to a problem, and write the audit entry."""

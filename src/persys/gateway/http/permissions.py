@@ -12,10 +12,10 @@ from persys.errors import DeniedError
 from persys.gateway.http.authentication import ANYONE, Proofs
 from persys.gateway.http.middleware import Ask, Door, Handler
 from persys.gateway.metrics import PAGE, Metrics
-from persys.model.identity import Deed
+from persys.model.identity import Permission
 
 
-def needing(deed: Deed, proofs: Proofs, handler: Handler) -> Handler:
+def needing(deed: Permission, proofs: Proofs, handler: Handler) -> Handler:
     async def handle(ask: Ask) -> web.StreamResponse:
         await _check(ask, deed, proofs)
         return await handler(ask)
@@ -23,14 +23,14 @@ def needing(deed: Deed, proofs: Proofs, handler: Handler) -> Handler:
     return handle
 
 
-async def _check(ask: Ask, deed: Deed, proofs: Proofs) -> None:
+async def _check(ask: Ask, deed: Permission, proofs: Proofs) -> None:
     """Raises DeniedError, AioRpcError."""
     who = ask.who
     if who is ANYONE:
         return  # -insecure
     deeds = who.deeds
     if deeds is None:
-        deeds = await proofs.deeds_of(who, ask.cluster, ask.metadata)
+        deeds = await proofs.permissions_of(who, ask.cluster, ask.metadata)
     if deed not in deeds:
         raise DeniedError(f"{who.name} does not have the permission {deed}", reason="role")
 
@@ -39,4 +39,4 @@ def metrics_routes(door: Door, metrics: Metrics) -> Iterator[web.RouteDef]:
     async def page(ask: Ask) -> web.StreamResponse:
         return web.Response(body=generate_latest(metrics.registry), content_type=PAGE)
 
-    yield web.get("/metrics", door.behind(needing(Deed.READ, door.proofs, page)))
+    yield web.get("/metrics", door.behind(needing(Permission.READ, door.proofs, page)))

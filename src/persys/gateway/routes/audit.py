@@ -10,7 +10,7 @@ from persys.gateway.audit import Audit
 from persys.gateway.http.middleware import Ask, Door, Handler
 from persys.gateway.http.permissions import needing
 from persys.gateway.routes.clusters import told
-from persys.model.identity import Deed
+from persys.model.identity import Permission
 from persys.wire.rest.routes import API
 
 LIMIT_MAX = 1000
@@ -19,7 +19,9 @@ LIMIT_USUAL = 100
 
 def audit_routes(door: Door, audit: Audit) -> Iterator[web.RouteDef]:
     """Requires the permission to manage tokens."""
-    yield web.get(f"{API}/audit", door.behind(needing(Deed.TOKENS, door.proofs, _listing(audit))))
+    yield web.get(
+        f"{API}/audit", door.behind(needing(Permission.TOKENS, door.proofs, _listing(audit)))
+    )
 
 
 def _listing(audit: Audit) -> Handler:

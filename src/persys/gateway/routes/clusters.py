@@ -18,7 +18,7 @@ from persys.gateway.http.permissions import needing
 from persys.gateway.http.problems import problem_from, problem_from_rpc
 from persys.gateway.http.responses import answer, encoded
 from persys.gateway.upstream.cluster import Cluster
-from persys.model.identity import Deed
+from persys.model.identity import Permission
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.rest.json_codec import to_plain
 from persys.wire.rest.routes import API
@@ -30,14 +30,14 @@ MILLICORES = 1000
 
 def overview_routes(door: Door) -> Iterator[web.RouteDef]:
     listing, getting = (
-        needing(Deed.READ, door.proofs, handler) for handler in (list_clusters, get_cluster)
+        needing(Permission.READ, door.proofs, handler) for handler in (list_clusters, get_cluster)
     )
     yield web.get("/health", door.behind(health, open_to_all=True, contract=True))
     yield web.get("/clusters", door.behind(listing, contract=True))
     yield web.get("/clusters/{cluster}", door.behind(getting, contract=True))
     yield web.get(f"{API}/clusters", door.behind(listing))
     yield web.get(f"{API}/clusters/{{cluster}}", door.behind(getting))
-    yield web.get(f"{API}/overview", door.behind(needing(Deed.READ, door.proofs, overview)))
+    yield web.get(f"{API}/overview", door.behind(needing(Permission.READ, door.proofs, overview)))
 
 
 async def health(ask: Ask) -> web.StreamResponse:

@@ -21,14 +21,14 @@ import structlog
 from msgspec.structs import replace
 
 from persys.core.auth.denials import Denial
-from persys.core.auth.permissions import deeds_of, may
+from persys.core.auth.permissions import may, permissions_of
 from persys.core.auth.tokens import IsRevoked, holder, may_be_passed
 from persys.errors import DeniedError, UnavailableError
 from persys.infra.clock import Clock
 from persys.infra.rpc import bearer
 from persys.infra.tls.certificates import Certificates
 from persys.infra.tls.identity import Claims, by_common_name, read_claims, recognised
-from persys.model.identity import Caller, Deed, Identity, Role
+from persys.model.identity import Caller, Identity, Permission, Role
 
 log = structlog.get_logger()
 
@@ -40,7 +40,7 @@ _PASSED_LENGTH_MAX = 256
 UNNAMED = "unnamed"  # the person behind a gateway that passes no identity
 _CERTIFICATE = "x509_pem_cert"
 # The role that calls methods with these permissions; users call all others.
-_SUGGESTED = {Deed.REPORT: Role.AGENT, Deed.ORDER: Role.SCHEDULER}
+_SUGGESTED = {Permission.REPORT: Role.AGENT, Permission.ORDER: Role.SCHEDULER}
 _KNOWN_MAX = 4096  # certificates whose claims are kept
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -66,7 +66,7 @@ class Admission(NamedTuple):
 class Door:
     def __init__(
         self,
-        table: Mapping[str, Deed],
+        table: Mapping[str, Permission],
         certificates: Certificates,
         clock: Clock,
         *,
@@ -146,10 +146,12 @@ class Door:
         role = caller.identity.role
         return f": {caller.via} passes no identity and acts with PERSYS_GATEWAY_ROLE={role}"
 
-    def _is_closed_to(self, caller: Caller, deed: Deed) -> bool:
-        return caller.identity.role in self._closed_to and deed is not Deed.ANYONE
+    def _is_closed_to(self, caller: Caller, deed: Permission) -> bool:
+        return caller.identity.role in self._closed_to and deed is not Permission.ANYONE
 
-    def _caller(self, context: Context, deed: Deed | None) -> tuple[Caller, tuple[Claims, ...]]:
+    def _caller(
+        self, context: Context, deed: Permission | None
+    ) -> tuple[Caller, tuple[Claims, ...]]:
         claims = self._peer_claims(context, deed)
         assert claims.identity is not None
         peer = claims.identity
@@ -172,7 +174,11 @@ class Door:
             caller = self._by_token(said, identity, own.serial)
         else:
             caller = Caller(
-                identity, deeds_of(identity.role), own.not_after, own.serial, shared=own.shared
+                identity,
+                permissions_of(identity.role),
+                own.not_after,
+                own.serial,
+                shared=own.shared,
             )
         through = str(via) if via is not None and via != caller.identity else ""
         return replace(caller, via=through, source=source), shown
@@ -182,7 +188,7 @@ class Door:
         role = self._gateway_role
         return gateway if role is Role.GATEWAY else Identity(role, UNNAMED)
 
-    def _peer_claims(self, context: Context, deed: Deed | None) -> Claims:
+    def _peer_claims(self, context: Context, deed: Permission | None) -> Claims:
         """The claims of the certificate of this connection. Raises DeniedError."""
         shown = next(iter(context.auth_context().get(_CERTIFICATE, ())), None)
         if shown is None:

@@ -32,7 +32,7 @@ from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock
 from persys.infra.rpc.authorized_service import as_writer, contained
 from persys.infra.telemetry import tracing
-from persys.model.role import Deed
+from persys.model.role import Permission
 from persys.scheduler.api.methods import DECISIONS, REFUSALS, SERVICE, is_refusal
 from persys.scheduler.auth.audit import Audit
 from persys.scheduler.metrics.counters import Metrics
@@ -46,7 +46,7 @@ from persys.wire.methods import Method, ReadOnly
 
 def within_limits(method: Method, request: Any) -> Any:
     """The request, or its messages as they arrive. Raises InvalidError, also during iteration."""
-    if method.permission is Deed.REPORT:
+    if method.permission is Permission.REPORT:
         return request
     if not isinstance(request, Message):
         return Messages(method, request)

@@ -24,7 +24,7 @@ from persys.infra.rpc.authorizer import (
 )
 from persys.infra.rpc.bearer import AUTHORIZATION
 from persys.infra.telemetry import tracing
-from persys.model.role import Deed
+from persys.model.role import Permission
 from persys.scheduler.api.context import SERVICE, ControlApi
 from persys.scheduler.ha.leader_client import LeaderChangedError, Upstream
 from persys.scheduler.ha.standby import Standby
@@ -238,7 +238,7 @@ class LeaderRouter:
         name = method.name
         # The reply to an agent's first message is immediate if there is a leader. Initial metadata is sent
         # before it: the agent waits briefly for a refusal.
-        is_control = method.permission is Deed.REPORT
+        is_control = method.permission is Permission.REPORT
 
         async def converse(messages: Any, context: Context) -> None:
             if is_control:

@@ -12,8 +12,8 @@ from persys.core.nodes import Phase
 from persys.core.placement.capacity import lose, room_on
 from persys.core.placement.explain import Explanation, explain
 from persys.core.placement.hypothetical import set_aside
-from persys.core.placement.node_index import Columns
-from persys.core.placement.requirements import Needs, needs_of
+from persys.core.placement.node_index import NodeIndex
+from persys.core.placement.requirements import Requirements, requirements_of
 from persys.core.reconcile.evacuate import must_leave, stays_because
 from persys.core.reconcile.situation import Situation, described, is_finished
 from persys.errors import NotFoundError
@@ -44,14 +44,14 @@ class Explainer:
         entry = self._cluster.entries.get(WorkloadId(wanted))
         if entry is None:
             raise NotFoundError("workload", wanted)
-        columns = self._cluster.columns
-        told = min(limit or NODES_TOLD, len(columns.rows))
+        node_index = self._cluster.node_index
+        told = min(limit or NODES_TOLD, len(node_index.slots))
         if told <= TOLD_AT_ONCE:
             return self._message(
-                entry, _explained(entry.workload, entry.assignment, columns, told)
+                entry, _explained(entry.workload, entry.assignment, node_index, told)
             )()
         found = await asyncio.to_thread(
-            _explained, entry.workload, entry.assignment, columns.copy(), told
+            _explained, entry.workload, entry.assignment, node_index.copy(), told
         )
         return await asyncio.to_thread(self._message(entry, found))
 
@@ -97,20 +97,20 @@ class Explainer:
     async def capacity(self, spec: control_pb2.WorkloadSpec) -> control_pb2.GetCapacityResponse:
         parsed = await off_loop(partial(parse_spec, spec)) if holds_yaml(spec) else parse_spec(spec)
         needs = self._needs(parsed)
-        room = self._cluster.columns.copy()
-        rooms = []
+        room = self._cluster.node_index.copy()
+        capacities = []
         losses = []
         slices = TimeSlice(self._clock)
-        for node_id, row in room.rows.items():
-            rooms.append(room_on(row, needs))
+        for node_id, slot in room.slots.items():
+            capacities.append(room_on(slot, needs))
             losses.append(self._loss(node_id, room))
             await slices.between()
         survives = len(losses) > 1 and not any(loss.stranded for loss in losses)
-        return capacity_message(rooms, losses, survives=survives)
+        return capacity_message(capacities, losses, survives=survives)
 
-    def _needs(self, parsed: ParsedSpec) -> Needs:
+    def _needs(self, parsed: ParsedSpec) -> Requirements:
         now = self._clock.now()
-        return needs_of(
+        return requirements_of(
             Workload(
                 WorkloadId(""),
                 parsed.spec,
@@ -123,8 +123,8 @@ class Explainer:
             )
         )
 
-    def _loss(self, node_id: NodeId, room: Columns) -> control_pb2.LossView:
-        movable: dict[WorkloadId, Needs] = {}
+    def _loss(self, node_id: NodeId, room: NodeIndex) -> control_pb2.LossView:
+        movable: dict[WorkloadId, Requirements] = {}
         bound: list[WorkloadId] = []
         for entry in self._on(node_id):
             lost = Situation(
@@ -134,7 +134,7 @@ class Explainer:
             if not entry.workload.stop_after_seconds and not must_leave(lost, self._clock.now()):
                 bound.append(entry.workload.id)
             elif entry.workload.desired is Desired.RUNNING and not is_finished(lost):
-                movable[entry.workload.id] = needs_of(entry.workload)
+                movable[entry.workload.id] = requirements_of(entry.workload)
         return loss_message(lose(node_id, movable, room), bound)
 
     def _on(self, node_id: NodeId) -> Iterator[Entry]:
@@ -144,10 +144,10 @@ class Explainer:
 
 
 def _explained(
-    workload: Workload, assignment: Assignment | None, columns: Columns, told: int
+    workload: Workload, assignment: Assignment | None, node_index: NodeIndex, told: int
 ) -> Explanation:
     """An assigned workload is explained as if it had no reservation."""
     if assignment is None:
-        return explain(needs_of(workload), columns, limit=told)
-    with set_aside(workload.id, assignment.node_id, columns):
-        return explain(needs_of(workload), columns, limit=told)
+        return explain(requirements_of(workload), node_index, limit=told)
+    with set_aside(workload.id, assignment.node_id, node_index):
+        return explain(requirements_of(workload), node_index, limit=told)

@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 
 from persys.core.intent.apply import Accepted, Unchanged
 from persys.core.intent.diff import action_of, changed_fields, displaced
-from persys.core.placement.port import rooms_over
-from persys.core.placement.requirements import Needs, needs_of
+from persys.core.placement.port import placer_over
+from persys.core.placement.requirements import Requirements, requirements_of
 from persys.core.placement.select import choose
 from persys.core.reconcile.decide import decide
 from persys.core.reconcile.situation import Decision, Policy, Situation
@@ -54,8 +54,8 @@ class PlanBuilder:
         self._policy = policy
         self._now = now
         self._lease = lease
-        self._room = cluster.columns.copy()
-        self._rooms = rooms_over(self._room)
+        self._room = cluster.node_index.copy()
+        self._rooms = placer_over(self._room)
         self._standing: dict[WorkloadId, Standing] = {}
         self._queues = _queues_of(cluster)
 
@@ -138,22 +138,22 @@ class PlanBuilder:
         self._standing[workload.id] = after
         self._leave_queue(workload)
         if after.waits:
-            self._queues.setdefault(needs_of(workload), {})[workload.id] = None
+            self._queues.setdefault(requirements_of(workload), {})[workload.id] = None
         return after
 
     def _leave_queue(self, workload: Workload) -> None:
-        needs = needs_of(workload)
+        needs = requirements_of(workload)
         queue = self._queues.get(needs, {})
         queue.pop(workload.id, None)
         if not queue:
             self._queues.pop(needs, None)
 
-    def _placeable(self) -> list[Needs]:
+    def _placeable(self) -> list[Requirements]:
         """The needs of waiting workloads that would fit now, highest priority first."""
         found = [needs for needs in self._queues if choose(needs, self._room) is not None]
         return sorted(found, key=lambda needs: -needs.rules.priority)
 
-    def _keep_waiting(self, placeable: list[Needs]) -> Iterator[str]:
+    def _keep_waiting(self, placeable: list[Requirements]) -> Iterator[str]:
         for needs in placeable:
             if choose(needs, self._room) is None:
                 for waiting in self._queues.get(needs, ()):
@@ -174,11 +174,11 @@ class PlanBuilder:
                     yield f"{waiting} no longer waits: it is assigned to {after.assignment.node_id}"
 
 
-def _queues_of(cluster: Cluster) -> dict[Needs, dict[WorkloadId, None]]:
+def _queues_of(cluster: Cluster) -> dict[Requirements, dict[WorkloadId, None]]:
     """The waiting workloads by needs: thousands may have the same."""
-    queues: dict[Needs, dict[WorkloadId, None]] = {}
+    queues: dict[Requirements, dict[WorkloadId, None]] = {}
     for waiting in cluster.waiting:
-        needs = needs_of(cluster.entries[waiting].workload)
+        needs = requirements_of(cluster.entries[waiting].workload)
         queues.setdefault(needs, {})[waiting] = None
     return queues
 

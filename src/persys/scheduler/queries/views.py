@@ -6,7 +6,7 @@ from datetime import datetime
 from heapq import nsmallest
 from typing import TypeVar
 
-from persys.core.placement.requirements import needs_of
+from persys.core.placement.requirements import requirements_of
 from persys.core.placement.select import Placed, Unplaceable, place
 from persys.core.reconcile.evacuate import stays_because
 from persys.core.reconcile.situation import is_about, satisfies
@@ -116,7 +116,7 @@ class Queries:
 
     def _node_view(self, member: Member) -> control_pb2.NodeView:
         node = member.node
-        row = self._cluster.columns.rows[node.id]
+        slot = self._cluster.node_index.slots[node.id]
         total = node.capabilities.total
         view = control_pb2.NodeView(
             node_id=node.id,
@@ -126,13 +126,13 @@ class Queries:
             status_updated_by=node.status_by,
             grpc_endpoint=node.endpoint,
             total_cpu_cores=total.cpu_millicores / 1000,
-            available_cpu_cores=row.free.cpu_millicores / 1000,
+            available_cpu_cores=slot.free.cpu_millicores / 1000,
             total_memory_mb=total.memory_mb,
-            available_memory_mb=row.free.memory_mb,
+            available_memory_mb=slot.free.memory_mb,
             supported_workload_types=sorted(node.capabilities.types - member.refused_types),
             labels=node.labels,
             total_disk_gb=total.disk_gb,
-            available_disk_gb=row.free.disk_gb,
+            available_disk_gb=slot.free.disk_gb,
             workload_count=len(self._cluster.bound_to(node.id)),
             agent_version=node.agent_version,
             cordoned=node.cordoned,
@@ -186,7 +186,7 @@ class Queries:
         elif because := stays_because(workload):
             block.reason, block.stays = because, True
         else:
-            match place(needs_of(workload), self._cluster.columns):
+            match place(requirements_of(workload), self._cluster.node_index):
                 case Placed(node_id=elsewhere):
                     block.reason = f"is about to move to {elsewhere}"
                 case Unplaceable() as nowhere:

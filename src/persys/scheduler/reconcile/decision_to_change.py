@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from persys.core.agent.deviations import DRIFTED
 from persys.core.agent.health import UNHEALTHY
 from persys.core.nodes import Phase
-from persys.core.placement.requirements import needs_of
+from persys.core.placement.requirements import requirements_of
 from persys.core.reconcile.assign import amount_differs
 from persys.core.reconcile.dispatch import Dispatch, Goal
 from persys.core.reconcile.effects import Apply, Remove
@@ -221,7 +221,7 @@ def intent_update(situation: Situation, decision: Decision) -> tuple[Apply, ...]
         return ()
     if not situation.reports or situation.phase is not Phase.ALIVE:
         return ()
-    if amount_differs(bound, needs_of(workload)):
+    if amount_differs(bound, requirements_of(workload)):
         return ()  # it waits for capacity: its node must not get it before
     return (Apply(bound.node_id, workload, bound.epoch),)
 

@@ -16,10 +16,10 @@ from typing import TypeVar
 
 from persys.core.epochs import KEY_BITS
 from persys.core.intent.apply import Accepted, Unchanged
-from persys.core.placement.hypothetical import BEING_REMOVED, TURNED_AWAY, out_of_sight
+from persys.core.placement.hypothetical import BEING_REMOVED, TURNED_AWAY, excluding_nodes
 from persys.core.placement.pending_queue import wait_of
-from persys.core.placement.port import rooms_over
-from persys.core.placement.requirements import needs_of
+from persys.core.placement.port import placer_over
+from persys.core.placement.requirements import requirements_of
 from persys.core.reconcile.assign import refused_as_full, refused_by_runtime
 from persys.core.reconcile.decide import decide
 from persys.core.reconcile.effects import Apply, Effect, Remove
@@ -125,7 +125,7 @@ class Reconciler:
         self._wakeup = asyncio.Event()
         self._slots = asyncio.Semaphore(STEPS_AT_ONCE)
         self._timers: dict[WorkloadId, asyncio.TimerHandle] = {}
-        self._rooms = rooms_over(cluster.columns)
+        self._rooms = placer_over(cluster.node_index)
         self._situating = SituationBuilder(
             cluster, clock, node_lease=node_lease, node_grace=node_grace
         )
@@ -142,9 +142,9 @@ class Reconciler:
 
     def capacity_freed(self, node_id: NodeId) -> None:
         """The node may have free capacity: wake the waiting workloads that could use it."""
-        row = self._cluster.columns.rows.get(node_id)
-        if row is not None and self._cluster.waiting:
-            self.wake_many(self._cluster.waiting.offer(row))
+        slot = self._cluster.node_index.slots.get(node_id)
+        if slot is not None and self._cluster.waiting:
+            self.wake_many(self._cluster.waiting.offer(slot))
 
     def node_changed(self, node_id: NodeId) -> None:
         """The node record has changed: the node may be ready, closed or confirmed dead now."""
@@ -204,7 +204,7 @@ class Reconciler:
 
     def refusal(self, workload: Workload, node_id: NodeId) -> str:
         """Why the workload does not fit on the node now; empty if it does."""
-        rejection = self._rooms.fits_on(workload.id, node_id, needs_of(workload))
+        rejection = self._rooms.fits_on(workload.id, node_id, requirements_of(workload))
         return rejection.detail if rejection is not None else ""
 
     async def _submit(
@@ -343,7 +343,7 @@ class Reconciler:
         )
 
     def _decide(self, situation: Situation, now: datetime) -> Decision:
-        with out_of_sight(_hidden(situation), self._cluster.columns):
+        with excluding_nodes(_hidden(situation), self._cluster.node_index):
             return decide(
                 situation,
                 self._rooms,
@@ -398,7 +398,7 @@ class Reconciler:
             self._ask_to_remove(decision.tombstone)
         if old is not None and releases_capacity(old, decision):
             self.capacity_freed(old.node_id)
-        for node_id in self._cluster.waiting.answered(workload_id, self._cluster.columns.rows):
+        for node_id in self._cluster.waiting.answered(workload_id, self._cluster.node_index.slots):
             self.capacity_freed(node_id)
 
     def _next_epoch(self, situation: Situation, now: datetime) -> int:

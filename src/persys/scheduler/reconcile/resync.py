@@ -88,7 +88,7 @@ class Resync:
         waiting = self._cluster.waiting
         for workload_id in waiting.some(WAITING_PER_ROUND):
             wait = waiting.wait_of(workload_id)
-            if wait.homes or choose(wait.needs, self._cluster.columns) is not None:
+            if wait.homes or choose(wait.needs, self._cluster.node_index) is not None:
                 self._wake(workload_id)
 
     async def survey(self, every: timedelta) -> None:

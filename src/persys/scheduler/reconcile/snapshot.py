@@ -44,7 +44,7 @@ class SituationBuilder:
             reports=feature.PUSHES_STATUS in member.node.capabilities.features,
             draining=member.node.drain is not None,
             confirmed_dead=member.node.confirmed_dead,
-            stops_alone=feature.STOP_AFTER in member.node.capabilities.features,
+            supports_stop_after=feature.STOP_AFTER in member.node.capabilities.features,
             silent=self._silence(member),
             neighbours=len(self._cluster.on_node.get(member.node.id, ())),
         )

@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 
 from persys.core.epochs import Epochs, is_proven, prove
 from persys.core.nodes import Removals, closed_because
-from persys.core.placement.node_index import Columns, hold_of
-from persys.core.placement.pending_queue import Waiting
+from persys.core.placement.node_index import NodeIndex, hold_of
+from persys.core.placement.pending_queue import PendingQueue
 from persys.core.placement.pool_capacity import accounts_of
 from persys.core.placement.requirements import facts_of, traits_of
 from persys.core.reconcile.dispatch import Dispatch
@@ -124,8 +124,8 @@ class Cluster:
         self._tombstone_nodes: dict[WorkloadId, set[NodeId]] = {}
         self.epochs = Epochs()
         self.on_node: dict[NodeId, set[WorkloadId]] = {}
-        self.waiting = Waiting()
-        self.columns = Columns(strategy)
+        self.waiting = PendingQueue()
+        self.node_index = NodeIndex(strategy)
         self.drifts: Drifts = Drifts()
         self.unassigned_copies = UnassignedCopies()
         self.removed: Removals = Removals()
@@ -197,7 +197,7 @@ class Cluster:
         unusable = member.unavailable_types | member.unhealthy_types
         silent = frozenset(f"type:{kind}" for kind in unusable)
         traits = traits_of(node.capabilities) - {f"type:{kind}" for kind in member.refused_types}
-        self.columns.put_node(
+        self.node_index.put_node(
             node.id,
             allocatable=node.capabilities.allocatable,
             traits=traits - silent,
@@ -267,8 +267,8 @@ class Cluster:
     def drop_node(self, node_id: NodeId) -> None:
         del self.members[node_id]
         # A node that registers with this id again starts without reservations.
-        self.columns.give_back_all(node_id)
-        self.columns.remove_node(node_id)
+        self.node_index.give_back_all(node_id)
+        self.node_index.remove_node(node_id)
         for workload_id in self.tombstones.pop(node_id, {}):
             self._unlist_tombstone(node_id, workload_id)
         self.unassigned_copies.drop_node(node_id)
@@ -371,9 +371,9 @@ class Cluster:
                 pending = hold_of(promised)
                 hold = pending.covering(hold) if hold is not None else pending
             if hold is None:
-                self.columns.give_back(workload_id, node_id)
+                self.node_index.give_back(workload_id, node_id)
             else:
-                self.columns.put_hold(workload_id, node_id, hold)
+                self.node_index.put_hold(workload_id, node_id, hold)
 
     def reserve_pending(self, assignment: Assignment) -> None:
         """Reserve for a pending commit: removing a stale copy meanwhile does not free that capacity."""

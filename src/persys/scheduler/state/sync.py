@@ -175,7 +175,7 @@ def _reserved(cluster: Cluster) -> Iterator[None]:
     """Updates all reservations from the records, also reservations whose record is gone."""
     detached = {one.node_id for one in cluster.detached.values()}
     for node_id in {*cluster.members, *cluster.on_node, *cluster.tombstones, *detached}:
-        reserved = {*cluster.columns.holders(node_id), *cluster.tombstones.get(node_id, ())}
+        reserved = {*cluster.node_index.holders(node_id), *cluster.tombstones.get(node_id, ())}
         for workload_id in reserved | cluster.bound_to(node_id):
             yield
             cluster.update_reservations(workload_id, (node_id,))

@@ -6,7 +6,7 @@ Promises 2, 7, 8 and 9, and that the scheduler's memory matches the store.
 from collections.abc import Iterator
 
 from persys.core.nodes import closed_because
-from persys.core.placement.requirements import needs_of
+from persys.core.placement.requirements import requirements_of
 from persys.core.reconcile.retry import RetryPolicy
 from persys.core.reconcile.situation import COMPLETED, satisfies
 from persys.model.ids import NodeId, WorkloadId
@@ -113,7 +113,7 @@ def _why_failed(
 def _why_waiting(workload: Workload, mirror: Mirror, bound: Assignment | None) -> str:
     if any(orphan == workload.id for _, orphan in mirror.orphans()):
         return ""  # it waits for the node with its data, until the operator decides on the orphan
-    needs = needs_of(workload)
+    needs = requirements_of(workload)
     for node in mirror.nodes.values():
         if closed_because(node) or (bound is not None and bound.node_id != node.id):
             continue
@@ -162,7 +162,7 @@ def differences(mirror: Mirror, scheduler: Scheduler) -> Iterator[str]:
         for mine, theirs in zip(remembered, recorded, strict=True):
             if mine != theirs:
                 yield f"{workload_id}: memory has {mine}, the store has {theirs}"
-    for node_id, row in sorted(cluster.columns.rows.items()):
+    for node_id, slot in sorted(cluster.node_index.slots.items()):
         held = sum((hold.reserved for hold in mirror.holds(node_id).values()), Resources())
-        if row.free != row.allocatable - held:
-            yield f"{node_id} has {row.free} free in memory, {row.allocatable - held} by the store"
+        if slot.free != slot.allocatable - held:
+            yield f"{node_id} has {slot.free} free in memory, {slot.allocatable - held} by the store"

@@ -5,8 +5,8 @@ Each function returns the problem, or an empty string.
 
 from collections.abc import Sequence
 
-from persys.core.placement.node_index import Columns
-from persys.core.placement.requirements import needs_of
+from persys.core.placement.node_index import NodeIndex
+from persys.core.placement.requirements import requirements_of
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.resources import Resources
 from persys.sim.checks.store_mirror import Mirror
@@ -33,16 +33,16 @@ def room_problem(mirror: Mirror, node_id: NodeId) -> str:
     return f"{node_id} has {node.capabilities.allocatable}, but {total} is reserved"
 
 
-def release_problem(mirror: Mirror, columns: Columns, units: Sequence[Unit]) -> str:
+def release_problem(mirror: Mirror, node_index: NodeIndex, units: Sequence[Unit]) -> str:
     """A reservation that the leader released in memory while its record was still in the store.
 
-    `mirror` is the state before these units, `columns` the current reservations of the leader.
+    `mirror` is the state before these units, `node_index` the current reservations of the leader.
     """
     for key in (key for unit in units for key in (*unit.puts, *unit.deletes)):
         old = mirror.assignments.get(key)
-        if old is None or old.node_id not in columns.rows:
+        if old is None or old.node_id not in node_index.slots:
             continue
-        held = columns.held(old.workload_id, old.node_id)
+        held = node_index.held(old.workload_id, old.node_id)
         if held is None or not old.reserved.fits_in(held.resources):
             has = held.resources if held is not None else "nothing"
             return f"{old.workload_id} has {old.reserved} on {old.node_id}, but {has} in memory"
@@ -57,7 +57,7 @@ def order_problem(mirror: Mirror, node_id: NodeId, request: agent_pb2.ApplyWorkl
         return ""
     if (bound.node_id, bound.epoch) != (node_id, request.epoch):
         return ""
-    needed = needs_of(workload).resources
+    needed = requirements_of(workload).resources
     if needed.fits_in(bound.reserved):
         return ""
     return f"{node_id} received {workload.id} with {needed}, but {bound.reserved} is reserved"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from persys.agent.journal.records import Entry
-from persys.core.placement.node_index import Columns
+from persys.core.placement.node_index import NodeIndex
 from persys.core.placement.requirements import holds_data
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import NodeStatus
@@ -77,7 +77,7 @@ class Invariants:
         keeps: Callable[[NodeId], Iterable[WorkloadId]],
         silent_since: Callable[[NodeId], float | None],
         is_cloned: Callable[[NodeId, Container], bool],
-        reserved_by: Callable[[Life], Columns | None],
+        reserved_by: Callable[[Life], NodeIndex | None],
     ) -> None:
         """`live` returns the running containers per node, `kept` an entry of an agent's journal.
 
@@ -124,8 +124,8 @@ class Invariants:
         """`leader` is the leader key before the commit."""
         self._check_fence(life, units, leader)
         self._trace.add(life.title, f"commits {changed_keys(units)}")
-        if (columns := self._reserved_by(life)) is not None and not self.losses.open:
-            self._fail_if("3 released early", release_problem(self.mirror, columns, units))
+        if (node_index := self._reserved_by(life)) is not None and not self.losses.open:
+            self._fail_if("3 released early", release_problem(self.mirror, node_index, units))
         self.losses.committed(life, units)
         before = dict(self.mirror.assignments)
         nodes_before = dict(self.mirror.nodes)

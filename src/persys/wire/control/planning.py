@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from google.protobuf.json_format import MessageToDict
 
 from persys.core.intent.diff import FieldChange
-from persys.core.placement.capacity import Loss, Room, total_of
+from persys.core.placement.capacity import NodeCapacity, NodeLoss, total_of
 from persys.core.placement.explain import Explanation, Verdict
 from persys.core.placement.remedy import UNITS
 from persys.model.workload import Workload
@@ -92,7 +92,7 @@ def _verdict(verdict: Verdict) -> control_pb2.NodeVerdict:
 
 
 def capacity_message(
-    rooms: Iterable[Room], losses: Iterable[control_pb2.LossView], *, survives: bool
+    rooms: Iterable[NodeCapacity], losses: Iterable[control_pb2.LossView], *, survives: bool
 ) -> control_pb2.GetCapacityResponse:
     most_free = sorted(
         rooms, key=lambda room: (room.fits is not None, -(room.fits or 0), room.node_id)
@@ -116,7 +116,7 @@ def capacity_message(
     )
 
 
-def loss_message(loss: Loss, bound: Iterable[str]) -> control_pb2.LossView:
+def loss_message(loss: NodeLoss, bound: Iterable[str]) -> control_pb2.LossView:
     return control_pb2.LossView(
         node_id=loss.node_id, stranded=loss.stranded, bound=sorted(bound), moved=loss.moved
     )
