@@ -23,7 +23,7 @@ from persys.errors import CompactedError
 from persys.infra.clock import SystemClock
 from persys.model.ids import WorkloadId
 from persys.model.placement import Assignment
-from persys.scheduler.state.cluster import Cluster as Memory
+from persys.scheduler.state.cluster import ClusterState as Memory
 from persys.scheduler.state.records import RECORDS, SINGLE_KEYS, type_of
 from persys.scheduler.state.sync import follow, load
 from persys.store import keys

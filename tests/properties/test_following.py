@@ -15,7 +15,7 @@ from persys.model.placement import Tombstone
 from persys.model.secret import Secret, SecretVersion
 from persys.model.status import Retry
 from persys.scheduler.commit.versions import RecordVersions
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.cluster import ClusterState
 from persys.scheduler.state.sync import follow, load
 from persys.store import keys
 from persys.store.port import Change, Record, Snapshot
@@ -104,7 +104,7 @@ def gone_with(name: str, stored: "Mapping[str, object]") -> list[str]:
     return [key for key in all_of_it if key in stored]
 
 
-def shown(cluster: Cluster) -> object:
+def shown(cluster: ClusterState) -> object:
     return (
         {
             name: (entry.workload, entry.assignment, entry.workload_status, entry.retry)
@@ -127,7 +127,7 @@ def test_following_comes_to_the_same_as_reading_again(
     history: list[dict[str, Struct] | str],
 ) -> None:
     stored: dict[str, tuple[bytes, int]] = {}
-    followed, read = Cluster(), Cluster()
+    followed, read = ClusterState(), ClusterState()
     written, learnt = RecordVersions(EventLimits()), RecordVersions(EventLimits())
 
     for revision, step in enumerate(history, 1):
@@ -145,7 +145,7 @@ def test_following_comes_to_the_same_as_reading_again(
     found = (Record(key, *stored[key]) for key in sorted(stored))
     snapshot = Snapshot(len(history), tuple(found))
     load(read, snapshot, lease_until=1.0, now=NOON)
-    learnt.learn(snapshot)
+    learnt.set_versions(snapshot)
 
     assert shown(followed) == shown(read)
     assert written.versions == learnt.versions

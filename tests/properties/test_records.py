@@ -23,7 +23,7 @@ from persys.model.placement import Assignment, EpochCounter, Tombstone
 from persys.model.secret import Secret, SecretVersion
 from persys.model.status import Retry
 from persys.model.suggestion import Ruling, Suggestion
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.cluster import ClusterState
 from persys.scheduler.state.records import RECORDS, SINGLE_KEYS, RecordType, Unreadable, type_of
 from persys.scheduler.state.sync import encoded, follow, in_snapshot, load, rebuilt
 from persys.sim.checks.store_mirror import Mirror
@@ -82,17 +82,17 @@ def a_snapshot(stored: dict[str, bytes]) -> Snapshot:
     return Snapshot(1, tuple(Record(key, stored[key], 1) for key in sorted(stored)))
 
 
-def loaded(stored: dict[str, bytes]) -> Cluster:
-    cluster = Cluster()
+def loaded(stored: dict[str, bytes]) -> ClusterState:
+    cluster = ClusterState()
     load(cluster, a_snapshot(stored), lease_until=1.0, now=NOON)
     return cluster
 
 
-def in_memory(cluster: Cluster) -> dict[str, Struct]:
+def in_memory(cluster: ClusterState) -> dict[str, Struct]:
     return {key: record for kind in RECORDS for key, record in kind.in_memory(cluster)}
 
 
-def recovered(base: Cluster) -> dict[str, bytes]:
+def recovered(base: ClusterState) -> dict[str, bytes]:
     """The records that a recovery writes when every node responds and matches the records."""
     recorded = Recorded(
         {node_id: member.node for node_id, member in base.members.items()},

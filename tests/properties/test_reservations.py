@@ -19,9 +19,9 @@ from persys.model.placement import Assignment, HostPort, Rules, Tombstone
 from persys.model.resources import Resources
 from persys.model.spec import ContainerSpec, Port, WorkloadType
 from persys.model.workload import Desired
-from persys.scheduler.commit.change import Change
+from persys.scheduler.commit.change import Transaction
 from persys.scheduler.reconcile.decision_to_change import to_transaction
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.cluster import ClusterState
 from persys.scheduler.state.sync import load
 from persys.store.port import Record, Snapshot
 from persys.wire.stored import records
@@ -48,7 +48,7 @@ class Step:
 class World:
     """The memory of a leader over a store that applies any part of a batch."""
 
-    cluster: Cluster = field(default_factory=Cluster)
+    cluster: ClusterState = field(default_factory=ClusterState)
     stored: dict[str, Struct] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -58,7 +58,7 @@ class World:
             self.stored[f"/nodes/{name}"] = node
             self.cluster.put_node(node, lease_until=0.0)
 
-    def decide(self, step: Step) -> Change:
+    def decide(self, step: Step) -> Transaction:
         workload = a_workload(
             step.name,
             spec=ContainerSpec("web", ports=(Port(80, step.host_port),))
@@ -77,12 +77,14 @@ class World:
         )
         placer = placer_over(self.cluster.node_index)
         decision = decide(situation, placer, POLICY, now=NOON, roll=0.5)
-        change, _ = to_transaction(entry, workload, decision, self.cluster, told=None, now=NOON)
+        change, _ = to_transaction(
+            entry, workload, decision, self.cluster, user_event=None, now=NOON
+        )
         if decision.assignment is not None:
             self.cluster.reserve_pending(decision.assignment)
         return change
 
-    def write(self, change: Change) -> None:
+    def write(self, change: Transaction) -> None:
         self.stored.update(change.puts)
         for key in change.drops:
             self.stored.pop(key, None)

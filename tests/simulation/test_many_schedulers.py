@@ -106,7 +106,7 @@ class Presumptuous(Scheduler):
         super().__init__(*arguments, **options)
         lead = self.committer.lead
         self.leader_lease = Presumption(
-            lead, SystemClock(), doubt=self.committer.doubt, sure=self.modes.sure
+            lead, SystemClock(), mark_stale=self.committer.mark_stale, confirm=self.modes.confirm
         )
 
 

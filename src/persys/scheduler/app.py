@@ -51,9 +51,9 @@ from persys.scheduler.reconcile.resync import Resync
 from persys.scheduler.reconcile.suggestions import Suggestions
 from persys.scheduler.recovery.mode import ModeTracker
 from persys.scheduler.secrets.resolver import Resolver, SecretSource
-from persys.scheduler.secrets.store import Secrets
+from persys.scheduler.secrets.store import SecretStore
 from persys.scheduler.settings import SchedulerSettings
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.cluster import ClusterState
 from persys.scheduler.state.sync import follow, load_in_slices
 from persys.store.open import file_bytes, secrets_key_path
 from persys.store.port import Change, Snapshot, Store
@@ -95,7 +95,7 @@ class Scheduler:
         self._random = random or SystemRandom()
         self.metrics = metrics or Metrics()
         self.supervisor = supervisor or Supervisor("scheduler", clock, self.metrics.registry)
-        self.cluster = Cluster(settings.placement_strategy, node_changed=self._node_changed)
+        self.cluster = ClusterState(settings.placement_strategy, node_changed=self._node_changed)
         self.census = WorkloadCensus(self.cluster, clock)
         self.has_loaded = False  # whether memory was loaded from the store once
         self._build_commit(shared=shared)
@@ -107,14 +107,14 @@ class Scheduler:
         self.requests = OwnedWork(self.supervisor, limit=REQUESTS_MAX, stopped=not_leading)
         self.tokens = Tokens(self.cluster, self.committer, clock)
         self.suggestions = Suggestions(self.cluster, self.reconciler, self.committer, clock)
-        self.passes = Resync(
+        self.resync = Resync(
             self.cluster,
             self.agents,
             self.observations,
             clock,
             supervisor=self.supervisor,
             wake=self.reconciler.wake,
-            bury=self.burials.sweep,
+            sweep_tombstones=self.tombstone_cleaner.sweep,
             probe_runtimes=self.reachability.probe_runtimes,
         )
         self.discovery = self._discovery(names) if names is not None else None
@@ -137,11 +137,14 @@ class Scheduler:
             lease_seconds=round(settings.leader_lease.total_seconds()) if shared else 0,
             remembers=lambda: bool(self.cluster.entries or self.cluster.members),
             on_reload=self._load,
-            on_events=self._told,
+            on_events=self._on_events,
         )
         self.committer.lead.endpoint = endpoints.endpoint_of(settings)
         self.leader_lease = LeaderLease(
-            self.committer.lead, clock, doubt=self.committer.doubt, sure=self.modes.sure
+            self.committer.lead,
+            clock,
+            mark_stale=self.committer.mark_stale,
+            confirm=self.modes.confirm,
         )
 
     def _build_reconcile(self) -> None:
@@ -158,9 +161,9 @@ class Scheduler:
             metrics=self.metrics,
             supervisor=self.supervisor,
             hand=self._hand,
-            ask_to_remove=self._ask_to_remove,
+            request_removal=self._request_removal,
         )
-        self.histories = TaskHistory(self.cluster, self.committer, self.reconciler, clock)
+        self.task_history = TaskHistory(self.cluster, self.committer, self.reconciler, clock)
 
     def _build_dispatch(
         self, connect: Connect, connect_by_host: Connect, vault: SecretSource | None
@@ -170,7 +173,7 @@ class Scheduler:
         self.limited = ReportLimits(self.metrics)
         self.streams = Tunnels()
         key_file = KeyFile(secrets_key_path(settings.store, settings.secrets_key_file))
-        self.secrets = Secrets(self.cluster, self.committer, clock, key_file)
+        self.secrets = SecretStore(self.cluster, self.committer, clock, key_file)
         self.agents = AgentClient(
             clock,
             self.streams,
@@ -189,9 +192,9 @@ class Scheduler:
             self.cluster,
             self.agents,
             capacity_freed=self.reconciler.capacity_freed,
-            answers_again=self._ask_for_removals,
+            answers_again=self._request_removals,
         )
-        self.burials = TombstoneCleaner(
+        self.tombstone_cleaner = TombstoneCleaner(
             self.cluster,
             self.committer,
             clock,
@@ -212,13 +215,13 @@ class Scheduler:
         self.observations = Observations(
             self.cluster,
             wake=self.reconciler.wake,
-            removed=self.burials.removed,
-            replaced=self.burials.replaced,
+            removed=self.tombstone_cleaner.removed,
+            replaced=self.tombstone_cleaner.replaced,
             listed=self.orphans.listed,
             ignored=self.metrics.report_ignored,
-            changed=lambda node_id: self.passes.poll_soon(node_id),
+            changed=lambda node_id: self.resync.poll_soon(node_id),
         )
-        self.performer = Dispatcher(
+        self.dispatcher = Dispatcher(
             self.cluster,
             self.agents,
             self.observations,
@@ -226,9 +229,9 @@ class Scheduler:
             supervisor=self.supervisor,
             wake=self.reconciler.wake,
             may_order=lambda: not self.modes.is_frozen and self.leader_lease.is_confirmed,
-            acknowledged=self.burials.acknowledged,
-            inquired=self.histories.note,
-            keep_actions=self.histories.keep,
+            acknowledged=self.tombstone_cleaner.acknowledged,
+            inquired=self.task_history.note,
+            keep_actions=self.task_history.keep,
         )
 
     def _build_membership(self, revoke: Revoke | None) -> None:
@@ -279,9 +282,9 @@ class Scheduler:
             await self._load(snapshot)
         self._begin_to_lead()
 
-    async def go_on(self) -> None:
+    async def resume_as_leader(self) -> None:
         """Lead after standby: the key is taken, and memory has followed the store."""
-        await self.committer.go_on()
+        await self.committer.resume_as_leader()
         self.reconciler.wake_many(list(self.cluster.entries))
         self._begin_to_lead()
 
@@ -293,7 +296,7 @@ class Scheduler:
         # A standby receives no heartbeats: every node gets a full lease before it is judged.
         self.membership.renew_all()
         self.removal.resume()
-        self.secrets.look()
+        self.secrets.check_key()
         if self.discovery is not None:
             self.discovery.wake()
 
@@ -304,7 +307,7 @@ class Scheduler:
             self.committer.lead,
             self.modes,
             self._clock,
-            load=self._learn,
+            load=self._set_versions,
             take=self._follow,
             remembers=self.committer.remembers,
             notice=notice,
@@ -360,18 +363,18 @@ class Scheduler:
             Loop("leadership", self.leader_lease.run, ends_process=True),
             Loop("requests", self.reconciler.own_requests, ends_process=True),
             Loop("calls", self.requests.run, ends_process=True),
-            Loop("orders", self.performer.run),
+            Loop("orders", self.dispatcher.run),
             Loop("channels", self.agents.run),
             Loop("reconcile", self.reconciler.run),
             Loop("lease", self.membership.run),
             Loop("reachability", self.reachability.run),
-            Loop("tombstones", self.burials.run),
+            Loop("tombstones", self.tombstone_cleaner.run),
             Loop("orphans", self.orphans.run),
             Loop("node_removal", self.removal.run),
             Loop("revocation", self.removed.run),
             Loop("denials", self.denials.run),
-            Loop("reconcile_pass", partial(self.passes.reconcile, settings.reconcile_interval)),
-            Loop("survey", partial(self.passes.survey, settings.drift_detect_interval)),
+            Loop("reconcile_pass", partial(self.resync.reconcile, settings.reconcile_interval)),
+            Loop("survey", partial(self.resync.poll_nodes, settings.drift_detect_interval)),
         )
 
     def api(self) -> ControlApi:
@@ -405,7 +408,7 @@ class Scheduler:
                 transactions=lambda: self._store.transactions,
                 depths=lambda: {
                     "dirty": self.reconciler.depth(),
-                    "node_lanes": self.performer.depth(),
+                    "node_lanes": self.dispatcher.depth(),
                     "commits": self.committer.depth(),
                     "waiting_for_room": len(self.cluster.waiting),
                 },
@@ -419,18 +422,18 @@ class Scheduler:
             grace=settings.node_unavailable_grace.total_seconds(),
         )
 
-    def _told(self, events: list[Numbered], trimmed: list[int]) -> None:
-        self.metrics.told(events)
+    def _on_events(self, events: list[Numbered], trimmed: list[int]) -> None:
+        self.metrics.events_written(events)
         self.events.take(events, trimmed)
 
-    async def _learn(self, snapshot: Snapshot) -> None:
-        await self._load(await self.committer.learn(snapshot))
+    async def _set_versions(self, snapshot: Snapshot) -> None:
+        await self._load(await self.committer.set_versions(snapshot))
 
     async def _load(self, snapshot: Snapshot) -> None:
         lease_until = self.membership.lease_ends()
         await load_in_slices(self.cluster, snapshot, lease_until=lease_until, clock=self._clock)
         self._report_quarantined()
-        self.secrets.look()
+        self.secrets.check_key()
         self.has_loaded = True
         self.reconciler.wake_many(list(self.cluster.entries))
 
@@ -453,13 +456,13 @@ class Scheduler:
     # These callbacks refer to parts that are built after their callers.
 
     def _hand(self, effect: Effect) -> None:
-        self.performer.hand(effect)
+        self.dispatcher.hand(effect)
 
-    def _ask_to_remove(self, tombstone: Tombstone) -> None:
-        self.burials.ask_about(tombstone)
+    def _request_removal(self, tombstone: Tombstone) -> None:
+        self.tombstone_cleaner.request_removal(tombstone)
 
-    def _ask_for_removals(self, node_id: NodeId) -> None:
-        self.burials.ask_for(node_id)
+    def _request_removals(self, node_id: NodeId) -> None:
+        self.tombstone_cleaner.request_removals(node_id)
 
     def _node_changed(self, node_id: NodeId) -> None:
         member = self.cluster.members.get(node_id)
@@ -476,7 +479,7 @@ class Scheduler:
     def _node_returned(self, node_id: NodeId) -> None:
         self.reachability.reset(node_id)
         self.reachability.probe_runtimes(node_id)
-        self.burials.ask_for(node_id)
+        self.tombstone_cleaner.request_removals(node_id)
         self.reconciler.wake_many(self.cluster.unconverged_on(node_id))
 
     def health(self) -> dict[str, Any]:

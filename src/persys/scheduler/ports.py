@@ -21,7 +21,9 @@ class Agents(Protocol):
     async def remove(self, removal: Remove, endpoint: str) -> None:
         """Send a removal. Returns when it was accepted, not when it is done."""
 
-    async def ask(self, node_id: NodeId, endpoint: str, workload_id: WorkloadId) -> Observation:
+    async def get_status(
+        self, node_id: NodeId, endpoint: str, workload_id: WorkloadId
+    ) -> Observation:
         """The state of the workload; `Actual.ABSENT` if the agent confirms that it has no copy."""
 
     async def actions(
@@ -29,7 +31,7 @@ class Agents(Protocol):
     ) -> list[Action]:
         """The newest actions of the node for the workload. Empty if the agent does not support it."""
 
-    async def survey(self, node_id: NodeId, endpoint: str) -> list[Observation]:
+    async def list_workloads(self, node_id: NodeId, endpoint: str) -> list[Observation]:
         """All workloads on the node."""
 
     async def probe(self, node_id: NodeId, endpoint: str) -> frozenset[WorkloadType]:

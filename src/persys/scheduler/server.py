@@ -208,7 +208,7 @@ class SchedulerServer:
         while True:
             try:
                 if await standby.until_leading():
-                    await seat.go_on()
+                    await seat.resume_as_leader()
                 else:
                     await seat.take_over(self.name)
             except (FencedError, ConflictError, StoreUnavailableError) as err:

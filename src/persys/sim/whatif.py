@@ -17,7 +17,7 @@ from persys.model.workload import Desired
 from persys.scheduler.app import Scheduler
 from persys.scheduler.dispatch.agent_client import Close
 from persys.scheduler.dispatch.agent_client import Stub as AgentStub
-from persys.scheduler.state.cluster import Entry
+from persys.scheduler.state.cluster import WorkloadState
 from persys.sim.engine.process import Life
 from persys.sim.engine.trace import Trace, dice, silence
 from persys.sim.engine.virtual_loop import VirtualLoop
@@ -235,7 +235,7 @@ def _fates(before: Places, after: Places) -> list[Fate]:
     return fates
 
 
-def _place(entry: Entry) -> tuple[str, str]:
+def _place(entry: WorkloadState) -> tuple[str, str]:
     node_id = entry.assignment.node_id if entry.assignment is not None else ""
     if entry.workload_status is None:
         return node_id, ""

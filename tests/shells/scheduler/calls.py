@@ -28,7 +28,7 @@ from persys.model.status import Actual, Observation, WorkloadStatus
 from persys.model.suggestion import Ruling, SuggestedAction, Suggestion
 from persys.model.workload import Workload
 from persys.scheduler.app import Scheduler
-from persys.scheduler.commit.change import Change
+from persys.scheduler.commit.change import Transaction
 from persys.scheduler.state.memory import Memory
 from persys.scheduler.state.records import type_of
 from persys.store import keys
@@ -123,7 +123,7 @@ class World:
                 assert kind is not None
                 kind.put(memory, key, record)
 
-        await app.committer.commit(Change(done=done, puts=found))
+        await app.committer.commit(Transaction(done=done, puts=found))
 
 
 async def a_world(cluster: Cluster, tls: Tls | None = None) -> World:
@@ -248,7 +248,7 @@ async def a_secret(world: World, name: str) -> None:
 async def a_damaged_record(world: World, name: str) -> None:
     key = keys.secret_key(name)
     await world.cluster.store.store.commit([Unit(puts={key: b"damaged"})])
-    world.app.committer.doubt()
+    world.app.committer.mark_stale()
 
     async def is_quarantined() -> bool:
         return key in world.app.cluster.quarantine
@@ -284,7 +284,7 @@ async def a_lost_store(world: World, name: str) -> None:
         return
     await a_waiting_workload(world, name)
     await world.cluster.store.wipe()
-    app.committer.doubt()
+    app.committer.mark_stale()
 
     async def noticed() -> bool:
         return app.modes.in_recovery

@@ -15,13 +15,13 @@ from persys.model.status import Status
 from persys.model.workload import Desired
 from persys.scheduler.metrics.census import SLICE, WorkloadCensus
 from persys.scheduler.metrics.gauges import NODES_SHOWN_MAX, ClusterCollector, GaugeSources
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.cluster import ClusterState
 
 SLICES = 4
 
 
-def a_full_cluster() -> Cluster:
-    cluster = Cluster()
+def a_full_cluster() -> ClusterState:
+    cluster = ClusterState()
     workload = a_workload()
     for number in range(SLICES * SLICE):
         named = replace(workload, id=WorkloadId(f"w{number}"))
@@ -61,7 +61,7 @@ async def test_a_recent_count_is_reused() -> None:
 
 
 def test_of_very_many_nodes_those_with_the_oldest_heartbeats_are_shown() -> None:
-    cluster, clock = Cluster(), SystemClock()
+    cluster, clock = ClusterState(), SystemClock()
     now = clock.monotonic()  # once: a slow machine would put later nodes after earlier ones
     for number in range(NODES_SHOWN_MAX + 1):
         node = Node(NodeId(f"n{number}"), Capabilities(1000, 1024), "", datetime.now(UTC))
@@ -84,7 +84,7 @@ def test_a_standby_exports_no_node_metrics() -> None:
     assert "persys_scheduler_workloads" not in told
 
 
-def what_is_told(cluster: Cluster, clock: SystemClock, *, leads: bool) -> dict[str, Metric]:
+def what_is_told(cluster: ClusterState, clock: SystemClock, *, leads: bool) -> dict[str, Metric]:
     sources = GaugeSources(
         transactions=lambda: 0,
         depths=dict,

@@ -15,10 +15,10 @@ from persys.infra.clock import SystemClock
 from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId
 from persys.model.node import Removal
-from persys.scheduler.commit.change import CHANGE_RECORDS_MAX, Change
+from persys.scheduler.commit.change import CHANGE_RECORDS_MAX, Transaction
 from persys.scheduler.commit.group_commit import Committer
 from persys.scheduler.metrics.counters import Metrics
-from persys.scheduler.recovery.mode import UNTOLD_MAX, ModeTracker
+from persys.scheduler.recovery.mode import UNWRITTEN_MAX, ModeTracker
 from persys.scheduler.state.quarantine import Quarantine, Quarantined
 from persys.store import keys
 from persys.store.memory import MemoryStore
@@ -61,7 +61,7 @@ class Leading:
     async def put(self, key: str = KEY, *, number: int = 0) -> None:
         removal = Removal(NodeId("n1"), NOON + timedelta(seconds=number))
         async with asyncio.timeout(DEADLINE_SECONDS):
-            await self.committer.commit(Change(done=lambda: None, puts={key: removal}))
+            await self.committer.commit(Transaction(done=lambda: None, puts={key: removal}))
 
 
 @asynccontextmanager
@@ -126,7 +126,7 @@ async def test_after_any_number_of_outages_the_store_is_written_again() -> None:
 
         await made.put()
         changes = [one for one in made.events if one.kind is EventKind.MODE_CHANGED]
-        assert len(changes) == UNTOLD_MAX + 1
+        assert len(changes) == UNWRITTEN_MAX + 1
         assert "outage 0" in changes[0].message
         assert "169 earlier mode changes" in changes[-1].message
 
@@ -138,7 +138,7 @@ async def test_a_quarantined_record_is_neither_written_nor_deleted() -> None:
         with pytest.raises(QuarantinedError, match="/removed/n1 cannot be read: damaged"):
             await made.put()
         with pytest.raises(QuarantinedError):
-            await made.committer.commit(Change(done=lambda: None, drops=[KEY]))
+            await made.committer.commit(Transaction(done=lambda: None, drops=[KEY]))
         await made.put(keys.removed_key(NodeId("n2")))
 
         assert await made.store.get(KEY) is None
@@ -159,9 +159,9 @@ async def test_a_change_above_the_size_limit_is_a_defect_and_changes_nothing() -
         many = [keys.removed_key(NodeId(f"n{number}")) for number in range(CHANGE_RECORDS_MAX + 1)]
 
         with pytest.raises(AssertionError, match="must be split"):
-            await made.committer.commit(Change(done=lambda: None, drops=many))
+            await made.committer.commit(Transaction(done=lambda: None, drops=many))
 
-        await made.committer.commit(Change(done=lambda: None, drops=many[:-1]))
+        await made.committer.commit(Transaction(done=lambda: None, drops=many[:-1]))
 
 
 async def test_a_record_that_cannot_be_stored_fails_alone_and_changes_nothing_in_memory() -> None:
@@ -171,7 +171,7 @@ async def test_a_record_that_cannot_be_stored_fails_alone_and_changes_nothing_in
         odd = Removal(NodeId("\ud800"), NOON)
         with pytest.raises(InvalidError, match="cannot be stored"):
             await made.committer.commit(
-                Change(done=lambda: done.append("odd"), puts={"/removed/odd": odd})
+                Transaction(done=lambda: done.append("odd"), puts={"/removed/odd": odd})
             )
         await made.put()
 
@@ -188,7 +188,7 @@ async def test_events_beyond_their_number_are_trimmed_while_their_sources_write_
                 for number in range(100):
                     node = f"n{number % 50}"
                     event = Event(SystemClock().now(), EventKind.NODE_READY, node_id=node)
-                    change = Change(done=lambda: None, events=[event])
+                    change = Transaction(done=lambda: None, events=[event])
                     group.create_task(made.committer.commit(change))
 
         for number in range(20):  # a few are deleted with each change

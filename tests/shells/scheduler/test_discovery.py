@@ -16,7 +16,7 @@ from persys.model.ids import NodeId
 from persys.model.node import Capabilities, Node, NodeStatus
 from persys.scheduler.app import Scheduler
 from persys.scheduler.discovery.dns_records import COMPARE_SECONDS, Discovery, NameCheck
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.cluster import ClusterState
 from persys.store import keys
 from persys.store.memory import MemoryStore
 from persys.store.port import Unit
@@ -45,7 +45,7 @@ class Announced:
     def __init__(self, *, fence: tuple[str, int] | None = None) -> None:
         self.store = TroubledStore(MemoryStore(SystemClock().monotonic))
         self.clock = FastClock()
-        self.cluster = Cluster(node_changed=self._node_changed)
+        self.cluster = ClusterState(node_changed=self._node_changed)
         self.discovery = Discovery(
             self.cluster,
             self.store,

@@ -9,7 +9,7 @@ import pytest
 
 from persys.errors import OutOfRangeError, SettingsError, UnavailableError
 from persys.model.event import Event, EventKind, Numbered
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.cluster import ClusterState
 from persys.scheduler.state.event_log import BOOKMARK_EVERY, Bookmark, EventLog, Filter
 from persys.scheduler.state.sync import load
 from persys.store import keys
@@ -38,7 +38,7 @@ def a_log(*, last: int = 0, trimmed: int = 0) -> EventLog:
 
 
 def load_events(log: EventLog, snapshot: Snapshot) -> None:
-    cluster = Cluster()
+    cluster = ClusterState()
     cluster.events = log
     load(cluster, snapshot, lease_until=0.0, now=NOON)
 

@@ -21,7 +21,7 @@ async def until_nothing_is_sent(cluster: Cluster) -> None:
     """A poll may still be queued when an earlier reply has settled the workload."""
 
     async def so() -> bool:
-        return not cluster.app.performer.depth()
+        return not cluster.app.dispatcher.depth()
 
     await eventually(so, lambda: "the last question to be answered")
 

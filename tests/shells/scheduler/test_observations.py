@@ -12,7 +12,7 @@ from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.placement import Tombstone
 from persys.model.status import Actual, Failure, FailureReason
 from persys.scheduler.dispatch.observations import Observations
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.cluster import ClusterState
 
 N1, N2 = NodeId("n1"), NodeId("n2")
 SEEN = an_observation()
@@ -22,7 +22,7 @@ SEEN = an_observation()
 class World:
     """One workload on n1 that was observed there once."""
 
-    cluster: Cluster = field(default_factory=Cluster)
+    cluster: ClusterState = field(default_factory=ClusterState)
     woken: list[WorkloadId] = field(default_factory=list)
     removed: list[tuple[NodeId, WorkloadId]] = field(default_factory=list)
     replaced: list[tuple[NodeId, WorkloadId]] = field(default_factory=list)

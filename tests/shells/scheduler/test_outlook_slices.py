@@ -16,7 +16,7 @@ from persys.model.resources import Resources
 from persys.model.spec import WorkloadType
 from persys.scheduler.queries.explain import NODES_TOLD, TOLD_AT_ONCE, Explainer
 from persys.scheduler.queries.plan import PlanBuilder
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.cluster import ClusterState
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
 AnswerT = TypeVar("AnswerT")
@@ -29,8 +29,8 @@ SPEC = pb.WorkloadSpec(
 )
 
 
-def a_cluster() -> Cluster:
-    cluster = Cluster()
+def a_cluster() -> ClusterState:
+    cluster = ClusterState()
     has = Capabilities(1000, 1000, types=frozenset({WorkloadType.CONTAINER}))
     for number in range(NODES):
         node = Node(NodeId(f"n{number}"), has, "127.0.0.1:1", NOW)
@@ -86,7 +86,7 @@ async def test_other_tasks_run_while_a_plan_is_computed() -> None:
 
 
 async def test_an_answer_about_very_many_nodes_says_the_same_as_a_short_one() -> None:
-    cluster = Cluster()
+    cluster = ClusterState()
     has = Capabilities(1000, 1000, types=frozenset({WorkloadType.CONTAINER}))
     for number in range(2 * TOLD_AT_ONCE):
         cluster.put_node(Node(NodeId(f"n{number:03}"), has, "127.0.0.1:1", NOW), lease_until=0.0)

@@ -17,7 +17,7 @@ from persys.model.status import Actual, Observation
 from persys.model.workload import StoredIntent, Workload
 from persys.scheduler.dispatch.dispatcher import Dispatcher
 from persys.scheduler.dispatch.observations import Observations
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.cluster import ClusterState
 from shells.scheduler.harness import eventually
 
 N1 = NodeId("n1")
@@ -54,7 +54,9 @@ class Told:
     async def remove(self, removal: Remove, endpoint: str) -> None:
         self._answer("remove", removal.node_id)
 
-    async def ask(self, node_id: NodeId, endpoint: str, workload_id: WorkloadId) -> Observation:
+    async def get_status(
+        self, node_id: NodeId, endpoint: str, workload_id: WorkloadId
+    ) -> Observation:
         seen = self._answer("ask", node_id)
         self.asked.set()
         await self.may_answer.wait()
@@ -66,7 +68,7 @@ class Told:
         self._answer("actions", node_id)
         return []
 
-    async def survey(self, node_id: NodeId, endpoint: str) -> list[Observation]:
+    async def list_workloads(self, node_id: NodeId, endpoint: str) -> list[Observation]:
         return [self._answer("survey", node_id)]
 
     async def probe(self, node_id: NodeId, endpoint: str) -> frozenset[WorkloadType]:
@@ -82,12 +84,12 @@ class World:
     """A workload that is assigned to n1, with an order in its lane."""
 
     def __init__(self) -> None:
-        self.cluster = Cluster()
+        self.cluster = ClusterState()
         self.agents = Told()
         self.woken: list[WorkloadId] = []
         self.may_order = True
         self.supervisor = a_supervisor("scheduler")
-        self.performer = Dispatcher(
+        self.dispatcher = Dispatcher(
             self.cluster,
             self.agents,
             Observations(
@@ -118,11 +120,11 @@ class World:
         """Stores nothing."""
 
     async def is_idle(self) -> bool:
-        return not self.performer.depth()
+        return not self.dispatcher.depth()
 
     async def perform(self, effect: Effect) -> list[str]:
         """The calls to the node. No effect raises an unexpected error."""
-        self.performer.hand(effect)
+        self.dispatcher.hand(effect)
         await eventually(self.is_idle, lambda: f"{effect} to be performed")
         assert self.supervisor.recent() == []
         return self.agents.verbs
@@ -132,7 +134,7 @@ class World:
 async def world() -> AsyncIterator[World]:
     made = World()
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(made.performer.run())
+        running = group.create_task(made.dispatcher.run())
         await asyncio.sleep(0)
         yield made
         running.cancel()
@@ -218,7 +220,7 @@ async def test_while_orders_are_not_allowed_only_polls_are_sent(world: World) ->
 
 async def test_a_queued_poll_is_not_queued_twice(world: World) -> None:
     for _ in range(2):
-        world.performer.hand(QUESTIONS[0])
+        world.dispatcher.hand(QUESTIONS[0])
 
     assert await world.perform(QUESTIONS[0]) == ["ask"]
     assert await world.perform(QUESTIONS[0]) == ["ask", "ask"]
@@ -226,8 +228,8 @@ async def test_a_queued_poll_is_not_queued_twice(world: World) -> None:
 
 async def test_a_node_with_a_call_in_progress_gets_no_further_call(world: World) -> None:
     world.agents.may_answer.clear()
-    world.performer.hand(QUESTIONS[0])
-    world.performer.hand(ORDERS[0])
+    world.dispatcher.hand(QUESTIONS[0])
+    world.dispatcher.hand(ORDERS[0])
     await asyncio.wait_for(world.agents.asked.wait(), 30)
     for _ in range(20):  # everything that can be sent is sent now
         await asyncio.sleep(0)

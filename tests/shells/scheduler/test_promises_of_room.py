@@ -6,11 +6,11 @@ from builders import N1, NOON, an_assignment
 from persys.model.node import Capabilities, Node
 from persys.model.placement import Tombstone
 from persys.model.resources import Resources
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.cluster import ClusterState
 
 
-def a_cluster() -> Cluster:
-    cluster = Cluster()
+def a_cluster() -> ClusterState:
+    cluster = ClusterState()
     node = Node(N1, Capabilities(4000, 8192), "n1:1", datetime(2030, 1, 1, tzinfo=UTC))
     cluster.put_node(node, lease_until=0.0)
     return cluster

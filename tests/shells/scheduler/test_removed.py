@@ -12,7 +12,7 @@ from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId
 from persys.model.node import Removal
 from persys.scheduler.membership.removed_nodes import RemovedNodes
-from persys.scheduler.state.cluster import Cluster as Memory
+from persys.scheduler.state.cluster import ClusterState as Memory
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster, eventually
 

@@ -12,7 +12,7 @@ from persys.model.status import Actual, Observation, Status
 from persys.scheduler.dispatch.observations import Observations
 from persys.scheduler.membership.heartbeat import ReportedStatuses, ReportLimits, read
 from persys.scheduler.metrics.counters import Metrics
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.cluster import ClusterState
 from persys.wire.control.messages import timestamp
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
@@ -71,7 +71,7 @@ def test_the_meaning_of_a_heartbeat_does_not_depend_on_earlier_ones(told: list[l
 
 
 def test_a_repeated_status_is_decoded_again_after_a_different_one() -> None:
-    cluster, woken = Cluster(), list[WorkloadId]()
+    cluster, woken = ClusterState(), list[WorkloadId]()
     entry = cluster.put_workload(a_workload("w0"))
     cluster.put_assignment(entry.workload.id, an_assignment(NODE, name="w0"))
     entry.workload_status = a_status(Status.RUNNING)

@@ -11,14 +11,14 @@ from persys.model.ids import NodeId
 from persys.model.node import Capabilities, Node, NodeStatus
 from persys.model.placement import Tombstone
 from persys.scheduler.reconcile.snapshot import SituationBuilder
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.cluster import ClusterState
 
 N1 = NodeId("n1")
 
 
 def the_old_copy(status: NodeStatus | None, *, confirmed_dead: bool = False) -> Copy:
     """On a node of this status, or on a removed one. Its `stop_after` has passed."""
-    cluster = Cluster()
+    cluster = ClusterState()
     if status is not None:
         node = Node(
             N1,

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.scheduler.api.context import Context
 from persys.scheduler.api.records import record_view
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.cluster import ClusterState
 from persys.wire.control.messages import timestamp
 from persys.wire.gen.control.v1 import control_pb2
 
@@ -18,7 +18,7 @@ SHOWN_MAX = 1000
 
 
 class DiagnosticsApi:
-    def __init__(self, cluster: Cluster, supervisor: Supervisor) -> None:
+    def __init__(self, cluster: ClusterState, supervisor: Supervisor) -> None:
         self._cluster = cluster
         self._supervisor = supervisor
 

@@ -5,14 +5,14 @@ from persys.model.drift import Drift, DriftType
 from persys.model.ids import node_id, workload_id
 from persys.scheduler.api.context import Context, need
 from persys.scheduler.drift.adoption import Adoption
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.cluster import ClusterState
 from persys.wire.control import messages as control_messages
 from persys.wire.control.adoption import orphan_view
 from persys.wire.gen.control.v1 import control_pb2
 
 
 class DriftApi:
-    def __init__(self, cluster: Cluster, adoption: Adoption) -> None:
+    def __init__(self, cluster: ClusterState, adoption: Adoption) -> None:
         self._cluster = cluster
         self._adoption = adoption
 

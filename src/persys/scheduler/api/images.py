@@ -11,7 +11,7 @@ from persys.scheduler.api.context import Context, need
 from persys.scheduler.dispatch.agent_client import AgentClient
 from persys.scheduler.dispatch.fan_out import NodeReplies, call_all, select_nodes
 from persys.scheduler.dispatch.image_upload import Inputs, share
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.cluster import ClusterState
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.spec.image import checked_name, checked_sha256, control_views
@@ -22,7 +22,7 @@ Views = list[agent_pb2.ImageView]
 
 
 class ImagesApi:
-    def __init__(self, cluster: Cluster, agents: AgentClient) -> None:
+    def __init__(self, cluster: ClusterState, agents: AgentClient) -> None:
         self._cluster = cluster
         self._agents = agents
 

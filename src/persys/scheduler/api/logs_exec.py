@@ -16,7 +16,7 @@ from persys.infra.aio.task_group import together
 from persys.model.ids import WorkloadId
 from persys.scheduler.api.context import Context, need
 from persys.scheduler.dispatch.agent_client import AgentClient, OpenCall
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.cluster import ClusterState
 from persys.wire.agent import logs_exec
 from persys.wire.gen.control.v1 import control_pb2
 
@@ -24,7 +24,7 @@ Inputs = AsyncIterator[control_pb2.ExecInput]
 
 
 class LogsExecApi:
-    def __init__(self, cluster: Cluster, agents: AgentClient) -> None:
+    def __init__(self, cluster: ClusterState, agents: AgentClient) -> None:
         self._cluster = cluster
         self._agents = agents
 

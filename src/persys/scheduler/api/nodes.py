@@ -108,7 +108,7 @@ class NodesApi:
         report = heartbeat.read(request, sender, statuses, now, self._limited)
         await self._membership.heartbeat(sender, report)
         if self._expiry is not None:
-            await self._expiry.heard(sender)
+            await self._expiry.check(sender)
         return control_pb2.HeartbeatResponse(
             acknowledged=True,
             # While nothing can be written no node gets new work; running workloads continue.

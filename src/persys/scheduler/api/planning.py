@@ -8,14 +8,14 @@ from persys.infra.clock import Clock
 from persys.scheduler.api.context import Context, need
 from persys.scheduler.queries.explain import Explainer
 from persys.scheduler.queries.plan import PlanBuilder, Situated
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.cluster import ClusterState
 from persys.wire.gen.control.v1 import control_pb2
 
 
 class PlanningApi:
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterState,
         clock: Clock,
         *,
         situated: Situated,

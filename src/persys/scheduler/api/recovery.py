@@ -11,7 +11,7 @@ from persys.scheduler.commit.group_commit import Committer
 from persys.scheduler.recovery.pending_nodes import PendingNodes
 from persys.scheduler.recovery.recovery import Recovered, Recovery
 from persys.scheduler.recovery.snapshots import Snapshots
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.cluster import ClusterState
 from persys.wire.control import messages as control_messages
 from persys.wire.control.adoption import recovered_view
 from persys.wire.gen.control.v1 import control_pb2
@@ -44,8 +44,8 @@ class RecoveryApi:
         recovery: Recovery,
         snapshots: Snapshots,
         committer: Committer,
-        cluster: Cluster,
-        applicants: PendingNodes,
+        cluster: ClusterState,
+        pending_nodes: PendingNodes,
         *,
         store: str,
     ) -> None:
@@ -53,7 +53,7 @@ class RecoveryApi:
         self._snapshots = snapshots
         self._committer = committer
         self._cluster = cluster
-        self._applicants = applicants
+        self._applicants = pending_nodes
         self._store = store
 
     async def GetMode(

@@ -3,14 +3,14 @@
 from persys.infra.rpc.authorizer import CALLER
 from persys.model.secret import Secret
 from persys.scheduler.api.context import Context, need
-from persys.scheduler.secrets.store import Secrets
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.secrets.store import SecretStore
+from persys.scheduler.state.cluster import ClusterState
 from persys.wire.control.messages import timestamp
 from persys.wire.gen.control.v1 import control_pb2
 
 
 class SecretsApi:
-    def __init__(self, secrets: Secrets, cluster: Cluster) -> None:
+    def __init__(self, secrets: SecretStore, cluster: ClusterState) -> None:
         self._secrets = secrets
         self._cluster = cluster
 

@@ -52,7 +52,9 @@ def control_api(
     intake = IntentService(
         app.reconciler, clock, lease=settings.node_lease, secrets=app.cluster.secrets
     )
-    adoption = Adoption(app.cluster, app.committer, app.reconciler, app.burials, app.agents, clock)
+    adoption = Adoption(
+        app.cluster, app.committer, app.reconciler, app.tombstone_cleaner, app.agents, clock
+    )
     return ControlApi(
         nodes,
         ControlStreamApi(nodes, app.streams, app.requests),
@@ -94,12 +96,12 @@ def control_api(
 def _recovery_api(
     app: "Scheduler", settings: SchedulerSettings, store: Store, clock: Clock
 ) -> RecoveryApi:
-    applicants = app.membership.applicants
+    pending_nodes = app.membership.pending_nodes
     return RecoveryApi(
-        Recovery(app.cluster, app.committer, app.agents, applicants, clock),
+        Recovery(app.cluster, app.committer, app.agents, pending_nodes, clock),
         Snapshots(store, app.cluster, app.committer, clock),
         app.committer,
         app.cluster,
-        applicants,
+        pending_nodes,
         store=settings.store,
     )

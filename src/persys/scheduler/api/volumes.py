@@ -8,7 +8,7 @@ from persys.model.node import Node
 from persys.scheduler.api.context import Context, need
 from persys.scheduler.dispatch.agent_client import AgentClient
 from persys.scheduler.dispatch.fan_out import NodeReplies, call_all, select_nodes
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.cluster import ClusterState
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.spec.volume import control_view
@@ -19,7 +19,7 @@ DELETE_DEADLINE = timedelta(seconds=60)  # deleting a large volume is slow
 
 
 class VolumesApi:
-    def __init__(self, cluster: Cluster, agents: AgentClient) -> None:
+    def __init__(self, cluster: ClusterState, agents: AgentClient) -> None:
         self._cluster = cluster
         self._agents = agents
 

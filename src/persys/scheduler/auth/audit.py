@@ -14,7 +14,7 @@ from persys.errors import PersysError
 from persys.infra.clock import Clock
 from persys.infra.rpc.authorizer import CALLER, peer_address
 from persys.model.event import Event, EventKind
-from persys.scheduler.commit.change import ORIGIN, Change, Origin
+from persys.scheduler.commit.change import ORIGIN, Origin, Transaction
 from persys.scheduler.commit.group_commit import Committer
 from persys.wire.methods import Method
 
@@ -45,7 +45,7 @@ class Audit:
         if event is None:
             return
         try:
-            await self._committer.commit(Change(done=lambda: None, events=[event]))
+            await self._committer.commit(Transaction(done=lambda: None, events=[event]))
         except PersysError as err:
             origin = ORIGIN.get()
             log.warning(

@@ -10,7 +10,7 @@ from persys.core.auth.denials import WINDOW_SECONDS, Denial, Ration
 from persys.errors import ConflictError, StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.model.event import Event, EventKind
-from persys.scheduler.commit.change import Change
+from persys.scheduler.commit.change import Transaction
 from persys.scheduler.commit.group_commit import Committer
 
 
@@ -48,4 +48,4 @@ class DenialLog:
         now = self._clock.now()
         events = [Event(now, EventKind.ACCESS_DENIED, line) for line in lines]
         with suppress(StoreUnavailableError, ConflictError):
-            await self._committer.commit(Change(done=lambda: None, events=events))
+            await self._committer.commit(Transaction(done=lambda: None, events=events))

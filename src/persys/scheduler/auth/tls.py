@@ -15,7 +15,7 @@ from persys.model.identity import Identity, Role
 from persys.model.ids import NodeId
 from persys.scheduler.discovery.endpoints import address_of
 from persys.scheduler.dispatch.agent_client import Close, Connect, Stub, connect_over_grpc
-from persys.scheduler.ha.leader_client import Upstream
+from persys.scheduler.ha.leader_client import LeaderConnection
 from persys.scheduler.membership.removed_nodes import Revoke
 from persys.scheduler.settings import SchedulerSettings
 
@@ -68,10 +68,10 @@ def agent_connector(tls: Tls | None, *, by_host: bool = False) -> Connect:
     return connect
 
 
-def leader_connector(tls: Tls | None) -> Callable[[str], Upstream]:
+def leader_connector(tls: Tls | None) -> Callable[[str], LeaderConnection]:
     if tls is None:
-        return lambda endpoint: Upstream(endpoint, new_channel)
-    return lambda endpoint: Upstream(endpoint, tls.dial(Role.SCHEDULER))
+        return lambda endpoint: LeaderConnection(endpoint, new_channel)
+    return lambda endpoint: LeaderConnection(endpoint, tls.dial(Role.SCHEDULER))
 
 
 def _addresses(settings: SchedulerSettings) -> tuple[str, ...]:

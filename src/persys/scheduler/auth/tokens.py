@@ -8,16 +8,16 @@ from persys.infra.aio.keyed_lock import Turns
 from persys.infra.clock import Clock
 from persys.model.event import Event, EventKind
 from persys.model.identity import Caller, Token
-from persys.scheduler.commit.change import Change
+from persys.scheduler.commit.change import Transaction
 from persys.scheduler.commit.group_commit import Committer, retry_on_conflict
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.cluster import ClusterState
 from persys.store import keys
 
 _ALL = "tokens"
 
 
 class Tokens:
-    def __init__(self, cluster: Cluster, committer: Committer, clock: Clock) -> None:
+    def __init__(self, cluster: ClusterState, committer: Committer, clock: Clock) -> None:
         self._cluster = cluster
         self._committer = committer
         self._clock = clock
@@ -49,7 +49,7 @@ class Tokens:
                 raise NotFoundError("token", token_id)
             text = f"token {token.id} of {token.identity}, by {by}"
             await self._committer.commit(
-                Change(
+                Transaction(
                     done=lambda: self._drop((token,)),
                     drops=[keys.token_key(token_id)],
                     events=[Event(self._clock.now(), EventKind.TOKEN_REVOKED, text)],
@@ -67,7 +67,7 @@ class Tokens:
         until = f"{token.expires_at:%Y-%m-%d %H:%M} UTC"
         text = f"token {token.id} for {token.identity} until {until}, by {token.created_by}"
         await self._committer.commit(
-            Change(
+            Transaction(
                 done=done,
                 puts={keys.token_key(token.id): token},
                 drops=[keys.token_key(one.id) for one in over],

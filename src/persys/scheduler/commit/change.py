@@ -16,7 +16,7 @@ from persys.wire.stored import records
 
 
 @dataclass(slots=True)
-class Change:
+class Transaction:
     """`done` updates memory after the commit, before the caller resumes; it must not block."""
 
     done: Callable[[], None]
@@ -63,7 +63,7 @@ _CHECKED_FROM_BYTES = 512 * 1024
 _EVENT_BYTES = 8 * 1024
 
 
-def encoded(change: Change) -> dict[str, bytes]:
+def encoded(change: Transaction) -> dict[str, bytes]:
     """The values to write. Raises InvalidError with a record that is too large.
 
     The number of records in a change is bounded: callers split work that grows with the cluster.
@@ -86,11 +86,11 @@ def encoded(change: Change) -> dict[str, bytes]:
     return values
 
 
-def _any_key(change: Change) -> str:
+def _any_key(change: Transaction) -> str:
     return next(iter((*change.puts, *change.drops)), "an event")
 
 
-def _largest_unit(change: Change, values: Mapping[str, bytes]) -> Unit:
+def _largest_unit(change: Transaction, values: Mapping[str, bytes]) -> Unit:
     """The unit at its maximum size: the keys of its events are not known yet."""
     numbers = range(len(change.events))
     events = {f"{keys.EVENTS}{'0' * 48}{number}": bytes(_EVENT_BYTES) for number in numbers}

@@ -29,7 +29,7 @@ from persys.infra.clock import Clock
 from persys.infra.telemetry import tracing
 from persys.model.cluster import ClusterMarker
 from persys.model.event import Numbered
-from persys.scheduler.commit.change import Change, attributed, encoded
+from persys.scheduler.commit.change import Transaction, attributed, encoded
 from persys.scheduler.commit.versions import RecordVersions
 from persys.scheduler.ha.leader_key import LeaderKey, not_leading
 from persys.scheduler.metrics.counters import Metrics
@@ -47,7 +47,7 @@ CROWD_SECONDS = 0.004
 class EncodedChange(NamedTuple):
     """A queued change with its encoded records."""
 
-    change: Change
+    change: Transaction
     values: dict[str, bytes]
 
 
@@ -63,12 +63,12 @@ PROBE_SECONDS = 1.0
 ATTEMPTS_MAX = 4
 
 # Replaces everything that is stored, and returns the reason for the mode's history.
-Rewrite = Callable[[Store, LeaderKey], Awaitable[str]]
+Restore = Callable[[Store, LeaderKey], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class _RestoreRequest:
-    make: Rewrite
+    make: Restore
     done: asyncio.Future[None]
 
 
@@ -127,31 +127,31 @@ class Committer:
                 self.modes.take(lost)
         return snapshot
 
-    async def learn(self, snapshot: Snapshot) -> Snapshot:
+    async def set_versions(self, snapshot: Snapshot) -> Snapshot:
         """Set the known versions from a full snapshot. Returns it without DNS names, which are not records.
 
         Runs in a thread, because there may be 100,000 records: nothing is committed or followed meanwhile.
         """
-        snapshot = await asyncio.to_thread(self._learn, snapshot)
+        snapshot = await asyncio.to_thread(self._set_versions, snapshot)
         self.revision = snapshot.revision
         return snapshot
 
-    def _learn(self, snapshot: Snapshot) -> Snapshot:
+    def _set_versions(self, snapshot: Snapshot) -> Snapshot:
         ours = (one for one in snapshot.records if not keys.is_name(one.key))
         snapshot = Snapshot(snapshot.revision, tuple(ours))
-        self._units.learn(snapshot)
+        self._units.set_versions(snapshot)
         return snapshot
 
     def follow(self, changes: Sequence[Stored]) -> None:
         """Take over changes that the leader has written."""
         self._units.follow(change for change in changes if not keys.is_name(change.key))
 
-    async def go_on(self) -> None:
+    async def resume_as_leader(self) -> None:
         """Lead after standby, with all changes of the last leader. An empty store becomes a new cluster."""
         if self.lead.marker is None:
             await self._create_cluster(self.lead.new_marker())
 
-    async def commit(self, change: Change, *, repairs: bool = False) -> None:
+    async def commit(self, change: Transaction, *, repairs: bool = False) -> None:
         """Returns when the change is stored and memory updated. `repairs`: it may replace unreadable records.
 
         Raises InvalidError for a record that is too large, ConflictError when a record has changed,
@@ -173,7 +173,7 @@ class Committer:
         with tracing.within("commit"):
             await stored
 
-    def doubt(self) -> None:
+    def mark_stale(self) -> None:
         """Memory may differ from the store: read everything before the next write."""
         self._stale = True
         self._queue.wake()
@@ -184,7 +184,7 @@ class Committer:
     def record_count(self) -> int:
         return len(self._units.versions)
 
-    async def rewrite(self, make: Rewrite) -> None:
+    async def restore(self, make: Restore) -> None:
         """Replace everything that is stored. Only in recovery mode, in which nothing else is written.
 
         Raises ConflictError if the mode has changed, and the errors of the store.
@@ -295,7 +295,7 @@ class Committer:
             self._stale = True
             return
         self._units.stored_events(numbered, written)
-        self.modes.told()
+        self.modes.events_written()
         self._on_events(numbered, [])
         self.modes.take(Whole(why))
 
@@ -350,7 +350,7 @@ class Committer:
         conflicts = sum(isinstance(outcome, Conflict) for outcome in outcomes)
         self._measure(began, stored=len(batch) - conflicts, conflicts=conflicts)
         self._note_revisions(outcomes)
-        self.modes.sure()
+        self.modes.confirm()
         for pending, one, outcome in zip(batch, prepared, outcomes, strict=True):
             match outcome:
                 case Committed(revision=revision):
@@ -393,7 +393,7 @@ class Committer:
         self._metrics.committed(seconds=seconds, stored=stored, conflicts=conflicts, failed=failed)
 
     async def _read_all(self) -> Snapshot:
-        return await self.learn(await self._store.read("/"))
+        return await self.set_versions(await self._store.read("/"))
 
     async def _note_fence(self, batch: list[Pending[EncodedChange]]) -> None:
         """The leader key has changed. Another name in it ends leadership; a missing key means data loss."""

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from persys.core.event_retention import EventLimits, EventRetention
 from persys.errors import RefusedError
 from persys.model.event import Event, Numbered
-from persys.scheduler.commit.change import OUTDATED_PER_UNIT_MAX, Change
+from persys.scheduler.commit.change import OUTDATED_PER_UNIT_MAX, Transaction
 from persys.store import keys
 from persys.store.port import Change as Stored
 from persys.store.port import Snapshot, Unit
@@ -39,7 +39,7 @@ class RecordVersions:
         self._event_number = 0
         self.versions: dict[str, int] = {}
 
-    def learn(self, snapshot: Snapshot) -> None:
+    def set_versions(self, snapshot: Snapshot) -> None:
         """Set the versions from a full snapshot."""
         self.versions = {record.key: record.version for record in snapshot.records}
         self._retention = EventRetention(self._limits)
@@ -47,7 +47,7 @@ class RecordVersions:
         stored = (one for one in snapshot.records if keys.is_event(one.key))
         # By number, not by time: the clock of another machine may have been ahead.
         for record in sorted(stored, key=lambda one: keys.event_sequence(one.key)):
-            self._learn_event(record.key, record.value)
+            self._add_event(record.key, record.value)
 
     def follow(self, changes: Iterable[Stored]) -> None:
         """Take over changes that the leader has written."""
@@ -59,7 +59,7 @@ class RecordVersions:
             if keys.is_event(change.key):
                 self._forget_event(keys.event_sequence(change.key))
                 if change.value is not None:
-                    self._learn_event(change.key, change.value)
+                    self._add_event(change.key, change.value)
 
     def number(self, events: Iterable[Event]) -> list[Numbered]:
         numbered = []
@@ -69,14 +69,14 @@ class RecordVersions:
         return numbered
 
     def prepare(
-        self, changes: Iterable[tuple[Change, Mapping[str, bytes]]], now: datetime
+        self, changes: Iterable[tuple[Transaction, Mapping[str, bytes]]], now: datetime
     ) -> list[Prepared]:
         """The units of one commit, from changes with their encoded records."""
         stored_until = self._event_number
         return [self._prepare(change, values, now, stored_until) for change, values in changes]
 
     def _prepare(
-        self, change: Change, values: Mapping[str, bytes], now: datetime, stored_until: int
+        self, change: Transaction, values: Mapping[str, bytes], now: datetime, stored_until: int
     ) -> Prepared:
         events = self.number(change.events)
         guarded = (*values, *change.drops)
@@ -109,7 +109,7 @@ class RecordVersions:
         for sequence, event in events:
             self._keep_event(keys.event_key(event.at, sequence), event)
 
-    def _learn_event(self, key: str, value: bytes) -> None:
+    def _add_event(self, key: str, value: bytes) -> None:
         self._event_number = max(self._event_number, keys.event_sequence(key))
         try:
             event = records.decode(value, Event)

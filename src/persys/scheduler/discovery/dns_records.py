@@ -29,7 +29,7 @@ from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
 from persys.model.ids import NodeId
 from persys.model.node import Node
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.cluster import ClusterState
 from persys.store import keys
 from persys.store.port import LeaseId, Record, Store, Unit
 from persys.wire.stored import records
@@ -52,7 +52,7 @@ Lookup = Callable[[str], list[str]]  # host:port of a service; raises Unavailabl
 class Discovery:
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterState,
         store: Store,
         clock: Clock,
         *,

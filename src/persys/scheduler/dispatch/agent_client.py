@@ -224,7 +224,9 @@ class AgentClient:
         if not answer.success and not legacy_agents.says_not_found(answer.message):
             raise AgentUnreachableError(f"{node_id} refused the delete: {answer.message}")
 
-    async def ask(self, node_id: NodeId, endpoint: str, workload_id: WorkloadId) -> Observation:
+    async def get_status(
+        self, node_id: NodeId, endpoint: str, workload_id: WorkloadId
+    ) -> Observation:
         request = agent_pb2.GetWorkloadStatusRequest(id=workload_id)
         try:
             answer = await self._call(node_id, endpoint, "GetWorkloadStatus", request)
@@ -252,7 +254,7 @@ class AgentClient:
         own = (action for action in found if action.workload_id in ("", workload_id))
         return sorted(own, key=lambda action: action.created_at, reverse=True)[:ACTIONS_MAX]
 
-    async def survey(self, node_id: NodeId, endpoint: str) -> list[Observation]:
+    async def list_workloads(self, node_id: NodeId, endpoint: str) -> list[Observation]:
         request = agent_pb2.ListWorkloadsRequest()
         answer = await self._call(node_id, endpoint, "ListWorkloads", request)
         now = self._clock.now()

@@ -29,7 +29,7 @@ from persys.model.status import Actual, Observation
 from persys.model.workload import Desired
 from persys.scheduler.dispatch.observations import Observations
 from persys.scheduler.ports import Agents
-from persys.scheduler.state.cluster import Cluster, Entry
+from persys.scheduler.state.cluster import ClusterState, WorkloadState
 from persys.wire.agent import legacy_agents
 
 log = structlog.get_logger()
@@ -48,7 +48,7 @@ _ENDED = frozenset({Actual.RUNNING, Actual.STOPPED, Actual.FAILED})
 class Dispatcher:
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterState,
         agents: Agents,
         observations: Observations,
         clock: Clock,
@@ -251,7 +251,7 @@ class Dispatcher:
         self, node_id: NodeId, endpoint: str, workload_id: WorkloadId
     ) -> Observation:
         """The status of the workload on the node; its tasks are read if the status is ambiguous."""
-        seen = await self._agents.ask(node_id, endpoint, workload_id)
+        seen = await self._agents.get_status(node_id, endpoint, workload_id)
         sent = self._operation(node_id, workload_id)
         if sent is None:
             return seen
@@ -335,7 +335,7 @@ class Dispatcher:
         return f"node {node_id} reports unhealthy runtimes: {', '.join(sorted(sick))}"
 
     def _note_no_reply(
-        self, entry: Entry, sent: object, workload_id: WorkloadId, err: PersysError
+        self, entry: WorkloadState, sent: object, workload_id: WorkloadId, err: PersysError
     ) -> None:
         if entry.dispatch is not sent or entry.dispatch is None:
             return
@@ -354,7 +354,7 @@ class Dispatcher:
         self._wake(workload_id)
 
 
-def _note_revision(entry: Entry, seen: Observation) -> None:
+def _note_revision(entry: WorkloadState, seen: Observation) -> None:
     """Remember that the node reports revisions when it is polled."""
     if seen.revision:
         entry.revision_from = seen.node_id
@@ -368,7 +368,7 @@ def _ignore(_error: InternalError) -> None:
     """The failure is logged and counted; the lane continues with the next effect."""
 
 
-def _still_wanted(entry: Entry, effect: Apply) -> bool:
+def _still_wanted(entry: WorkloadState, effect: Apply) -> bool:
     return (
         entry.workload == effect.workload
         and entry.dispatch is not None

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 from persys.errors import NotFoundError, PersysError
 from persys.model.ids import NodeId
 from persys.model.node import Node, NodeStatus
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.cluster import ClusterState
 
 Answer = TypeVar("Answer")
 
@@ -24,7 +24,7 @@ class NodeReplies(Generic[Answer]):
     problems: dict[NodeId, str]  # of nodes without a reply
 
 
-def select_nodes(cluster: Cluster, node_ids: Iterable[str]) -> list[Node]:
+def select_nodes(cluster: ClusterState, node_ids: Iterable[str]) -> list[Node]:
     """The named nodes, or all if none is named. Raises NotFoundError."""
     wanted = [NodeId(name) for name in node_ids if name]
     for name in wanted:
@@ -34,16 +34,16 @@ def select_nodes(cluster: Cluster, node_ids: Iterable[str]) -> list[Node]:
 
 
 async def call_all(
-    nodes: Iterable[Node], ask: Callable[[Node], Awaitable[Answer]]
+    nodes: Iterable[Node], call: Callable[[Node], Awaitable[Answer]]
 ) -> NodeReplies[Answer]:
-    """`ask` has its own deadline and raises PersysError on failure. Nodes that are not ready are skipped."""
+    """`call` has its own deadline and raises PersysError on failure. Nodes that are not ready are skipped."""
     found: NodeReplies[Answer] = NodeReplies({}, {})
     room = asyncio.Semaphore(AT_ONCE_MAX)
 
     async def one(node: Node) -> None:
         async with room:
             try:
-                found.by_node[node.id] = await ask(node)
+                found.by_node[node.id] = await call(node)
             except PersysError as err:
                 found.problems[node.id] = str(err)
 

@@ -15,7 +15,7 @@ from persys.core.agent.health import HEALTH
 from persys.core.reconcile.situation import confirms_status
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.status import Actual, Observation
-from persys.scheduler.state.cluster import Cluster, Entry
+from persys.scheduler.state.cluster import ClusterState, WorkloadState
 
 TEXT_LENGTH_MAX = 4 * 1024
 METADATA_COUNT_MAX = 32
@@ -25,7 +25,7 @@ METADATA_KEY_LENGTH_MAX = 256
 class Observations:
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterState,
         *,
         wake: Callable[[WorkloadId], None],
         removed: Callable[[NodeId, WorkloadId], None],
@@ -80,7 +80,7 @@ class Observations:
         tombstone = self._cluster.tombstones.get(seen.node_id, {}).get(seen.workload_id)
         return tombstone is not None and 0 < tombstone.assignment.epoch < seen.epoch
 
-    def _is_expected(self, seen: Observation, entry: Entry) -> bool:
+    def _is_expected(self, seen: Observation, entry: WorkloadState) -> bool:
         """Whether it confirms the records: after a start every node reports all it has, mostly unchanged."""
         return (
             entry.workload_status is not None
@@ -108,7 +108,7 @@ class Observations:
                 self.take(Observation(workload_id, node_id, Actual.ABSENT, seen_at))
 
 
-def _tells_less(seen: Observation, entry: Entry) -> bool:
+def _tells_less(seen: Observation, entry: WorkloadState) -> bool:
     """Heartbeats of some agents have no revisions: during an update they may describe the old one.
 
     The node reports the revision when it is polled, so only polls count while an order is in progress.
@@ -121,7 +121,7 @@ def _tells_less(seen: Observation, entry: Entry) -> bool:
     )
 
 
-def _with_known_revision(seen: Observation, entry: Entry) -> Observation:
+def _with_known_revision(seen: Observation, entry: WorkloadState) -> Observation:
     """Heartbeats of some agents have no revisions: the last reported revision of the copy still applies."""
     old = entry.observation
     if seen.revision or old is None or not old.revision or seen.actual is Actual.ABSENT:

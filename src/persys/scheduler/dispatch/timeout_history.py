@@ -11,10 +11,10 @@ from persys.infra.clock import Clock
 from persys.model.action import Action
 from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId, WorkloadId
-from persys.scheduler.commit.change import Change
+from persys.scheduler.commit.change import Transaction
 from persys.scheduler.commit.group_commit import Committer
 from persys.scheduler.reconcile.reconciler import Reconciler
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.cluster import ClusterState
 from persys.store import keys
 
 log = structlog.get_logger()
@@ -22,7 +22,7 @@ log = structlog.get_logger()
 
 class TaskHistory:
     def __init__(
-        self, cluster: Cluster, committer: Committer, reconciler: Reconciler, clock: Clock
+        self, cluster: ClusterState, committer: Committer, reconciler: Reconciler, clock: Clock
     ) -> None:
         self._cluster = cluster
         self._committer = committer
@@ -58,7 +58,7 @@ class TaskHistory:
                 entry.history = history
 
             await self._committer.commit(
-                Change(done=done, puts={keys.history_key(workload_id): history})
+                Transaction(done=done, puts={keys.history_key(workload_id): history})
             )
 
         try:
@@ -68,10 +68,10 @@ class TaskHistory:
 
     def _change(
         self, inquiry: FetchActions, actions: Sequence[Action], problem: str, health: str
-    ) -> Change:
+    ) -> Transaction:
         now = self._clock.now()
         entry = self._cluster.entries.get(inquiry.workload_id)
-        change = Change(done=lambda: None)
+        change = Transaction(done=lambda: None)
         if entry is None:
             return change  # it was deleted with its history
         change.events.append(

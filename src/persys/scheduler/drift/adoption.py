@@ -19,30 +19,30 @@ from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import Assignment, Tombstone
 from persys.model.workload import Workload
-from persys.scheduler.commit.change import Change
+from persys.scheduler.commit.change import Transaction
 from persys.scheduler.commit.group_commit import Committer
 from persys.scheduler.drift.records import key_of
 from persys.scheduler.drift.tombstones import TombstoneCleaner
 from persys.scheduler.ports import Agents
 from persys.scheduler.reconcile.reconciler import Reconciler
-from persys.scheduler.state.cluster import Cluster, Member
+from persys.scheduler.state.cluster import ClusterState, NodeState
 from persys.store import keys
 
 
 class Adoption:
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterState,
         committer: Committer,
         reconciler: Reconciler,
-        burials: TombstoneCleaner,
+        tombstone_cleaner: TombstoneCleaner,
         agents: Agents,
         clock: Clock,
     ) -> None:
         self._cluster = cluster
         self._committer = committer
         self._reconciler = reconciler
-        self._burials = burials
+        self._burials = tombstone_cleaner
         self._agents = agents
         self._clock = clock
 
@@ -113,7 +113,7 @@ class Adoption:
                 epoch=orphan.seen.epoch,
             )
             await self._committer.commit(
-                Change(
+                Transaction(
                     done=done,
                     puts={keys.tombstone_key(node_id, workload_id): tombstone},
                     drops=[key_of(drift) for drift in drifts],
@@ -122,7 +122,7 @@ class Adoption:
             )
             return tombstone
 
-        self._burials.ask_about(await self._reconciler.run_exclusive(workload_id, attempt))
+        self._burials.request_removal(await self._reconciler.run_exclusive(workload_id, attempt))
 
     def _check(self, old: Workload | None, workload: Workload, node_id: NodeId) -> None:
         self._orphan(node_id, workload.id)
@@ -146,7 +146,7 @@ class Adoption:
             "this copy is outdated: delete it"
         )
 
-    def _member(self, node_id: NodeId) -> Member:
+    def _member(self, node_id: NodeId) -> NodeState:
         member = self._cluster.members.get(node_id)
         if member is None:
             raise NotFoundError("node", node_id)

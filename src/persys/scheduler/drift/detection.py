@@ -5,24 +5,26 @@ from datetime import datetime
 from persys.core.drift import mismatch, reported
 from persys.core.reconcile.situation import STATE_MISMATCH, Decision, Policy, Situation
 from persys.model.drift import Drift, DriftType
-from persys.scheduler.commit.change import Change
+from persys.scheduler.commit.change import Transaction
 from persys.scheduler.drift.records import add_detected, add_resolved
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.cluster import ClusterState
 
 
 def add_drift_records(
-    change: Change,
-    cluster: Cluster,
+    change: Transaction,
+    cluster: ClusterState,
     situation: Situation,
     decision: Decision,
     policy: Policy,
     *,
-    told: bool,
+    is_user_request: bool,
     now: datetime,
 ) -> None:
-    """`told`: the user has changed the intent, so earlier drift is resolved."""
+    """`is_user_request`: the user has changed the intent, so earlier drift is resolved."""
     by_node = reported(situation, now=now)
-    over = _over(cluster, situation, decision, told=told, lasts=by_node is not None)
+    over = _over(
+        cluster, situation, decision, is_user_request=is_user_request, lasts=by_node is not None
+    )
     found = by_node or _mismatch(situation, decision, policy, now)
     if found is not None and _is_known(cluster, found):
         found = None
@@ -54,19 +56,28 @@ def _mismatch(
     return found
 
 
-def _is_known(cluster: Cluster, found: Drift) -> bool:
+def _is_known(cluster: ClusterState, found: Drift) -> bool:
     known = cluster.drifts.of(found.node_id, found.workload_id)
     return found.type in {drift.type for drift in known}
 
 
 def _over(
-    cluster: Cluster, situation: Situation, decision: Decision, *, told: bool, lasts: bool
+    cluster: ClusterState,
+    situation: Situation,
+    decision: Decision,
+    *,
+    is_user_request: bool,
+    lasts: bool,
 ) -> list[tuple[Drift, str]]:
     """`lasts`: the node still reports a difference."""
     old, new, workload_id = situation.assignment, decision.assignment, situation.workload.id
     over = []
     if old is not None and (drifts := cluster.drifts.of(old.node_id, workload_id)):
-        because = "" if lasts and not told else _because(situation, decision, told=told)
+        because = (
+            ""
+            if lasts and not is_user_request
+            else _because(situation, decision, is_user_request=is_user_request)
+        )
         over = [(drift, because) for drift in drifts if because]
     if new is not None and (old is None or old.node_id != new.node_id):
         over += [
@@ -77,9 +88,9 @@ def _over(
     return over
 
 
-def _because(situation: Situation, decision: Decision, *, told: bool) -> str:
+def _because(situation: Situation, decision: Decision, *, is_user_request: bool) -> str:
     old, new = situation.assignment, decision.assignment
-    if told:
+    if is_user_request:
         return "the intent was changed"
     if new is None or (old is not None and new.node_id != old.node_id):
         return "no longer assigned to this node"

@@ -33,11 +33,11 @@ from persys.model.drift import Drift
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.ids import workload_id as checked_workload_id
 from persys.model.status import Actual, Observation
-from persys.scheduler.commit.change import Change
+from persys.scheduler.commit.change import Transaction
 from persys.scheduler.commit.group_commit import Committer
 from persys.scheduler.drift.records import add_detected, add_resolved
 from persys.scheduler.ports import Agents
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.cluster import ClusterState
 from persys.wire.agent import legacy_agents
 
 log = structlog.get_logger()
@@ -49,7 +49,7 @@ STRANGERS_MAX = 10_000
 class Orphans:
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterState,
         committer: Committer,
         agents: Agents,
         clock: Clock,
@@ -178,16 +178,16 @@ class Orphans:
         return True
 
     async def _put(self, orphan: Drift) -> None:
-        change = Change(done=lambda: self._cluster.drifts.put(orphan))
+        change = Transaction(done=lambda: self._cluster.drifts.put(orphan))
         add_detected(change, orphan)
         await self._commit(change)
 
     async def _drop(self, orphan: Drift) -> None:
-        change = Change(done=lambda: self._cluster.drifts.drop(orphan))
+        change = Transaction(done=lambda: self._cluster.drifts.drop(orphan))
         add_resolved(change, orphan, "no longer on the node", now=self._clock.now())
         await self._commit(change)
 
-    async def _commit(self, change: Change) -> None:
+    async def _commit(self, change: Transaction) -> None:
         try:
             await self._committer.commit(change)
         except (StoreUnavailableError, ConflictError):

@@ -6,7 +6,7 @@ from datetime import datetime
 from persys.model.drift import Drift, DriftType
 from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId, WorkloadId
-from persys.scheduler.commit.change import Change
+from persys.scheduler.commit.change import Transaction
 from persys.store import keys
 
 
@@ -51,14 +51,14 @@ class Drifts:
         self._on.clear()
 
 
-def add_detected(change: Change, drift: Drift) -> None:
+def add_detected(change: Transaction, drift: Drift) -> None:
     change.puts[key_of(drift)] = drift
     change.events.append(
         _event(EventKind.DRIFT_DETECTED, drift, drift.detail, at=drift.detected_at)
     )
 
 
-def add_resolved(change: Change, drift: Drift, because: str, *, now: datetime) -> None:
+def add_resolved(change: Transaction, drift: Drift, because: str, *, now: datetime) -> None:
     change.drops.append(key_of(drift))
     change.events.append(_event(EventKind.DRIFT_RESOLVED, drift, because, at=now))
 

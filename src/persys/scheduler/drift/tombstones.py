@@ -21,9 +21,9 @@ from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import NodeStatus
 from persys.model.placement import Tombstone
-from persys.scheduler.commit.change import Change
+from persys.scheduler.commit.change import Transaction
 from persys.scheduler.commit.group_commit import Committer
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.cluster import ClusterState
 from persys.store import keys
 
 DROPS_AT_ONCE = 256
@@ -33,7 +33,7 @@ POLLED_PER_NODE_MAX = 16
 class TombstoneCleaner:
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterState,
         committer: Committer,
         clock: Clock,
         *,
@@ -56,13 +56,13 @@ class TombstoneCleaner:
         # The epochs of acknowledged removals, for existing tombstones.
         self._acknowledged: dict[tuple[NodeId, WorkloadId], int] = {}
 
-    def ask_for(self, node_id: NodeId) -> None:
+    def request_removals(self, node_id: NodeId) -> None:
         """Request the removal of all stale copies on a node, if it is ready."""
         if self._is_ready(node_id) and self._cluster.tombstones.get(node_id):
             self._due_nodes[node_id] = None
             self._wakeup.set()
 
-    def ask_about(self, tombstone: Tombstone) -> None:
+    def request_removal(self, tombstone: Tombstone) -> None:
         """Request the removal of a new tombstone only: all of a node would be quadratic during a drain."""
         if self._is_ready(tombstone.assignment.node_id):
             self._hand(_removal(tombstone))
@@ -142,7 +142,7 @@ class TombstoneCleaner:
             if name in self._cluster.tombstones.get(node_id, {})
         }
         for node_id in list(self._cluster.tombstones):
-            self.ask_for(node_id)
+            self.request_removals(node_id)
 
     async def _drop(self, node_id: NodeId, workload_id: WorkloadId) -> None:
         if workload_id not in self._cluster.tombstones.get(node_id, {}):
@@ -153,7 +153,7 @@ class TombstoneCleaner:
             self._cluster.drop_tombstone(node_id, workload_id)
             self._cluster.update_reservations(workload_id, (node_id,))
 
-        change = Change(
+        change = Transaction(
             done=done,
             drops=[keys.tombstone_key(node_id, workload_id)],
             events=[

@@ -26,7 +26,7 @@ from persys.infra.rpc.bearer import AUTHORIZATION
 from persys.infra.telemetry import tracing
 from persys.model.role import Permission
 from persys.scheduler.api.context import SERVICE, ControlApi
-from persys.scheduler.ha.leader_client import LeaderChangedError, Upstream
+from persys.scheduler.ha.leader_client import LeaderChangedError, LeaderConnection
 from persys.scheduler.ha.standby import Standby
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.metadata_keys import DATA_AGE_MS, NOT_LEADING, PASSED_ON, REVISION, ROLE
@@ -49,7 +49,9 @@ def is_forwarded(context: Context) -> bool:
     return any(key == PASSED_ON for key, _ in context.invocation_metadata() or ())
 
 
-async def forward(upstream: Upstream, name: str, request: Any, context: Context) -> tuple[Any, int]:
+async def forward(
+    upstream: LeaderConnection, name: str, request: Any, context: Context
+) -> tuple[Any, int]:
     """The response, and the store's revision at that time; 0 if it was not sent."""
     full_name = f"{SERVICE}/{name}"
     remaining = context.time_remaining()
@@ -122,15 +124,15 @@ AGAIN_SECONDS = 0.1
 
 
 class LeaderRouter:
-    def __init__(self, upstream: Callable[[str], Upstream]) -> None:
+    def __init__(self, upstream: Callable[[str], LeaderConnection]) -> None:
         """`upstream` connects to the leader at an endpoint."""
         self._new_upstream = upstream
         self._leading: ControlApi | None = None
         self._reading: ControlApi | None = None
         self._standby: Standby | None = None
         self._revision: Callable[[], int] = lambda: 0
-        self._upstream: Upstream | None = None
-        self._left: list[Upstream] = []
+        self._upstream: LeaderConnection | None = None
+        self._left: list[LeaderConnection] = []
         self._wakeup = asyncio.Event()
         for method in METHODS.values():
             if method.name == "WatchEvents":
@@ -286,7 +288,9 @@ class LeaderRouter:
         add_trailing_metadata(context, (ROLE, "standby"), (DATA_AGE_MS, str(age_ms)))
         return answer
 
-    async def _leader_connection(self, context: Context, patience: float) -> Upstream | None:
+    async def _leader_connection(
+        self, context: Context, patience: float
+    ) -> LeaderConnection | None:
         """The connection to the present or next leader. None: this scheduler leads."""
         if self._leading is not None:
             return None
@@ -299,14 +303,14 @@ class LeaderRouter:
         except TimeoutError:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "no leader is elected; try again")
 
-    async def _next_leader(self) -> Upstream | None:
+    async def _next_leader(self) -> LeaderConnection | None:
         while self._leading is None:
             if (upstream := await self._connected()) is not None:
                 return upstream
             await self._pause()
         return None
 
-    async def _connected(self) -> Upstream | None:
+    async def _connected(self) -> LeaderConnection | None:
         leader = self._standby.leader if self._standby is not None else None
         if leader is None or not leader.endpoint:
             return None

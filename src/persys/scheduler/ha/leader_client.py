@@ -17,7 +17,7 @@ class LeaderChangedError(Exception):
     """Another scheduler leads now. The old leader may have executed the request."""
 
 
-class Upstream:
+class LeaderConnection:
     def __init__(self, endpoint: str, connect: Callable[[str], grpc.aio.Channel]) -> None:
         self.endpoint = endpoint
         self._channel = connect(endpoint)

@@ -20,12 +20,17 @@ CONFIRMED_SHARE_OF_LEASE = 0.8
 
 class LeaderLease:
     def __init__(
-        self, lead: LeaderKey, clock: Clock, *, doubt: Callable[[], None], sure: Callable[[], None]
+        self,
+        lead: LeaderKey,
+        clock: Clock,
+        *,
+        mark_stale: Callable[[], None],
+        confirm: Callable[[], None],
     ) -> None:
-        """`sure` is called each time the store confirms this leader, `doubt` when it may have changed."""
+        """`confirm` is called when the store confirms this leader, `mark_stale` when it may have changed."""
         self._lead = lead
-        self._sure = sure
-        self._doubt = doubt
+        self._confirm = confirm
+        self._mark_stale = mark_stale
         self._clock = clock
         self.certain_at = float("-inf")  # when the store last confirmed that we lead
         lease = float(lead.lease_seconds or RENEWALS_PER_LEASE * RENEW_SECONDS_MAX)
@@ -45,12 +50,12 @@ class LeaderLease:
                     leads = await self._lead.renew()
                 if leads:
                     self.certain_at = asked_at
-                    self._sure()
+                    self._confirm()
                 else:
-                    self._doubt()
+                    self._mark_stale()
             except TimeoutError:
                 pass  # this process may be the slow one: that does not require a reload
             except StoreUnavailableError:
                 if not self.is_confirmed:
-                    self._doubt()  # the committer checks the store and sets the mode
+                    self._mark_stale()  # the committer checks the store and sets the mode
             await asyncio.sleep(self._renew_seconds)

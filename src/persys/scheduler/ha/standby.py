@@ -50,7 +50,7 @@ class Standby:
         self._take = take
         self._remembers = remembers
         self._notice = notice
-        self._sure_at = clock.monotonic()
+        self._confirmed_at = clock.monotonic()
         self._leaderless_since: float | None = None
         self._revision = 0
         self._leader_version = 0  # of the leader key, as followed; 0: there is none
@@ -60,7 +60,7 @@ class Standby:
 
     def data_age(self) -> float:
         """Seconds since memory was last confirmed equal to the store."""
-        return self._clock.monotonic() - self._sure_at
+        return self._clock.monotonic() - self._confirmed_at
 
     async def catch_up(self, revision: int) -> None:
         """Wait briefly until memory has this revision: an older response is better than none."""
@@ -124,7 +124,7 @@ class Standby:
     async def _load_snapshot(self, snapshot: Snapshot) -> None:
         await self._load(snapshot)
         self._modes.take(Whole("the store is followed"))
-        self._sure_at = self._clock.monotonic()
+        self._confirmed_at = self._clock.monotonic()
         self._leaderless_since = None
         self.has_read = True
         self._move_to(snapshot.revision)
@@ -204,7 +204,7 @@ class Standby:
             found = await self._store.get(keys.LEADER)
             versions = (found.version if found is not None else 0, self._leader_version)
             if versions[0] == versions[1]:
-                self._sure_at = asked_at
+                self._confirmed_at = asked_at
             elif versions == missed:
                 raise StoreUnavailableError("the watch does not deliver the leader key")
             missed = versions

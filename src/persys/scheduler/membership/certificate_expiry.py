@@ -16,7 +16,7 @@ from persys.infra.tls.identity import Claims
 from persys.model.event import Event, EventKind
 from persys.model.identity import Identity, Role
 from persys.model.ids import NodeId
-from persys.scheduler.commit.change import Change
+from persys.scheduler.commit.change import Transaction
 from persys.scheduler.commit.group_commit import Committer
 
 log = structlog.get_logger()
@@ -28,7 +28,7 @@ class CertificateExpiry:
         self._clock = clock
         self._reported: dict[NodeId, str] = {}  # the serial that was reported
 
-    async def heard(self, node_id: NodeId) -> None:
+    async def check(self, node_id: NodeId) -> None:
         """A heartbeat of a node, direct or forwarded by a standby."""
         claims = SHOWN.get()
         if claims is None or claims.identity != Identity(Role.AGENT, node_id):
@@ -48,6 +48,6 @@ class CertificateExpiry:
         log.warning("node.certificate_expires", node_id=node_id, expires_at=claims.not_after)
         event = Event(now, EventKind.NODE_CERTIFICATE_EXPIRES, text, node_id=node_id)
         try:
-            await self._committer.commit(Change(done=lambda: None, events=[event]))
+            await self._committer.commit(Transaction(done=lambda: None, events=[event]))
         except (StoreUnavailableError, ConflictError):
             self._reported.pop(node_id)  # retried at its next heartbeat

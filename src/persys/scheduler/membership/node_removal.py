@@ -36,11 +36,11 @@ from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId
 from persys.model.node import Node, Removal
 from persys.model.placement import Tombstone
-from persys.scheduler.commit.change import Change
+from persys.scheduler.commit.change import Transaction
 from persys.scheduler.commit.group_commit import Committer, retry_on_conflict
 from persys.scheduler.drift.records import key_of
 from persys.scheduler.membership.removed_nodes import RemovedNodes
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.cluster import ClusterState
 from persys.store import keys
 
 log = structlog.get_logger()
@@ -52,7 +52,7 @@ WAIT_SECONDS = 60.0
 class NodeRemoval:
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterState,
         committer: Committer,
         clock: Clock,
         *,
@@ -141,7 +141,7 @@ class NodeRemoval:
                 await self._put(marked, events)
             case Part(keys=gone):
                 await self._committer.commit(
-                    Change(
+                    Transaction(
                         done=lambda: self._forget(dependents[key] for key in gone),
                         drops=list(gone),
                         events=events,
@@ -165,7 +165,7 @@ class NodeRemoval:
         return found, len(tombstones) + len(drifts)
 
     async def _put(self, node: Node, events: list[Event]) -> None:
-        change = Change(
+        change = Transaction(
             done=lambda: _show(self._cluster, node),
             puts={keys.node_key(node.id): node},
             events=events,
@@ -182,7 +182,7 @@ class NodeRemoval:
             log.info("node.removed", node_id=node_id)
 
         await self._committer.commit(
-            Change(
+            Transaction(
                 done=done,
                 puts={keys.removed_key(node_id): removal},
                 drops=[
@@ -205,6 +205,6 @@ class NodeRemoval:
             self._cluster.update_reservations(copy.workload_id, (copy.node_id,))
 
 
-def _show(cluster: Cluster, node: Node) -> None:
+def _show(cluster: ClusterState, node: Node) -> None:
     if node.id in cluster.members:
         cluster.put_node(node)

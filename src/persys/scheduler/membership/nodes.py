@@ -41,14 +41,14 @@ from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Lease, Node, NodeStatus
 from persys.model.status import Actual, Observation
-from persys.scheduler.commit.change import Change
+from persys.scheduler.commit.change import Transaction
 from persys.scheduler.commit.group_commit import Committer, retry_on_conflict
 from persys.scheduler.dispatch.observations import Observations
 from persys.scheduler.membership.heartbeat import Report, ReportedStatuses
 from persys.scheduler.membership.node_removal import NodeRemoval
 from persys.scheduler.membership.removed_nodes import RemovedNodes
 from persys.scheduler.recovery.pending_nodes import PendingNode, PendingNodes
-from persys.scheduler.state.cluster import Cluster, Member
+from persys.scheduler.state.cluster import ClusterState, NodeState
 from persys.store import keys
 
 log = structlog.get_logger()
@@ -60,7 +60,7 @@ SLICE = 500  # nodes
 class Membership:
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterState,
         committer: Committer,
         observations: Observations,
         clock: Clock,
@@ -102,7 +102,7 @@ class Membership:
         self._leases: KeyedWork[NodeId] = KeyedWork(supervisor, "lease", clock)
         self._turns = turns
         self._repeats = Repeats()
-        self.applicants = PendingNodes()
+        self.pending_nodes = PendingNodes()
 
     def lease_ends(self) -> float:
         return self._clock.monotonic() + self._lease.total_seconds()
@@ -125,25 +125,25 @@ class Membership:
         known = self._cluster.members.get(node.id)
         if why := cluster_refusal(node, known.node if known else None, self._cluster_id):
             raise RefusedError(why)
-        applicant = PendingNode(node, cluster_uid, workload_count, self._clock.now())
-        self._admit(applicant)
+        pending_node = PendingNode(node, cluster_uid, workload_count, self._clock.now())
+        self._admit(pending_node)
         await self._register(asked)
-        self.applicants.drop(node.id)
+        self.pending_nodes.drop(node.id)
         assert self._committer.lead.marker is not None
         return self._committer.lead.marker
 
-    def _admit(self, applicant: PendingNode) -> None:
+    def _admit(self, pending_node: PendingNode) -> None:
         modes, marker = self._committer.modes, self._committer.lead.marker
         if not modes.is_frozen:
             assert marker is not None
-            uid = applicant.cluster_uid
+            uid = pending_node.cluster_uid
             if is_strange(marker, uid):
-                self.applicants.claim(applicant.node.id, uid)
-            claiming = self.applicants.claiming(uid)
+                self.pending_nodes.claim(pending_node.node.id, uid)
+            claiming = self.pending_nodes.claiming(uid)
             lost = judge_newcomer(
                 marker,
                 said_uid=uid,
-                workload_count=applicant.workload_count,
+                workload_count=pending_node.workload_count,
                 holds_workloads=bool(self._cluster.entries),
                 claims=len(claiming),
                 others=len(self._cluster.members.keys() - claiming),
@@ -151,9 +151,9 @@ class Membership:
             if lost is None:
                 return
             modes.take(lost)
-            self._committer.doubt()  # so that it checks whether the lost records come back
-        self.applicants.note(applicant)
-        if member := self._cluster.members.get(applicant.node.id):
+            self._committer.mark_stale()  # so that it checks whether the lost records come back
+        self.pending_nodes.note(pending_node)
+        if member := self._cluster.members.get(pending_node.node.id):
             self._heard_from(member)
         raise modes.refusal()
 
@@ -200,7 +200,7 @@ class Membership:
             return SupersededError(why)
         return RefusedError(why)
 
-    def _holder(self, member: Member) -> Holder:
+    def _holder(self, member: NodeState) -> Holder:
         return Holder(
             member.node,
             has_lease=member.lease_until > self._clock.monotonic(),
@@ -275,7 +275,7 @@ class Membership:
     def is_draining(self, node_id: NodeId) -> bool:
         return self._known(node_id).node.drain is not None
 
-    def _known(self, node_id: NodeId) -> Member:
+    def _known(self, node_id: NodeId) -> NodeState:
         member = self._cluster.members.get(node_id)
         if member is None:
             raise NotFoundError("node", node_id)
@@ -313,25 +313,25 @@ class Membership:
             await asyncio.sleep(0)
         return next_end
 
-    async def _expire(self, member: Member, now: float) -> None:
+    async def _expire(self, member: NodeState, now: float) -> None:
         with self._leases.contain(member.node.id):
             await self._judge(member)
             self._note_lost(member, now)
 
-    def _note_lost(self, member: Member, now: float) -> None:
+    def _note_lost(self, member: NodeState, now: float) -> None:
         """Reconcile the workloads of a node once its grace period is over."""
         if member.lost_noted or now < member.lease_until + self._grace.total_seconds():
             return
         member.lost_noted = True
         self._wake_many(self._cluster.on_node.get(member.node.id, ()))
 
-    def _heard_from(self, member: Member) -> None:
+    def _heard_from(self, member: NodeState) -> None:
         member.lost_noted = False
         self._note_interval(member)
         member.lease_until = self.lease_ends() + member.lease_extra
         member.last_heartbeat = self._clock.now()
 
-    def _note_interval(self, member: Member) -> None:
+    def _note_interval(self, member: NodeState) -> None:
         """Persys agents use the configured heartbeat interval; third-party agents have their own."""
         now, before = self._clock.monotonic(), member.heard_at
         member.heard_at = now
@@ -368,7 +368,7 @@ class Membership:
             if entry and entry.assignment and entry.assignment.node_id == node_id:
                 entry.usage = used
 
-    async def _judge(self, member: Member) -> None:
+    async def _judge(self, member: NodeState) -> None:
         async with self._turns.of(member.node.id):
             if member.lease_until > self._clock.monotonic():
                 return  # it sent a heartbeat meanwhile
@@ -381,7 +381,7 @@ class Membership:
             except (StoreUnavailableError, ConflictError):
                 return  # retried in a second
 
-    async def _set_ready(self, member: Member) -> None:
+    async def _set_ready(self, member: NodeState) -> None:
         async with self._turns.of(member.node.id):
             if member.node.status is not NodeStatus.NOT_READY:
                 return
@@ -401,7 +401,7 @@ class Membership:
         text = node.status_reason
         if keys.node_key(node.id) in self._cluster.quarantine:
             text = "its unreadable record was replaced: cordon, drain and taints are lost"
-        change = Change(
+        change = Transaction(
             done=lambda: self._show(node),
             puts={keys.node_key(node.id): node},
             drops=self._removed.forget(now),

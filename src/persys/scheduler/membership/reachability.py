@@ -22,7 +22,7 @@ from persys.model.ids import NodeId
 from persys.model.node import NodeStatus
 from persys.model.spec import WorkloadType
 from persys.scheduler.ports import Agents
-from persys.scheduler.state.cluster import Cluster, Member
+from persys.scheduler.state.cluster import ClusterState, NodeState
 
 log = structlog.get_logger()
 
@@ -33,7 +33,7 @@ PROBES_AT_ONCE = 64
 class Reachability:
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterState,
         agents: Agents,
         *,
         capacity_freed: Callable[[NodeId], None],
@@ -117,7 +117,7 @@ class Reachability:
             log.warning("node.runtimes", node_id=node_id, unhealthy=sorted(member.unhealthy_types))
         self._ask_again(member)
 
-    def _ask_again(self, member: Member) -> None:
+    def _ask_again(self, member: NodeState) -> None:
         if member.unhealthy_types:
             self._unhealthy[member.node.id] = None
 

@@ -18,7 +18,7 @@ from persys.infra.tls.identity import Claims
 from persys.model.identity import Role
 from persys.model.ids import NodeId
 from persys.model.node import Removal
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.cluster import ClusterState
 from persys.store import keys
 
 log = structlog.get_logger()
@@ -30,7 +30,7 @@ Revoke = Callable[[NodeId, datetime], Awaitable[None]]
 class RemovedNodes:
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterState,
         revoke: Revoke | None,
         *,
         revoking: KeyedWork[NodeId],

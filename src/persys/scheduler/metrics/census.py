@@ -9,14 +9,14 @@ from datetime import datetime
 from persys.infra.clock import Clock
 from persys.model.status import FailureReason, Status
 from persys.model.workload import Desired
-from persys.scheduler.state.cluster import Cluster, Entry
+from persys.scheduler.state.cluster import ClusterState, WorkloadState
 
 SLICE = 500
 FRESH_SECONDS = 1.0
 
 
 @dataclass(slots=True)
-class Count:
+class WorkloadCount:
     statuses: Tally[Status] = field(default_factory=Tally)
     desired: Tally[Desired] = field(default_factory=Tally)
     failures: Tally[FailureReason] = field(default_factory=Tally)
@@ -25,7 +25,7 @@ class Count:
     removals_overdue: int = 0
     pending_since: datetime | None = None  # of the longest pending workload
 
-    def add(self, entries: Iterable[Entry]) -> None:
+    def add(self, entries: Iterable[WorkloadState]) -> None:
         for entry in entries:
             self.desired[entry.workload.desired] += 1
             if (workload_status := entry.workload_status) is not None:
@@ -50,18 +50,18 @@ class Count:
 
 
 class WorkloadCensus:
-    def __init__(self, cluster: Cluster, clock: Clock) -> None:
+    def __init__(self, cluster: ClusterState, clock: Clock) -> None:
         self._cluster = cluster
         self._clock = clock
         self._taken_at: float | None = None
-        self.latest = Count()
+        self.latest = WorkloadCount()
 
     async def take(self) -> None:
         """Count again, unless the last count is recent."""
         now = self._clock.monotonic()
         if self._taken_at is not None and now - self._taken_at < FRESH_SECONDS:
             return
-        count = Count()
+        count = WorkloadCount()
         entries = list(self._cluster.entries.values())
         for start in range(0, len(entries), SLICE):
             count.add(entries[start : start + SLICE])

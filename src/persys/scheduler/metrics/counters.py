@@ -122,7 +122,7 @@ class Metrics:
         self._conflicts.inc(conflicts)
         self._failed.inc(failed)
 
-    def told(self, events: Iterable[Numbered]) -> None:
+    def events_written(self, events: Iterable[Numbered]) -> None:
         for _, event in events:
             self._events.get(event.kind, self._other_events).inc()
 

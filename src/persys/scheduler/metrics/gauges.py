@@ -19,7 +19,7 @@ from persys.model.status import FailureReason, Status
 from persys.model.workload import Desired
 from persys.scheduler.metrics.census import WorkloadCensus
 from persys.scheduler.metrics.counters import SECOND_NAMES
-from persys.scheduler.state.cluster import Cluster, Member
+from persys.scheduler.state.cluster import ClusterState, NodeState
 
 Word = TypeVar("Word", bound=str)
 
@@ -43,7 +43,7 @@ class GaugeSources:
 class ClusterCollector(Collector):
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterState,
         census: WorkloadCensus,
         clock: Clock,
         sources: GaugeSources,
@@ -133,7 +133,7 @@ class ClusterCollector(Collector):
                 unanswered.add_metric([node_id], count)
         yield from (out_of_service, silence, unanswered)
 
-    def _phase(self, member: Member, now: float) -> Phase:
+    def _phase(self, member: NodeState, now: float) -> Phase:
         if member.node.confirmed_dead:
             return Phase.LOST
         return phase_of(lease_until=member.lease_until, grace=self._grace, now=now)
@@ -150,7 +150,7 @@ class ClusterCollector(Collector):
             yield _gauge("store_file_bytes", "Size of the store's file and its log", size)
 
 
-def _lease_until(member: Member) -> float:
+def _lease_until(member: NodeState) -> float:
     return member.lease_until
 
 

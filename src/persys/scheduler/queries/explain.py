@@ -25,7 +25,7 @@ from persys.model.placement import Assignment
 from persys.model.workload import Desired, Workload
 from persys.scheduler.queries.plan import Situated
 from persys.scheduler.reconcile.snapshot import situation_of
-from persys.scheduler.state.cluster import Cluster, Entry
+from persys.scheduler.state.cluster import ClusterState, WorkloadState
 from persys.wire.control.planning import capacity_message, explanation_message, loss_message
 from persys.wire.control.spec_decode import ParsedSpec, holds_yaml, parse_spec
 from persys.wire.gen.control.v1 import control_pb2
@@ -35,7 +35,7 @@ TOLD_AT_ONCE = 200  # more are explained in a thread, on a copy of the placement
 
 
 class Explainer:
-    def __init__(self, cluster: Cluster, situated: Situated, clock: Clock) -> None:
+    def __init__(self, cluster: ClusterState, situated: Situated, clock: Clock) -> None:
         self._cluster = cluster
         self._situated = situated
         self._clock = clock
@@ -56,7 +56,7 @@ class Explainer:
         return await asyncio.to_thread(self._message(entry, found))
 
     def _message(
-        self, entry: Entry, found: Explanation
+        self, entry: WorkloadState, found: Explanation
     ) -> Callable[[], control_pb2.ExplainWorkloadResponse]:
         """Builds the response. Everything in the cluster state is read before this returns."""
         workload, assignment = entry.workload, entry.assignment
@@ -70,7 +70,7 @@ class Explainer:
             copies=described(workload.id, self._situated(situation_of(entry)).copies),
         )
 
-    def _summary(self, entry: Entry, found: Explanation) -> str:
+    def _summary(self, entry: WorkloadState, found: Explanation) -> str:
         workload, assignment = entry.workload, entry.assignment
         message = entry.workload_status.message if entry.workload_status is not None else ""
         if entry.set_aside is not None:
@@ -137,7 +137,7 @@ class Explainer:
                 movable[entry.workload.id] = requirements_of(entry.workload)
         return loss_message(lose(node_id, movable, room), bound)
 
-    def _on(self, node_id: NodeId) -> Iterator[Entry]:
+    def _on(self, node_id: NodeId) -> Iterator[WorkloadState]:
         here: Iterable[WorkloadId] = self._cluster.on_node.get(node_id, ())
         entries = (self._cluster.entries[workload_id] for workload_id in here)
         return (entry for entry in entries if entry.workload.desired is not Desired.DELETED)

@@ -22,7 +22,7 @@ from persys.model.placement import Assignment
 from persys.model.status import WorkloadStatus
 from persys.model.workload import Desired, Workload
 from persys.scheduler.reconcile.intent import parse, parse_apply
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.cluster import ClusterState
 from persys.wire.control.planning import change_messages, fields_of
 from persys.wire.gen.control.v1 import control_pb2
 
@@ -30,7 +30,7 @@ Situated = Callable[[Situation], Situation]
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class PlannedWorkload:
     """A workload as the plan so far would leave it."""
 
     workload: Workload
@@ -42,7 +42,7 @@ class Standing:
 class PlanBuilder:
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterState,
         situated: Situated,
         policy: Policy,
         *,
@@ -56,7 +56,7 @@ class PlanBuilder:
         self._lease = lease
         self._room = cluster.node_index.copy()
         self._rooms = placer_over(self._room)
-        self._standing: dict[WorkloadId, Standing] = {}
+        self._standing: dict[WorkloadId, PlannedWorkload] = {}
         self._queues = _queues_of(cluster)
 
     async def judge_all(
@@ -70,7 +70,7 @@ class PlanBuilder:
 
     async def judge(self, request: control_pb2.ApplyWorkloadRequest) -> control_pb2.WorkloadPlan:
         plan = control_pb2.WorkloadPlan(workload_id=request.workload_id)
-        before: Standing | None = None
+        before: PlannedWorkload | None = None
         try:
             wanted_id = workload_id(request.workload_id)
             parsed = await parse(request)
@@ -95,7 +95,7 @@ class PlanBuilder:
         return plan
 
     def _change(
-        self, plan: control_pb2.WorkloadPlan, before: Standing | None, workload: Workload
+        self, plan: control_pb2.WorkloadPlan, before: PlannedWorkload | None, workload: Workload
     ) -> None:
         old = before.workload if before else None
         held = before.assignment if before else None
@@ -112,13 +112,13 @@ class PlanBuilder:
         if held is not None:
             plan.displaces.extend(self._assign_waiting())
 
-    def _of(self, wanted: WorkloadId) -> Standing | None:
+    def _of(self, wanted: WorkloadId) -> PlannedWorkload | None:
         if wanted in self._standing:
             return self._standing[wanted]
         entry = self._cluster.entries.get(wanted)
         if entry is None:
             return None
-        return Standing(
+        return PlannedWorkload(
             entry.workload, entry.assignment, entry.workload_status, wanted in self._cluster.waiting
         )
 
@@ -128,13 +128,15 @@ class PlanBuilder:
         situation = self._situated(Situation(workload, held, workload_status))
         return decide(situation, self._rooms, self._policy, now=self._now, roll=0.0)
 
-    def _take(self, workload: Workload, held: Assignment | None, decision: Decision) -> Standing:
+    def _take(
+        self, workload: Workload, held: Assignment | None, decision: Decision
+    ) -> PlannedWorkload:
         got = decision.assignment
         if held is not None and got is None and decision.tombstone is None:
             self._room.give_back(workload.id, held.node_id)
         if got is not None:
             self._room.reserve(got)
-        after = Standing(workload, got, decision.workload_status, decision.waits_for_room)
+        after = PlannedWorkload(workload, got, decision.workload_status, decision.waits_for_room)
         self._standing[workload.id] = after
         self._leave_queue(workload)
         if after.waits:
@@ -174,7 +176,7 @@ class PlanBuilder:
                     yield f"{waiting} no longer waits: it is assigned to {after.assignment.node_id}"
 
 
-def _queues_of(cluster: Cluster) -> dict[Requirements, dict[WorkloadId, None]]:
+def _queues_of(cluster: ClusterState) -> dict[Requirements, dict[WorkloadId, None]]:
     """The waiting workloads by needs: thousands may have the same."""
     queues: dict[Requirements, dict[WorkloadId, None]] = {}
     for waiting in cluster.waiting:
@@ -183,7 +185,7 @@ def _queues_of(cluster: Cluster) -> dict[Requirements, dict[WorkloadId, None]]:
     return queues
 
 
-def _set_place(plan: control_pb2.WorkloadPlan, standing: Standing) -> None:
+def _set_place(plan: control_pb2.WorkloadPlan, standing: PlannedWorkload) -> None:
     """Set where it would run and why, or why it would wait."""
     message = standing.workload_status.message if standing.workload_status is not None else ""
     plan.would_wait = standing.waits and standing.workload.desired is Desired.RUNNING

@@ -17,7 +17,13 @@ from persys.model.node import Drain, NodeStatus
 from persys.model.spec import type_of
 from persys.model.status import Actual, FailureReason, Observation, Status
 from persys.model.workload import Desired
-from persys.scheduler.state.cluster import INTERNAL_ERROR, BackOff, Cluster, Entry, Member
+from persys.scheduler.state.cluster import (
+    INTERNAL_ERROR,
+    BackOff,
+    ClusterState,
+    NodeState,
+    WorkloadState,
+)
 from persys.wire.agent.messages import REASON_CODE
 from persys.wire.control import messages as control_messages
 from persys.wire.control.messages import sighting_message
@@ -36,7 +42,7 @@ _WORKLOAD_STATUSES = {status.lower(): status for status in Status}
 
 
 class Queries:
-    def __init__(self, cluster: Cluster, clock: Clock, *, attempts_max: int) -> None:
+    def __init__(self, cluster: ClusterState, clock: Clock, *, attempts_max: int) -> None:
         self._cluster = cluster
         self._clock = clock
         self._attempts_max = attempts_max
@@ -83,7 +89,7 @@ class Queries:
                 return
             yield view
 
-    def _whole_view(self, entry: Entry) -> control_pb2.WorkloadView:
+    def _whole_view(self, entry: WorkloadState) -> control_pb2.WorkloadView:
         view = self._workload_view(entry)
         workload = entry.workload
         if entry.history is not None:
@@ -114,7 +120,7 @@ class Queries:
             generated_at=control_messages.timestamp(self._clock.now()),
         )
 
-    def _node_view(self, member: Member) -> control_pb2.NodeView:
+    def _node_view(self, member: NodeState) -> control_pb2.NodeView:
         node = member.node
         slot = self._cluster.node_index.slots[node.id]
         total = node.capabilities.total
@@ -193,7 +199,7 @@ class Queries:
                     block.reason, block.stays = f"fits on no other node: {nowhere.explain()}", True
         return block
 
-    def _workload_view(self, entry: Entry) -> control_pb2.WorkloadView:
+    def _workload_view(self, entry: WorkloadState) -> control_pb2.WorkloadView:
         workload, workload_status, retry = entry.workload, entry.workload_status, entry.retry
         view = control_pb2.WorkloadView(
             workload_id=workload.id,
@@ -227,7 +233,7 @@ class Queries:
         return view
 
 
-def is_admitted(entry: Entry) -> bool:
+def is_admitted(entry: WorkloadState) -> bool:
     """Whether its node has accepted the assignment, by its reply, its reports or the stored status."""
     assignment, dispatch, seen = entry.assignment, entry.dispatch, entry.observation
     if assignment is None or entry.refusal is not None:
@@ -247,12 +253,12 @@ def is_admitted(entry: Entry) -> bool:
     )
 
 
-def _status_reason(member: Member) -> str:
+def _status_reason(member: NodeState) -> str:
     """The reason of the node status; for a live node the first problem that blocks new work."""
     return next(iter(_problems(member)), member.node.status_reason)
 
 
-def _problems(member: Member) -> list[str]:
+def _problems(member: NodeState) -> list[str]:
     """The problems that block new work on a live node."""
     if member.node.status is NodeStatus.NOT_READY:
         return []
@@ -272,7 +278,7 @@ def _problems(member: Member) -> list[str]:
 _DESIRED = {Desired.RUNNING: "Running", Desired.STOPPED: "Stopped", Desired.DELETED: "Deleted"}
 
 
-def _set_reason(view: control_pb2.WorkloadView, entry: Entry) -> None:
+def _set_reason(view: control_pb2.WorkloadView, entry: WorkloadState) -> None:
     workload_status = entry.workload_status
     assert workload_status is not None
     if workload_status.code or workload_status.message:
@@ -299,7 +305,7 @@ def _set_internal_error(view: control_pb2.WorkloadView, set_aside: BackOff) -> N
     view.reason.next_retry_at.CopyFrom(control_messages.timestamp(set_aside.until))
 
 
-def _progress(entry: Entry) -> Observation | None:
+def _progress(entry: WorkloadState) -> Observation | None:
     """The last observation of a step in progress."""
     seen, assignment = entry.observation, entry.assignment
     if (
@@ -313,11 +319,11 @@ def _progress(entry: Entry) -> Observation | None:
     return seen
 
 
-def _status(entry: Entry) -> Status:
+def _status(entry: WorkloadState) -> Status:
     return entry.workload_status.status if entry.workload_status is not None else Status.PENDING
 
 
-def _changed_at(entry: Entry) -> datetime:
+def _changed_at(entry: WorkloadState) -> datetime:
     return (
         entry.workload_status.changed_at
         if entry.workload_status is not None

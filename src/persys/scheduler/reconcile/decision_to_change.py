@@ -19,9 +19,9 @@ from persys.model.ids import NodeId
 from persys.model.placement import Assignment
 from persys.model.status import Status, WorkloadStatus
 from persys.model.workload import Desired, Workload
-from persys.scheduler.commit.change import Change
+from persys.scheduler.commit.change import Transaction
 from persys.scheduler.metrics.counters import Result
-from persys.scheduler.state.cluster import Cluster, Entry
+from persys.scheduler.state.cluster import ClusterState, WorkloadState
 from persys.store import keys
 from persys.wire.agent.messages import TASK_ID
 
@@ -35,20 +35,20 @@ _KIND = {
 
 
 def to_transaction(
-    entry: Entry | None,
+    entry: WorkloadState | None,
     workload: Workload,
     decision: Decision,
-    cluster: Cluster,
+    cluster: ClusterState,
     *,
-    told: EventKind | None,
+    user_event: EventKind | None,
     now: datetime,
-) -> tuple[Change, set[NodeId]]:
+) -> tuple[Transaction, set[NodeId]]:
     """The change, and the nodes on which it may alter the reservation of the workload."""
-    old = entry or Entry(workload, cluster.detached.get(workload.id))
+    old = entry or WorkloadState(workload, cluster.detached.get(workload.id))
     nodes = _nodes(old.assignment, decision)
-    change = Change(done=lambda: _apply(cluster, workload, decision, nodes))
-    if told is not None:
-        change.events.append(_event(told, workload, old.assignment, now))
+    change = Transaction(done=lambda: _apply(cluster, workload, decision, nodes))
+    if user_event is not None:
+        change.events.append(_event(user_event, workload, old.assignment, now))
     if decision.forget:
         _forget(change, old)
         if entry is not None:
@@ -65,7 +65,7 @@ def to_transaction(
 
 
 def _write(
-    change: Change, old: Entry, workload: Workload, decision: Decision, *, is_new: bool
+    change: Transaction, old: WorkloadState, workload: Workload, decision: Decision, *, is_new: bool
 ) -> None:
     if is_new or old.workload is not workload:
         change.puts[keys.workload_key(workload.id)] = workload
@@ -81,7 +81,7 @@ def _write(
         change.drops.append(keys.retry_key(workload.id))
 
 
-def _note_ended(change: Change, entry: Entry, now: datetime) -> None:
+def _note_ended(change: Transaction, entry: WorkloadState, now: datetime) -> None:
     """Add the action that its node reports as ended, unless it is stored already."""
     seen = entry.observation
     if seen is None or seen.action is None:
@@ -99,7 +99,7 @@ def _note_ended(change: Change, entry: Entry, now: datetime) -> None:
     change.done = done_and_kept
 
 
-def _forget(change: Change, old: Entry) -> None:
+def _forget(change: Transaction, old: WorkloadState) -> None:
     workload_id = old.workload.id
     change.drops.append(keys.workload_key(workload_id))
     for record, key in (
@@ -112,7 +112,9 @@ def _forget(change: Change, old: Entry) -> None:
             change.drops.append(key)
 
 
-def _apply(cluster: Cluster, workload: Workload, decision: Decision, nodes: set[NodeId]) -> None:
+def _apply(
+    cluster: ClusterState, workload: Workload, decision: Decision, nodes: set[NodeId]
+) -> None:
     if decision.tombstone is not None:
         cluster.put_tombstone(decision.tombstone)
     cluster.detached.pop(workload.id, None)  # attached to its workload again
@@ -134,17 +136,21 @@ def _nodes(old: Assignment | None, decision: Decision) -> set[NodeId]:
     return {assignment.node_id for assignment in (old, new) if assignment is not None}
 
 
-def _events(old: Entry, workload: Workload, decision: Decision, now: datetime) -> list[Event]:
-    told = []
+def _events(
+    old: WorkloadState, workload: Workload, decision: Decision, now: datetime
+) -> list[Event]:
+    user_event = []
     assignment, workload_status = decision.assignment, decision.workload_status
     moved = assignment is not None and (
         old.assignment is None or old.assignment.epoch != assignment.epoch
     )
     if moved and assignment is not None:
-        told.append(_event(EventKind.WORKLOAD_PLACED, workload, assignment, now, assignment.why))
+        user_event.append(
+            _event(EventKind.WORKLOAD_PLACED, workload, assignment, now, assignment.why)
+        )
     if workload_status is not None and _is_change(old.workload_status, workload_status):
         if workload_status.code == "Unplaceable":
-            told.append(
+            user_event.append(
                 _event(
                     EventKind.WORKLOAD_UNPLACEABLE,
                     workload,
@@ -154,23 +160,23 @@ def _events(old: Entry, workload: Workload, decision: Decision, now: datetime) -
                 )
             )
         elif workload_status.status is Status.RUNNING and workload_status.code == UNHEALTHY:
-            told.append(
+            user_event.append(
                 _event(
                     EventKind.WORKLOAD_UNHEALTHY, workload, assignment, now, workload_status.message
                 )
             )
         elif _recovered(old.workload_status, workload_status):
-            told.append(_event(EventKind.WORKLOAD_HEALTHY, workload, assignment, now))
+            user_event.append(_event(EventKind.WORKLOAD_HEALTHY, workload, assignment, now))
         elif workload_status.status in _KIND and not _is_drift(
             old.workload_status, workload_status
         ):
             event = _event(
                 _KIND[workload_status.status], workload, assignment, now, workload_status.message
             )
-            told.append(
+            user_event.append(
                 replace(event, task_id=workload_status.metadata.get(TASK_ID, "")[:TASK_ID_MAX])
             )
-    return told
+    return user_event
 
 
 def _is_change(old: WorkloadStatus | None, new: WorkloadStatus) -> bool:
@@ -226,7 +232,7 @@ def intent_update(situation: Situation, decision: Decision) -> tuple[Apply, ...]
     return (Apply(bound.node_id, workload, bound.epoch),)
 
 
-def next_dispatch(entry: Entry, effect: Apply | Remove, now: datetime) -> Dispatch:
+def next_dispatch(entry: WorkloadState, effect: Apply | Remove, now: datetime) -> Dispatch:
     desired = effect.workload.desired if isinstance(effect, Apply) else Desired.DELETED
     goal = Goal(entry.workload.revision, desired, effect.epoch)
     if entry.dispatch is not None and entry.dispatch.goal == goal:

@@ -75,7 +75,7 @@ def _facts(situation: Situation, state: str, text: str) -> dict[str, object]:
     workload, assignment, dispatch = situation.workload, situation.assignment, situation.dispatch
     assert assignment is not None
     seen = situation.observation
-    told = seen.metadata.get("task_id", "") if seen is not None else ""
+    user_event = seen.metadata.get("task_id", "") if seen is not None else ""
     return {
         "workload_id": workload.id,
         "node_id": assignment.node_id,
@@ -83,7 +83,7 @@ def _facts(situation: Situation, state: str, text: str) -> dict[str, object]:
         "epoch": assignment.epoch,
         "desired": workload.desired,
         "requested_at": dispatch.sent_at.isoformat() if dispatch is not None else "",
-        "task_id": (dispatch.task_id if dispatch is not None else "") or told,
+        "task_id": (dispatch.task_id if dispatch is not None else "") or user_event,
         "state": state,
         "text": text,
     }

@@ -43,7 +43,7 @@ from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import Tombstone
 from persys.model.spec import type_of
 from persys.model.workload import Workload
-from persys.scheduler.commit.change import Change
+from persys.scheduler.commit.change import Transaction
 from persys.scheduler.commit.group_commit import Committer, retry_on_conflict
 from persys.scheduler.drift.detection import add_drift_records
 from persys.scheduler.ha.leader_key import not_leading
@@ -59,7 +59,7 @@ from persys.scheduler.reconcile.decision_to_change import (
 from persys.scheduler.reconcile.operation_log import log_decision, log_operation_end
 from persys.scheduler.reconcile.snapshot import SituationBuilder, fresh_situation, situation_of
 from persys.scheduler.settings import SchedulerSettings
-from persys.scheduler.state.cluster import BackOff, Cluster, Entry
+from persys.scheduler.state.cluster import BackOff, ClusterState, WorkloadState
 from persys.store import keys
 
 T = TypeVar("T")
@@ -89,14 +89,14 @@ def _hidden(situation: Situation) -> dict[NodeId, str]:
     return refused | {copy.node_id: BEING_REMOVED for copy in situation.copies if copy.doomed}
 
 
-def _nothing(_change: Change) -> None:
+def _nothing(_change: Transaction) -> None:
     """The default of `extra_writes`: nothing else is stored."""
 
 
 class Reconciler:
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterState,
         committer: Committer,
         clock: Clock,
         *,
@@ -107,9 +107,9 @@ class Reconciler:
         metrics: Metrics,
         supervisor: Supervisor,
         hand: Callable[[Effect], None],
-        ask_to_remove: Callable[[Tombstone], None],
+        request_removal: Callable[[Tombstone], None],
     ) -> None:
-        """`hand` submits an effect for dispatch. `ask_to_remove` requests the removal of a stale copy."""
+        """`hand` submits an effect for dispatch. `request_removal` requests the removal of a stale copy."""
         self._cluster = cluster
         self._committer = committer
         self._clock = clock
@@ -118,7 +118,7 @@ class Reconciler:
         self._metrics = metrics
         self._supervisor = supervisor
         self._hand = hand
-        self._ask_to_remove = ask_to_remove
+        self._request_removal = request_removal
         self._turns: Turns[WorkloadId] = Turns()
         self._reserving: Turns[str] = Turns()
         self._dirty: dict[WorkloadId, None] = {}
@@ -182,15 +182,15 @@ class Reconciler:
         workload_id: WorkloadId,
         judge: Callable[[Workload | None], Accepted | Unchanged],
         *,
-        beside: Callable[[Accepted | Unchanged, Change], None] | None = None,
+        extra_writes: Callable[[Accepted | Unchanged, Transaction], None] | None = None,
     ) -> Workload:
         """Change the intent and decide, in one commit.
 
-        `judge` maps the present workload to the new one, or raises. `beside` adds writes to the transaction.
+        `judge` maps the present workload to the new one, or raises. `extra_writes` adds to the transaction.
         A caller that is cancelled does not stop the change.
         """
         return await self._owned.finish(
-            "request", workload_id, partial(self._submit, workload_id, judge, beside)
+            "request", workload_id, partial(self._submit, workload_id, judge, extra_writes)
         )
 
     async def run_exclusive(self, workload_id: WorkloadId, work: Callable[[], Awaitable[T]]) -> T:
@@ -211,16 +211,16 @@ class Reconciler:
         self,
         workload_id: WorkloadId,
         judge: Callable[[Workload | None], Accepted | Unchanged],
-        beside: Callable[[Accepted | Unchanged, Change], None] | None,
+        extra_writes: Callable[[Accepted | Unchanged, Transaction], None] | None,
     ) -> Workload:
         async def attempt() -> Workload:
             self._check_not_blocked(workload_id)
             entry = self._cluster.entries.get(workload_id)
             outcome = judge(entry.workload if entry is not None else None)
-            add = partial(beside, outcome) if beside is not None else _nothing
+            add = partial(extra_writes, outcome) if extra_writes is not None else _nothing
             match outcome:
                 case Unchanged(workload=workload):
-                    change = Change(done=lambda: None)
+                    change = Transaction(done=lambda: None)
                     add(change)
                     await self._committer.commit(change)
                     return workload
@@ -274,7 +274,7 @@ class Reconciler:
         entry.set_aside = BackOff(error.text, self._clock.now() + after)
         self._wake_in(workload_id, after.total_seconds())
 
-    def _is_aside(self, entry: Entry) -> bool:
+    def _is_aside(self, entry: WorkloadState) -> bool:
         """Whether it is in back-off; it is woken at the end of it."""
         if entry.set_aside is None:
             return False
@@ -303,11 +303,11 @@ class Reconciler:
 
     async def _decide_and_commit(
         self,
-        entry: Entry | None,
+        entry: WorkloadState | None,
         situation: Situation,
         *,
         user_event: EventKind | None = None,
-        extra_writes: Callable[[Change], None] = _nothing,
+        extra_writes: Callable[[Transaction], None] = _nothing,
     ) -> None:
         """Read, decide, commit, follow up. `user_event` is the event of the user request, if there is one."""
         began = self._clock.monotonic()
@@ -318,10 +318,16 @@ class Reconciler:
             await self._use_epoch(decision.assignment.epoch)
         workload, is_told = situation.workload, user_event is not None
         change, nodes = to_transaction(
-            entry, workload, decision, self._cluster, told=user_event, now=now
+            entry, workload, decision, self._cluster, user_event=user_event, now=now
         )
         add_drift_records(
-            change, self._cluster, situation, decision, self._policy, told=is_told, now=now
+            change,
+            self._cluster,
+            situation,
+            decision,
+            self._policy,
+            is_user_request=is_told,
+            now=now,
         )
         extra_writes(change)
         written = await self._commit(change, workload, decision, nodes, began=began)
@@ -354,7 +360,7 @@ class Reconciler:
 
     async def _commit(
         self,
-        change: Change,
+        change: Transaction,
         workload: Workload,
         decision: Decision,
         nodes: set[NodeId],
@@ -395,7 +401,7 @@ class Reconciler:
         log_operation_end(situation, decision)
         self._dispatch(situation, decision, fresh_intent=fresh_intent, now=now)
         if decision.tombstone is not None:
-            self._ask_to_remove(decision.tombstone)
+            self._request_removal(decision.tombstone)
         if old is not None and releases_capacity(old, decision):
             self.capacity_freed(old.node_id)
         for node_id in self._cluster.waiting.answered(workload_id, self._cluster.node_index.slots):
@@ -433,7 +439,7 @@ class Reconciler:
             if not epochs.covers(epoch):
                 counter = epochs.after_next_block(epoch, new_key=self._proof_key())
                 await self._committer.commit(
-                    Change(done=lambda: epochs.reserve(counter), puts={keys.EPOCHS: counter})
+                    Transaction(done=lambda: epochs.reserve(counter), puts={keys.EPOCHS: counter})
                 )
         raise EpochsReservedError
 

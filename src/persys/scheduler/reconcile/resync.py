@@ -18,7 +18,7 @@ from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import NodeStatus
 from persys.scheduler.dispatch.observations import Observations
 from persys.scheduler.ports import Agents
-from persys.scheduler.state.cluster import Cluster, Entry, Member
+from persys.scheduler.state.cluster import ClusterState, NodeState, WorkloadState
 
 WAITING_PER_ROUND = 64
 REPORTING_EVERY = 10  # a node that pushes its status is polled once in this many rounds
@@ -29,14 +29,14 @@ SLICE = 500  # workloads checked before yielding to other tasks
 class Resync:
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterState,
         agents: Agents,
         observations: Observations,
         clock: Clock,
         *,
         supervisor: Supervisor,
         wake: Callable[[WorkloadId], None],
-        bury: Callable[[], Awaitable[None]],
+        sweep_tombstones: Callable[[], Awaitable[None]],
         probe_runtimes: Callable[[NodeId], None],
     ) -> None:
         self._cluster = cluster
@@ -46,7 +46,7 @@ class Resync:
         self._supervisor = supervisor
         self._nodes: KeyedWork[NodeId] = KeyedWork(supervisor, "survey", clock)
         self._wake = wake
-        self._bury = bury
+        self._sweep_tombstones = sweep_tombstones
         self._ask_for_runtimes = probe_runtimes
         self._changed: set[NodeId] = set()
         self._changed_wakeup = asyncio.Event()
@@ -60,7 +60,7 @@ class Resync:
                 self._wake_slice(workload_ids[start : start + SLICE])
                 await asyncio.sleep(0)
             self._wake_some_waiting()
-            await self._bury()
+            await self._sweep_tombstones()
 
     def _wake_slice(self, workload_ids: Sequence[WorkloadId]) -> None:
         """The whole slice; if that fails, one by one, so that only the failing workload is skipped."""
@@ -91,7 +91,7 @@ class Resync:
             if wait.homes or choose(wait.needs, self._cluster.node_index) is not None:
                 self._wake(workload_id)
 
-    async def survey(self, every: timedelta) -> None:
+    async def poll_nodes(self, every: timedelta) -> None:
         """Poll nodes for their full list: all that do not push status, and in each round some that do.
 
         A node with a change that no order caused is polled soon.
@@ -122,15 +122,15 @@ class Resync:
             self._changed.add(node_id)
             self._changed_wakeup.set()
 
-    async def _poll_contained(self, member: Member) -> None:
+    async def _poll_contained(self, member: NodeState) -> None:
         with self._nodes.contain(member.node.id):
             await self._poll_node(member)
 
-    async def _poll_node(self, member: Member) -> None:
+    async def _poll_node(self, member: NodeState) -> None:
         node = member.node
         asked_at = self._clock.now()
         try:
-            found = await self._agents.survey(node.id, node.endpoint)
+            found = await self._agents.list_workloads(node.id, node.endpoint)
         except PersysError:
             return  # a node that stays unreachable loses its lease
         self._ask_for_runtimes(node.id)
@@ -140,20 +140,20 @@ class Resync:
         self._observations.take_all(node.id, found, asked_at)
 
 
-def _is_ready(member: Member) -> bool:
+def _is_ready(member: NodeState) -> bool:
     return member.node.status is not NodeStatus.NOT_READY
 
 
-def _pushes_status(member: Member) -> bool:
+def _pushes_status(member: NodeState) -> bool:
     return feature.PUSHES_STATUS in member.node.capabilities.features
 
 
-def _is_due(member: Member, round_number: int) -> bool:
+def _is_due(member: NodeState, round_number: int) -> bool:
     """Nodes that push status are spread over the rounds, so that each round polls a few of them."""
     if not _pushes_status(member):
         return True
     return crc32(member.node.id.encode()) % REPORTING_EVERY == round_number % REPORTING_EVERY
 
 
-def _has_converged(entry: Entry) -> bool:
+def _has_converged(entry: WorkloadState) -> bool:
     return entry.workload_status is not None and satisfies(entry.workload_status, entry.workload)

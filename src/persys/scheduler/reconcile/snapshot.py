@@ -10,12 +10,12 @@ from persys.model import feature
 from persys.model.node import NodeStatus
 from persys.model.placement import Assignment, Tombstone
 from persys.model.workload import Workload
-from persys.scheduler.state.cluster import Cluster, Entry, Member
+from persys.scheduler.state.cluster import ClusterState, NodeState, WorkloadState
 
 
 class SituationBuilder:
     def __init__(
-        self, cluster: Cluster, clock: Clock, *, node_lease: timedelta, node_grace: float
+        self, cluster: ClusterState, clock: Clock, *, node_lease: timedelta, node_grace: float
     ) -> None:
         self._cluster = cluster
         self._clock = clock
@@ -49,7 +49,7 @@ class SituationBuilder:
             neighbours=len(self._cluster.on_node.get(member.node.id, ())),
         )
 
-    def _silence(self, member: Member) -> timedelta:
+    def _silence(self, member: NodeState) -> timedelta:
         over = self._clock.monotonic() - member.lease_until
         return timedelta(seconds=over + member.lease_extra) + self._lease
 
@@ -86,7 +86,7 @@ class SituationBuilder:
         )
 
 
-def situation_of(entry: Entry) -> Situation:
+def situation_of(entry: WorkloadState) -> Situation:
     """A refusal takes precedence over later reports: they may describe the time before the order."""
     refusal = entry.refusal
     return Situation(
@@ -100,7 +100,9 @@ def situation_of(entry: Entry) -> Situation:
     )
 
 
-def fresh_situation(entry: Entry | None, workload: Workload, left: Assignment | None) -> Situation:
+def fresh_situation(
+    entry: WorkloadState | None, workload: Workload, left: Assignment | None
+) -> Situation:
     """Only what remains valid for a new intent: the assignment and the status.
 
     `left` is an assignment whose workload had no readable record until now.

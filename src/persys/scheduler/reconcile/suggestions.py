@@ -21,10 +21,10 @@ from persys.model.identity import Caller
 from persys.model.ids import WorkloadId
 from persys.model.suggestion import Ruling, SuggestedAction, Suggestion
 from persys.model.workload import Desired, Workload
-from persys.scheduler.commit.change import Change
+from persys.scheduler.commit.change import Transaction
 from persys.scheduler.commit.group_commit import Committer, retry_on_conflict
 from persys.scheduler.reconcile.reconciler import Reconciler
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.cluster import ClusterState
 from persys.store import keys
 from persys.wire.control import messages as control_messages
 
@@ -36,7 +36,7 @@ DROPS_MAX = 8
 
 class Suggestions:
     def __init__(
-        self, cluster: Cluster, reconciler: Reconciler, committer: Committer, clock: Clock
+        self, cluster: ClusterState, reconciler: Reconciler, committer: Committer, clock: Clock
     ) -> None:
         self._cluster = cluster
         self._reconciler = reconciler
@@ -149,7 +149,7 @@ class Suggestions:
             desired = _desired(suggestion)
             return suggestions.judge(suggestion, desired, target, now=self._clock.now())
 
-        def beside(outcome: Accepted | Unchanged, change: Change) -> None:
+        def extra_writes(outcome: Accepted | Unchanged, change: Transaction) -> None:
             nonlocal ruling
             granted = self._granted(suggestion, outcome)
             ruling = replace(granted, submitted_by=submitted_by, decided_by=decided_by)
@@ -157,7 +157,7 @@ class Suggestions:
 
         try:
             await self._reconciler.submit(
-                WorkloadId(suggestion.target_workload), judge, beside=beside
+                WorkloadId(suggestion.target_workload), judge, extra_writes=extra_writes
             )
         except RefusedError as err:
             ruling = Ruling(
@@ -184,13 +184,13 @@ class Suggestions:
 
     async def _store(self, ruling: Ruling) -> None:
         async def attempt() -> None:
-            change = Change(done=lambda: None)
+            change = Transaction(done=lambda: None)
             self._record(ruling, change)
             await self._committer.commit(change)
 
         await retry_on_conflict(attempt)
 
-    def _record(self, ruling: Ruling, change: Change) -> None:
+    def _record(self, ruling: Ruling, change: Transaction) -> None:
         """Add the ruling to a change, and delete the oldest if there are too many."""
         suggestion_id = ruling.suggestion.id
         excess = min(DROPS_MAX, len(self._rulings) + 1 - KEPT_MAX)

@@ -13,7 +13,7 @@ from persys.model.event import Event, EventKind
 
 log = structlog.get_logger()
 
-UNTOLD_MAX = 32
+UNWRITTEN_MAX = 32
 
 
 class ModeTracker:
@@ -21,9 +21,9 @@ class ModeTracker:
         self._clock = clock
         self.standing = Standing()
         self._since = clock.now()
-        self._sure_at = clock.monotonic()
-        self._untold: list[Event] = []
-        self._untold_omitted = 0
+        self._confirmed_at = clock.monotonic()
+        self._unwritten: list[Event] = []
+        self._unwritten_omitted = 0
         self._on_normal = on_normal
 
     @property
@@ -41,7 +41,7 @@ class ModeTracker:
     def take(self, outcome: Outcome) -> None:
         before, self.standing = self.standing, after(self.standing, outcome)
         if not self.is_frozen:
-            self._sure_at = self._clock.monotonic()
+            self._confirmed_at = self._clock.monotonic()
         if self.standing.mode is before.mode:
             return
         now = self._clock.now()
@@ -55,13 +55,13 @@ class ModeTracker:
         else:
             self._note(_event(now, mode, why))
 
-    def sure(self) -> None:
+    def confirm(self) -> None:
         """The store has just replied to this leader: memory equals the store.
 
         Ignored in a frozen mode: there a reply does not tell the outcome of unanswered writes.
         """
         if not self.is_frozen:
-            self._sure_at = self._clock.monotonic()
+            self._confirmed_at = self._clock.monotonic()
 
     def data_age(self) -> timedelta:
         """Since the last successful access to the store, when memory and store were equal.
@@ -70,7 +70,7 @@ class ModeTracker:
         """
         if not self.is_frozen:
             return timedelta()
-        return timedelta(seconds=self._clock.monotonic() - self._sure_at)
+        return timedelta(seconds=self._clock.monotonic() - self._confirmed_at)
 
     def refusal(self) -> FrozenError:
         mode, reason = self.standing.mode, self.standing.reason
@@ -78,20 +78,20 @@ class ModeTracker:
 
     def history(self, why: str) -> list[Event]:
         """The unwritten events of the outage and its end. At most UNTOLD_MAX + 1 events."""
-        if self._untold_omitted:
-            why = f"{why}; {self._untold_omitted} earlier mode changes were not recorded"
-        return [*self._untold, _event(self._clock.now(), Mode.NORMAL, why)]
+        if self._unwritten_omitted:
+            why = f"{why}; {self._unwritten_omitted} earlier mode changes were not recorded"
+        return [*self._unwritten, _event(self._clock.now(), Mode.NORMAL, why)]
 
-    def told(self) -> None:
-        self._untold.clear()
-        self._untold_omitted = 0
+    def events_written(self) -> None:
+        self._unwritten.clear()
+        self._unwritten_omitted = 0
 
     def _note(self, event: Event) -> None:
         """Keep the first and the newest events: all are stored in one transaction of bounded size."""
-        self._untold.append(event)
-        if len(self._untold) > UNTOLD_MAX:
-            del self._untold[UNTOLD_MAX // 2]
-            self._untold_omitted += 1
+        self._unwritten.append(event)
+        if len(self._unwritten) > UNWRITTEN_MAX:
+            del self._unwritten[UNWRITTEN_MAX // 2]
+            self._unwritten_omitted += 1
 
 
 def _event(at: datetime, mode: Mode, why: str) -> Event:

@@ -30,8 +30,8 @@ class PendingNodes:
     def claiming(self, uid: str) -> set[NodeId]:
         return {node_id for node_id, claimed in self._claims.items() if claimed == uid}
 
-    def note(self, applicant: PendingNode) -> None:
-        self._by_node[applicant.node.id] = applicant
+    def note(self, pending_node: PendingNode) -> None:
+        self._by_node[pending_node.node.id] = pending_node
 
     def all(self) -> list[PendingNode]:
         return list(self._by_node.values())

@@ -22,11 +22,11 @@ from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Node, Removal
 from persys.model.status import Observation
-from persys.scheduler.commit.change import Change
+from persys.scheduler.commit.change import Transaction
 from persys.scheduler.commit.group_commit import Committer, retry_on_conflict
 from persys.scheduler.dispatch.fan_out import call_all
 from persys.scheduler.ports import Agents
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.cluster import ClusterState
 from persys.scheduler.state.memory import Memory
 from persys.scheduler.state.quarantine import Quarantined
 from persys.scheduler.state.records import type_of
@@ -47,7 +47,7 @@ class Deleted:
 class RecordRepair:
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterState,
         store: Store,
         committer: Committer,
         agents: Agents,
@@ -97,7 +97,7 @@ class RecordRepair:
             return Deleted(_next_step(record))
 
         deleted = await retry_on_conflict(attempt)
-        self._committer.doubt()  # records that depend on this one were skipped at the last load
+        self._committer.mark_stale()  # records that depend on this one were skipped at the last load
         return deleted
 
     def _record(self, key: str) -> Quarantined:
@@ -109,18 +109,18 @@ class RecordRepair:
                 return found
         raise NotFoundError("unreadable record", key)
 
-    def _change(self, record: Quarantined) -> Change:
+    def _change(self, record: Quarantined) -> Transaction:
         kind, now = type_of(record.key), self._clock.now()
         assert kind is not None, "only keys of records are quarantined"
         memory = Memory(self._cluster, self._clock.monotonic(), now)
         event = Event(now, EventKind.RECORD_DELETED, f"{record.key}: {record.reason}")
         if (assumed := self._assumed(record)) is not None:
-            return Change(
+            return Transaction(
                 done=lambda: kind.put(memory, record.key, assumed),
                 puts={record.key: assumed},
                 events=[event],
             )
-        return Change(
+        return Transaction(
             done=lambda: kind.drop(memory, record.key),
             drops=[record.key, *self._useless_without(record)],
             events=[event],
@@ -180,10 +180,10 @@ class RecordRepair:
         """Poll these nodes for their full lists. Raises RefusedError if one does not reply."""
         asked = [node for node in nodes if not node.confirmed_dead]
 
-        async def survey(node: Node) -> list[Observation]:
-            return await self._agents.survey(node.id, node.endpoint)
+        async def list_workloads(node: Node) -> list[Observation]:
+            return await self._agents.list_workloads(node.id, node.endpoint)
 
-        found = await call_all(asked, survey)
+        found = await call_all(asked, list_workloads)
         if found.problems:
             silent = sorted(found.problems)
             named = ", ".join(silent[:NODES_NAMED_MAX])

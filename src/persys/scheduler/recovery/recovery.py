@@ -22,11 +22,11 @@ from persys.model.cluster import ClusterMarker
 from persys.model.ids import NodeId
 from persys.model.node import Node
 from persys.model.workload import Workload
-from persys.scheduler.commit.group_commit import Committer, Rewrite
+from persys.scheduler.commit.group_commit import Committer, Restore
 from persys.scheduler.ha.leader_key import LeaderKey
 from persys.scheduler.ports import Agents
 from persys.scheduler.recovery.pending_nodes import PendingNodes
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.cluster import ClusterState
 from persys.scheduler.state.records import type_of
 from persys.scheduler.state.sync import in_snapshot, load, rebuilt
 from persys.store import keys
@@ -52,16 +52,16 @@ class Recovered:
 class Recovery:
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterState,
         committer: Committer,
         agents: Agents,
-        applicants: PendingNodes,
+        pending_nodes: PendingNodes,
         clock: Clock,
     ) -> None:
         self._cluster = cluster
         self._committer = committer
         self._agents = agents
-        self._applicants = applicants
+        self._applicants = pending_nodes
         self._clock = clock
         self._busy = False
 
@@ -69,7 +69,7 @@ class Recovery:
         self._check_may_restore()
         header = contents.header
         kept = [(key, value) for key, value in contents.records if in_snapshot(key)]
-        base, now = Cluster(), self._clock.now()
+        base, now = ClusterState(), self._clock.now()
         await asyncio.to_thread(load, base, _snapshot(kept), lease_until=0.0, now=now)
         merged = await self._merged(base, await self._reports(base), ())
         merged.left_out.extend(str(one) for one in base.quarantined[:UNREADABLE_NAMED_MAX])
@@ -154,17 +154,17 @@ class Recovery:
         accepted = accepted_uids(marker.uid, ours, self._applicants.uids())
         return replace(marker, accepted=accepted)
 
-    async def _reports(self, base: Cluster) -> list[NodeReport]:
+    async def _reports(self, base: ClusterState) -> list[NodeReport]:
         nodes = {node_id: member.node for node_id, member in base.members.items()}
         for node_id, member in self._cluster.members.items():
             nodes[node_id] = _told_by_operator(nodes.get(node_id), member.node)
-        for applicant in self._applicants.all():
-            node = applicant.node
+        for pending_node in self._applicants.all():
+            node = pending_node.node
             nodes[node.id] = _told_by_operator(nodes.get(node.id), node)
         return await self._ask(nodes.values())
 
     async def _merged(
-        self, base: Cluster, reports: Sequence[NodeReport], allow_secrets: Collection[str]
+        self, base: ClusterState, reports: Sequence[NodeReport], allow_secrets: Collection[str]
     ) -> Merged:
         """In a thread: 100,000 workloads take seconds, and heartbeats are served meanwhile."""
         return await asyncio.to_thread(
@@ -176,26 +176,26 @@ class Recovery:
             now=self._clock.now(),
         )
 
-    def _epochs_used(self, base: Cluster) -> int:
+    def _epochs_used(self, base: ClusterState) -> int:
         known = (base.epochs.reserved_until, self._cluster.epochs.reserved_until)
         return restart_at(known, now=self._clock.now())
 
     async def _ask(self, nodes: Iterable[Node]) -> list[NodeReport]:
         slots = asyncio.Semaphore(NODES_ASKED_AT_ONCE)
 
-        async def ask(node: Node) -> NodeReport:
+        async def poll(node: Node) -> NodeReport:
             async with slots:
                 try:
                     return NodeReport(
                         node,
-                        await self._agents.survey(node.id, node.endpoint),
+                        await self._agents.list_workloads(node.id, node.endpoint),
                         await self._agents.intents(node.id, node.endpoint),
                     )
                 except AgentUnreachableError as err:
                     return NodeReport(node, problem=str(err))
 
         async with asyncio.TaskGroup() as group:
-            asked = [group.create_task(ask(node)) for node in nodes]
+            asked = [group.create_task(poll(node)) for node in nodes]
         return [one.result() for one in asked]
 
     async def _replace(
@@ -216,17 +216,17 @@ class Recovery:
         log.info("cluster.recovered", nodes=len(merged.nodes), workloads=len(merged.workloads))
         return Recovered(len(merged.nodes), len(merged.workloads), merged.left_out)
 
-    async def _alone(self, write: Rewrite) -> None:
+    async def _alone(self, write: Restore) -> None:
         if self._busy:
             raise RefusedError("another recovery is in progress; wait until it has ended")
         self._busy = True
         try:
-            await self._committer.rewrite(write)
+            await self._committer.restore(write)
         finally:
             self._busy = False
 
 
-def _reported(reports: Iterable[NodeReport], base: Cluster) -> list[tuple[NodeId, Workload]]:
+def _reported(reports: Iterable[NodeReport], base: ClusterState) -> list[tuple[NodeId, Workload]]:
     return [
         (report.node.id, intent.workload)
         for report in reports
@@ -235,7 +235,7 @@ def _reported(reports: Iterable[NodeReport], base: Cluster) -> list[tuple[NodeId
     ]
 
 
-def _recorded(base: Cluster) -> Recorded:
+def _recorded(base: ClusterState) -> Recorded:
     return Recorded(
         {node_id: member.node for node_id, member in base.members.items()},
         {workload_id: entry.workload for workload_id, entry in base.entries.items()},

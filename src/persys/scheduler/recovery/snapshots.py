@@ -4,14 +4,16 @@ from collections.abc import Iterator
 
 from persys.infra.clock import Clock
 from persys.scheduler.commit.group_commit import Committer
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.cluster import ClusterState
 from persys.scheduler.state.sync import encoded, in_snapshot
 from persys.store.port import Store
 from persys.wire.stored.snapshot import FORMAT, Header, count, is_text, write
 
 
 class Snapshots:
-    def __init__(self, store: Store, cluster: Cluster, committer: Committer, clock: Clock) -> None:
+    def __init__(
+        self, store: Store, cluster: ClusterState, committer: Committer, clock: Clock
+    ) -> None:
         self._store = store
         self._cluster = cluster
         self._committer = committer

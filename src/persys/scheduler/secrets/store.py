@@ -13,9 +13,9 @@ from persys.infra.clock import Clock
 from persys.infra.sealing import Key, KeyFile
 from persys.model.event import Event, EventKind
 from persys.model.secret import Secret, SecretVersion, StoredReference
-from persys.scheduler.commit.change import Change
+from persys.scheduler.commit.change import Transaction
 from persys.scheduler.commit.group_commit import Committer, retry_on_conflict
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.cluster import ClusterState
 from persys.store import keys
 
 log = structlog.get_logger()
@@ -23,9 +23,9 @@ log = structlog.get_logger()
 _USERS_TOLD_MAX = 10
 
 
-class Secrets:
+class SecretStore:
     def __init__(
-        self, cluster: Cluster, committer: Committer, clock: Clock, key_file: KeyFile
+        self, cluster: ClusterState, committer: Committer, clock: Clock, key_file: KeyFile
     ) -> None:
         self._cluster = cluster
         self._committer = committer
@@ -45,7 +45,7 @@ class Secrets:
         async def attempt() -> Secret:
             secret = self._next(name, value, by)
             told = f"{name}, version {secret.newest.number}{_by(by)}"
-            change = Change(
+            change = Transaction(
                 done=lambda: self._cluster.secrets.__setitem__(name, secret),
                 puts={keys.secret_key(name): secret},
                 events=[Event(self._clock.now(), EventKind.SECRET_STORED, told)],
@@ -63,7 +63,7 @@ class Secrets:
             if name not in self._cluster.secrets:
                 raise NotFoundError("secret", name)
             self._refuse_if_used(name)
-            change = Change(
+            change = Transaction(
                 done=lambda: self._forget(name),
                 drops=[keys.secret_key(name)],
                 events=[Event(self._clock.now(), EventKind.SECRET_DELETED, f"{name}{_by(by)}")],
@@ -84,7 +84,7 @@ class Secrets:
             raise RefusedError(self._another_key())
         return key.open(version.sealed, _bound(reference.name, version.number))
 
-    def look(self) -> None:
+    def check_key(self) -> None:
         """Log once when stored secrets cannot be decrypted here, and once when they can again."""
         trouble = ""
         if self._cluster.secrets:

@@ -54,7 +54,7 @@ NOT_ANSWERING = "not answering orders"
 
 
 @dataclass(slots=True)
-class Entry:
+class WorkloadState:
     """One workload: its five records, and what was observed and sent."""
 
     workload: Workload
@@ -80,7 +80,7 @@ class Entry:
 
 
 @dataclass(slots=True)
-class Member:
+class NodeState:
     """One node: its record, its lease on the monotonic clock, and what it last reported."""
 
     node: Node
@@ -106,7 +106,7 @@ class Member:
     journal_problem: str = ""  # why its agent accepts no orders, as last reported
 
 
-class Cluster:
+class ClusterState:
     def __init__(
         self,
         strategy: Strategy = Strategy.SPREAD,
@@ -114,8 +114,8 @@ class Cluster:
         node_changed: Callable[[NodeId], None] = lambda _node_id: None,
     ) -> None:
         """`node_changed` is called after each change of a node's record."""
-        self.entries: dict[WorkloadId, Entry] = {}
-        self.members: dict[NodeId, Member] = {}
+        self.entries: dict[WorkloadId, WorkloadState] = {}
+        self.members: dict[NodeId, NodeState] = {}
         self._promised: dict[WorkloadId, Assignment] = {}
         # Assignments whose workload record is unreadable or missing. They keep their reservations, and are
         # attached again when the record becomes readable or the workload is applied again.
@@ -156,10 +156,10 @@ class Cluster:
             needed += [one.key for one in self.quarantine.named(keys.TOMBSTONES, workload_id)]
         return next((why for key in needed if (why := self.quarantine.reason(key))), "")
 
-    def put_workload(self, workload: Workload) -> Entry:
+    def put_workload(self, workload: Workload) -> WorkloadState:
         entry = self.entries.get(workload.id)
         if entry is None:
-            entry = self.entries[workload.id] = Entry(workload)
+            entry = self.entries[workload.id] = WorkloadState(workload)
         entry.workload = workload
         self.secret_uses.put(workload)
         return entry
@@ -179,11 +179,11 @@ class Cluster:
         self.secret_uses.drop(workload_id)
         self.waiting.discard(workload_id)
 
-    def put_node(self, node: Node, *, lease_until: float | None = None) -> Member:
+    def put_node(self, node: Node, *, lease_until: float | None = None) -> NodeState:
         member = self.members.get(node.id)
         if member is None:
             assert lease_until is not None
-            member = self.members[node.id] = Member(node, lease_until)
+            member = self.members[node.id] = NodeState(node, lease_until)
         member.node = node
         if lease_until is not None:
             member.lease_until = lease_until
@@ -191,7 +191,7 @@ class Cluster:
         self._node_changed(node.id)
         return member
 
-    def update_placement(self, member: Member) -> None:
+    def update_placement(self, member: NodeState) -> None:
         """Update the node in the placement index."""
         node = member.node
         unusable = member.unavailable_types | member.unhealthy_types
@@ -385,7 +385,7 @@ class Cluster:
         self._promised.pop(workload_id, None)
 
 
-def _is_settled(entry: Entry) -> bool:
+def _is_settled(entry: WorkloadState) -> bool:
     return (
         entry.dispatch is None
         and entry.retry is None

@@ -21,7 +21,7 @@ from persys.model.secret import Secret
 from persys.model.status import Retry, WorkloadStatus
 from persys.model.suggestion import Ruling
 from persys.model.workload import Workload
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.cluster import ClusterState
 from persys.store import keys
 
 
@@ -29,7 +29,7 @@ from persys.store import keys
 class Memory:
     """The target of records. New nodes get a lease until `lease_until`."""
 
-    cluster: Cluster
+    cluster: ClusterState
     lease_until: float
     now: datetime
 
@@ -71,7 +71,7 @@ def assume_epochs(memory: Memory, key: str) -> None:
         epochs.learn(EpochCounter(restart_at([epochs.reserved_until], now=memory.now)))
 
 
-def epoch_counter(cluster: Cluster) -> Iterable[EpochCounter]:
+def epoch_counter(cluster: ClusterState) -> Iterable[EpochCounter]:
     counter = cluster.epochs.on_record_now()
     return (counter,) if counter is not None else ()
 
@@ -122,7 +122,7 @@ def drop_assignment(memory: Memory, key: str) -> None:
     _bind(memory.cluster, WorkloadId(_name(key)), None)
 
 
-def _bind(cluster: Cluster, workload_id: WorkloadId, assignment: Assignment | None) -> None:
+def _bind(cluster: ClusterState, workload_id: WorkloadId, assignment: Assignment | None) -> None:
     entry = cluster.entries.get(workload_id)
     old = entry.assignment if entry is not None else cluster.detached.get(workload_id)
     if entry is not None:
@@ -135,14 +135,14 @@ def _bind(cluster: Cluster, workload_id: WorkloadId, assignment: Assignment | No
     cluster.update_reservations(workload_id, nodes)
 
 
-def assignments(cluster: Cluster) -> Iterable[Assignment]:
+def assignments(cluster: ClusterState) -> Iterable[Assignment]:
     for entry in cluster.entries.values():
         if entry.assignment is not None:
             yield entry.assignment
     yield from cluster.detached.values()
 
 
-def assignments_on(cluster: Cluster, node_id: NodeId) -> list[Assignment]:
+def assignments_on(cluster: ClusterState, node_id: NodeId) -> list[Assignment]:
     bound = cluster.assignments_of(cluster.on_node.get(node_id, ())).values()
     return [*bound, *(one for one in cluster.detached.values() if one.node_id == node_id)]
 

@@ -26,7 +26,7 @@ from persys.model.status import Retry, WorkloadStatus
 from persys.model.suggestion import Ruling
 from persys.model.workload import Workload
 from persys.scheduler.state import memory
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.cluster import ClusterState
 from persys.scheduler.state.memory import Memory
 from persys.store import keys
 from persys.wire.stored import records
@@ -61,8 +61,8 @@ class RecordType:
     put: Callable[[Memory, str, Struct], None]
     drop: Callable[[Memory, str], None]
     stand_in: Callable[[Memory, str], None]
-    in_memory: Callable[[Cluster], Iterable[tuple[str, Struct]]]
-    rebuilt: Callable[[Merged, Cluster], Iterable[tuple[str, Struct]]]
+    in_memory: Callable[[ClusterState], Iterable[tuple[str, Struct]]]
+    rebuilt: Callable[[Merged, ClusterState], Iterable[tuple[str, Struct]]]
 
 
 def _type(
@@ -78,7 +78,7 @@ def _type(
     put: Callable[[Memory, StructT], None],
     drop: Callable[[Memory, str], None],
     stand_in: Callable[[Memory, str], None],
-    in_memory: Callable[[Cluster], Iterable[StructT]],
+    in_memory: Callable[[ClusterState], Iterable[StructT]],
     rebuilt: Callable[[Merged, Iterable[StructT]], Iterable[StructT]],
 ) -> RecordType:
     def read(key: str, value: bytes) -> Struct:
@@ -130,7 +130,7 @@ def _put_event(target: Memory, key: str, event: Struct) -> None:
     memory.put_event(target, key, event)
 
 
-def _events(cluster: Cluster) -> Iterable[tuple[str, Event]]:
+def _events(cluster: ClusterState) -> Iterable[tuple[str, Event]]:
     return ((keys.event_key(event.at, number), event) for number, event in cluster.events)
 
 

@@ -17,7 +17,7 @@ from persys.core.recovery.merge import Merged
 from persys.errors import CompactedError, RefusedError
 from persys.infra.aio.time_slice import TimeSlice
 from persys.infra.clock import Clock
-from persys.scheduler.state.cluster import Cluster
+from persys.scheduler.state.cluster import ClusterState
 from persys.scheduler.state.memory import Memory
 from persys.scheduler.state.quarantine import Quarantined
 from persys.scheduler.state.records import RECORDS, RecordType, Unreadable, type_of
@@ -36,7 +36,7 @@ class _Decoded:
     unreadable: list[tuple[RecordType, Quarantined]]
 
 
-def load(cluster: Cluster, snapshot: Snapshot, *, lease_until: float, now: datetime) -> None:
+def load(cluster: ClusterState, snapshot: Snapshot, *, lease_until: float, now: datetime) -> None:
     """Replace the records in memory by the snapshot; observations and dispatches are kept.
 
     New nodes get a lease until `lease_until`: none is judged before it could send a heartbeat.
@@ -46,7 +46,7 @@ def load(cluster: Cluster, snapshot: Snapshot, *, lease_until: float, now: datet
 
 
 async def load_in_slices(
-    cluster: Cluster, snapshot: Snapshot, *, lease_until: float, clock: Clock
+    cluster: ClusterState, snapshot: Snapshot, *, lease_until: float, clock: Clock
 ) -> None:
     """Like `load`, while other tasks run. Until it returns, nothing may be committed."""
     decoded = await asyncio.to_thread(_decoded, snapshot)
@@ -101,7 +101,7 @@ def _taken(memory: Memory, decoded: _Decoded) -> Iterator[None]:
 
 
 def follow(
-    cluster: Cluster, changes: Sequence[Change], *, lease_until: float, now: datetime
+    cluster: ClusterState, changes: Sequence[Change], *, lease_until: float, now: datetime
 ) -> None:
     """Apply the changes of one revision.
 
@@ -143,7 +143,7 @@ def in_snapshot(key: str) -> bool:
     return kind is not None and kind.in_snapshot
 
 
-def encoded(cluster: Cluster) -> dict[str, bytes]:
+def encoded(cluster: ClusterState) -> dict[str, bytes]:
     """The records of a snapshot file, from memory."""
     return {
         key: records.encode(record)
@@ -153,7 +153,7 @@ def encoded(cluster: Cluster) -> dict[str, bytes]:
     }
 
 
-def rebuilt(merged: Merged, base: Cluster) -> dict[str, bytes]:
+def rebuilt(merged: Merged, base: ClusterState) -> dict[str, bytes]:
     """The content of the store after a recovery: the merged records, and the other records of `base`."""
     found: dict[str, Struct] = {}
     for kind in RECORDS:
@@ -171,7 +171,7 @@ def _read(kind: RecordType, key: str, value: bytes) -> Struct | Quarantined:
         return Quarantined(key, kind.name, str(err), replaceable=replaceable)
 
 
-def _reserved(cluster: Cluster) -> Iterator[None]:
+def _reserved(cluster: ClusterState) -> Iterator[None]:
     """Updates all reservations from the records, also reservations whose record is gone."""
     detached = {one.node_id for one in cluster.detached.values()}
     for node_id in {*cluster.members, *cluster.on_node, *cluster.tombstones, *detached}:

@@ -41,7 +41,7 @@ async def _ask(
     """The workload id of the response; empty without a response."""
     with suppress(PersysError, TimeoutError):
         async with asyncio.timeout(seconds):
-            return (await scheduler.agents.ask(node_id, "", workload_id)).workload_id
+            return (await scheduler.agents.get_status(node_id, "", workload_id)).workload_id
     return ""
 
 

@@ -14,7 +14,7 @@ import grpc
 from persys.infra.clock import Clock
 from persys.scheduler.app import Scheduler
 from persys.scheduler.ha.forwarding import LeaderRouter
-from persys.scheduler.ha.leader_client import Upstream
+from persys.scheduler.ha.leader_client import LeaderConnection
 from persys.scheduler.ha.standby import Standby
 from persys.scheduler.server import SchedulerServer
 from persys.scheduler.settings import SchedulerSettings
@@ -110,8 +110,8 @@ class SharedSeat(Seat):
         life.serves = {name: getattr(front, name) for name in METHODS}
         await asyncio.Event().wait()
 
-    def _upstream(self, life: Life, endpoint: str) -> Upstream:
+    def _upstream(self, life: Life, endpoint: str) -> LeaderConnection:
         def connect(address: str) -> grpc.aio.Channel:
             return cast("grpc.aio.Channel", SimChannel(self._network, life, address))
 
-        return Upstream(endpoint, connect)
+        return LeaderConnection(endpoint, connect)

@@ -90,7 +90,7 @@ async def until_idle(cluster: Cluster) -> None:
     async with asyncio.timeout(300):
         while quiet < 3:
             await asyncio.sleep(0.02)
-            depths = app.reconciler.depth(), app.committer.depth(), app.performer.depth()
+            depths = app.reconciler.depth(), app.committer.depth(), app.dispatcher.depth()
             quiet = 0 if any(depths) else quiet + 1
 
 
