@@ -46,7 +46,7 @@ KEPT = [
     Case("docker:runtimes/docker_access:DockerAccess.frames#1", "hang"),
     Case("paths:image_sources:_read#1", "oversized"),
     Case("paths:runtimes/machine_log:_all#3", "oversized"),
-    Case("programs:runtimes/compose_commands:ComposeCommands.make#1", "oversized"),
+    Case("programs:runtimes/compose_commands:ComposeCommands.create#1", "oversized"),
     Case("programs:runtimes/compose_commands:ComposeCommands.recreate#1", "hang"),
     Case("programs:volumes/mounts:Mounts.unmount#1", "oversized"),
 ]

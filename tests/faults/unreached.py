@@ -24,7 +24,7 @@ TRIGGERS = {
         "paths:bind_guard:BindGuard._replaced#1", OVERSIZED
     ),
     "paths:git:Git._discarded#1": Trigger("paths:git:Git._is_large#1", OVERSIZED),
-    f"docker:{_COMMANDS}._run#1": Trigger(f"programs:{_COMMANDS}.make#1", REFUSED),
+    f"docker:{_COMMANDS}._run#1": Trigger(f"programs:{_COMMANDS}.create#1", REFUSED),
     "docker:runtimes/host_ports:port_taken#1": Trigger(
         "docker:runtimes/docker_start:start_container#1", REFUSED
     ),

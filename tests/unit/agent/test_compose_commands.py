@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from persys.agent.runtimes.compose.cli import Project
-from persys.agent.runtimes.compose.commands import BUILDS_MAX, ComposeCommands
-from persys.agent.runtimes.compose.source import CONFIGS_MAX, ComposeSource, Prepared
-from persys.agent.runtimes.compose.state_dir import StackPlace, StackRecord
+from persys.agent.runtimes.compose.commands import BUILDS_MAX, ComposeCommands, Execution
+from persys.agent.runtimes.compose.source import CONFIGS_MAX, ComposeSource
+from persys.agent.runtimes.compose.state_dir import StackPlace
 from persys.agent.subprocesses import Ran
 from persys.agent.workloads.node_policy import NodePolicy
 from persys.infra.aio.path_calls import ThreadPathCalls
-from persys.model.ids import Revision, WorkloadId
+from persys.model.ids import WorkloadId
 from persys.model.status import Failure
 
 
@@ -42,11 +42,10 @@ async def settled(holds: Any) -> None:
 async def test_concurrent_builds_are_limited(tmp_path: Path) -> None:
     cli, told = SlowCompose(Ran(0, "", "")), list[str]()
     commands = ComposeCommands(cli, None)  # type: ignore[arg-type]  # stand-ins
-    prepared = Prepared(StackRecord(Revision("r"), {}, {}), {}, (), {}, True, {})
-    place = StackPlace(tmp_path, WorkloadId("web"))
+    stack = Execution("web", StackPlace(tmp_path, WorkloadId("web")), {}, {})
     async with asyncio.TaskGroup() as group:
         for _ in range(BUILDS_MAX + 2):
-            group.create_task(commands.build("web", place, prepared, told.append))
+            group.create_task(commands.build(stack, told.append))
         await settled(lambda: len(told) == 2)
         cli.may_end.set()
 

@@ -14,6 +14,7 @@ from persys.agent.subprocesses import Ran, run
 from persys.errors import SettingsError
 
 _DETECT_SECONDS = 20.0
+_MESSAGE_MAX = 1000
 _VERSION = re.compile(r"v?(\d+)\.\d+")
 _PASSED = ("PATH", "HOME", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY")
 _PLUGIN = ("docker", "compose")
@@ -123,3 +124,9 @@ def _quoted(value: str, is_old: bool) -> str:
         plain = value.replace("\\", "\\\\").replace("$", "\\$")
     escaped = plain.replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
     return f'"{escaped}"'
+
+
+def error_text(text: str) -> str:
+    """The end of the error output in one line."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return " ".join(lines)[-_MESSAGE_MAX:] or "Compose failed without a message"

@@ -1,13 +1,12 @@
 """Runs Compose for one stack: build, create, start. The document is passed on standard input."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 from persys.agent.runtimes.compose import document as documents
-from persys.agent.runtimes.compose.cli import STDIN, ComposeCli, Project
-from persys.agent.runtimes.compose.document import Document
-from persys.agent.runtimes.compose.override import no_waiting
-from persys.agent.runtimes.compose.source import Prepared, last_words
+from persys.agent.runtimes.compose.cli import STDIN, ComposeCli, Project, error_text
+from persys.agent.runtimes.compose.document import Document, without_health_conditions
 from persys.agent.runtimes.compose.state_dir import StackPlace
 from persys.agent.runtimes.docker.engine import Engine
 from persys.errors import RuntimeUnavailableError
@@ -20,83 +19,61 @@ BUILDS_MAX = 2  # at once: a build uses all CPUs that it can get
 _RECREATE = ("--force-recreate", "--no-deps", "--no-build")
 
 
-class ComposeCommands:
-    """`document` is the checked document of `prepared` with the agent's labels."""
+class Execution(NamedTuple):
+    """A checked document with the agent's labels, and what Compose needs to execute it."""
 
+    name: str
+    place: StackPlace
+    document: Document
+    variables: Mapping[str, str]
+
+
+class ComposeCommands:
     def __init__(self, cli: ComposeCli, engine: Engine) -> None:
         self._cli = cli
         self._engine = engine
-        self._build_room = asyncio.Semaphore(BUILDS_MAX)
+        self._build_slots = asyncio.Semaphore(BUILDS_MAX)
 
-    async def build(
-        self, name: str, place: StackPlace, prepared: Prepared, queued: Callable[[str], None]
-    ) -> Failure | None:
-        if self._build_room.locked():
+    async def build(self, stack: Execution, queued: Callable[[str], None]) -> Failure | None:
+        if self._build_slots.locked():
             queued(f"{BUILDS_MAX} stacks are being built")
-        async with self._build_room:
-            return await self._run(
-                name,
-                place,
-                prepared,
-                prepared.document,
-                "build",
-                deadline=BUILD_DEADLINE_SECONDS,
-                code="BuildFailed",
-            )
+        async with self._build_slots:
+            deadline = BUILD_DEADLINE_SECONDS
+            return await self._run(stack, "build", deadline=deadline, code="BuildFailed")
 
-    async def make(
-        self, name: str, place: StackPlace, prepared: Prepared, document: Document
-    ) -> Failure | None:
+    async def create(self, stack: Execution) -> Failure | None:
         """Create and replace containers without starting them."""
         if self._cli.is_old:
-            document = no_waiting(document)
+            stack = stack._replace(document=without_health_conditions(stack.document))
         words = ("up", "--no-start", "--no-build", "--remove-orphans")
-        deadline = CREATE_DEADLINE_SECONDS
-        return await self._run(name, place, prepared, document, *words, deadline=deadline)
+        return await self._run(stack, *words, deadline=CREATE_DEADLINE_SECONDS)
 
-    async def bring_up(
-        self, name: str, place: StackPlace, prepared: Prepared, document: Document
-    ) -> Failure | None:
+    async def up(self, stack: Execution) -> Failure | None:
         words = ("up", "--detach", "--no-recreate", "--no-build")
-        deadline = UP_DEADLINE_SECONDS
-        return await self._run(name, place, prepared, document, *words, deadline=deadline)
+        return await self._run(stack, *words, deadline=UP_DEADLINE_SECONDS)
 
     async def recreate(
-        self,
-        name: str,
-        place: StackPlace,
-        prepared: Prepared,
-        document: Document,
-        services: Iterable[str],
-        *,
-        start: bool,
+        self, stack: Execution, services: Iterable[str], *, start: bool
     ) -> Failure | None:
         """Recreate the containers of these services, and start them if `start`. Their volumes stay."""
         mode, deadline = (
             ("--detach", UP_DEADLINE_SECONDS) if start else ("--no-start", CREATE_DEADLINE_SECONDS)
         )
-        words = ("up", mode, *_RECREATE, *sorted(services))
-        return await self._run(name, place, prepared, document, *words, deadline=deadline)
+        return await self._run(stack, "up", mode, *_RECREATE, *sorted(services), deadline=deadline)
 
     async def _run(
-        self,
-        name: str,
-        place: StackPlace,
-        prepared: Prepared,
-        document: Document,
-        *words: str,
-        deadline: float,
-        code: str = "",
+        self, stack: Execution, *words: str, deadline: float, code: str = ""
     ) -> Failure | None:
-        project = Project(name, place.project, place.no_variables, STDIN)
+        place = stack.place
+        project = Project(stack.name, place.project, place.no_variables, STDIN)
         try:
             ran = await self._cli.run(
                 project,
                 *words,
                 deadline=deadline,
                 lock=place.lock,
-                stdin=documents.encode(document),
-                variables=prepared.variables,
+                stdin=documents.encode(stack.document),
+                variables=stack.variables,
             )
         except TimeoutError:
             text = f"compose {words[0]} did not finish within {deadline:.0f} s"
@@ -106,4 +83,4 @@ class ComposeCommands:
         if ran.ok:
             return None
         await self._engine.knock()  # if Docker is down, the workload has not failed
-        return Failure(FailureReason.RUNTIME_ERROR, last_words(ran.err), code=code)
+        return Failure(FailureReason.RUNTIME_ERROR, error_text(ran.err), code=code)

@@ -151,6 +151,16 @@ def with_pids_limit(document: Document, pids_max: int, *, is_old: bool) -> Docum
     return changed
 
 
+def without_health_conditions(document: Document) -> Document:
+    """Remove health conditions: v1 waits for healthy services even when it only creates containers."""
+    changed = deepcopy(document)
+    for service in section(changed, "services").values():
+        others = service.get("depends_on")
+        if isinstance(others, dict):
+            service["depends_on"] = {name: {"condition": "service_started"} for name in others}
+    return changed
+
+
 def merged(document: Document, override: Mapping[str, Json]) -> Document:
     """Merge mappings key by key and replace everything else."""
     changed = deepcopy(document)

@@ -5,7 +5,6 @@ labels of its existing container. The revision of the stack as a whole is in its
 """
 
 from collections.abc import Mapping
-from copy import deepcopy
 
 from persys.agent.runtimes.compose import document as documents
 from persys.agent.runtimes.compose.cgroups import StackCgroups
@@ -98,13 +97,3 @@ class Override:
         }
         # Compose expands variables in every value.
         return {name: value.replace("$", "$$") for name, value in labels.items()}
-
-
-def no_waiting(document: Document) -> Document:
-    """Remove health conditions: v1 waits for healthy services even when it only creates containers."""
-    changed = deepcopy(document)
-    for service in documents.section(changed, "services").values():
-        others = service.get("depends_on")
-        if isinstance(others, dict):
-            service["depends_on"] = {name: {"condition": "service_started"} for name in others}
-    return changed

@@ -15,7 +15,7 @@ from persys.agent.ports import PullWatch
 from persys.agent.runtimes.bind_guard import BindGuard
 from persys.agent.runtimes.compose.cgroups import StackCgroups, limits_of
 from persys.agent.runtimes.compose.cli import ComposeCli
-from persys.agent.runtimes.compose.commands import ComposeCommands
+from persys.agent.runtimes.compose.commands import ComposeCommands, Execution
 from persys.agent.runtimes.compose.deviations import compare, joined_elsewhere, stranded_services
 from persys.agent.runtimes.compose.override import Override
 from persys.agent.runtimes.compose.project import (
@@ -131,7 +131,8 @@ class ComposeRuntime:
             if failure is not None:
                 return failure
         if prepared.is_built:
-            return await self._commands.build(name, place, prepared, watch.queued)
+            stack = Execution(name, place, prepared.document, prepared.variables)
+            return await self._commands.build(stack, watch.queued)
         return None
 
     async def create(self, order: Order, volumes: Mapping[str, Path]) -> Failure | None:
@@ -145,13 +146,10 @@ class ComposeRuntime:
             return failure
         await without_rubble(self._stack, order.workload_id)
         await self._limit(order, prepared.record)
-        document = await self._override.added_to(prepared, order)
-        commands = self._commands
-        failure = await commands.make(name, place, prepared, document)
+        stack = await self._execution(name, place, prepared, order)
+        failure = await self._commands.create(stack)
         if failure is None and (services := await self._differing(order, prepared.record)):
-            failure = await commands.recreate(
-                name, place, prepared, document, services, start=False
-            )
+            failure = await self._commands.recreate(stack, services, start=False)
         if failure is not None:
             return failure
         try:
@@ -192,13 +190,10 @@ class ComposeRuntime:
             except EngineError as err:
                 return await self._why(record, order.workload_id, err.message)
             return None
-        document = await self._override.added_to(prepared, order)
-        commands, failure = self._commands, None
+        stack, failure = await self._execution(name, place, prepared, order), None
         if stranded:
-            failure = await commands.recreate(
-                name, place, prepared, document, stranded, start=False
-            )
-        failure = failure or await commands.bring_up(name, place, prepared, document)
+            failure = await self._commands.recreate(stack, stranded, start=False)
+        failure = failure or await self._commands.up(stack)
         if failure is None:
             return None
         if await end_lost(self._paths, failure.message):
@@ -251,15 +246,19 @@ class ComposeRuntime:
         services = {one.part for one in artefact.deviations if one.cuts_off}
 
         async def replace() -> Failure | None:
-            document = await self._override.added_to(prepared, order)
-            failure = await self._commands.recreate(
-                name, place, prepared, document, services, start=True
-            )
+            stack = await self._execution(name, place, prepared, order)
+            failure = await self._commands.recreate(stack, services, start=True)
             if failure is None:
                 return None
             return await self._why(prepared.record, order.workload_id, failure.message)
 
         return await self._binds.start(prepared.binds, replace, partial(self._ids, order))
+
+    async def _execution(
+        self, name: str, place: StackPlace, prepared: Prepared, order: Order
+    ) -> Execution:
+        document = await self._override.added_to(prepared, order)
+        return Execution(name, place, document, prepared.variables)
 
     async def discard(self, order: Order) -> Failure | None:
         keeps_data = order.keeps_data or not compose_spec(order).delete_volumes

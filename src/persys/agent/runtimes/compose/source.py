@@ -21,7 +21,7 @@ import structlog
 
 from persys.agent.runtimes.compose import document as documents
 from persys.agent.runtimes.compose.checkouts import copy_files, remove_escaping_links
-from persys.agent.runtimes.compose.cli import ComposeCli, Project, env_text
+from persys.agent.runtimes.compose.cli import ComposeCli, Project, env_text, error_text
 from persys.agent.runtimes.compose.document import Document, project_env, references_problem
 from persys.agent.runtimes.compose.git import FetchError, Git, is_local, problem_with_local
 from persys.agent.runtimes.compose.state_dir import StackPlace, StackRecord
@@ -49,7 +49,6 @@ CONFIG_DEADLINE_SECONDS = 60.0
 CONFIGS_MAX = 4  # at once
 _NAMES = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
 _PULL_POLICIES = {"always": PullPolicy.ALWAYS, "never": PullPolicy.NEVER}
-_MESSAGE_MAX = 1000
 _OUTSIDE = "is outside the repository"
 _IN_MEMORY = Path("/dev/shm")  # noqa: S108  # a directory with a random name is created in it
 
@@ -252,7 +251,7 @@ class ComposeSource:
             return Failure(FailureReason.RUNTIME_ERROR, text)
         if ran.is_cut:
             return _invalid(f"compose config printed more than {OUTPUT_BYTES_MAX} bytes")
-        return ran.out if ran.ok else _invalid(last_words(ran.err))
+        return ran.out if ran.ok else _invalid(error_text(ran.err))
 
     def _write(self, spec: ComposeSpec, place: StackPlace, work: Path) -> Path | None:
         """Write the values to `work` and return the Compose file; None if the repository has none."""
@@ -350,11 +349,6 @@ class ComposeSource:
 def compose_spec(order: Order) -> ComposeSpec:
     assert isinstance(order.spec, ComposeSpec), "this runtime gets Compose stacks only"
     return order.spec
-
-
-def last_words(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return " ".join(lines)[-_MESSAGE_MAX:] or "Compose failed without a message"
 
 
 def _record(
