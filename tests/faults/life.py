@@ -19,7 +19,7 @@ from faults.scenarios import SCENARIOS
 from faults.unreached import TRIGGERS
 from persys.agent.api.tunnel_server import AbortedError
 from persys.agent.journal.records import Burial, Change
-from persys.agent.runtimes.build import container_files
+from persys.agent.runtimes.detect import container_files
 from persys.agent.runtimes.docker.mapping import WORKLOAD_LABEL, Owner
 from persys.agent.runtimes.vm.domain_xml import NAMESPACE
 from persys.agent.workloads.worker import NOT_SETTLED

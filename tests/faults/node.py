@@ -32,12 +32,13 @@ from persys.agent.journal.records import Standing
 from persys.agent.journal.store import State
 from persys.agent.runtimes.detect import Detector
 from persys.agent.runtimes.docker.mapping import Owner
-from persys.agent.runtimes.vm import kvm, libvirt, libvirt_import
+from persys.agent.runtimes.vm import kvm, libvirt
+from persys.agent.runtimes.vm import libvirt as vm_libvirt
 from persys.agent.settings import AgentSettings
 from persys.agent.uplink.heartbeat import News
 from persys.agent.volumes.detect import find_drivers
+from persys.agent.volumes.filesystems import Mounted
 from persys.agent.volumes.managed import ManagedVolumes
-from persys.agent.volumes.mounts import Mounted
 from persys.agent.volumes.programs import Tools
 from persys.agent.volumes.registry import Book
 from persys.infra.process import serve
@@ -228,7 +229,7 @@ async def a_running_agent(world: World) -> AsyncIterator[Running]:
 def run_in(world: World, test: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run a test in virtual time with this world below the agent."""
     loop = ProgramLoop(world.programs.run, world.start_program)
-    real = libvirt_import.load()
+    real = vm_libvirt.load()
     module, connection = module_of(world.libvirt, real)
     with (
         pytest.MonkeyPatch.context() as patched,
@@ -267,10 +268,10 @@ def _quiet(tracebacks: deque[str]) -> Iterator[None]:
 @contextmanager
 def _fresh_libvirt() -> Iterator[None]:
     """The agent remembers the module that it has loaded."""
-    for remembered in (libvirt_import.load, libvirt._run_events):
+    for remembered in (vm_libvirt.load, libvirt._run_events):
         remembered.cache_clear()
     try:
         yield
     finally:
-        for remembered in (libvirt_import.load, libvirt._run_events):
+        for remembered in (vm_libvirt.load, libvirt._run_events):
             remembered.cache_clear()

@@ -9,8 +9,8 @@ import pytest
 
 from fuzz.budget import inputs
 from fuzz.mutation import bytes_like
-from persys.agent.runtimes.vm.errors import MachineError
-from persys.agent.runtimes.vm.qemu_img import chain_of
+from persys.agent.runtimes.vm.libvirt import MachineError
+from persys.agent.runtimes.vm.storage.qemu_img import chain_of
 from persys.core.agent.disk_formats import (
     HEAD_BYTES,
     QCOW2,

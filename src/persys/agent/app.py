@@ -30,8 +30,7 @@ from persys.agent.node.capabilities import Pools, capabilities_of
 from persys.agent.node.host import boot_id_of_runtimes
 from persys.agent.node.usage import Collector, Meter
 from persys.agent.ports import Machine, Volumes
-from persys.agent.runtimes.build import workload_roots
-from persys.agent.runtimes.detect import Detector, NodeRuntimes
+from persys.agent.runtimes.detect import Detector, NodeRuntimes, workload_roots
 from persys.agent.runtimes.docker.disk_limits import watch_disks
 from persys.agent.runtimes.docker.mapping import Owner
 from persys.agent.settings import AgentSettings

@@ -1,13 +1,13 @@
 """Builds and runs the CA process."""
 
 import asyncio
+import socket
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import structlog
 
-from persys.ca.addresses import addresses, own_hosts
 from persys.ca.api.authorization import Door
 from persys.ca.api.cfssl_routes import CfsslApi
 from persys.ca.api.routes import Api
@@ -17,14 +17,20 @@ from persys.ca.key_files import BOOK, Keys, open_keys
 from persys.ca.metrics import Metrics
 from persys.ca.settings import CaSettings
 from persys.core.auth.certificate_renewal import renew_at
+from persys.core.auth.enrolment import granted_hosts
+from persys.errors import InvalidError
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock, SystemClock
+from persys.infra.net.address import address_outward
 from persys.infra.net.http_server import HttpLimits, HttpServer, server_context, show_certificate
 from persys.infra.process import serve
 from persys.infra.tls.keys import fingerprint, key_pem, new_key
 
-log = structlog.get_logger()
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+_ANY = ("", "0.0.0.0", "::")
 
+
+log = structlog.get_logger()
 # Every request is short, so every connection has a short limit.
 LIMITS = HttpLimits(
     connections_max=1024,
@@ -38,6 +44,33 @@ REQUEST_SECONDS = 15.0
 _CLEANUP_INTERVAL = timedelta(days=1)
 _CHECK_SECONDS_MAX = 3600.0
 _CHECK_SECONDS_MIN = 1.0
+
+
+def addresses(advertised: Sequence[str], listening: str, port: int) -> list[str]:
+    """host:port pairs; a joining node tries each."""
+    if advertised:
+        return list(advertised)
+    if listening not in _ANY:
+        return [f"[{listening}]:{port}" if ":" in listening else f"{listening}:{port}"]
+    try:
+        return [f"{address_outward()}:{port}"]
+    except OSError:  # no route: the CA is reachable locally only
+        return [f"127.0.0.1:{port}"]
+
+
+def own_hosts(found_at: Sequence[str]) -> tuple[str, ...]:
+    hosts = [address.rpartition(":")[0].strip("[]") for address in found_at]
+    return tuple(dict.fromkeys(_usable([*hosts, socket.gethostname(), *_LOCAL])))
+
+
+def _usable(hosts: Sequence[str]) -> list[str]:
+    usable: list[str] = []
+    for host in hosts:
+        try:
+            usable += granted_hosts([host])
+        except InvalidError:
+            continue  # for example a host name with an invalid underscore
+    return usable
 
 
 async def run_ca(settings: CaSettings, stop: asyncio.Event) -> None:

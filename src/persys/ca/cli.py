@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from persys.ca.addresses import addresses
-from persys.ca.app import open_authority
+from persys.ca.app import addresses, open_authority
 from persys.ca.authority import Authority
 from persys.ca.settings import CaSettings
 from persys.core.duration import parse_duration

@@ -48,6 +48,10 @@ _SIGNING = x509.KeyUsage(
 )
 
 
+VALID_FOR = timedelta(days=7)
+_BACKDATED = timedelta(minutes=5)  # tolerates clock skew of readers
+
+
 class Issuer(Struct, frozen=True):
     certificate: x509.Certificate
     key: CertificateIssuerPrivateKeyTypes
@@ -160,10 +164,6 @@ def _only_identities_of(trust_domain: str) -> x509.NameConstraints:
 def _issued_by(issuer: Issuer) -> x509.AuthorityKeyIdentifier:
     known = issuer.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(known)
-
-
-VALID_FOR = timedelta(days=7)
-_BACKDATED = timedelta(minutes=5)  # tolerates clock skew of readers
 
 
 def revocation_list(

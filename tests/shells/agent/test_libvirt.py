@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from docker_proxy import LIBVIRT_SOCKET, Proxy
-from persys.agent.runtimes.vm.libvirt import DomainEvent, Libvirt, LibvirtError
-from persys.agent.runtimes.vm.libvirt_import import load
+from persys.agent.runtimes.vm.libvirt import DomainEvent, Libvirt, LibvirtError, load
 from persys.errors import RuntimeUnavailableError
 
 URI = "qemu:///system"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from persys.agent.runtimes.vm import console_log
-from persys.agent.runtimes.vm.console_log import lines
+from persys.agent.runtimes.vm import console
+from persys.agent.runtimes.vm.console import lines
 from persys.errors import RefusedError
 from persys.infra.aio.path_calls import ThreadPathCalls
 
@@ -115,7 +115,7 @@ async def test_a_fast_writing_guest_does_not_block_the_reader(
             add(log, b"x" * 1000)
             return await super().run(path, call, **options)
 
-    monkeypatch.setattr(console_log, "ALL_BYTES_MAX", 20_000)
+    monkeypatch.setattr(console, "ALL_BYTES_MAX", 20_000)
     pieces = lines(log, Writing(), tail=0, follow=False, over=lambda: True)
 
     async with asyncio.timeout(DEADLINE_SECONDS):

@@ -16,13 +16,13 @@ from e2e.machines import BOOT_SECONDS, TINY, ground, page, virsh, volumes
 from persys.agent.ports import BaseImage, PullWatch
 from persys.agent.runtimes.docker.mapping import Owner
 from persys.agent.runtimes.vm import power
-from persys.agent.runtimes.vm.disks import MachineDisks
-from persys.agent.runtimes.vm.inventory import DiskInventory
+from persys.agent.runtimes.vm.inspection import MachineLeftovers
 from persys.agent.runtimes.vm.kvm import Accel
-from persys.agent.runtimes.vm.leftovers import MachineLeftovers
 from persys.agent.runtimes.vm.libvirt import Libvirt
 from persys.agent.runtimes.vm.runtime import MachineRuntime
-from persys.agent.runtimes.vm.storage_pools import OwnPool
+from persys.agent.runtimes.vm.storage.disks import MachineDisks
+from persys.agent.runtimes.vm.storage.inventory import DiskInventory
+from persys.agent.runtimes.vm.storage.pools import OwnPool
 from persys.agent.workloads.node_policy import NodePolicy
 from persys.core.agent.garbage import Item, Kind
 from persys.core.agent.next_step import Artefact, Condition

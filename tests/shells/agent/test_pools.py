@@ -17,7 +17,7 @@ from persys.agent.node import host
 from persys.agent.node.capabilities import Pools
 from persys.agent.runtimes.detect import NodeRuntimes
 from persys.agent.runtimes.vm.libvirt import Libvirt
-from persys.agent.runtimes.vm.storage_pools import LibvirtPools, OwnPool
+from persys.agent.runtimes.vm.storage.pools import LibvirtPools, OwnPool
 from persys.agent.settings import AgentSettings
 from persys.agent.uplink.link import Link
 from persys.agent.volumes.detect import find_drivers

@@ -22,9 +22,9 @@ from persys.agent.settings import AgentSettings
 from persys.agent.volumes.ceph_rbd import Ceph, CephDriver
 from persys.agent.volumes.detect import Drivers, find_drivers
 from persys.agent.volumes.driver import Driver
+from persys.agent.volumes.filesystems import Mounts, mounted_at
 from persys.agent.volumes.local import LocalDriver
 from persys.agent.volumes.managed import ManagedVolumes
-from persys.agent.volumes.mounts import Mounts, mounted_at
 from persys.agent.volumes.nfs import Export, NfsDriver
 from persys.agent.volumes.programs import Tools
 from persys.agent.volumes.registry import Book

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from persys.agent.runtimes.docker.cgroups import Cgroups, Counters
+from persys.agent.runtimes.docker.usage import Cgroups, Counters
 
 EXPECTED = Counters(
     cpu_nanos=7_000,

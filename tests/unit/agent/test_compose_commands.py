@@ -4,8 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from persys.agent.runtimes.compose.cli import Project
-from persys.agent.runtimes.compose.commands import BUILDS_MAX, ComposeCommands, Execution
+from persys.agent.runtimes.compose.cli import BUILDS_MAX, ComposeCommands, Execution, Project
 from persys.agent.runtimes.compose.source import CONFIGS_MAX, ComposeSource
 from persys.agent.runtimes.compose.state_dir import StackPlace
 from persys.agent.subprocesses import Ran

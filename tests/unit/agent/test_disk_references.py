@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from persys.agent.runtimes.vm.errors import MachineError
-from persys.agent.runtimes.vm.qemu_img import chain_of
+from persys.agent.runtimes.vm.libvirt import MachineError
+from persys.agent.runtimes.vm.storage.qemu_img import chain_of
 
 
 def a_head(*, version: int = 3, backing_at: int = 0, backing_length: int = 0) -> bytes:

@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from persys.agent.runtimes.vm.console_log import tail_of
+from persys.agent.runtimes.vm.console import tail_of
 from persys.agent.runtimes.vm.domain_xml import Described
-from persys.agent.runtimes.vm.inspection import Sight, primary
-from persys.agent.runtimes.vm.libvirt_import import load
-from persys.agent.runtimes.vm.lifecycle import artefact_of, run_of
+from persys.agent.runtimes.vm.inspection import Sight, artefact_of, primary, run_of
+from persys.agent.runtimes.vm.libvirt import load
 from persys.agent.runtimes.vm.state_dir import MachinePlace, MadeDisk, Run
 from persys.core.agent.next_step import Condition
 from persys.model.ids import WorkloadId

@@ -9,8 +9,7 @@ from pathlib import Path
 import structlog
 
 from persys.agent.ports import Machine, PoolSource, Volumes
-from persys.agent.runtimes.compose.detect import has_git
-from persys.agent.runtimes.detect import NodeRuntimes
+from persys.agent.runtimes.detect import NodeRuntimes, has_git
 from persys.agent.settings import AgentSettings
 from persys.agent.volumes.local import DRIVER
 from persys.core.agent.shared_pools import Room, as_pools

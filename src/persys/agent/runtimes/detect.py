@@ -5,9 +5,12 @@ they are found, including after the agent has started. A runtime is never remove
 state of its workloads is unknown, not absent.
 """
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
+from urllib.parse import quote
 
 import structlog
 
@@ -17,14 +20,11 @@ from persys.agent.images.store import ImageStore
 from persys.agent.journal.store import State
 from persys.agent.node.usage import Sampler
 from persys.agent.ports import Disks, Leftovers, PoolSource, Runtime
-from persys.agent.runtimes.build import (
-    container_files,
-    has_machines,
-    machine_access,
-    machines_of,
-    open_images,
-)
-from persys.agent.runtimes.compose.detect import find_compose, has_git
+from persys.agent.runtimes.compose.cli import detect
+from persys.agent.runtimes.compose.git import Git
+from persys.agent.runtimes.compose.runtime import ComposeRuntime
+from persys.agent.runtimes.compose.source import ComposeSource
+from persys.agent.runtimes.docker.config_files import ContainerFiles, find_memory_directory
 from persys.agent.runtimes.docker.disk_limits import DiskLimits
 from persys.agent.runtimes.docker.engine import Engine
 from persys.agent.runtimes.docker.exec_logs import DockerAccess
@@ -36,25 +36,145 @@ from persys.agent.runtimes.docker.usage import DockerUsage
 from persys.agent.runtimes.vm.console import MachineAccess
 from persys.agent.runtimes.vm.detect import (
     Hypervisor,
+    MachineUsers,
     disk_inventory,
     find_hypervisor,
     machine_runtime,
     own_pool,
 )
-from persys.agent.runtimes.vm.leftovers import MachineLeftovers
-from persys.agent.runtimes.vm.storage_pools import LibvirtPools
+from persys.agent.runtimes.vm.inspection import MachineLeftovers
+from persys.agent.runtimes.vm.storage.pools import LibvirtPools
 from persys.agent.runtimes.vm.usage import MachineUsage
 from persys.agent.settings import STOP, AgentSettings
-from persys.agent.workloads.node_policy import policy_of
+from persys.agent.workloads.node_policy import NodePolicy, policy_of
 from persys.core.agent.garbage import Kind
+from persys.errors import UnavailableError
 from persys.infra.aio.path_calls import PathCalls
 from persys.infra.clock import Clock, SystemClock
+from persys.model.ids import WorkloadId
 from persys.model.spec import WorkloadType
+from persys.model.volume import GIB
 
 log = structlog.get_logger()
 
+
 _OF_DOCKER = frozenset({Kind.CONTAINER, Kind.NETWORK, Kind.IMAGE, Kind.FILES})
 _OF_LIBVIRT = frozenset({Kind.MACHINE})
+
+
+async def open_images(
+    settings: AgentSettings,
+    state: State,
+    clock: Clock,
+    paths: PathCalls,
+    *,
+    changed: Callable[[], None],
+    is_first: bool,
+) -> ImageStore | None:
+    """None if the directory cannot be used, for example without root: the node then runs no VMs."""
+    images = ImageStore(
+        settings.vm_images_dir,
+        clock,
+        paths,
+        policy=policy_of(settings),
+        users=MachineUsers(state, settings.vm_dir.absolute()),
+        changed=changed,
+    )
+    try:
+        await images.open()
+    except (OSError, UnavailableError) as err:
+        say = log.warning if is_first else log.debug
+        say("machines.absent", reason=f"PERSYS_VM_IMAGES_DIR cannot be used: {err}")
+        return None
+    return images
+
+
+def machines_of(state: State) -> list[WorkloadId]:
+    entries = state.entries.items()
+    return [workload_id for workload_id, entry in entries if entry.order.type is WorkloadType.VM]
+
+
+def machine_access(
+    hypervisor: Hypervisor, settings: AgentSettings, owner: Owner, paths: PathCalls
+) -> MachineAccess:
+    return MachineAccess(hypervisor.libvirt, owner, paths, settings.vm_dir.absolute())
+
+
+def has_machines(state: State) -> bool:
+    return bool(machines_of(state))
+
+
+def container_files(settings: AgentSettings, owner: Owner) -> ContainerFiles:
+    """Container files, next to the journal. Several agents may share that directory."""
+    memory = find_memory_directory(settings.secret_files_dir)
+    return ContainerFiles(_files_root(settings, owner), memory)
+
+
+def workload_roots(settings: AgentSettings, owner: Owner) -> list[Path]:
+    """Directories below which every workload has its own directories."""
+    state, local = settings.state_path.absolute().parent, settings.storage_local_root.resolve()
+    return [
+        _files_root(settings, owner).absolute(),
+        state / "past",
+        state / "stacks",
+        Path("/dev/shm"),  # noqa: S108  # only compared
+        Path("/proc"),
+        *(local / name for name in ("", ".files", ".disks", ".doomed")),
+        settings.storage_nfs_stage_dir.resolve() / settings.cluster_id,
+        settings.storage_ceph_stage_dir.resolve(),
+        settings.vm_dir.absolute(),
+        settings.vm_images_dir.absolute() / "incoming",
+    ]
+
+
+def _files_root(settings: AgentSettings, owner: Owner) -> Path:
+    return settings.state_path.parent / "files" / quote(owner.node_id, safe="")
+
+
+async def find_compose(
+    settings: AgentSettings,
+    engine: Engine,
+    owner: Owner,
+    *,
+    policy: NodePolicy,
+    puller: Puller,
+    credentials: Credentials,
+    paths: PathCalls,
+    disk_limits: DiskLimits,
+    is_first: bool,
+) -> ComposeRuntime | None:
+    """None if Compose is absent or disabled, which is logged once. Raises SettingsError."""
+    if not settings.compose_enabled:
+        return None
+    cli = await detect(settings.compose_binary, settings.docker_host)
+    if cli is None:
+        write = log.info if is_first else log.debug
+        write("compose.absent", reason="neither 'docker compose' nor 'docker-compose' is installed")
+        return None
+    git = None
+    if has_git():
+        git = Git(credentials, paths, bytes_max=settings.git_max_gb * GIB)
+    log.info("compose.found", version=cli.version, git=git is not None)
+    return ComposeRuntime(
+        cli,
+        ComposeSource(cli, git, policy, paths, pids_max=settings.pids_max),
+        engine,
+        owner,
+        paths,
+        puller=puller,
+        root=_root(settings),
+        stop_grace_seconds=round(settings.stop_grace.total_seconds()),
+        pids_max=settings.pids_max,
+        disk_limits=disk_limits,
+    )
+
+
+def has_git() -> bool:
+    return shutil.which("git") is not None
+
+
+def _root(settings: AgentSettings) -> Path:
+    return settings.state_path.absolute().parent / "stacks"
 
 
 @dataclass(slots=True)

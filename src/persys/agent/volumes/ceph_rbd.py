@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from persys.agent.volumes import filesystems
 from persys.agent.volumes.driver import Measure
-from persys.agent.volumes.mounts import Mounts
+from persys.agent.volumes.filesystems import Mounts
 from persys.agent.volumes.programs import BRIEF_SECONDS, LONG_SECONDS, Tools, VolumeError
 from persys.core.agent.volume_changes import Abilities
 from persys.infra.aio.path_calls import PathCalls

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from persys.agent.volumes import filesystems
 from persys.agent.volumes.driver import Measure
-from persys.agent.volumes.mounts import Mounts, mounted_at
+from persys.agent.volumes.filesystems import Mounts, mounted_at
 from persys.agent.volumes.programs import Tools, VolumeError
 from persys.core.agent.volume_changes import Abilities
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
@@ -30,6 +30,12 @@ from persys.model.volume import GIB, Volume
 ENTRIES_MAX = 50_000
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _SPARSE_ONLY = (errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+DRIVER = LOCAL_DRIVER
+_TOOLS = ("mount", "umount", "losetup", "blkid")
+_DATA = "data"
+_UNFINISHED = ".new"
 
 
 def extend(path: Path, size_bytes: int) -> None:
@@ -80,12 +86,6 @@ def _allocate(descriptor: int, size_bytes: int) -> int:
 def _no_space(path: Path, size_bytes: int) -> VolumeError:
     text = f"not enough space for {size_bytes // GIB} GB at {path.parent}"
     return VolumeError(text, code="PoolFull")
-
-
-DRIVER = LOCAL_DRIVER
-_TOOLS = ("mount", "umount", "losetup", "blkid")
-_DATA = "data"
-_UNFINISHED = ".new"
 
 
 class LocalDriver:

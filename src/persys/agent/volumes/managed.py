@@ -33,6 +33,9 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 
+PATH_TIMEOUT = "PathTimeout"
+
+
 class ManagedVolumes:
     def __init__(self, found: Drivers, book: Book, clock: Clock, paths: PathCalls) -> None:
         self._drivers: Mapping[str, Driver] = found.there
@@ -233,9 +236,6 @@ async def _found(search: Awaitable[T]) -> T:
 
 def _problem(err: OSError | ValueError) -> str:
     return (err.strerror if isinstance(err, OSError) else None) or str(err)
-
-
-PATH_TIMEOUT = "PathTimeout"
 
 
 def storage_failure(what: str, err: OSError | PathTimeoutError) -> Failure:

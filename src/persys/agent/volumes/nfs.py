@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from persys.agent.volumes.driver import Measure
-from persys.agent.volumes.mounts import Mounts
+from persys.agent.volumes.filesystems import Mounts
 from persys.agent.volumes.programs import LONG_SECONDS, Tools, VolumeError
 from persys.agent.volumes.registry import Book
 from persys.core.agent.volume_changes import Abilities

@@ -34,6 +34,10 @@ _LIST_USUAL = 1_000
 JSON = "application/json"
 
 
+log = structlog.get_logger()
+T = TypeVar("T")
+
+
 class Call(Struct, frozen=True):
     body: bytes
     query: Mapping[str, str]
@@ -64,11 +68,6 @@ class Answer(Struct, frozen=True):
 
 
 Handler = Callable[[Call], Answer]
-
-
-log = structlog.get_logger()
-
-T = TypeVar("T")
 
 
 class Door:

@@ -24,6 +24,14 @@ _SECTIONS = ("services", "networks", "volumes", "secrets", "configs")
 _SECRET_VARIABLE = "PERSYS_STACK_VALUE_"  # noqa: S105  # a name, not a value
 
 
+FILES_MAX = 50
+FILE_BYTES_MAX = 1024 * 1024
+# Compose also reads its own options from an env file.
+_COMPOSE_OPTIONS = re.compile(
+    rb"^\s*(?:export\s+)?(?:DOCKER_|COMPOSE_(?!PROFILES\b|PROJECT_NAME\b))", re.M
+)
+
+
 class FileUse(NamedTuple):
     """A file of the project that services use as a secret or a config."""
 
@@ -226,14 +234,6 @@ def _merge(into: dict[str, Json], other: Mapping[str, Json]) -> None:
             into[key] = present
         else:
             into[key] = deepcopy(value)
-
-
-FILES_MAX = 50
-FILE_BYTES_MAX = 1024 * 1024
-# Compose also reads its own options from an env file.
-_COMPOSE_OPTIONS = re.compile(
-    rb"^\s*(?:export\s+)?(?:DOCKER_|COMPOSE_(?!PROFILES\b|PROJECT_NAME\b))", re.M
-)
 
 
 def references_problem(file: Path, base: Path) -> str:

@@ -14,27 +14,26 @@ from msgspec.structs import replace
 from persys.agent.ports import PullWatch
 from persys.agent.runtimes.bind_guard import BindGuard
 from persys.agent.runtimes.compose.cgroups import StackCgroups, limits_of
-from persys.agent.runtimes.compose.cli import ComposeCli
-from persys.agent.runtimes.compose.commands import ComposeCommands, Execution
+from persys.agent.runtimes.compose.cli import ComposeCli, ComposeCommands, Execution
 from persys.agent.runtimes.compose.deviations import compare, joined_elsewhere, stranded_services
 from persys.agent.runtimes.compose.override import Override
 from persys.agent.runtimes.compose.project import (
     PROJECT_LABEL,
     Described,
+    ProjectNames,
     StackEngine,
     labels_of,
     members,
+    project_of,
     without_rubble,
 )
-from persys.agent.runtimes.compose.project_name import ProjectNames, project_of
 from persys.agent.runtimes.compose.source import ComposeSource, Prepared, compose_spec
 from persys.agent.runtimes.compose.state_dir import StackPlace, StackRecord
 from persys.agent.runtimes.docker import exec_logs
 from persys.agent.runtimes.docker.deviations import repair_in_place
 from persys.agent.runtimes.docker.disk_limits import DiskLimits
 from persys.agent.runtimes.docker.engine import Engine, EngineError, as_unavailable, understood
-from persys.agent.runtimes.docker.events import container_changes
-from persys.agent.runtimes.docker.mapping import WORKLOAD_LABEL, Owner
+from persys.agent.runtimes.docker.mapping import WORKLOAD_LABEL, Owner, container_changes
 from persys.agent.runtimes.docker.pull import Puller
 from persys.agent.runtimes.docker.start import end_lost, port_taken
 from persys.agent.volumes.managed import storage_failure

@@ -36,6 +36,14 @@ _HEADER_BYTES = 8
 _STDERR = 2
 
 
+_DEADLINE_SECONDS = 5.0
+_NEVER = "0001-"
+_BOUNDARY_NANOS = 90_000_000  # below Docker's minimum restart delay
+_RESIZE_ATTEMPTS = 5
+_PAUSE_SECONDS = 0.05
+_END_ATTEMPTS = 100
+
+
 async def tail(engine: Engine, container_id: str) -> str:
     """The last lines of standard error, or of standard output if standard error is empty."""
     for stream in ("stderr", "stdout"):
@@ -69,9 +77,6 @@ def _first_frame(content: bytes) -> int:
     return len(content)
 
 
-_DEADLINE_SECONDS = 5.0
-
-
 async def hang_up(engine: Engine, exec_id: str, container_id: str) -> None:
     try:
         found = await engine.call("GET", f"exec/{exec_id}/json", deadline=_DEADLINE_SECONDS)
@@ -89,13 +94,6 @@ def _is_inside(pid: int, container_id: str) -> bool:
         return container_id in Path(f"/proc/{pid}/cgroup").read_text()
     except OSError:
         return False
-
-
-_NEVER = "0001-"
-_BOUNDARY_NANOS = 90_000_000  # below Docker's minimum restart delay
-_RESIZE_ATTEMPTS = 5
-_PAUSE_SECONDS = 0.05
-_END_ATTEMPTS = 100
 
 
 class Part(Struct, frozen=True):

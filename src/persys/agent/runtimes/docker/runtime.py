@@ -17,11 +17,11 @@ from persys.agent.runtimes.docker.config_files import ContainerFiles
 from persys.agent.runtimes.docker.deviations import repair_in_place
 from persys.agent.runtimes.docker.disk_limits import DiskLimits
 from persys.agent.runtimes.docker.engine import Engine, EngineError, as_unavailable, understood
-from persys.agent.runtimes.docker.events import container_changes
 from persys.agent.runtimes.docker.mapping import (
     WORKLOAD_LABEL,
     Owner,
     artefact,
+    container_changes,
     container_spec,
     create_body,
     deviations_of,

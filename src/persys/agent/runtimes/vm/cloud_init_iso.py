@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from persys.agent.runtimes.vm.errors import MachineError
+from persys.agent.runtimes.vm.libvirt import MachineError
 from persys.agent.subprocesses import run
 from persys.core.agent.cloud_init import Seed
 from persys.infra.aio.path_calls import PathCalls, PathTimeoutError

@@ -13,14 +13,13 @@ from persys.agent.images.store import IMAGE_FILES, Needs
 from persys.agent.journal.store import State
 from persys.agent.ports import Images
 from persys.agent.runtimes.docker.mapping import Owner
-from persys.agent.runtimes.vm.disks import MachineDisks
-from persys.agent.runtimes.vm.inventory import DiskInventory
 from persys.agent.runtimes.vm.kvm import Accel, find_accel
-from persys.agent.runtimes.vm.libvirt import Libvirt, LibvirtError
-from persys.agent.runtimes.vm.libvirt_import import load
+from persys.agent.runtimes.vm.libvirt import Libvirt, LibvirtError, load
 from persys.agent.runtimes.vm.runtime import MachineRuntime
 from persys.agent.runtimes.vm.state_dir import places
-from persys.agent.runtimes.vm.storage_pools import OwnPool
+from persys.agent.runtimes.vm.storage.disks import MachineDisks
+from persys.agent.runtimes.vm.storage.inventory import DiskInventory
+from persys.agent.runtimes.vm.storage.pools import OwnPool
 from persys.agent.settings import AgentSettings
 from persys.agent.workloads.node_policy import policy_of
 from persys.errors import RuntimeUnavailableError

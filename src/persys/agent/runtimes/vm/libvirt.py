@@ -7,23 +7,100 @@ keepalive is not used: when it closed a connection during a call, it corrupted t
 """
 
 import asyncio
+import sys
 import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
+from importlib import import_module
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
-from persys.agent.runtimes.vm.libvirt_import import load
-from persys.errors import RuntimeUnavailableError
+from persys.errors import PersysError, RuntimeUnavailableError
+from persys.model.status import Failure, FailureReason
+
+_PLACES = (
+    "/usr/lib/python3/dist-packages",
+    f"/usr/lib64/python3.{sys.version_info.minor}/site-packages",
+    f"/usr/lib/python3.{sys.version_info.minor}/site-packages",
+)
+_NATIVE = "libvirtmod"  # imported by libvirt.py
+
 
 T = TypeVar("T")
-
 DEADLINE_SECONDS = 20.0
 PING_SECONDS = 5.0
 CLOSE_SECONDS = 2.0
 ASK_AFTER_SECONDS = 2.0  # since the last event
 _LOST = "the connection to libvirt was lost"
+Listener = asyncio.Queue["DomainEvent | None"]  # None: the connection was lost
+NAME_TAKEN = "NameTaken"
+_CODES = {
+    FailureReason.INVALID_SPEC: (
+        "VIR_ERR_XML_ERROR",
+        "VIR_ERR_XML_DETAIL",
+        "VIR_ERR_XML_INVALID_SCHEMA",
+        "VIR_ERR_INVALID_ARG",
+        "VIR_ERR_CONFIG_UNSUPPORTED",
+        "VIR_ERR_ARGUMENT_UNSUPPORTED",
+    ),
+    FailureReason.NETWORK_ERROR: ("VIR_ERR_NO_NETWORK", "VIR_ERR_INVALID_NETWORK"),
+    FailureReason.STORAGE_ERROR: (
+        "VIR_ERR_NO_STORAGE_POOL",
+        "VIR_ERR_NO_STORAGE_VOL",
+        "VIR_ERR_INVALID_STORAGE_POOL",
+        "VIR_ERR_INVALID_STORAGE_VOL",
+        "VIR_ERR_STORAGE_POOL_BUILT",
+        "VIR_ERR_STORAGE_VOL_EXIST",
+    ),
+}
+
+
+@cache
+def load() -> Any:
+    """The module `libvirt`. Raises RuntimeUnavailableError if there is none for this Python."""
+    try:
+        return _quiet(import_module("libvirt"))
+    except ImportError:
+        pass
+    for place in map(Path, _PLACES):
+        native = _native_in(place)
+        if native is not None and (place / "libvirt.py").is_file():
+            _load_file(_NATIVE, native)
+            return _quiet(_load_file("libvirt", place / "libvirt.py"))
+    raise RuntimeUnavailableError(
+        "the Python binding of libvirt is not installed: install python3-libvirt, or set "
+        "PERSYS_VM_ENABLED=false"
+    )
+
+
+def _native_in(place: Path) -> Path | None:
+    paths = (place / f"{_NATIVE}{suffix}" for suffix in EXTENSION_SUFFIXES)
+    return next((path for path in paths if path.is_file()), None)
+
+
+def _load_file(name: str, path: Path) -> ModuleType:
+    spec: ModuleSpec | None = spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except ImportError as err:
+        del sys.modules[name]
+        raise RuntimeUnavailableError(f"{path} cannot be loaded by this Python: {err}") from err
+    return module
+
+
+def _quiet(libvirt: Any) -> Any:
+    """Disable the default error handler, which also prints every error to standard error."""
+    libvirt.registerErrorHandler(lambda _context, _error: None, None)
+    return libvirt
 
 
 class LibvirtError(Exception):
@@ -41,9 +118,6 @@ class DomainEvent:
     uuid: str
     event: int  # VIR_DOMAIN_EVENT_*
     detail: int
-
-
-Listener = asyncio.Queue["DomainEvent | None"]  # None: the connection was lost
 
 
 class Libvirt:
@@ -232,3 +306,25 @@ def _run_events() -> None:
                 libvirt.virEventRunDefaultImpl()
 
     _start_thread(run)
+
+
+class MachineError(PersysError):
+    """A VM cannot be created or started as specified."""
+
+    def __init__(self, reason: FailureReason, message: str, *, code: str = "") -> None:
+        super().__init__(message)
+        self.failure = Failure(reason, message, retryable=reason.retryable, code=code)
+
+
+def failure_of(err: LibvirtError, otherwise: FailureReason) -> Failure:
+    """`otherwise` is the reason for unspecific error codes."""
+    libvirt = load()
+    for reason, names in _CODES.items():
+        if err.code in {getattr(libvirt, name, None) for name in names}:
+            return Failure(reason, err.message, retryable=reason.retryable)
+    return Failure(otherwise, err.message, retryable=otherwise.retryable)
+
+
+def is_code(err: LibvirtError, *names: str) -> bool:
+    libvirt = load()
+    return err.code in {getattr(libvirt, name) for name in names}

@@ -14,9 +14,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from persys.agent.runtimes.vm.domain_xml import CardPart
-from persys.agent.runtimes.vm.errors import MachineError, failure_of
-from persys.agent.runtimes.vm.libvirt import Libvirt, LibvirtError
-from persys.agent.runtimes.vm.libvirt_import import load
+from persys.agent.runtimes.vm.libvirt import Libvirt, LibvirtError, MachineError, failure_of, load
 from persys.agent.runtimes.vm.state_dir import MachinePlace, Reservation
 from persys.core.agent.cloud_init import Link
 from persys.infra.aio.path_calls import PathCalls

@@ -4,8 +4,7 @@ import asyncio
 from functools import partial
 from typing import Any
 
-from persys.agent.runtimes.vm.libvirt import Libvirt, LibvirtError
-from persys.agent.runtimes.vm.libvirt_import import load
+from persys.agent.runtimes.vm.libvirt import Libvirt, LibvirtError, load
 from persys.core.agent.next_step import Artefact, Condition
 from persys.errors import RuntimeUnavailableError
 from persys.infra.clock import Clock

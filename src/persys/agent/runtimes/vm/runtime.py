@@ -18,9 +18,7 @@ from persys.agent.ports import Images, PullWatch
 from persys.agent.runtimes.docker.mapping import Owner
 from persys.agent.runtimes.vm import power
 from persys.agent.runtimes.vm.cloud_init_iso import write_seed
-from persys.agent.runtimes.vm.console_log import tail_of
-from persys.agent.runtimes.vm.disk_guard import HeldDisk
-from persys.agent.runtimes.vm.disks import MachineDisks
+from persys.agent.runtimes.vm.console import tail_of
 from persys.agent.runtimes.vm.domain_xml import (
     ADDRESSES_LABEL,
     CLOUD_INIT_LABEL,
@@ -32,13 +30,20 @@ from persys.agent.runtimes.vm.domain_xml import (
     machine_spec,
     machine_uuid,
 )
-from persys.agent.runtimes.vm.errors import NAME_TAKEN, MachineError, failure_of, is_code
-from persys.agent.runtimes.vm.inspection import Sight, look
+from persys.agent.runtimes.vm.inspection import Sight, artefact_of, look, run_of
 from persys.agent.runtimes.vm.kvm import Accel
-from persys.agent.runtimes.vm.libvirt import Libvirt, LibvirtError
-from persys.agent.runtimes.vm.lifecycle import artefact_of, run_of
+from persys.agent.runtimes.vm.libvirt import (
+    NAME_TAKEN,
+    Libvirt,
+    LibvirtError,
+    MachineError,
+    failure_of,
+    is_code,
+)
 from persys.agent.runtimes.vm.networks import Attached, MachineNetworks
 from persys.agent.runtimes.vm.state_dir import MachinePlace, Run
+from persys.agent.runtimes.vm.storage.disk_guard import HeldDisk
+from persys.agent.runtimes.vm.storage.disks import MachineDisks
 from persys.core.agent.cloud_init import is_wanted, seed
 from persys.core.agent.next_step import Artefact, Condition
 from persys.core.reconcile.evacuate import stop_grace_seconds

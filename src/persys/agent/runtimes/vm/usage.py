@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from persys.agent.runtimes.docker.mapping import Owner
 from persys.agent.runtimes.vm.domain_xml import machine_uuid
-from persys.agent.runtimes.vm.libvirt import Libvirt, LibvirtError
-from persys.agent.runtimes.vm.libvirt_import import load
+from persys.agent.runtimes.vm.libvirt import Libvirt, LibvirtError, load
 from persys.core.agent.usage import Sample
 from persys.errors import RuntimeUnavailableError
 from persys.infra.clock import Clock

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from persys.agent.runtimes.host_paths import HostPathError, open_below
-from persys.agent.runtimes.vm.errors import MachineError
+from persys.agent.runtimes.vm.libvirt import MachineError
 from persys.agent.workloads.node_policy import NodePolicy
 from persys.infra.aio.path_calls import PathCalls
 from persys.model.spec import Disk

@@ -10,9 +10,7 @@ from urllib.parse import urlsplit
 from xml.etree import ElementTree as ET
 
 from persys.agent.ports import BaseImage
-from persys.agent.runtimes.vm.errors import MachineError
-from persys.agent.runtimes.vm.libvirt import Libvirt, LibvirtError
-from persys.agent.runtimes.vm.libvirt_import import load
+from persys.agent.runtimes.vm.libvirt import Libvirt, LibvirtError, MachineError, load
 from persys.agent.runtimes.vm.state_dir import MadeDisk
 from persys.core.agent.shared_pools import Room
 from persys.errors import RuntimeUnavailableError
@@ -20,6 +18,11 @@ from persys.model.status import FailureReason
 from persys.model.volume import GIB
 
 _TRAVERSABLE = 0o711  # QEMU runs as another user
+
+
+# The type names of the API; other types keep libvirt's names.
+_TYPES = {"dir": "local", "fs": "local", "logical": "local", "disk": "local", "netfs": "nfs"}
+_ON_A_FILE_SYSTEM = ("dir", "fs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,11 +183,6 @@ def _found(volume: Any, pool: str) -> Found:
     if type_ == libvirt.VIR_STORAGE_VOL_BLOCK:
         return Found("block", {"dev": volume.path()}, capacity)
     return Found("volume", {"pool": pool, "volume": volume.name()}, capacity)
-
-
-# The type names of the API; other types keep libvirt's names.
-_TYPES = {"dir": "local", "fs": "local", "logical": "local", "disk": "local", "netfs": "nfs"}
-_ON_A_FILE_SYSTEM = ("dir", "fs")
 
 
 class LibvirtPools:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from persys.agent.ports import BaseImage
-from persys.agent.runtimes.vm.errors import MachineError
+from persys.agent.runtimes.vm.libvirt import MachineError
 from persys.agent.subprocesses import Ran, run
 from persys.core.agent.disk_formats import (
     CLUSTER_BYTES_MAX,

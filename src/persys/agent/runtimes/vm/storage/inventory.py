@@ -6,12 +6,11 @@ from typing import Any
 
 from persys.agent.runtimes.docker.mapping import Owner
 from persys.agent.runtimes.vm import power
-from persys.agent.runtimes.vm.disks import MachineDisks
 from persys.agent.runtimes.vm.domain_xml import machine_uuid
-from persys.agent.runtimes.vm.errors import MachineError
-from persys.agent.runtimes.vm.libvirt import Libvirt, LibvirtError
+from persys.agent.runtimes.vm.libvirt import Libvirt, LibvirtError, MachineError
 from persys.agent.runtimes.vm.state_dir import MachinePlace, MadeDisk, places
-from persys.agent.runtimes.vm.storage_pools import Measured, measure
+from persys.agent.runtimes.vm.storage.disks import MachineDisks
+from persys.agent.runtimes.vm.storage.pools import Measured, measure
 from persys.errors import NotFoundError, RefusedError, UnavailableError
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls
 from persys.model.ids import WorkloadId

@@ -12,14 +12,13 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from persys.agent.ports import BaseImage, Images
-from persys.agent.runtimes.vm import storage_pools
-from persys.agent.runtimes.vm.disk_guard import DiskGuard
 from persys.agent.runtimes.vm.domain_xml import DiskPart, bus_of, machine_spec
-from persys.agent.runtimes.vm.errors import NAME_TAKEN, MachineError
-from persys.agent.runtimes.vm.libvirt import Libvirt
-from persys.agent.runtimes.vm.qemu_img import DiskFiles
+from persys.agent.runtimes.vm.libvirt import NAME_TAKEN, Libvirt, MachineError
 from persys.agent.runtimes.vm.state_dir import MachinePlace, MadeDisk
-from persys.agent.runtimes.vm.storage_pools import OwnPool
+from persys.agent.runtimes.vm.storage import pools
+from persys.agent.runtimes.vm.storage.disk_guard import DiskGuard
+from persys.agent.runtimes.vm.storage.pools import OwnPool
+from persys.agent.runtimes.vm.storage.qemu_img import DiskFiles
 from persys.agent.workloads.node_policy import NodePolicy
 from persys.core.agent.disk_formats import QCOW2
 from persys.infra.aio.path_calls import PathCalls
@@ -64,7 +63,7 @@ class MachineDisks:
                 _check_same(disk, known, _image_of(disk, spec), self._pool_of(disk, made))
         for name in {self._pool_of(disk, made) for disk in spec.disks if not disk.path}:
             if name != self._pool.name:
-                await self._libvirt.call(partial(storage_pools.active, name=name))
+                await self._libvirt.call(partial(pools.active, name=name))
 
     async def made(self, place: MachinePlace) -> tuple[MadeDisk, ...]:
         """The disks that this agent created for the VM. Raises OSError."""
@@ -94,7 +93,7 @@ class MachineDisks:
             await self._files.remove(disk.path)
         else:
             await self._libvirt.call(
-                partial(storage_pools.remove, pool=disk.pool, volume=disk.volume),
+                partial(pools.remove, pool=disk.pool, volume=disk.volume),
                 deadline=MAKE_SECONDS,
             )
         left = tuple(other for other in await self.made(place) if other != disk)
@@ -158,13 +157,13 @@ class MachineDisks:
         known = any((one.pool, one.volume) == (pool, volume) for one in before)
         if pool == self._pool.name:
             await self._libvirt.call(self._pool.ensure)
-        found = await self._libvirt.call(partial(storage_pools.find, pool=pool, volume=volume))
+        found = await self._libvirt.call(partial(pools.find, pool=pool, volume=volume))
         if found is None:
             size = _size_of(disk, base)
             await self._record(place, replace(made, pool=pool, volume=volume))
-            xml = storage_pools.volume_xml(volume, form, size, base)
+            xml = pools.volume_xml(volume, form, size, base)
             found = await self._libvirt.call(
-                partial(storage_pools.make, pool=pool, xml=xml), deadline=MAKE_SECONDS
+                partial(pools.make, pool=pool, xml=xml), deadline=MAKE_SECONDS
             )
             await self._files.note_made(found.source.get("file", ""))
         elif not known:
@@ -174,7 +173,7 @@ class MachineDisks:
             _refuse_smaller(disk, found.capacity)
             size = disk.size_gb * GIB
             await self._libvirt.call(
-                partial(storage_pools.grow, pool=pool, volume=volume, size=size),
+                partial(pools.grow, pool=pool, volume=volume, size=size),
                 deadline=MAKE_SECONDS,
             )
         return DiskPart(disk.device, form, found.source, found.kind)
