@@ -209,9 +209,9 @@ def test_a_refused_session_prints_the_reason(process: Process) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("exec", "web"), b"what shall run?"),
+        (("exec", "web"), b"the command is missing"),
         (("exec", "-it", "web", "--", "sh"), b"needs a terminal"),
-        (("logs", "web", "-f", "--previous"), b"cannot be followed"),
+        (("logs", "web", "-f", "--previous"), b"cannot be combined with --previous"),
         (("node", "list", "--", "x"), b"only used before the command of exec"),
     ],
 )
@@ -315,7 +315,7 @@ def test_a_console_receives_every_key_except_the_detach_key(
 ) -> None:
     variables = {**environ, **inside.variables}
     terminal = Terminal(("console", "vm", "--force"), variables)
-    terminal.read_until(b"Ctrl-] leaves it")
+    terminal.read_until(b"detach with Ctrl-]")
     terminal.read_until(b"login: ")
     assert terminal.is_raw()
     terminal.say(b"a\x03\x04")
