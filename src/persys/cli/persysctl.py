@@ -19,9 +19,7 @@ def main() -> None:
     # grpc always imports grpc.aio, which persysctl never uses and which costs another tenth.
     sys.modules.setdefault("grpc.aio", ModuleType("grpc.aio"))
     if sys.stdout is not None and (sys.stdout.isatty() or sys.stderr.isatty()):
-        from persys.cli.framework.output import (
-            protect,  # only where there is a terminal: start-up time
-        )
+        from persys.cli.framework.terminal import protect  # only on a terminal: start-up time
 
         protect()
     code = run(sys.argv[1:])

@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from persys.cli.commands.advice import _ADVICE, next_step
+from persys.cli.commands.workload_status import _ADVICE, next_step
 from persys.cli.framework.parser import parse
 from persys.core.agent.describe import INTERNAL_ERROR
 from persys.core.agent.quarantine import QUARANTINED

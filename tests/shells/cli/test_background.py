@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from persys.cli.framework.exit_codes import SetUpError
-from persys.cli.framework.poll import poll
 from persys.cli.local.daemon import Background, command_line
+from persys.cli.local.poll import poll
 from persys.cli.local.processes import alone
 
 GRACE = timedelta(seconds=10)

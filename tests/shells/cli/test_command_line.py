@@ -9,8 +9,8 @@ import pytest
 
 from persys.cli.framework.arguments import GLOBAL, Argument
 from persys.cli.framework.command_table import GROUPS, SINGLES, Command
+from persys.cli.framework.did_you_mean import _INSTEAD
 from persys.cli.framework.parser import parse
-from persys.cli.framework.suggest import _INSTEAD
 from persys.infra.command_line import StrictParser
 from persys.wire.gen.control.v1 import control_pb2
 

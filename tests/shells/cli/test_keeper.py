@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from persys.cli.framework.exit_codes import SetUpError
-from persys.cli.framework.poll import poll
 from persys.cli.local.daemon import Background, command_line
+from persys.cli.local.poll import poll
 from persys.cli.local.supervise import PAUSE_MAX, PAUSE_MIN, exit_text, pause_after
 
 DEADLINE = timedelta(seconds=60)

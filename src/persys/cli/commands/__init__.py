@@ -1,1 +1,16 @@
-"""commands."""
+"""The commands of persysctl. `persysctl GROUP COMMAND` is in the module with the name of the group.
+
+A command is a function that takes the parsed options and returns an exit code. It is named by a string in
+`framework/command_table.py` and imported when it runs, so a module may have no importer.
+
+- `node.py`, `workload.py`, `cluster.py`: the main groups
+- `wait.py`: `--wait` of apply, delete, start, stop, retry and redeploy
+- `workload_status.py`: texts about the status of a workload, and the next command to run
+- `spec_files.py`: reads `-f FILE` for apply, plan and capacity
+- `explain.py`, `plan.py`, `capacity.py`: placement, without a change
+- `events.py`, `logs.py`, `exec.py` (also console), `top.py` (also stats): a running cluster
+- `drift.py`, `orphans.py`, `recovery.py`, `snapshot.py`, `record.py`: differences, recovery and stored state
+- `image.py`, `volume.py`, `secret.py`, `gitops.py`, `suggestion.py`: what workloads use
+- `certificate.py`, `token.py`, `audit.py`: access
+- `context.py`, `agent.py`, `version.py`: this machine, one agent, the version
+"""

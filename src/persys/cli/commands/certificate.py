@@ -7,7 +7,7 @@ from pathlib import Path
 from persys.cli.connect.clients import authority
 from persys.cli.connect.settings import duration, load
 from persys.cli.framework.exit_codes import Exit
-from persys.cli.framework.output import render
+from persys.cli.framework.output import render_rows
 from persys.client.ca.client import issued, join
 from persys.errors import SettingsError
 from persys.infra.clock import SystemClock
@@ -46,7 +46,7 @@ def show(options: Namespace) -> Exit:
         views = client.certificates(options.limit or _LIMIT)
     now = SystemClock().now()
     print(
-        render(
+        render_rows(
             views,
             options,
             columns={
@@ -78,7 +78,7 @@ def audit(options: Namespace) -> Exit:
     with authority(options) as client:
         lines = client.audit(options.limit or _LIMIT)
     print(
-        render(
+        render_rows(
             lines,
             options,
             columns={

@@ -16,7 +16,7 @@ from threading import Event
 
 from persys.cli.connect.clients import scheduler
 from persys.cli.framework.exit_codes import UsageError
-from persys.cli.framework.output import unfiltered
+from persys.cli.framework.terminal import unfiltered
 from persys.errors import UnavailableError
 from persys.wire.gen.control.v1.control_pb2 import ExecInput, ExecStart, TerminalSize
 

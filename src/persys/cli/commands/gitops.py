@@ -8,9 +8,9 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from persys.cli.commands.cluster import Row, shown
 from persys.cli.connect.clients import scheduler
 from persys.cli.framework.exit_codes import Exit
+from persys.cli.framework.output import Row, render_rows
 from persys.core.gitops import repository_name
 from persys.errors import NotFoundError
 
@@ -35,12 +35,13 @@ def show(options: Namespace) -> Exit:
     with scheduler(options) as client:
         rows = _asked(client) if client.is_gateway else list(_computed(client))
     print(
-        shown(
+        render_rows(
             rows,
             options,
-            _COLUMNS,
-            name="workload_id",
+            columns=_COLUMNS,
+            name=lambda row: str(row["workload_id"]),
             nothing="no workload follows a Git branch",
+            blank="-",
         )
     )
     return Exit.OK

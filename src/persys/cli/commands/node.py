@@ -1,4 +1,4 @@
-"""`persysctl node cordon`, `uncordon`, `taint`, `untaint`, `drain`, `confirm-dead` and `remove`."""
+"""`persysctl node`: list, get, cordon, uncordon, taint, untaint, drain, confirm-dead and remove."""
 
 import gc
 import sys

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from difflib import unified_diff
 
-from persys.cli.commands.workload import read_specs
+from persys.cli.commands.spec_files import read_specs
 from persys.cli.connect.clients import scheduler
 from persys.cli.framework.exit_codes import exit_of
 from persys.cli.framework.output import dump, plain

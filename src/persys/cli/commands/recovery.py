@@ -3,9 +3,9 @@
 from argparse import Namespace
 from datetime import datetime
 
-from persys.cli.commands.drift import names
 from persys.cli.connect.clients import scheduler
 from persys.cli.framework.ages import age
+from persys.cli.framework.arguments import split_names
 from persys.cli.framework.exit_codes import Exit
 from persys.cli.framework.output import described, dump, plain, render_one
 from persys.core.duration import format_duration
@@ -22,7 +22,7 @@ def status(options: Namespace) -> Exit:
 def rebuild(options: Namespace) -> Exit:
     with scheduler(options, quiet=True) as client:
         answer = client.rebuild_from_agents(
-            dry_run=options.dry_run, allow_secrets=names(options.allow_secrets)
+            dry_run=options.dry_run, allow_secrets=split_names(options.allow_secrets)
         )
     if options.dry_run:
         return _preview(answer, options)

@@ -11,7 +11,7 @@ from msgspec import Struct, to_builtins
 from persys.cli.connect.clients import authority, scheduler
 from persys.cli.connect.settings import duration, read_file
 from persys.cli.framework.exit_codes import Exit, UsageError, exit_of
-from persys.cli.framework.output import dump, plain, render
+from persys.cli.framework.output import dump, plain, render_rows
 from persys.errors import PersysError
 from persys.infra.clock import SystemClock
 from persys.wire.ca.messages import TokenRequest, TokenView
@@ -105,7 +105,7 @@ def show(options: Namespace) -> Exit:
             worst = max(worst, exit_of(err))
     rows.sort(key=lambda row: row.created_at, reverse=True)
     print(
-        render(
+        render_rows(
             rows[: options.limit or _LIMIT],
             options,
             columns={

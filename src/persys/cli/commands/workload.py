@@ -1,122 +1,85 @@
-"""`persysctl workload apply`, `delete`, `start`, `stop`, `retry` and `redeploy`.
+"""`persysctl workload`: list, get, apply, delete, start, stop, retry and redeploy.
 
-Each sends the requests for all of its workloads, then waits for all of them with --wait. The exit code is the
-highest of them.
+A command that changes workloads sends the requests for all of them, then waits for all with --wait. Its exit
+code is the highest of theirs.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from persys.cli.framework.exit_codes import UsageError
-from persys.wire.gen.control.v1.control_pb2 import ApplyWorkloadRequest
-
-if TYPE_CHECKING:
-    from persys.wire.specfile.read import SpecDocument
 from argparse import Namespace
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING
 
+from persys.cli.commands.spec_files import read_specs
 from persys.cli.commands.wait import Goal, Outcome, Wanted, is_steady, wait_for
+from persys.cli.commands.workload_status import attempts_text, reached_at, reason_text, status_text
 from persys.cli.connect.clients import scheduler
 from persys.cli.connect.settings import load
+from persys.cli.framework.ages import NOT_SAID, age, instant, short
 from persys.cli.framework.exit_codes import Exit, exit_of
-from persys.cli.framework.live import live_view
-from persys.cli.framework.output import dump, plain
+from persys.cli.framework.live import live_view, show
+from persys.cli.framework.output import (
+    Column,
+    aligned,
+    described,
+    dump,
+    plain,
+    render_list,
+    render_one,
+)
 from persys.client.grpc.channel import RequestRefusedError
 from persys.errors import RefusedError, UnavailableError
-from persys.wire.gen.control.v1.control_pb2 import WorkloadView
+from persys.wire.gen.control.v1.control_pb2 import ApplyWorkloadRequest, WorkloadView
 
 if TYPE_CHECKING:
     from persys.client import SchedulerClient
 
 
-_STDIN = "-"
-_SUFFIXES = (".yaml", ".yml", ".json")
-
-
-@dataclass(frozen=True, slots=True)
-class Spec:
-    """One workload, and the file it comes from."""
-
-    file: str
-    document: "SpecDocument"
-
-    @property
-    def request(self) -> ApplyWorkloadRequest:
-        return self.document.request
-
-    def located(self, error: str) -> str:
-        """Prefix a server's error with `FILE:LINE:` of the field that it names, if it names one."""
-        from persys.wire.specfile.document import split_field
-
-        field, problem = split_field(error)
-        if not field:
-            return error
-        line, problem = self.document.placed(field, problem)
-        at = f":{line}" if line else ""
-        return f"{self.file}{at}: {field}: {problem}"
-
-
-def read_specs(names: Sequence[str], *, stack_id: str = "") -> list[Spec]:
-    """All workloads of all files, in the given order."""
-    found: dict[str, Spec] = {}
-    for path in _files(names):
-        for spec in _read(path, stack_id):
-            workload_id = spec.request.workload_id
-            if workload_id in found:
-                first = found[workload_id].file
-                raise UsageError(f"{spec.file}: id: {workload_id!r} is also in {first}")
-            found[workload_id] = spec
-    if stack_id and stack_id not in found:
-        raise UsageError("--id needs a Compose file, and none of the files is one")
-    return list(found.values())
-
-
-def requests_of(specs: Sequence[Spec]) -> list[ApplyWorkloadRequest]:
-    return [spec.request for spec in specs]
-
-
-def _files(names: Sequence[str]) -> Iterator[str]:
-    if names.count(_STDIN) > 1:
-        raise UsageError("standard input (-) can be read only once")
-    for name in names:
-        path = Path(name)
-        if name == _STDIN or not path.is_dir():
-            yield name
-            continue
-        inside = sorted(str(each) for each in path.iterdir() if each.suffix in _SUFFIXES)
-        if not inside:
-            raise UsageError(f"{name} has no {', '.join(_SUFFIXES)} files")
-        yield from inside
-
-
-def _read(name: str, stack_id: str) -> list[Spec]:
-    from persys.wire.specfile.read import read_spec_file
-    from persys.wire.specfile.strict import SpecFileError
-
-    shown = "standard input" if name == _STDIN else name
-    directory = "" if name == _STDIN else Path(name).resolve().parent.name
-    try:
-        text = sys.stdin.read() if name == _STDIN else Path(name).read_text(encoding="utf-8")
-        documents = read_spec_file(text, stack_id=stack_id, directory=directory)
-    except OSError as err:
-        raise UsageError(f"cannot read {shown}: {err.strerror}") from err
-    except UnicodeDecodeError as err:
-        raise UsageError(f"cannot read {shown}: it is not UTF-8 text") from err
-    except SpecFileError as err:
-        line = f":{err.line}" if err.line else ""
-        raise UsageError(f"{shown}{line}: {err}") from err
-    return [Spec(shown, document) for document in documents]
+_REASON_LENGTH_MAX = 60
+_COLUMNS: tuple[Column[WorkloadView], ...] = (
+    Column("ID", lambda workload, now: workload.workload_id),
+    Column("TYPE", lambda workload, now: workload.type),
+    Column("DESIRED", lambda workload, now: workload.desired_state),
+    Column("STATUS", lambda workload, now: status_text(workload)),
+    Column("NODE", lambda workload, now: workload.assigned_node_id or NOT_SAID),
+    Column("UPDATED", lambda workload, now: age(workload, "last_updated", now=now)),
+    Column("ADDRESS", lambda workload, now: reached_at(workload) or NOT_SAID, wide=True),
+    Column("REVISION", lambda workload, now: workload.revision_id or NOT_SAID, wide=True),
+    Column("RETRY", lambda workload, now: _retry_text(workload, now) or NOT_SAID, wide=True),
+    Column("REASON", lambda workload, now: _cropped(reason_text(workload)) or NOT_SAID),
+)
 
 
 Ask = Callable[["SchedulerClient", str], str]
 """Sends the request for one workload and returns the new revision, or "" if it is not known."""
-
 Told = Callable[["SchedulerClient", str, WorkloadView | None, str], str]
 """The word to print for a change: takes the id, the workload before it and the revision after it."""
+
+
+def list_workloads(options: Namespace) -> Exit:
+    with scheduler(options) as client:
+        return show(
+            lambda: client.list_workloads(node_id=options.node, status=options.status or ""),
+            lambda workloads: render_list(
+                workloads,
+                options,
+                columns=_COLUMNS,
+                name=lambda workload: workload.workload_id,
+                nothing="no workloads",
+            ),
+            watch=options.watch,
+        )
+
+
+def get_workload(options: Namespace) -> Exit:
+    with scheduler(options) as client:
+        return show(
+            lambda: client.get_workload(options.id),
+            lambda workload: render_one(
+                workload, options, describe=_describe, name=lambda workload: workload.workload_id
+            ),
+            watch=options.watch,
+        )
 
 
 def apply(options: Namespace) -> int:
@@ -167,6 +130,91 @@ def redeploy(options: Namespace) -> int:
 
     goals = dict.fromkeys(options.ids, Goal.RUNNING)
     return _change(options, goals, ask, _always("being redeployed"))
+
+
+def _retry_text(workload: WorkloadView, now: datetime) -> str:
+    """Failed attempts and the time of the next one; empty once the workload runs or is stopped."""
+    if not workload.retry_attempts or workload.status.lower() in ("running", "stopped"):
+        return ""
+    next_at = instant(workload, "retry_next_at")
+    if next_at is None:
+        when = "no automatic retry"
+    elif next_at > now:
+        when = f"next in {short((next_at - now).total_seconds())}"
+    else:
+        when = "next one in progress"
+    return f"{attempts_text(workload)} failed, {when}"
+
+
+def _describe(workload: WorkloadView, now: datetime, wide: bool) -> str:
+    text = described(
+        (
+            ("Id", workload.workload_id),
+            ("Type", workload.type),
+            ("Desired", workload.desired_state),
+            ("Status", status_text(workload)),
+            ("Reason", reason_text(workload)),
+            ("Failure", workload.failure_reason),
+            ("Retry", _retry_text(workload, now)),
+            ("Node", workload.assigned_node_id),
+            ("Order", _order_text(workload)),
+            ("Placement", workload.placement),
+            ("Revision", workload.revision_id),
+            ("Epoch", str(workload.epoch or "")),
+            ("Updated", f"{age(workload, 'last_updated', now=now)} ago"),
+            ("Usage", _usage(workload, now)),
+            *sorted(workload.metadata.items()),
+        )
+    )
+    if workload.history:
+        text += "\nTasks:\n" + _indented(_history(workload, now))
+    if wide and workload.HasField("spec"):
+        text += "\nSpec:\n" + _indented(dump(plain(workload.spec), "yaml"))
+    return text
+
+
+def _order_text(workload: WorkloadView) -> str:
+    if workload.dispatch_failed:
+        return "no answer from the node, retrying"
+    return "accepted by the node" if workload.admitted_on_node else ""
+
+
+def _history(workload: WorkloadView, now: datetime) -> str:
+    """Tasks of its nodes: those that have ended, and those that were running at a timeout."""
+    titles = ["TASK", "NODE", "ACTION", "STATUS", "CREATED", "STARTED", "ENDED", "SEEN", "ERROR"]
+    times = ("created_at", "started_at", "ended_at", "fetched_at")
+    rows = [
+        [
+            action.task_id or NOT_SAID,
+            action.node_id,
+            action.action_type,
+            action.status,
+            *(age(action, field, now=now) for field in times),
+            _cropped(action.error) or NOT_SAID,
+        ]
+        for action in workload.history
+    ]
+    return aligned([titles, *rows])
+
+
+def _usage(workload: WorkloadView, now: datetime) -> str:
+    if not workload.HasField("usage"):
+        return ""
+    usage = workload.usage
+    memory_mb = usage.memory_bytes / 1024**2
+    return (
+        f"cpu {usage.cpu_percent:.1f} %, memory {memory_mb:.0f} MB, "
+        f"seen {age(usage, 'collected_at', now=now)} ago"
+    )
+
+
+def _cropped(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _REASON_LENGTH_MAX else line[: _REASON_LENGTH_MAX - 1] + "…"
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())
 
 
 def _set_desired(options: Namespace, goal: Goal, word: str) -> int:

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from persys.cli.connect.settings import Settings
+from persys.client.grpc.channel import Trust
 from persys.errors import SettingsError
 
 if TYPE_CHECKING:
+    from persys.client.rest.connection import Gateway
     from persys.infra.tls.certificates import CertificateFiles
-from persys.cli.connect.settings import Settings
-from persys.client.grpc.channel import Trust
-from persys.client.rest.connection import Gateway
 
 # option, variable, key of the file
 _NAMES = (
@@ -103,8 +103,16 @@ _CERTIFICATE = (
 )
 
 
-def gateway_of(options: Namespace, environ: Mapping[str, str], settings: Settings) -> Gateway:
-    """Raises SettingsError without credentials."""
+def gateway_of(options: Namespace, environ: Mapping[str, str], settings: Settings) -> "Gateway":
+    """A gateway with credentials: a client certificate, a token, or both.
+
+    With a token alone, the server is verified with --ca, or with the CA certificates of this machine. Plain
+    text is used only for a URL that starts with http://. Raises SettingsError without credentials.
+    """
+    from persys.client.rest.connection import (
+        Gateway,  # slow to import, and not needed for a scheduler
+    )
+
     plain = settings.gateway.startswith("http://")
     gateway = Gateway(settings.gateway, token=settings.token, cluster=settings.cluster)
     if plain:

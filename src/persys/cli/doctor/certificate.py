@@ -26,7 +26,7 @@ _PEOPLE = frozenset({Role.ADMIN, Role.OPERATOR, Role.VIEWER})
 _OF_OTHERS = 0o077
 
 
-def look(options: Namespace, settings: Settings, now: datetime) -> Iterator[Finding]:
+def check_certificate(options: Namespace, settings: Settings, now: datetime) -> Iterator[Finding]:
     if settings.transport is Transport.HTTP and (
         settings.gateway.startswith("http://") or settings.token
     ):
@@ -51,12 +51,12 @@ def look(options: Namespace, settings: Settings, now: datetime) -> Iterator[Find
     except SettingsError as err:
         yield fail(CHECK, str(err), NEW_ONE)
         return
-    yield from judge(pair.claims, str(trust.files.certificate), now)
+    yield from _validity(pair.claims, str(trust.files.certificate), now)
     yield from _issuer(pair.chain, pair.roots, str(trust.files.roots))
     yield from _key_file(trust.files.key)
 
 
-def judge(claims: "Claims", named: str, now: datetime) -> Iterator[Finding]:
+def _validity(claims: "Claims", named: str, now: datetime) -> Iterator[Finding]:
     who = str(claims.identity) if claims.identity is not None else "an unknown identity"
     until = f"{claims.not_after:%Y-%m-%d %H:%M} UTC"
     if now < claims.not_before:

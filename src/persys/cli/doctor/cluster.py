@@ -29,7 +29,7 @@ _WAITING = frozenset({"pending", "unknown"})
 _CLOCK = "synchronise the clocks with NTP (timedatectl set-ntp true; chronyc tracking)"
 
 
-def look(client: "SchedulerClient") -> Iterator[Finding]:
+def check_cluster(client: "SchedulerClient") -> Iterator[Finding]:
     """Raises PersysError."""
     clock = SystemClock()
     before = clock.now()
@@ -114,7 +114,7 @@ def versions_of(nodes: Sequence["NodeView"], scheduler: str) -> Iterator[Finding
 
 def workloads_of(workloads: Sequence["WorkloadView"]) -> Iterator[Finding]:
     """A failed, unhealthy or drifted workload is an error; a pending or unknown one is a warning."""
-    from persys.cli.commands.advice import has_drifted, health_of
+    from persys.cli.commands.workload_status import has_drifted, health_of
 
     failed = [
         each
@@ -145,7 +145,7 @@ def _named(
     level: Callable[[str, str, str], Finding],
     what: str,
 ) -> Iterator[Finding]:
-    from persys.cli.commands.advice import next_step, status_text
+    from persys.cli.commands.workload_status import next_step, status_text
 
     for each in workloads[:NAMED_MAX]:
         parts = (each.reason.code or each.failure_reason, each.reason.message)

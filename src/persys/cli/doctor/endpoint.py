@@ -1,24 +1,50 @@
-"""Checks the connection to the scheduler or the gateway: DNS, TCP and TLS."""
+"""Checks ~/.persys/config.yaml, and the connection to the scheduler or the gateway: DNS, TCP and TLS."""
 
 import os
 import socket
 from argparse import Namespace
+from collections.abc import Iterator
 from urllib.parse import urlsplit
 
+from persys.cli.connect.context_file import context_path, wide_open
 from persys.cli.connect.diagnose import explain
-from persys.cli.connect.settings import Settings, Transport
+from persys.cli.connect.settings import Settings, Transport, load
 from persys.cli.connect.tls import trust_of
-from persys.cli.doctor.finding import Finding, fail, ok
+from persys.cli.doctor.finding import Finding, fail, ok, warn
 from persys.errors import PersysError, UnavailableError
 from persys.infra.net.address import is_service
 from persys.model.role import Role
 
-CHECK = "endpoint"
+_CONTEXT = "context"
+_ENDPOINT = "endpoint"
 SECONDS = 3.0
 _ANOTHER = "use another with --scheduler or --api, or switch with `persysctl context use`"
 
 
-def look(options: Namespace, settings: Settings) -> list[Finding]:
+def check_context(options: Namespace) -> tuple[list[Finding], Settings | None]:
+    """The findings, and the settings; without settings no other check can run."""
+    try:
+        settings = load(options)
+    except PersysError as err:
+        cure = f"correct {context_path()}, or use another context with --context"
+        return [fail(_CONTEXT, str(err), cure)], None
+    return list(_context_file(settings)), settings
+
+
+def _context_file(settings: Settings) -> Iterator[Finding]:
+    path = context_path()
+    if open_to_others := wide_open():
+        yield warn(_CONTEXT, open_to_others, f"chmod 600 {path}")
+    whom = (
+        f"the gateway {settings.gateway}"
+        if settings.transport is Transport.HTTP
+        else f"the scheduler {settings.scheduler}"
+    )
+    from_where = str(path) if path.exists() else "no file; from flags, variables and defaults"
+    yield ok(_CONTEXT, f"uses {whom} ({from_where})")
+
+
+def check_endpoint(options: Namespace, settings: Settings) -> list[Finding]:
     if settings.transport is Transport.HTTP:
         parts = urlsplit(settings.gateway)
         port = parts.port or (8551 if parts.scheme == "https" else 80)
@@ -51,22 +77,24 @@ def _scheduler(options: Namespace, settings: Settings, address: str) -> Finding:
         trust = trust_of(options, os.environ, settings.file)
         why = explain(address, Role.SCHEDULER, trust)
     except PersysError as err:
-        return ok(CHECK, f"{address} accepts connections, but the certificate is unusable: {err}")
+        return ok(
+            _ENDPOINT, f"{address} accepts connections, but the certificate is unusable: {err}"
+        )
     if why:
         fix = "correct the setting; `persysctl context add` saves it"
-        return fail(CHECK, f"{address}: {why}", fix)
+        return fail(_ENDPOINT, f"{address}: {why}", fix)
     return reached
 
 
 def _reached(host: str, port: int, named: str, *, start: str) -> Finding:
     try:
         with socket.create_connection((host, port), SECONDS):
-            return ok(CHECK, f"{named} accepts connections")
+            return ok(_ENDPOINT, f"{named} accepts connections")
     except socket.gaierror:
-        return fail(CHECK, f"cannot resolve {host}", f"correct the name or DNS; {_ANOTHER}")
+        return fail(_ENDPOINT, f"cannot resolve {host}", f"correct the name or DNS; {_ANOTHER}")
     except ConnectionRefusedError:
         cure = f"start it there ({start}; systemctl status), open its port, or {_ANOTHER}"
-        return fail(CHECK, f"connection refused: {named}", cure)
+        return fail(_ENDPOINT, f"connection refused: {named}", cure)
     except OSError as err:
         cure = f"check firewalls and routes to {host}; {_ANOTHER}"
-        return fail(CHECK, f"cannot reach {named}: {err.strerror or err}", cure)
+        return fail(_ENDPOINT, f"cannot reach {named}: {err.strerror or err}", cure)

@@ -26,7 +26,7 @@ _STATE = (Path("/var/lib/persys"), Path("/var/lib/docker"))
 _AGENT_CERTIFICATES = Path("/etc/persys/certs/persys-agent")
 
 
-def look(options: Namespace, settings: Settings) -> Iterator[Finding]:
+def check_host(options: Namespace, settings: Settings) -> Iterator[Finding]:
     for place in [Path(options.state_dir)] if options.state_dir else _STATE:
         if place.exists():
             usage = shutil.disk_usage(place)

@@ -5,16 +5,11 @@ from argparse import Namespace
 from collections.abc import Iterator
 
 from persys.cli.connect.clients import scheduler
-from persys.cli.doctor import (
-    certificate,
-    cluster,
-    context,
-    endpoint,
-)
-from persys.cli.doctor import (
-    host as doctor_host,
-)
+from persys.cli.doctor.certificate import check_certificate
+from persys.cli.doctor.cluster import check_cluster
+from persys.cli.doctor.endpoint import check_context, check_endpoint
 from persys.cli.doctor.finding import Finding, Level, fail
+from persys.cli.doctor.host import check_host
 from persys.cli.framework.exit_codes import Exit
 from persys.cli.framework.output import dump
 from persys.errors import PersysError
@@ -47,22 +42,22 @@ def run(options: Namespace) -> Exit:
 
 
 def _findings(options: Namespace) -> Iterator[Finding]:
-    found, settings = context.look(options)
+    found, settings = check_context(options)
     yield from found
     if settings is None:
         return
-    yield from certificate.look(options, settings, SystemClock().now())
-    reached = endpoint.look(options, settings)
+    yield from check_certificate(options, settings, SystemClock().now())
+    reached = check_endpoint(options, settings)
     yield from reached
     if any(finding.level is not Level.FAIL for finding in reached):
         yield from _of_cluster(options)
-    yield from doctor_host.look(options, settings)
+    yield from check_host(options, settings)
 
 
 def _of_cluster(options: Namespace) -> Iterator[Finding]:
     try:
         with scheduler(options, quiet=True) as client:
-            yield from cluster.look(client)
+            yield from check_cluster(client)
     except PersysError as err:
         text = str(err).partition("\n")[0]
         yield fail(

@@ -1,7 +1,7 @@
 """The arguments of persysctl's commands as data; each is defined once and shared by its commands."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 
@@ -39,6 +39,11 @@ def join_wait(words: Sequence[str]) -> list[str]:
         else:
             joined.append("--wait=" if word == "--wait" else word)
     return joined
+
+
+def split_names(parts: Iterable[str]) -> list[str]:
+    """Names from an option that takes several, separated by commas, and is repeatable."""
+    return [name.strip() for part in parts for name in part.split(",") if name.strip()]
 
 
 FORMS = ("table", "wide", "json", "yaml", "name")

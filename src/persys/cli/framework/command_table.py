@@ -80,13 +80,13 @@ GROUPS = (
             Command(
                 "list",
                 "list workloads",
-                "commands.workload_views:list_workloads",
+                "commands.workload:list_workloads",
                 (arg.STATUS, arg.ON_NODE, arg.WATCH),
             ),
             Command(
                 "get",
                 "show one workload, with the reason for its status",
-                "commands.workload_views:get_workload",
+                "commands.workload:get_workload",
                 (arg.WORKLOAD, arg.WATCH),
             ),
             Command(
@@ -129,7 +129,9 @@ GROUPS = (
                 (arg.WATCH,),
             ),
             Command("list", "list the clusters behind a gateway", "commands.cluster:list_clusters"),
-            Command("whoami", "show your identity, role and permissions", "commands.whoami:whoami"),
+            Command(
+                "whoami", "show your identity, role and permissions", "commands.cluster:whoami"
+            ),
         ),
     ),
     Group(
@@ -149,24 +151,24 @@ GROUPS = (
         "containers, stacks and VMs on nodes with no matching workload; never removed automatically",
         (
             Command(
-                "list", "list orphans", "commands.drift:list_orphans", (arg.ON_NODE, arg.WATCH)
+                "list", "list orphans", "commands.orphans:list_orphans", (arg.ON_NODE, arg.WATCH)
             ),
             Command(
                 "get",
                 "show one orphan, with the spec and the secrets that its node reports",
-                "commands.drift:get_orphan",
+                "commands.orphans:get_orphan",
                 (arg.WHERE, arg.WORKLOAD),
             ),
             Command(
                 "adopt",
                 "adopt an orphan as a workload, without restarting it",
-                "commands.drift:adopt",
+                "commands.orphans:adopt",
                 (arg.WHERE, arg.WORKLOAD, arg.ALLOW_SECRETS),
             ),
             Command(
                 "delete",
                 "delete an orphan from its node, with its data unless the data is retained",
-                "commands.drift:delete",
+                "commands.orphans:delete",
                 (arg.WHERE, arg.WORKLOAD),
             ),
         ),
@@ -452,7 +454,7 @@ SINGLES = (
     Command(
         "capacity",
         "show how many more copies fit, and whether the cluster tolerates the loss of any one node",
-        "commands.cluster:show_capacity",
+        "commands.capacity:show",
         (arg.FILES, arg.STACK_ID),
     ),
     Command(
@@ -465,7 +467,7 @@ SINGLES = (
     Command(
         "audit",
         "show the audit log of a gateway: who changed what",
-        "commands.cluster:audit",
+        "commands.audit:show",
         (arg.LIMIT,),
     ),
     Command(
@@ -519,7 +521,7 @@ SINGLES = (
         "framework.completion:script",
         (arg.SHELL,),
     ),
-    Command("version", "print the version", "commands.whoami:show_version"),
+    Command("version", "print the version", "commands.version:show"),
 )
 
 # Hidden: completion scripts call it while the user types.

@@ -8,7 +8,7 @@ from time import sleep
 from typing import Protocol, TextIO, TypeVar
 
 from persys.cli.framework.exit_codes import Exit
-from persys.cli.framework.output import unfiltered
+from persys.cli.framework.terminal import unfiltered
 from persys.core.terminal import visible
 from persys.errors import UnavailableError
 

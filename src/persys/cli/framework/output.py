@@ -5,7 +5,7 @@ each key; a list is an array.
 """
 
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
@@ -13,14 +13,11 @@ from persys.infra.clock import SystemClock
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
-import sys
-from collections.abc import Mapping
-from typing import IO, TextIO, cast
 
-import msgspec
+Row = Mapping[str, Any]
+"""One JSON object of a gateway."""
 
-from persys.core.terminal import visible
-
+RowT = TypeVar("RowT")
 T = TypeVar("T", bound="Message")
 
 
@@ -69,6 +66,30 @@ def render_one(
             return describe(message, SystemClock().now(), form == "wide")
 
 
+def render_rows(
+    rows: Sequence[RowT],
+    options: Namespace,
+    *,
+    columns: Mapping[str, Callable[[RowT], str]],
+    name: Callable[[RowT], str],
+    nothing: str,
+    blank: str = "",
+) -> str:
+    """Render JSON objects or msgspec structs. `nothing` is printed for no rows, `blank` for an empty cell."""
+    match options.output:
+        case "name":
+            return "\n".join(name(row) for row in rows)
+        case "json" | "yaml":
+            from msgspec import to_builtins  # slow to import
+
+            return dump(to_builtins(list(rows)), options.output)
+        case _ if not rows:
+            return nothing
+        case _:
+            cells = [[text(row) or blank for text in columns.values()] for row in rows]
+            return aligned([list(columns), *cells])
+
+
 def plain(message: "Message") -> dict[str, Any]:
     from google.protobuf.json_format import MessageToDict
 
@@ -98,59 +119,3 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 def described(facts: Sequence[tuple[str, str]]) -> str:
     """One fact per line; facts with an empty text are omitted."""
     return aligned([[f"{title}:", text] for title, text in facts if text])
-
-
-StructT = TypeVar("StructT", bound=msgspec.Struct)
-
-
-def render(
-    records: Sequence[StructT],
-    options: Namespace,
-    *,
-    columns: Mapping[str, Callable[[StructT], str]],
-    name: Callable[[StructT], str],
-    nothing: str,
-) -> str:
-    """`nothing` is the text for an empty table."""
-    match options.output:
-        case "name":
-            return "\n".join(name(record) for record in records)
-        case "json" | "yaml":
-            return dump(msgspec.to_builtins(list(records)), options.output)
-        case _ if not records:
-            return nothing
-        case _:
-            rows = [[text(record) for text in columns.values()] for record in records]
-            return aligned([list(columns), *rows])
-
-
-class SafeStream:
-    """A text stream whose `write` escapes control characters. All other calls go to the stream."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self.unfiltered = stream
-
-    def write(self, text: str) -> int:
-        self.unfiltered.write(visible(text))
-        return len(text)
-
-    def writelines(self, lines: list[str]) -> None:
-        for line in lines:
-            self.write(line)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.unfiltered, name)
-
-
-def protect() -> None:
-    """Replace stdout and stderr by safe streams where they are terminals. Repeatable."""
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is not None and stream.isatty() and not isinstance(stream, SafeStream):
-            setattr(sys, name, SafeStream(stream))
-
-
-def unfiltered(stream: IO[str]) -> TextIO:
-    """The underlying stream, for control sequences of this program."""
-    found = stream.unfiltered if isinstance(stream, SafeStream) else stream
-    return cast("TextIO", found)  # sys.stdout is one

@@ -13,7 +13,6 @@ from persys.cli.framework.arguments import GLOBAL, Argument, join_wait
 from persys.cli.framework.command_table import GROUPS, SINGLES, Command
 from persys.cli.framework.examples import epilog
 from persys.cli.framework.exit_codes import Exit
-from persys.cli.framework.suggest import suggestion
 from persys.infra.command_line import StrictParser
 
 _START = """\
@@ -31,10 +30,11 @@ _AFTER = "after_command_"
 class _Parser(StrictParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
+            from persys.cli.framework.did_you_mean import unknown_command  # start-up time
+
             # Without the usage line, which would hide the suggestion.
-            self.exit(
-                Exit.USAGE, f"error: {suggestion(self.prog, str(value), [*action.choices])}\n"
-            )
+            error = unknown_command(self.prog, str(value), [*action.choices])
+            self.exit(Exit.USAGE, f"error: {error}\n")
         super()._check_value(action, value)
 
 

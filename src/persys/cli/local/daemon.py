@@ -18,7 +18,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from persys.cli.framework.exit_codes import SetUpError
-from persys.cli.framework.poll import poll
+from persys.cli.local.poll import poll
 from persys.cli.local.supervise import Status, read_status
 
 _EXEC_DEADLINE = timedelta(seconds=5)

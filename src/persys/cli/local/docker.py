@@ -11,9 +11,9 @@ from pathlib import Path
 
 from persys.cli.framework.exit_codes import SetUpError
 from persys.cli.framework.live import Progress
-from persys.cli.framework.poll import poll
 from persys.cli.local.daemon import Background, command_line
 from persys.cli.local.packages import ensure_commands, find_command, install_packages
+from persys.cli.local.poll import poll
 
 _ANSWER_DEADLINE = timedelta(seconds=60)
 _CALL_SECONDS = 120

@@ -14,9 +14,9 @@ from typing import NamedTuple, TypeVar
 
 from persys.cli.framework.exit_codes import SetUpError
 from persys.cli.framework.live import Progress
-from persys.cli.framework.poll import poll
 from persys.cli.local.certificates import Bootstrap
 from persys.cli.local.daemon import Background
+from persys.cli.local.poll import poll
 from persys.client.agent import AgentClient
 from persys.client.ca.https import fetch_unverified
 from persys.client.scheduler import SchedulerClient

@@ -4,95 +4,16 @@ import argparse
 import os
 import sys
 from argparse import Namespace
-from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from persys.cli.commands.workload import read_specs, requests_of
 from persys.cli.framework.exit_codes import Exit, UsageError
-from persys.cli.framework.output import aligned
 from persys.infra.clock import SystemClock
-from persys.model.ids import NodeId
-from persys.sim.whatif import Fate, add, lose
-from persys.wire.gen.control.v1.control_pb2 import ApplyWorkloadRequest
-from persys.wire.stored.snapshot import read
 
 if TYPE_CHECKING:
     from persys.sim.engine.trace import Line
     from persys.sim.run import Outcome
     from persys.sim.scenario.plan import Shape
-
-
-ROWS_MAX = 40
-
-
-def answer(options: Namespace) -> int:
-    try:
-        contents = read([options.snapshot.read_bytes()]).records
-    except OSError as err:
-        raise UsageError(f"cannot read {options.snapshot}: {err.strerror}") from err
-    if options.lose:
-        _tell_loss(options.lose, lose(contents, NodeId(options.lose)))
-    elif options.add:
-        requests = _copies(requests_of(read_specs([options.add])), options.count)
-        fates, refused = add(contents, requests)
-        _tell_arrival(len(requests), fates, refused)
-    else:
-        raise UsageError("--snapshot needs --lose NODE or --add SPEC")
-    return Exit.OK
-
-
-def _copies(specs: Sequence[ApplyWorkloadRequest], count: int) -> list[ApplyWorkloadRequest]:
-    if count == 1:
-        return list(specs)
-    copies = []
-    for number in range(1, count + 1):
-        for spec in specs:
-            copy = ApplyWorkloadRequest()
-            copy.CopyFrom(spec)
-            copy.workload_id = f"{spec.workload_id}-{number}"
-            copies.append(copy)
-    return copies
-
-
-def _tell_loss(node_id: str, fates: Sequence[Fate]) -> None:
-    moved = [fate for fate in fates if fate.before == node_id and fate.after not in ("", node_id)]
-    left = [fate for fate in fates if fate.before == node_id and fate.after in ("", node_id)]
-    others = [fate for fate in fates if fate.before != node_id]
-    print(
-        f"loss of {node_id}: {len(moved)} workloads move, {len(left)} stay or are pending, "
-        f"{len(others)} others change"
-    )
-    _table(fates)
-
-
-def _tell_arrival(count: int, fates: Sequence[Fate], refused: Sequence[str]) -> None:
-    new = [fate for fate in fates if not fate.before]
-    placed = Counter(fate.after for fate in new if fate.after)
-    waiting = Counter(fate.why for fate in new if not fate.after)
-    print(
-        f"{count} added: {placed.total()} placed, {waiting.total()} pending, {len(refused)} refused"
-    )
-    for node_id, number in sorted(placed.items()):
-        print(f"  {number} on {node_id}")
-    for why, number in waiting.most_common():
-        print(f"  {number} pending: {why}")
-    for why in refused[:ROWS_MAX]:
-        print(f"  refused: {why}")
-    moved = [fate for fate in fates if fate.before]
-    if moved:
-        print("other workloads that change:")
-        _table(moved)
-
-
-def _table(fates: Sequence[Fate]) -> None:
-    if not fates:
-        return
-    rows = [[fate.workload_id, fate.before or "-", fate.after or "-", fate.why] for fate in fates]
-    print(aligned([["WORKLOAD", "FROM", "TO", "REASON"], *rows[:ROWS_MAX]]))
-    if len(rows) > ROWS_MAX:
-        print(f"and {len(rows) - ROWS_MAX} more")
 
 
 SEEDS_DEFAULT = "1..20"
@@ -149,6 +70,8 @@ def simulate(options: Namespace) -> int:
         sys.stdout.flush()
         os.execve(sys.executable, command, {**os.environ, "PYTHONHASHSEED": HASH_SEED})  # noqa: S606
     if options.snapshot is not None:
+        from persys.cli.local.whatif import answer
+
         return answer(options)
     return _replay(options) if options.replay is not None else _try_seeds(options)
 

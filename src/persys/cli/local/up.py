@@ -20,9 +20,9 @@ from persys.cli.framework.ages import NOT_SAID, short
 from persys.cli.framework.exit_codes import Exit, SetUpError
 from persys.cli.framework.live import Progress, Update, showing
 from persys.cli.framework.output import aligned
-from persys.cli.framework.poll import poll
 from persys.cli.local.demo import demo_request, ensure_image
 from persys.cli.local.docker import docker_version, ensure_compose, ensure_docker, run_docker
+from persys.cli.local.poll import poll
 from persys.cli.local.processes import Plane, Ports, alone
 from persys.client.grpc.channel import Trust
 from persys.client.scheduler import SchedulerClient
@@ -30,89 +30,11 @@ from persys.errors import NotFoundError, SettingsError, UnavailableError
 from persys.infra.clock import SystemClock
 from persys.infra.telemetry.logs import configure_logs
 
+_DEMO_DEADLINE = timedelta(minutes=2)
+_ANSWER_DEADLINE = timedelta(seconds=30)
 _OURS = "# Written by `persys up`, which rewrites it as long as this line is here.\n"
 # The first line in files of older versions.
 _OURS_BEFORE = "# Written by `persys up`, which writes it anew as long as this line is here.\n"
-
-
-def write_context(
-    *, scheduler: str, authority: str, gateway: str, agent: str, trust: Trust
-) -> bool:
-    """False if the file was not written by `persys up`; it is then left unchanged.
-
-    Other contexts in the file are kept.
-    """
-    ours = {
-        "transport": "grpc",
-        "grpc_endpoint": scheduler,
-        "api_endpoint": gateway,
-        "ca_endpoint": authority,
-        "agent_endpoint": agent,
-        "ca_cert_path": str(trust.files.roots),
-        "cert_path": str(trust.files.certificate),
-        "key_path": str(trust.files.key),
-    }
-    try:
-        found = ContextFile({}, _OURS)
-        if (path := context_path()).exists():
-            if not path.read_text(encoding="utf-8").startswith((_OURS, _OURS_BEFORE)):
-                return False
-            found = read_contexts()
-        write_contexts(ContextFile({**found.content, **ours}, found.comments))
-    except (OSError, UnicodeDecodeError, SettingsError) as err:
-        raise SetUpError(f"cannot write {context_path()}: {err}") from err
-    return True
-
-
-def next_steps(plane: Plane, url: str, *, has_context: bool) -> str:
-    """`has_context`: persysctl finds the address and the certificate in its context."""
-    at = "" if has_context or plane.target == SCHEDULER else f" --scheduler {plane.target}"
-    if not has_context:
-        files = plane.trust.files
-        at += f" --ca {files.roots} --cert {files.certificate} --key {files.key}"
-    where = "" if plane.state_dir == STATE_DIR else f" --state-dir {plane.state_dir}"
-    ctl = f"{program('persysctl')}{at}"
-    return f"""
-Persys is running on this machine. Next steps:
-  curl {url}
-  {ctl} node list
-  {ctl} workload list
-  {ctl} workload get hello
-  {ctl} workload stop hello --wait
-  {ctl} token create --role admin --name me   # to sign in at {plane.dashboard}
-  {program("persys")} down{where}"""
-
-
-def what_still_runs() -> str:
-    """List the workloads, which keep running without the control plane."""
-    if docker_version() is None:
-        return "Docker does not answer, so the running workloads are not known."
-    listed = run_docker(
-        *("ps", "--filter", "label=persys.managed=true"),
-        *("--format", '{{.Names}}  {{.Status}}  workload {{.Label "persys.workload_id"}}'),
-    )
-    lines = listed.stdout.decode().splitlines()
-    if not lines:
-        return "Docker is still running; no workloads are running."
-    containers = "\n".join(f"  {line}" for line in lines)
-    return (
-        "Docker and these workloads keep running without the control plane:\n"
-        f"{containers}\n"
-        f"`{program('persys')} up` manages those of this node again."
-    )
-
-
-def program(name: str) -> str:
-    """The path of a console script, relative to the current directory if it is below it."""
-    path = Path(sys.executable).parent / name
-    if not path.exists():
-        return name
-    here = Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
-
-
-_DEMO_DEADLINE = timedelta(minutes=2)
-_ANSWER_DEADLINE = timedelta(seconds=30)
 
 
 def up(options: Namespace) -> Exit:
@@ -262,3 +184,79 @@ def _answers(port: int) -> bool | None:
             return connection.getresponse().status == http.HTTPStatus.OK or None
         except (OSError, http.client.HTTPException):
             return None
+
+
+def write_context(
+    *, scheduler: str, authority: str, gateway: str, agent: str, trust: Trust
+) -> bool:
+    """False if the file was not written by `persys up`; it is then left unchanged.
+
+    Other contexts in the file are kept.
+    """
+    ours = {
+        "transport": "grpc",
+        "grpc_endpoint": scheduler,
+        "api_endpoint": gateway,
+        "ca_endpoint": authority,
+        "agent_endpoint": agent,
+        "ca_cert_path": str(trust.files.roots),
+        "cert_path": str(trust.files.certificate),
+        "key_path": str(trust.files.key),
+    }
+    try:
+        found = ContextFile({}, _OURS)
+        if (path := context_path()).exists():
+            if not path.read_text(encoding="utf-8").startswith((_OURS, _OURS_BEFORE)):
+                return False
+            found = read_contexts()
+        write_contexts(ContextFile({**found.content, **ours}, found.comments))
+    except (OSError, UnicodeDecodeError, SettingsError) as err:
+        raise SetUpError(f"cannot write {context_path()}: {err}") from err
+    return True
+
+
+def next_steps(plane: Plane, url: str, *, has_context: bool) -> str:
+    """`has_context`: persysctl finds the address and the certificate in its context."""
+    at = "" if has_context or plane.target == SCHEDULER else f" --scheduler {plane.target}"
+    if not has_context:
+        files = plane.trust.files
+        at += f" --ca {files.roots} --cert {files.certificate} --key {files.key}"
+    where = "" if plane.state_dir == STATE_DIR else f" --state-dir {plane.state_dir}"
+    ctl = f"{program('persysctl')}{at}"
+    return f"""
+Persys is running on this machine. Next steps:
+  curl {url}
+  {ctl} node list
+  {ctl} workload list
+  {ctl} workload get hello
+  {ctl} workload stop hello --wait
+  {ctl} token create --role admin --name me   # to sign in at {plane.dashboard}
+  {program("persys")} down{where}"""
+
+
+def what_still_runs() -> str:
+    """List the workloads, which keep running without the control plane."""
+    if docker_version() is None:
+        return "Docker does not answer, so the running workloads are not known."
+    listed = run_docker(
+        *("ps", "--filter", "label=persys.managed=true"),
+        *("--format", '{{.Names}}  {{.Status}}  workload {{.Label "persys.workload_id"}}'),
+    )
+    lines = listed.stdout.decode().splitlines()
+    if not lines:
+        return "Docker is still running; no workloads are running."
+    containers = "\n".join(f"  {line}" for line in lines)
+    return (
+        "Docker and these workloads keep running without the control plane:\n"
+        f"{containers}\n"
+        f"`{program('persys')} up` manages those of this node again."
+    )
+
+
+def program(name: str) -> str:
+    """The path of a console script, relative to the current directory if it is below it."""
+    path = Path(sys.executable).parent / name
+    if not path.exists():
+        return name
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)

@@ -1,6 +1,6 @@
-"""The next command to run for a workload that is not in its desired state, by the kind of its failure.
+"""Texts about the status of a workload: status, reason, attempts, addresses and the next command to run.
 
-`--wait` prints it after the reason, and `doctor` as the fix.
+The next command depends on the kind of failure. `--wait` prints it after the reason, `doctor` as the fix.
 """
 
 from persys.wire.gen.control.v1.control_pb2 import WorkloadView
@@ -9,7 +9,6 @@ UNHEALTHY = "Unhealthy"
 UNPLACEABLE = "Unplaceable"
 DRIFTED = "Drifted"
 CRASH_LOOP = "CrashLoop"
-
 _HEALTH = "container.health"
 
 
@@ -31,6 +30,25 @@ def status_text(workload: WorkloadView) -> str:
     if health_of(workload) == "unhealthy":
         return f"{workload.status} (unhealthy)"
     return f"{workload.status} (drifted)" if has_drifted(workload) else workload.status
+
+
+def reason_text(workload: WorkloadView) -> str:
+    """The reason for the status, as reported by the scheduler."""
+    parts = (workload.reason.code or workload.failure_reason, workload.reason.message)
+    return ": ".join(part for part in parts if part)
+
+
+def attempts_text(workload: WorkloadView) -> str:
+    of = f" of {workload.retry_max_attempts}" if workload.retry_max_attempts else ""
+    return f"{workload.retry_attempts}{of} attempts"
+
+
+def reached_at(workload: WorkloadView) -> str:
+    """IP addresses of a VM, ports of a container or stack; empty unless it is running."""
+    if workload.status.lower() != "running":
+        return ""
+    found = workload.metadata
+    return found.get("vm.ip_addresses", "") or found.get("container.ports", "")
 
 
 def next_step(workload: WorkloadView) -> str:

@@ -55,7 +55,7 @@ _INSTEAD = {
 _VERBS = {"ls": "list", "rm": "delete", "remove": "delete", "describe": "get", "show": "get"}
 
 
-def suggestion(prog: str, word: str, known: Sequence[str]) -> str:
+def unknown_command(prog: str, word: str, known: Sequence[str]) -> str:
     """The error for an unknown command `word` of `prog`, which is `persysctl` or one of its groups."""
     error = f"unknown command {word!r}"
     instead = _instead(prog, word, known)

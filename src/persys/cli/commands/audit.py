@@ -1,0 +1,33 @@
+"""`persysctl audit`: the audit log of a gateway."""
+
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+
+from persys.cli.connect.clients import scheduler
+from persys.cli.framework.exit_codes import Exit
+from persys.cli.framework.output import Row, render_rows
+
+_AUDIT: Mapping[str, Callable[[Row], str]] = {
+    "TIME": lambda row: str(row["at"])[:19].replace("T", " "),
+    "IDENTITY": lambda row: str(row["who"]),
+    "ACTION": lambda row: str(row["deed"]),
+    "TARGET": lambda row: str(row.get("target", "")),
+    "CLUSTER": lambda row: str(row.get("cluster", "")),
+    "RESULT": lambda row: str(row["status"]),
+}
+
+
+def show(options: Namespace) -> Exit:
+    with scheduler(options) as client:
+        found = client.get_audit(limit=options.limit)
+    print(
+        render_rows(
+            found["deeds"],
+            options,
+            columns=_AUDIT,
+            name=lambda row: str(row["number"]),
+            nothing="no audit entries",
+            blank="-",
+        )
+    )
+    return Exit.OK
