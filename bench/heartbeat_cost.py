@@ -33,11 +33,11 @@ from bench.stored import (
     workload_names,
 )
 from bench.verdict import Verdict, report
-from persys.agent.journal.records import Entry, Standing
-from persys.agent.journal.store import State
-from persys.agent.node.usage import Collector, Meter
+from persys.agent.journal.records import Entry, ReportedStatus
+from persys.agent.journal.store import Journal
+from persys.agent.node.usage import UtilizationSampler, WorkloadUsageSampler
 from persys.agent.settings import AgentSettings
-from persys.agent.uplink.heartbeat import Reports
+from persys.agent.uplink.heartbeat import ReportBuilder
 from persys.agent.workloads.node_policy import policy_of
 from persys.infra.aio.path_calls import DirectPathCalls
 from persys.infra.aio.supervisor import Supervisor
@@ -80,23 +80,23 @@ async def _making(count: int) -> float:
     """Seconds of CPU per heartbeat."""
     clock = SystemClock()
     with tempfile.TemporaryDirectory() as directory:
-        state = State(Path(directory) / "agent.db", cluster_id="bench", node_id=NODE)
+        journal = Journal(Path(directory) / "agent.db", cluster_id="bench", node_id=NODE)
         for name in workload_names(0, nodes=1, each=count):
-            state.note(*_running(WorkloadId(name)))
-        collector = Collector(state, Path(directory), DirectPathCalls())
+            journal.note(*_running(WorkloadId(name)))
+        collector = UtilizationSampler(journal, Path(directory), DirectPathCalls())
         supervisor = Supervisor("agent", clock, CollectorRegistry())
         policy = policy_of(AgentSettings())
-        meter = Meter({}, state, clock, supervisor)
-        reports = Reports(
-            NODE, state, collector, meter, clock, supervisor, unavailable=tuple, policy=policy
+        meter = WorkloadUsageSampler({}, journal, clock, supervisor)
+        reports = ReportBuilder(
+            NODE, journal, collector, meter, clock, supervisor, unavailable=tuple, policy=policy
         )
         times = _times(count)
         began = process_time()
         for _ in range(times):
-            made = reports.heartbeat(state.entries, gone=(), complete=True)
+            made = reports.heartbeat(journal.entries, gone=(), complete=True)
             made.SerializeToString()
         seconds = process_time() - began
-        state.close()
+        journal.close()
     return seconds / times
 
 
@@ -104,7 +104,7 @@ def _running(workload_id: WorkloadId) -> tuple[Entry, Action]:
     spec = ContainerSpec("registry.example/team/service:1.2.3")
     order = Order(workload_id, WorkloadType.CONTAINER, Revision(REVISION), 1, Desired.RUNNING, spec)
     metadata = {"container.id": "5f2b1a90c3d4", "container.image": "service:1.2.3"}
-    standing = Standing(Actual.RUNNING, AT, metadata=metadata)
+    standing = ReportedStatus(Actual.RUNNING, AT, metadata=metadata)
     action = Action(
         ActionId(f"a-{workload_id}"), workload_id, ActionKind.APPLY, ActionState.COMPLETED, AT
     )

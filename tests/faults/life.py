@@ -18,7 +18,7 @@ from faults.node import NODE, Running, World, a_context, a_running_agent
 from faults.scenarios import SCENARIOS
 from faults.unreached import TRIGGERS
 from persys.agent.api.tunnel_server import AbortedError
-from persys.agent.journal.records import Burial, Change
+from persys.agent.journal.records import DeletionMarker, JournalChange
 from persys.agent.runtimes.detect import container_files
 from persys.agent.runtimes.docker.mapping import WORKLOAD_LABEL, Owner
 from persys.agent.runtimes.vm.domain_xml import NAMESPACE
@@ -122,7 +122,7 @@ class Life:
     async def _scatter(self, running: Running) -> None:
         """What a deleted workload has left, for the garbage collection."""
         world = self.world
-        await running.state.commit(Change(burials=[Burial(WorkloadId(STRAY), 1)]))
+        await running.journal.commit(JournalChange(burials=[DeletionMarker(WorkloadId(STRAY), 1)]))
         labels = Owner("default", NODE).labels | {WORKLOAD_LABEL: STRAY}
         world.docker.images.add("app")
         world.docker.create(STRAY, {"Image": "app", "Labels": labels})
@@ -272,11 +272,11 @@ class Life:
             await asyncio.sleep(1.0)
 
     def _is_at_goal(self, running: Running, phase: str, name: str) -> bool:
-        entry = running.state.entries.get(name)  # type: ignore[call-overload]  # ids are text
+        entry = running.journal.entries.get(name)  # type: ignore[call-overload]  # ids are text
         if entry is None:
             return GOALS[phase] is None and self._taken[name]
         current = GOALS[phase] is not None and entry.standing.actual is GOALS[phase]
-        settled = running.state.open_action(entry) is None
+        settled = running.journal.open_action(entry) is None
         return bool(self._taken[name] and current and settled)
 
     def _is_shown(self, running: Running) -> bool:
@@ -317,7 +317,7 @@ class Life:
 
 def _report_bytes(running: Running) -> int:
     """What the scheduler is told of all workloads."""
-    return sum(running.api._status(entry).ByteSize() for entry in running.state.entries.values())
+    return sum(running.api._status(entry).ByteSize() for entry in running.journal.entries.values())
 
 
 async def _answered(request: Callable[[], Awaitable[Any]]) -> None:

@@ -26,16 +26,16 @@ from faults.sites import PROGRAMS, all_sites
 from faults.virtual_loop import Command, ProgramLoop, kill_group
 from faults.virtual_paths import VirtualPathCalls
 from persys.agent.api.service import AgentApi
-from persys.agent.api.tunnel_server import AbortedError, StreamedContext
-from persys.agent.app import Agent, Surroundings
-from persys.agent.journal.records import Standing
-from persys.agent.journal.store import State
+from persys.agent.api.tunnel_server import AbortedError, TunnelContext
+from persys.agent.app import Agent, Environment
+from persys.agent.journal.records import ReportedStatus
+from persys.agent.journal.store import Journal
 from persys.agent.runtimes.detect import Detector
 from persys.agent.runtimes.docker.mapping import Owner
 from persys.agent.runtimes.vm import kvm, libvirt
 from persys.agent.runtimes.vm import libvirt as vm_libvirt
 from persys.agent.settings import AgentSettings
-from persys.agent.uplink.heartbeat import News
+from persys.agent.uplink.heartbeat import PendingReports
 from persys.agent.volumes.detect import find_drivers
 from persys.agent.volumes.filesystems import Mounted
 from persys.agent.volumes.managed import ManagedVolumes
@@ -136,11 +136,11 @@ class Running:
     """A running agent, as a caller of its service sees it."""
 
     def __init__(
-        self, world: World, agent: Agent, state: State, serving: "asyncio.Task[None]"
+        self, world: World, agent: Agent, journal: Journal, serving: "asyncio.Task[None]"
     ) -> None:
         self.world = world
         self.agent = agent
-        self.state = state
+        self.journal = journal
         self.serving = serving
         self.api: AgentApi = agent.api()
 
@@ -159,8 +159,8 @@ class Running:
             return True
         return False
 
-    def standing(self, name: str) -> Standing | None:
-        entry = self.state.entries.get(WorkloadId(name))
+    def standing(self, name: str) -> ReportedStatus | None:
+        entry = self.journal.entries.get(WorkloadId(name))
         return entry.standing if entry is not None else None
 
     def actual(self, name: str) -> Actual | None:
@@ -180,7 +180,7 @@ class Running:
             assert not self.serving.done(), f"the agent has ended: {self.serving}"
             assert now() < deadline, (
                 f"not within {within:g} s: {what}; "
-                f"{ {name: entry.standing for name, entry in self.state.entries.items()} }; {self.errors}"
+                f"{ {name: entry.standing for name, entry in self.journal.entries.items()} }; {self.errors}"
             )
             await asyncio.sleep(LOOK_SECONDS)
 
@@ -188,19 +188,24 @@ class Running:
 def a_context() -> Any:
     async def write(_message: object) -> None: ...
 
-    return StreamedContext({}, write)
+    return TunnelContext({}, write)
 
 
 @asynccontextmanager
 async def a_running_agent(world: World) -> AsyncIterator[Running]:
-    settings, owner, clock, news = world.settings, Owner("default", NODE), WallClock(), News()
+    settings, owner, clock, news = (
+        world.settings,
+        Owner("default", NODE),
+        WallClock(),
+        PendingReports(),
+    )
     read = clock.as_read()
-    state = State(settings.state_path, cluster_id="default", node_id=NODE, thread=AtOnce())
-    book = Book(state)
-    detector = Detector(settings, owner, state, read, world.paths, images_changed=news.tell_node)
+    journal = Journal(settings.state_path, cluster_id="default", node_id=NODE, thread=AtOnce())
+    book = Book(journal)
+    detector = Detector(settings, owner, journal, read, world.paths, images_changed=news.tell_node)
     drivers = find_drivers(settings, book, Tools(os.environ["PATH"]), world.paths)
-    around = Surroundings(
-        state=state,
+    around = Environment(
+        journal=journal,
         runtimes=detector.found,
         volumes=ManagedVolumes(drivers, book, read, world.paths),
         machine=Hardware(cpu_millicores=8000, memory_mb=16384, disk_gb=100),
@@ -218,12 +223,12 @@ async def a_running_agent(world: World) -> AsyncIterator[Running]:
         async with asyncio.TaskGroup() as group:
             serving = group.create_task(serve(agent.parts(1), asyncio.Event()))
             await asyncio.sleep(0.1)
-            yield Running(world, agent, state, serving)
+            yield Running(world, agent, journal, serving)
             serving.cancel()
     finally:
         world.injector.is_ending = True
         await detector.close()
-        state.close()
+        journal.close()
 
 
 def run_in(world: World, test: Callable[[], Coroutine[Any, Any, T]]) -> T:

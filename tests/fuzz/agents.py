@@ -12,9 +12,9 @@ from uuid import uuid4
 
 import grpc
 
-from persys.agent.app import Agent, Surroundings
+from persys.agent.app import Agent, Environment
 from persys.agent.images.store import ImageStore
-from persys.agent.journal.store import State
+from persys.agent.journal.store import Journal
 from persys.agent.runtimes.detect import Detector, NodeRuntimes
 from persys.agent.runtimes.docker.mapping import Owner
 from persys.agent.settings import AgentSettings
@@ -125,12 +125,12 @@ async def an_agent_in_memory(directory: Path, *, scheduler: str = "") -> AsyncIt
 async def an_agent_on_docker(directory: Path, image: str) -> AsyncIterator[Served]:
     settings = replace(_settings(directory, ""), vm_enabled=False, compose_enabled=False)
     node_id = NodeId(f"fuzz-{uuid4().hex[:8]}")
-    state = _open(directory, node_id)
+    journal = _open(directory, node_id)
     owner = Owner(settings.cluster_id, node_id)
     detector = Detector(
-        settings, owner, state, SystemClock(), ThreadPathCalls(), images_changed=lambda: None
+        settings, owner, journal, SystemClock(), ThreadPathCalls(), images_changed=lambda: None
     )
-    state.close()
+    journal.close()
     try:
         await detector.look()
         async with _served(directory, settings, detector.found, node_id, image) as served:
@@ -163,17 +163,17 @@ def _settings(directory: Path, scheduler: str) -> AgentSettings:
     )
 
 
-def _open(directory: Path, node_id: NodeId) -> State:
-    return State(directory / "state.db", cluster_id="default", node_id=node_id)
+def _open(directory: Path, node_id: NodeId) -> Journal:
+    return Journal(directory / "state.db", cluster_id="default", node_id=node_id)
 
 
 @asynccontextmanager
 async def _served(
     directory: Path, settings: AgentSettings, runtimes: NodeRuntimes, node_id: NodeId, image: str
 ) -> AsyncIterator[Served]:
-    state = _open(directory, node_id)
-    around = Surroundings(
-        state=state,
+    journal = _open(directory, node_id)
+    around = Environment(
+        journal=journal,
         runtimes=runtimes,
         volumes=NoVolumes(),
         machine=Node(directory).machine,
@@ -195,4 +195,4 @@ async def _served(
                 yield served
             stop.set()
     finally:
-        state.close()
+        journal.close()

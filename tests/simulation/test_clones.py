@@ -2,7 +2,7 @@
 
 import pytest
 
-from persys.agent.uplink.contact import Contact
+from persys.agent.uplink.contact import SchedulerContact
 from persys.sim.run import Outcome, run
 from persys.sim.scenario.faults import TOLD_SECONDS
 from persys.sim.scenario.plan import Happening, Plan, Shape
@@ -26,7 +26,7 @@ def test_a_refused_clone_stops_workloads_with_data(streams: float) -> None:
 
 
 def test_a_clone_that_ignores_the_refusal_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Contact, "supersede", lambda _contact, _superseded: None)
+    monkeypatch.setattr(SchedulerContact, "supersede", lambda _contact, _superseded: None)
 
     outcome = run_with_clone(0.0)
 

@@ -12,45 +12,45 @@ from typing import Any
 
 import structlog
 
-from persys.agent.access.console import Consoles
-from persys.agent.access.logs import Past
-from persys.agent.access.sessions import Access
-from persys.agent.api.images import ImageDoor
+from persys.agent.access.console import ConsoleService
+from persys.agent.access.logs import PreviousLogs
+from persys.agent.access.sessions import Sessions
+from persys.agent.api.images import ImageApi
 from persys.agent.api.service import SERVICE, SERVICE_DESCRIPTOR, AgentApi, new_door
-from persys.agent.api.tunnel_server import StreamedCalls
+from persys.agent.api.tunnel_server import TunnelServer
 from persys.agent.enrolment.tls import by_vault, node_of, open_tls
-from persys.agent.garbage_collection import Garbage
+from persys.agent.garbage_collection import GarbageCollector
 from persys.agent.images.store import ImageStore
-from persys.agent.journal.recorder import Ledger
+from persys.agent.journal.recorder import Recorder
 from persys.agent.journal.secrets import journal_key_file
-from persys.agent.journal.store import State, kept_node_id
+from persys.agent.journal.store import Journal, kept_node_id
 from persys.agent.metrics import Metrics, export_workloads, health_of
 from persys.agent.node import host
-from persys.agent.node.capabilities import Pools, capabilities_of
+from persys.agent.node.capabilities import StoragePools, capabilities_of
 from persys.agent.node.host import boot_id_of_runtimes
-from persys.agent.node.usage import Collector, Meter
-from persys.agent.ports import Machine, Volumes
+from persys.agent.node.usage import UtilizationSampler, WorkloadUsageSampler
+from persys.agent.ports import Host, Volumes
 from persys.agent.runtimes.detect import Detector, NodeRuntimes, workload_roots
 from persys.agent.runtimes.docker.disk_limits import watch_disks
 from persys.agent.runtimes.docker.mapping import Owner
 from persys.agent.settings import AgentSettings
-from persys.agent.uplink.contact import Contact, needs_no_contact, never_alone
-from persys.agent.uplink.heartbeat import News, Refusals, Reports
+from persys.agent.uplink.contact import SchedulerContact, needs_no_contact, never_alone
+from persys.agent.uplink.heartbeat import PendingReports, Refusals, ReportBuilder
 from persys.agent.uplink.link import CALL_DEADLINE_SECONDS, Connect
-from persys.agent.uplink.session import Membership, Uplink
+from persys.agent.uplink.session import NodeRegistration, SchedulerSession
 from persys.agent.uplink.stream_link import over_stream
 from persys.agent.volumes.detect import find_drivers
 from persys.agent.volumes.inventory import Inventory
 from persys.agent.volumes.managed import ManagedVolumes
 from persys.agent.volumes.programs import Tools
 from persys.agent.volumes.registry import Book
-from persys.agent.workloads.admission import Admission, Bounds
+from persys.agent.workloads.admission import Admission, AdmissionLimits
 from persys.agent.workloads.crash_recovery import Recovery, guarded_run
-from persys.agent.workloads.health_probes import Probes
+from persys.agent.workloads.health_probes import HealthProbes
 from persys.agent.workloads.node_policy import policy_of
-from persys.agent.workloads.orders import Intake
-from persys.agent.workloads.runtime_watch import Watches, look_at_all
-from persys.agent.workloads.steps import Pulls, StepDeadlines, Steps
+from persys.agent.workloads.orders import OrderService
+from persys.agent.workloads.runtime_watch import RuntimeWatches, look_at_all
+from persys.agent.workloads.steps import PullTracker, StepDeadlines, Steps
 from persys.agent.workloads.work_queue import WorkQueue
 from persys.agent.workloads.worker import Worker
 from persys.core.agent.admission import Load
@@ -92,19 +92,19 @@ _WILDCARDS = ("", "0.0.0.0", "::", "[::]")
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class Environment:
     """Everything outside the process that the agent uses. The simulation provides its own."""
 
-    state: State
+    journal: Journal
     runtimes: NodeRuntimes
     volumes: Volumes
-    machine: Machine
+    machine: Host
     clock: Clock
     paths: PathCalls
     connect: Connect | None  # None: control stream if the scheduler supports it, else unary calls
     random: Random
     boot_id: str  # of the kernel that runs the runtimes; "": unknown
-    news: News = field(default_factory=News)
+    news: PendingReports = field(default_factory=PendingReports)
     deadlines: StepDeadlines = field(default_factory=StepDeadlines)
     recovery: Recovery = field(default_factory=Recovery)  # of the previous run
     detect: Callable[[], Awaitable[bool]] | None = None  # returns whether a runtime was added
@@ -122,20 +122,20 @@ async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
     tls = open_tls(settings, clock, source)
     node_id = node_of(settings, tls, kept)
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS_MAX))
-    state = State(
+    journal = Journal(
         settings.state_path,
         cluster_id=settings.cluster_id,
         node_id=node_id,
         key_file=journal_key_file(settings.state_path, settings.journal_key_file),
     )
-    news, owner = News(), Owner(settings.cluster_id, node_id)
+    news, owner = PendingReports(), Owner(settings.cluster_id, node_id)
     paths = ThreadPathCalls(roots=workload_roots(settings, owner))
-    detector = Detector(settings, owner, state, clock, paths, images_changed=news.tell_node)
+    detector = Detector(settings, owner, journal, clock, paths, images_changed=news.tell_node)
     try:
-        book = Book(state)
-        with guarded_run(state, settings.state_path, stop) as recovery:
-            around = Surroundings(
-                state=state,
+        book = Book(journal)
+        with guarded_run(journal, settings.state_path, stop) as recovery:
+            around = Environment(
+                journal=journal,
                 runtimes=detector.found,
                 volumes=ManagedVolumes(
                     find_drivers(settings, book, Tools(), paths), book, clock, paths
@@ -154,15 +154,15 @@ async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
             await Agent(settings, node_id, around).run(stop)
     finally:
         await detector.close()
-        state.close()
+        journal.close()
 
 
 class Agent:
-    def __init__(self, settings: AgentSettings, node_id: NodeId, around: Surroundings) -> None:
+    def __init__(self, settings: AgentSettings, node_id: NodeId, around: Environment) -> None:
         self._settings = settings
         self._node_id = node_id
         self._around = around
-        self._state = state = around.state
+        self._journal = journal = around.journal
         self._clock = clock = around.clock
         self._runtimes = around.runtimes
         self._metrics = Metrics()
@@ -171,24 +171,24 @@ class Agent:
             watch_certificate(self._metrics.registry, "agent", around.tls)
         self.supervisor = Supervisor("agent", clock, self._metrics.registry)
         self._owned = OwnedWork(self.supervisor, limit=REQUESTS_MAX)
-        self._queue = WorkQueue(state)
+        self._queue = WorkQueue(journal)
         self._refusals = Refusals(clock)
         self._turns: Turns[WorkloadId] = Turns()
-        self._ledger = Ledger(
-            state, clock, self._metrics, tell=around.news.tell, random=around.random
+        self._ledger = Recorder(
+            journal, clock, self._metrics, tell=around.news.tell, random=around.random
         )
         self._past = self._build_past()
         self._steps = Steps(
             self._runtimes.types,
             around.volumes,
-            Pulls(state, self._ledger, clock, self._metrics),
+            PullTracker(journal, self._ledger, clock, self._metrics),
             self._past,
             around.deadlines,
         )
-        self._contact = Contact(state, clock, wake=self._queue.wake)
-        self._probes = Probes(clock, self._metrics, self.supervisor, wake=self._queue.wake)
+        self._contact = SchedulerContact(journal, clock, wake=self._queue.wake)
+        self._probes = HealthProbes(clock, self._metrics, self.supervisor, wake=self._queue.wake)
         self._worker = self._build_worker()
-        self._meter = Meter(self._runtimes.samplers, state, clock, self.supervisor)
+        self._meter = WorkloadUsageSampler(self._runtimes.samplers, journal, clock, self.supervisor)
         export_workloads(
             self._metrics.registry,
             actual=self._count_workloads,
@@ -196,22 +196,22 @@ class Agent:
             usage=lambda: self._meter.usage,
         )
         volumes, paths = settings.storage_local_root, around.paths
-        self._collector = Collector(state, volumes, paths, around.machine)
-        self._pools = Pools(around.machine, volumes, paths, lambda: self._runtimes.pools)
+        self._collector = UtilizationSampler(journal, volumes, paths, around.machine)
+        self._pools = StoragePools(around.machine, volumes, paths, lambda: self._runtimes.pools)
         self._admission = Admission(
-            self._bounds(), state, self._collector, self._metrics, is_here=self._steps.may_have
+            self._bounds(), journal, self._collector, self._metrics, is_here=self._steps.may_have
         )
         self._garbage = self._build_garbage()
         self._intake = self._build_intake()
-        self._watches = Watches(
+        self._watches = RuntimeWatches(
             self._runtimes.types,
             self._queue,
             self._metrics,
             self.supervisor,
             changed=around.news.tell_node,
         )
-        self._image_doors: dict[ImageStore, ImageDoor] = {}
-        self._uplink: Uplink | None = None
+        self._image_doors: dict[ImageStore, ImageApi] = {}
+        self._uplink: SchedulerSession | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
         settings, tls = self._settings, self._around.tls
@@ -241,14 +241,14 @@ class Agent:
         return AgentApi(
             self._node_id,
             self._settings.version,
-            state=self._state,
+            journal=self._journal,
             intake=self._intake,
             collector=self._collector,
             runtimes=self._runtimes.types,
             clock=self._clock,
             garbage=self._garbage,
-            access=Access(
-                self._state,
+            access=Sessions(
+                self._journal,
                 self._runtimes.docker,
                 self._past,
                 self._consoles,
@@ -258,7 +258,7 @@ class Agent:
             inventory=Inventory(
                 around.volumes,
                 lambda: self._runtimes.disks,
-                self._state,
+                self._journal,
                 self._turns,
                 self._owned,
             ),
@@ -273,7 +273,7 @@ class Agent:
         """The background components. `port` is the port of the gRPC server."""
         settings = self._settings
         parts: dict[str, Callable[[], Awaitable[None]]] = {
-            "journal": partial(self._state.run, self.supervisor, self._metrics.journal.written),
+            "journal": partial(self._journal.run, self.supervisor, self._metrics.journal.written),
             "requests": self._owned.run,
             "worker": self._worker.run,
             "probes": self._probes.run,
@@ -301,7 +301,7 @@ class Agent:
         limits, every = self._runtimes.disk_limits, settings.disk_limit_interval
         if limits is not None and every > timedelta():
             parts["disk-limits"] = partial(
-                watch_disks, limits, self._state, self._queue, every, self.supervisor
+                watch_disks, limits, self._journal, self._queue, every, self.supervisor
             )
         if not settings.standalone:
             self._uplink = self._new_uplink(port)
@@ -309,16 +309,16 @@ class Agent:
             parts["contact"] = self._contact.run
         return supervised(parts, PARTS.__getitem__, self.supervisor, self._clock)
 
-    def _build_past(self) -> Past | None:
+    def _build_past(self) -> PreviousLogs | None:
         docker = self._runtimes.docker
         if docker is None:
             return None
         root = self._settings.state_path.absolute().parent / "past"
-        return Past(root, docker, self._around.paths)
+        return PreviousLogs(root, docker, self._around.paths)
 
     def _build_worker(self) -> Worker:
         return Worker(
-            self._state,
+            self._journal,
             self._turns,
             self._steps,
             self._probes,
@@ -331,10 +331,10 @@ class Agent:
             reconciles=self._settings.reconcile_enabled,
         )
 
-    def _build_garbage(self) -> Garbage:
+    def _build_garbage(self) -> GarbageCollector:
         settings = self._settings
-        return Garbage(
-            self._state,
+        return GarbageCollector(
+            self._journal,
             self._turns,
             self._clock,
             self._metrics,
@@ -352,10 +352,10 @@ class Agent:
             owned=self._owned,
         )
 
-    def _build_intake(self) -> Intake:
+    def _build_intake(self) -> OrderService:
         standalone = self._settings.standalone
-        return Intake(
-            self._state,
+        return OrderService(
+            self._journal,
             self._turns,
             self._worker,
             self._ledger,
@@ -370,14 +370,16 @@ class Agent:
             owned=self._owned,
         )
 
-    def _consoles(self) -> Consoles | None:
+    def _consoles(self) -> ConsoleService | None:
         machines = self._runtimes.machines
-        return Consoles(self._state, machines, self._clock) if machines is not None else None
+        return (
+            ConsoleService(self._journal, machines, self._clock) if machines is not None else None
+        )
 
-    def _image_door(self) -> ImageDoor | None:
+    def _image_door(self) -> ImageApi | None:
         images = self._runtimes.images
         return (
-            self._image_doors.setdefault(images, ImageDoor(images, self._owned)) if images else None
+            self._image_doors.setdefault(images, ImageApi(images, self._owned)) if images else None
         )
 
     async def _detect_first(self) -> None:
@@ -395,7 +397,7 @@ class Agent:
                 self._watches.refresh()
                 self._around.news.tell_node()
 
-    def _new_uplink(self, port: int) -> Uplink:
+    def _new_uplink(self, port: int) -> SchedulerSession:
         settings = self._settings
         labels = dict(settings.node_labels)
         labels |= {"region": settings.node_region} if settings.node_region else {}
@@ -403,8 +405,8 @@ class Agent:
         endpoint = settings.agent_grpc_endpoint
         if not endpoint and settings.grpc_addr not in _WILDCARDS:
             endpoint = f"{settings.grpc_addr}:{port}"
-        return Uplink(
-            Membership(
+        return SchedulerSession(
+            NodeRegistration(
                 self._node_id,
                 settings.cluster_id,
                 settings.version,
@@ -417,14 +419,14 @@ class Agent:
             self._capabilities,
             connect=self._around.connect or self._connect(),
             random=self._around.random,
-            state=self._state,
+            journal=self._journal,
             news=self._around.news,
             clock=self._clock,
             metrics=self._metrics,
             contact=self._contact,
-            reports=Reports(
+            reports=ReportBuilder(
                 self._node_id,
-                self._state,
+                self._journal,
                 self._collector,
                 self._meter,
                 self._clock,
@@ -436,7 +438,7 @@ class Agent:
         )
 
     def _connect(self) -> Connect:
-        calls, tls = StreamedCalls(self.api(), self.supervisor), self._around.tls
+        calls, tls = TunnelServer(self.api(), self.supervisor), self._around.tls
         if tls is None or not self._settings.calls_with_tls:
             return over_stream(calls)
         return over_stream(calls, tls.dial(Role.SCHEDULER), certificate=tls.in_use)
@@ -453,9 +455,9 @@ class Agent:
             self._settings, self._runtimes, around.machine, around.volumes, self._pools.now()
         )
 
-    def _bounds(self) -> Bounds:
+    def _bounds(self) -> AdmissionLimits:
         settings = self._settings
-        return Bounds(
+        return AdmissionLimits(
             Load(
                 settings.admission_cpu_percent,
                 settings.admission_memory_percent,
@@ -466,15 +468,15 @@ class Agent:
         )
 
     def _count_workloads(self) -> Mapping[str, int]:
-        return Counter(entry.standing.actual.value for entry in self._state.entries.values())
+        return Counter(entry.standing.actual.value for entry in self._journal.entries.values())
 
     def _count_health(self) -> Mapping[str, int]:
-        standings = (entry.standing.metadata for entry in self._state.entries.values())
+        standings = (entry.standing.metadata for entry in self._journal.entries.values())
         return Counter(words[HEALTH] for words in standings if HEALTH in words)
 
     def _unavailable(self) -> list[WorkloadType]:
         """Workload types that this node cannot run now. Without a journal it accepts no orders."""
-        if self._state.problem():
+        if self._journal.problem():
             return sorted(self._runtimes.types)
         return self._watches.unavailable()
 
@@ -486,8 +488,8 @@ class Agent:
             self._node_id,
             self._settings.version,
             answering=self._watches.answering(),
-            journal_problem=self._state.problem(),
+            journal_problem=self._journal.problem(),
             scheduler=scheduler,
-            workload_count=len(self._state.entries),
+            workload_count=len(self._journal.entries),
             tls=self._around.tls,
         )

@@ -13,10 +13,10 @@ from functools import partial
 import structlog
 from msgspec.structs import replace
 
-from persys.agent.journal.records import Change, Image
-from persys.agent.journal.store import State
+from persys.agent.journal.records import Image, JournalChange
+from persys.agent.journal.store import Journal
 from persys.agent.metrics import Metrics
-from persys.agent.ports import Leftovers
+from persys.agent.ports import GarbageSource
 from persys.core.agent.garbage import (
     Ages,
     Doomed,
@@ -53,15 +53,15 @@ class Removal:
     problem: str = ""
 
 
-class Garbage:
+class GarbageCollector:
     def __init__(
         self,
-        state: State,
+        journal: Journal,
         turns: Turns[WorkloadId],
         clock: Clock,
         metrics: Metrics,
         *,
-        found: Leftovers,
+        found: GarbageSource,
         ages: Ages,
         interval: timedelta,
         dry_run: bool,
@@ -70,7 +70,7 @@ class Garbage:
         owned: OwnedWork,
     ) -> None:
         """`in_touch`: for how long the scheduler has responded without a long gap."""
-        self._state = state
+        self._journal = journal
         self._turns = turns
         self._clock = clock
         self._metrics = metrics
@@ -109,14 +109,14 @@ class Garbage:
     async def _remove_items(self, *, dry_run: bool) -> list[Removal]:
         now = self._clock.now()
         items = await self._inventory()
-        known = {*self._state.entries, *self._state.unreadable}
+        known = {*self._journal.entries, *self._journal.unreadable}
         self._seen_since = sightings(items, self._seen_since, known=known, now=now)
         self._metrics.garbage.unclaimed.set(len(self._seen_since))
         doomed = leftovers(
             items,
             self._seen_since,
             self._ages,
-            buried=[one.workload_id for one in self._state.burials.values() if one.was_here],
+            buried=[one.workload_id for one in self._journal.burials.values() if one.was_here],
             in_touch=self._in_touch(),
             now=now,
         )
@@ -136,23 +136,23 @@ class Garbage:
     async def _images(self, now: datetime) -> list[ImageUse]:
         wanted = {
             entry.order.spec.image
-            for entry in self._state.entries.values()
+            for entry in self._journal.entries.values()
             if isinstance(entry.order.spec, ContainerSpec)
             and entry.order.desired is not Desired.DELETED
         }
         found = [
             replace(each, in_use=True) if each.item.name in wanted else each
-            for each in await self._found.images(self._state.images)
+            for each in await self._found.images(self._journal.images)
         ]
         here = {each.item.name for each in found}
         used = [
-            replace(self._state.images[each.item.name], used_at=now)
+            replace(self._journal.images[each.item.name], used_at=now)
             for each in found
             if each.in_use
         ]
-        gone = [name for name in self._state.images if name not in here]
+        gone = [name for name in self._journal.images if name not in here]
         if used or gone:
-            await self._state.commit(Change(images=used, images_gone=gone))
+            await self._journal.commit(JournalChange(images=used, images_gone=gone))
         return found
 
     async def _contained(self, doomed: Doomed, *, dry_run: bool) -> Removal:
@@ -171,7 +171,7 @@ class Garbage:
             _log_removal(doomed, dry_run=True)
             return Removal(item, doomed.why)
         async with self._turns.of(item.workload_id):
-            if item.workload_id in {*self._state.entries, *self._state.unreadable}:
+            if item.workload_id in {*self._journal.entries, *self._journal.unreadable}:
                 return Removal(
                     item, doomed.why, problem="a new order for this workload has arrived"
                 )
@@ -179,7 +179,7 @@ class Garbage:
         self._metrics.garbage.removed(item.kind, removed=not problem)
         _log_removal(doomed, problem=problem)
         if not problem and item.kind is Kind.IMAGE:
-            await self._state.commit(Change(images_gone=[item.name]))
+            await self._journal.commit(JournalChange(images_gone=[item.name]))
         return Removal(item, doomed.why, removed=not problem, problem=problem)
 
     async def _remove_in_time(self, item: Item) -> str:
@@ -190,14 +190,14 @@ class Garbage:
             return f"the removal did not finish within {REMOVE_DEADLINE_SECONDS:g} s"
 
     async def _remove_actions(self, *, dry_run: bool) -> list[Removal]:
-        old = old_actions(self._state.actions.values(), self._ages, now=self._clock.now())
+        old = old_actions(self._journal.actions.values(), self._ages, now=self._clock.now())
         if not old:
             return []
         doomed = Doomed(
             Item(Kind.ACTIONS, "", str(len(old))), "actions: older than the retention time"
         )
         if not dry_run:
-            await self._state.commit(Change(actions_gone=old))
+            await self._journal.commit(JournalChange(actions_gone=old))
             self._metrics.garbage.removed(Kind.ACTIONS, removed=True, count=len(old))
         _log_removal(doomed, dry_run=dry_run)
         return [Removal(doomed.item, doomed.why, removed=not dry_run)]
@@ -215,10 +215,10 @@ def _log_removal(doomed: Doomed, *, dry_run: bool = False, problem: str = "") ->
     )
 
 
-class AllLeftovers:
-    """Implements agent.ports.Leftovers."""
+class AllGarbageSources:
+    """Implements agent.ports.GarbageSource."""
 
-    def __init__(self, by_kind: Mapping[frozenset[Kind], Leftovers]) -> None:
+    def __init__(self, by_kind: Mapping[frozenset[Kind], GarbageSource]) -> None:
         self._by_kind = by_kind
 
     async def inventory(self) -> list[Item]:

@@ -80,7 +80,7 @@ class Runtime(Protocol):
         """Raises RuntimeUnavailableError if the runtime does not respond."""
 
 
-class Leftovers(Protocol):
+class GarbageSource(Protocol):
     """Everything that this agent has created in a runtime, also without a workload in the journal."""
 
     async def inventory(self) -> list[Item]:
@@ -159,7 +159,7 @@ class PoolSource(Protocol):
         """Raises RuntimeUnavailableError: the last known pools then stay valid."""
 
 
-class Machine(Protocol):
+class Host(Protocol):
     """Capacity and usage of the host. The implementation is the module `host`."""
 
     def cpu_millicores(self) -> int: ...

@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 
 from persys.agent.api.service import AgentApi
-from persys.agent.api.tunnel_server import StreamedContext
-from persys.agent.app import Agent, Surroundings
-from persys.agent.journal.store import State
+from persys.agent.api.tunnel_server import TunnelContext
+from persys.agent.app import Agent, Environment
+from persys.agent.journal.store import Journal
 from persys.agent.node import host
-from persys.agent.ports import Machine, PullWatch, Runtime, Volumes
+from persys.agent.ports import Host, PullWatch, Runtime, Volumes
 from persys.agent.runtimes.detect import NodeRuntimes
 from persys.agent.settings import AgentSettings
 from persys.agent.workloads.steps import StepDeadlines
@@ -129,7 +129,7 @@ class Node:
     directory: Path
     runtime: Runtime = field(default_factory=MemoryRuntime)
     volumes: Volumes = field(default_factory=NoVolumes)
-    machine: Machine = host
+    machine: Host = host
     paths: PathCalls = field(default_factory=DirectPathCalls)
     journal_thread: Executor | None = None
     more: NodeRuntimes = field(default_factory=NodeRuntimes)
@@ -149,9 +149,9 @@ class Node:
 class Running:
     """A running agent and its API."""
 
-    def __init__(self, agent: Agent, state: State, serving: "asyncio.Task[None]") -> None:
+    def __init__(self, agent: Agent, journal: Journal, serving: "asyncio.Task[None]") -> None:
         self.agent = agent
-        self.state = state
+        self.journal = journal
         self.serving = serving
         self.api: AgentApi = agent.api()
 
@@ -184,7 +184,7 @@ class Running:
             return await answer
 
     def standing(self, name: str) -> Actual | None:
-        entry = self.state.entries.get(WorkloadId(name))
+        entry = self.journal.entries.get(WorkloadId(name))
         return entry.standing.actual if entry is not None else None
 
     async def until(self, holds: Callable[[], bool], what: str) -> None:
@@ -211,22 +211,22 @@ class Running:
 def a_context() -> Any:
     async def write(_message: object) -> None: ...
 
-    return StreamedContext({}, write)
+    return TunnelContext({}, write)
 
 
 @asynccontextmanager
 async def a_running_agent(node: Node) -> AsyncIterator[Running]:
     settings = replace(node.settings, storage_local_root=node.directory)
     node_id = NodeId(settings.node_id or "n1")
-    state = State(
+    journal = Journal(
         node.directory / "state.db",
         cluster_id="default",
         node_id=node_id,
         thread=node.journal_thread,
     )
     node.more.types[WorkloadType.CONTAINER] = node.runtime
-    around = Surroundings(
-        state=state,
+    around = Environment(
+        journal=journal,
         runtimes=node.more,
         volumes=node.volumes,
         machine=node.machine,
@@ -242,7 +242,7 @@ async def a_running_agent(node: Node) -> AsyncIterator[Running]:
         async with asyncio.TaskGroup() as group:
             serving = group.create_task(serve(agent.parts(1), asyncio.Event()))
             await asyncio.sleep(0.05)
-            yield Running(agent, state, serving)
+            yield Running(agent, journal, serving)
             serving.cancel()
     finally:
-        state.close()
+        journal.close()

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import pytest
 
-from persys.agent.journal.store import State
+from persys.agent.journal.store import Journal
 from persys.agent.settings import AgentSettings
 from persys.agent.volumes.detect import find_drivers
 from persys.agent.volumes.managed import ManagedVolumes
@@ -56,12 +56,12 @@ def paths() -> Iterator[WithDeadMount]:
 @pytest.fixture
 def node(tmp_path: Path, paths: WithDeadMount) -> Iterator[Node]:
     (tmp_path / "book").mkdir()
-    state = State(tmp_path / "book" / "state.db", cluster_id="default", node_id=NodeId("n1"))
-    book = Book(state)
+    journal = Journal(tmp_path / "book" / "state.db", cluster_id="default", node_id=NodeId("n1"))
+    book = Book(journal)
     settings = AgentSettings(storage_local_root=tmp_path / "volumes")
     drivers = find_drivers(settings, book, Tools(), paths)
     yield Node(tmp_path, volumes=ManagedVolumes(drivers, book, SystemClock(), paths))
-    state.close()
+    journal.close()
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ async def test_a_path_that_cannot_be_read_fails_its_workload_only(
         await running.until_stands("good", Actual.RUNNING)
 
         def is_refused() -> bool:
-            standing = running.state.entries[WorkloadId("bad")].standing
+            standing = running.journal.entries[WorkloadId("bad")].standing
             return standing.code == code and text in standing.message
 
         await running.until(is_refused, f"bad fails with {code}")

@@ -19,7 +19,7 @@ import pytest
 from persys.agent.api.tunnel_server import AbortedError
 from persys.agent.node import host
 from persys.agent.node.usage import Sampler
-from persys.agent.ports import Disks, Leftovers, Machine, PoolSource, Runtime, Volumes
+from persys.agent.ports import Disks, GarbageSource, Host, PoolSource, Runtime, Volumes
 from persys.agent.runtimes.detect import NodeRuntimes
 from persys.core.agent.garbage import Item, Kind
 from persys.core.agent.next_step import Artefact
@@ -35,7 +35,7 @@ from shells.agent.in_memory import (
 )
 
 HUGE = "x" * 8_000_000
-PORTS = (Runtime, Volumes, Leftovers, Disks, PoolSource, Sampler, Machine)
+PORTS = (Runtime, Volumes, GarbageSource, Disks, PoolSource, Sampler, Host)
 FAULTS: dict[str, Callable[[], Exception]] = {
     "OSError": lambda: OSError(errno.ENAMETOOLONG, "File name too long"),
     "ENOSPC": lambda: OSError(errno.ENOSPC, "No space left on device"),
@@ -184,8 +184,8 @@ def a_faulty_node(case: Case, directory: Path) -> tuple[Node, Faulty]:
     sound: dict[type, object] = {
         Runtime: MemoryRuntime(),
         Volumes: NoVolumes(),
-        Machine: host,
-        Leftovers: Quiet(),
+        Host: host,
+        GarbageSource: Quiet(),
         Disks: Quiet(),
         PoolSource: Quiet(),
         Sampler: Quiet(),
@@ -195,7 +195,7 @@ def a_faulty_node(case: Case, directory: Path) -> tuple[Node, Faulty]:
     ports: dict[type, Any] = {**sound, case.port: faulty}
     more = NodeRuntimes(
         samplers={"test": ports[Sampler]},
-        leftovers={frozenset(Kind): ports[Leftovers]},
+        leftovers={frozenset(Kind): ports[GarbageSource]},
         disks=ports[Disks],
         pools=ports[PoolSource],
     )
@@ -203,7 +203,7 @@ def a_faulty_node(case: Case, directory: Path) -> tuple[Node, Faulty]:
         directory,
         runtime=ports[Runtime],
         volumes=ports[Volumes],
-        machine=ports[Machine],
+        machine=ports[Host],
         more=more,
     )
     return node, faulty
@@ -244,7 +244,7 @@ def is_reported(running: Running) -> bool:
 
 
 def heartbeat_bytes(running: Running) -> int:
-    listed = (running.api._status(entry) for entry in running.state.entries.values())
+    listed = (running.api._status(entry) for entry in running.journal.entries.values())
     return sum(status.ByteSize() for status in listed)
 
 

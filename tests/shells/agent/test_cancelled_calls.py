@@ -46,7 +46,7 @@ class HalfWay(NoVolumes):
 
 
 class Rubbish:
-    """Leftovers of a workload that was deleted. Implements agent.ports.Leftovers."""
+    """Leftovers of a workload that was deleted. Implements agent.ports.GarbageSource."""
 
     def __init__(self) -> None:
         self.items: set[str] = set()
@@ -114,7 +114,7 @@ def an_apply(name: str) -> agent_pb2.ApplyWorkloadRequest:
 
 def is_wanted(world: World, name: str) -> bool:
     """Whether the journal has it: the steps that follow have tests of their own."""
-    entry = world.running.state.entries.get(WorkloadId(name))
+    entry = world.running.journal.entries.get(WorkloadId(name))
     return entry is not None and entry.order.desired is not Desired.DELETED
 
 

@@ -108,7 +108,7 @@ async def test_a_removal_that_ends_during_the_write_of_a_new_order_keeps_the_ord
         async with a_look_meets_an_order(running, runtime, disk, revision="r2"):
             await running.until_stands("web", Actual.RUNNING)
 
-        assert running.state.entries[WEB].order.revision == "r2"
+        assert running.journal.entries[WEB].order.revision == "r2"
 
 
 async def test_a_start_that_begins_during_the_write_of_a_new_order_keeps_the_order(
@@ -126,7 +126,7 @@ async def test_a_start_that_begins_during_the_write_of_a_new_order_keeps_the_ord
                 lambda: runtime.artefacts[WEB].revision == "r2", "the new revision runs"
             )
 
-        assert running.state.entries[WEB].order.revision == "r2"
+        assert running.journal.entries[WEB].order.revision == "r2"
 
 
 async def test_a_container_of_an_older_order_is_not_started_for_a_new_order(
@@ -157,9 +157,9 @@ async def test_an_inspection_that_fails_during_the_write_of_a_new_assignment_set
 
         async with a_look_meets_an_order(running, runtime, disk, epoch=2):
             await running.until(
-                lambda: "an unexpected answer" in running.state.entries[WEB].standing.message,
+                lambda: "an unexpected answer" in running.journal.entries[WEB].standing.message,
                 "the failure is reported",
             )
 
-        assert running.state.entries[WEB].order.epoch == 2
+        assert running.journal.entries[WEB].order.epoch == 2
         runtime.is_open.set()

@@ -10,10 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from builders import a_supervisor
-from persys.agent.journal.records import Change, Entry, Standing
-from persys.agent.journal.store import State
+from persys.agent.journal.records import Entry, JournalChange, ReportedStatus
+from persys.agent.journal.store import Journal
 from persys.agent.metrics import Metrics
-from persys.agent.uplink.contact import Contact
+from persys.agent.uplink.contact import SchedulerContact
 from persys.model.ids import ActionId, NodeId, Revision, WorkloadId
 from persys.model.spec import ContainerSpec, VolumeMount, WorkloadType
 from persys.model.status import Actual
@@ -29,7 +29,7 @@ ORDER = Order(
     ContainerSpec("db"),
     stop_after_seconds=60,
 )
-ENTRY = Entry(ORDER, 1, ActionId("a1"), NOON, NOON, Standing(Actual.RUNNING, NOON))
+ENTRY = Entry(ORDER, 1, ActionId("a1"), NOON, NOON, ReportedStatus(Actual.RUNNING, NOON))
 
 
 class SetClock:
@@ -51,35 +51,35 @@ class SetClock:
 
 
 @asynccontextmanager
-async def a_state(path: Path) -> AsyncIterator[State]:
-    state = State(path, cluster_id="c", node_id=NodeId("n1"))
+async def a_state(path: Path) -> AsyncIterator[Journal]:
+    journal = Journal(path, cluster_id="c", node_id=NodeId("n1"))
     async with asyncio.TaskGroup() as group:
-        writing = group.create_task(state.run(a_supervisor(), Metrics().journal.written))
-        yield state
+        writing = group.create_task(journal.run(a_supervisor(), Metrics().journal.written))
+        yield journal
         writing.cancel()
-    state.close()
+    journal.close()
 
 
 async def heard(path: Path, clock: SetClock) -> None:
     """An agent receives an acknowledgement, and stops."""
-    async with a_state(path) as state:
-        await state.commit(Change(entry=ENTRY))
-        contact = Contact(state, clock, wake=lambda _name: None)
+    async with a_state(path) as journal:
+        await journal.commit(JournalChange(entry=ENTRY))
+        contact = SchedulerContact(journal, clock, wake=lambda _name: None)
         await contact.heard(sent=clock.monotonic(), sent_at=clock.now())
         assert not contact.is_lost_for(ORDER)
 
 
 async def is_lost_after_a_restart(path: Path, clock: SetClock) -> bool:
-    async with a_state(path) as state:
-        return Contact(state, clock, wake=lambda _name: None).is_lost_for(ORDER)
+    async with a_state(path) as journal:
+        return SchedulerContact(journal, clock, wake=lambda _name: None).is_lost_for(ORDER)
 
 
 async def test_lost_contact_counts_from_the_send_time_of_the_last_acknowledged_heartbeat(
     tmp_path: Path,
 ) -> None:
     clock = SetClock()
-    async with a_state(tmp_path / "state.db") as state:
-        contact = Contact(state, clock, wake=lambda _name: None)
+    async with a_state(tmp_path / "state.db") as journal:
+        contact = SchedulerContact(journal, clock, wake=lambda _name: None)
         sent = clock.monotonic()
         clock.let_pass(5)
         await contact.heard(sent=sent, sent_at=NOON)
@@ -112,20 +112,20 @@ async def test_without_any_contact_workloads_with_stop_after_do_not_run(tmp_path
 
 
 async def test_without_stop_after_the_contact_time_is_not_written(tmp_path: Path) -> None:
-    async with a_state(tmp_path / "state.db") as state:
-        contact = Contact(state, SetClock(), wake=lambda _name: None)
+    async with a_state(tmp_path / "state.db") as journal:
+        contact = SchedulerContact(journal, SetClock(), wake=lambda _name: None)
         await contact.heard(sent=1000.0, sent_at=NOON)
 
-        assert state.heard_at is None
+        assert journal.heard_at is None
 
 
 async def test_a_workload_with_expired_stop_after_is_woken_until_it_has_stopped(
     tmp_path: Path,
 ) -> None:
     woken = asyncio.Event()
-    async with a_state(tmp_path / "state.db") as state:
-        await state.commit(Change(entry=ENTRY))
-        contact = Contact(state, SetClock(), wake=lambda _name: woken.set())
+    async with a_state(tmp_path / "state.db") as journal:
+        await journal.commit(JournalChange(entry=ENTRY))
+        contact = SchedulerContact(journal, SetClock(), wake=lambda _name: woken.set())
         async with asyncio.timeout(5), asyncio.TaskGroup() as group:
             looking = group.create_task(contact.run())
             await woken.wait()
@@ -135,8 +135,8 @@ async def test_a_workload_with_expired_stop_after_is_woken_until_it_has_stopped(
 async def test_an_order_with_stop_after_waits_for_the_first_response_of_a_scheduler(
     tmp_path: Path,
 ) -> None:
-    async with a_state(tmp_path / "state.db") as state, asyncio.TaskGroup() as group:
-        contact = Contact(state, SetClock(), wake=lambda _name: None)
+    async with a_state(tmp_path / "state.db") as journal, asyncio.TaskGroup() as group:
+        contact = SchedulerContact(journal, SetClock(), wake=lambda _name: None)
         waiting = group.create_task(contact.is_made_for(ORDER))
         await asyncio.sleep(0)
         assert not waiting.done()
@@ -147,8 +147,8 @@ async def test_an_order_with_stop_after_waits_for_the_first_response_of_a_schedu
 
 async def test_contact_is_unbroken_without_a_long_gap(tmp_path: Path) -> None:
     clock = SetClock()
-    async with a_state(tmp_path / "state.db") as state:
-        contact = Contact(state, clock, wake=lambda _name: None)
+    async with a_state(tmp_path / "state.db") as journal:
+        contact = SchedulerContact(journal, clock, wake=lambda _name: None)
         assert contact.unbroken_for() == timedelta()
         for _ in range(10):
             await contact.heard(sent=clock.monotonic(), sent_at=clock.now())
@@ -173,8 +173,8 @@ WITHOUT_DATA = replace(WITH_DATA, spec=ContainerSpec("web"))
 async def test_workloads_with_data_stop_while_another_host_is_this_node(
     tmp_path: Path,
 ) -> None:
-    async with a_state(tmp_path / "state.db") as state:
-        contact = Contact(state, SetClock(), wake=lambda _name: None)
+    async with a_state(tmp_path / "state.db") as journal:
+        contact = SchedulerContact(journal, SetClock(), wake=lambda _name: None)
         assert not contact.is_lost_for(WITH_DATA)
 
         contact.supersede(True)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from persys.agent.api.tunnel_server import AbortedError
 from persys.agent.journal import store as journal
-from persys.agent.journal.records import Burial, Change
+from persys.agent.journal.records import DeletionMarker, JournalChange
 from persys.model.ids import WorkloadId
 from persys.model.status import Actual
 from persys.wire.gen.agent.v1 import agent_pb2
@@ -50,8 +50,8 @@ async def run_and_delete(running: Running, name: str, epoch: int) -> None:
 
 async def acknowledge(running: Running) -> None:
     """The scheduler acknowledges all deletions."""
-    told = [replace(burial, told=True) for burial in running.state.burials.values()]
-    await running.call(running.state.commit(Change(burials=told)))
+    told = [replace(burial, told=True) for burial in running.journal.burials.values()]
+    await running.call(running.journal.commit(JournalChange(burials=told)))
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -82,11 +82,11 @@ async def test_an_apply_that_arrives_after_its_delete_is_refused(tmp_path: Path)
 async def test_a_repeated_delete_of_an_unknown_workload_writes_nothing(tmp_path: Path) -> None:
     async with a_running_agent(Node(tmp_path)) as running:
         await delete(running, "web", 5)
-        before = running.state.burials[WEB]
+        before = running.journal.burials[WEB]
         await delete(running, "web", 5)
         await delete(running, "web", 0)
 
-        assert running.state.burials[WEB] is before
+        assert running.journal.burials[WEB] is before
 
 
 async def test_an_apply_during_its_delete_is_refused(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ async def test_older_deletions_refuse_by_their_highest_epoch(
     async with a_running_agent(node) as running:
         for epoch, name in enumerate(("web", "mail", "db", "cache"), start=5):
             await run_and_delete(running, name, epoch)
-        assert set(running.state.burials) == {"db", "cache"}
+        assert set(running.journal.burials) == {"db", "cache"}
         assert restarted or not await apply(running, "web", 5)
     async with a_running_agent(node) as running:
         assert not await apply(running, "web", 5)
@@ -125,7 +125,7 @@ async def test_the_journal_does_not_grow_with_deletions(
     async with a_running_agent(Node(tmp_path)) as running:
         for epoch in range(1, 40):
             await delete(running, f"web-{epoch}", epoch)
-        assert len(running.state.burials) == 3
+        assert len(running.journal.burials) == 3
     with closing(sqlite3.connect(tmp_path / "state.db")) as connection:
         assert connection.execute("SELECT count(*) FROM burials").fetchone() == (3,)
         assert connection.execute("SELECT epoch FROM deleted_epochs").fetchall() == [(36,)]
@@ -136,10 +136,10 @@ async def test_epochs_of_another_cluster_refuse_nothing(
 ) -> None:
     monkeypatch.setattr(journal, "BURIALS_MAX", 1)
     async with a_running_agent(Node(tmp_path)) as running:
-        await running.call(running.state.commit(Change(cluster_uid="first")))
+        await running.call(running.journal.commit(JournalChange(cluster_uid="first")))
         await run_and_delete(running, "web", 50)
         await run_and_delete(running, "mail", 51)
-        await running.call(running.state.commit(Change(cluster_uid="second")))
+        await running.call(running.journal.commit(JournalChange(cluster_uid="second")))
 
         assert await apply(running, "web", 1)
         assert await apply(running, "mail", 2)
@@ -162,4 +162,4 @@ async def test_a_delete_of_an_unknown_workload_makes_no_garbage(tmp_path: Path) 
     async with a_running_agent(Node(tmp_path)) as running:
         await delete(running, "web", 5)
 
-        assert running.state.burials[WEB] == Burial(WEB, 5, told=True, was_here=False)
+        assert running.journal.burials[WEB] == DeletionMarker(WEB, 5, told=True, was_here=False)

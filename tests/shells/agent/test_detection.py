@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from own_libvirtd import OwnLibvirtd
-from persys.agent.journal.store import State
+from persys.agent.journal.store import Journal
 from persys.agent.runtimes.detect import Detector
 from persys.agent.runtimes.docker.mapping import Owner
 from persys.agent.settings import AgentSettings
-from persys.agent.uplink.heartbeat import News
+from persys.agent.uplink.heartbeat import PendingReports
 from persys.agent.workloads import runtime_watch
 from persys.errors import RuntimeUnavailableError
 from persys.infra.aio.path_calls import ThreadPathCalls
@@ -28,10 +28,12 @@ async def test_compose_and_git_that_are_installed_later_are_detected(
     programs.mkdir()
     monkeypatch.setenv("PATH", str(programs))
     settings = AgentSettings(state_path=tmp_path / "state.db", vm_enabled=False)
-    state = State(settings.state_path, cluster_id="default", node_id=NodeId("n1"))
+    journal = Journal(settings.state_path, cluster_id="default", node_id=NodeId("n1"))
     owner = Owner("default", NodeId("n1"))
     clock, paths = SystemClock(), ThreadPathCalls()
-    detector = Detector(settings, owner, state, clock, paths, images_changed=News().tell_node)
+    detector = Detector(
+        settings, owner, journal, clock, paths, images_changed=PendingReports().tell_node
+    )
 
     assert not await detector.look()
     install(programs / "docker-compose", "echo 2.20.0")
@@ -42,7 +44,7 @@ async def test_compose_and_git_that_are_installed_later_are_detected(
     assert await detector.look()
 
     await detector.close()
-    state.close()
+    journal.close()
 
 
 @pytest.mark.parametrize(
@@ -60,16 +62,18 @@ async def test_a_disabled_runtime_is_not_reported(
     install(tmp_path / "docker-compose", "echo 2.20.0")
     chosen = {"docker_enabled": True, "compose_enabled": True, "vm_enabled": False, off: False}
     settings = AgentSettings(state_path=tmp_path / "state.db", **chosen)  # type: ignore[arg-type]  # flags
-    state = State(settings.state_path, cluster_id="default", node_id=NodeId("n1"))
+    journal = Journal(settings.state_path, cluster_id="default", node_id=NodeId("n1"))
     owner = Owner("default", NodeId("n1"))
     clock, paths = SystemClock(), ThreadPathCalls()
-    detector = Detector(settings, owner, state, clock, paths, images_changed=News().tell_node)
+    detector = Detector(
+        settings, owner, journal, clock, paths, images_changed=PendingReports().tell_node
+    )
 
     await detector.look()
 
     assert detector.found.types.keys() == left
     await detector.close()
-    state.close()
+    journal.close()
 
 
 def install(program: Path, line: str) -> None:
@@ -121,14 +125,14 @@ async def test_a_libvirtd_that_is_started_later_is_detected(tmp_path: Path) -> N
         vm_disks_dir=tmp_path / "disks",
         vm_dir=tmp_path / "vms",
     )
-    state = State(settings.state_path, cluster_id="default", node_id=NodeId("n1"))
+    journal = Journal(settings.state_path, cluster_id="default", node_id=NodeId("n1"))
     detector = Detector(
         settings,
         Owner("default", NodeId("n1")),
-        state,
+        journal,
         SystemClock(),
         ThreadPathCalls(),
-        images_changed=News().tell_node,
+        images_changed=PendingReports().tell_node,
     )
     try:
         assert not await detector.look()
@@ -141,4 +145,4 @@ async def test_a_libvirtd_that_is_started_later_is_detected(tmp_path: Path) -> N
     finally:
         await detector.close()
         await asyncio.to_thread(libvirtd.close)
-        state.close()
+        journal.close()

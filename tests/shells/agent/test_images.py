@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 
 from builders import a_supervisor
-from persys.agent.api.images import ImageDoor
-from persys.agent.app import Agent, Surroundings
+from persys.agent.api.images import ImageApi
+from persys.agent.app import Agent, Environment
 from persys.agent.images.files import BadImageError
 from persys.agent.images.store import ImageStore
-from persys.agent.journal.store import State
+from persys.agent.journal.store import Journal
 from persys.agent.node import host
 from persys.agent.runtimes.detect import NodeRuntimes
 from persys.agent.settings import AgentSettings
-from persys.agent.uplink.heartbeat import News
+from persys.agent.uplink.heartbeat import PendingReports
 from persys.agent.uplink.link import Link
 from persys.agent.volumes.detect import find_drivers
 from persys.agent.volumes.managed import ManagedVolumes
@@ -119,12 +119,14 @@ def needs() -> Needs:
 
 
 @pytest.fixture
-def news() -> News:
-    return News()
+def news() -> PendingReports:
+    return PendingReports()
 
 
 @pytest.fixture
-def reopen(tmp_path: Path, needs: Needs, news: News) -> Callable[[], Awaitable[ImageStore]]:
+def reopen(
+    tmp_path: Path, needs: Needs, news: PendingReports
+) -> Callable[[], Awaitable[ImageStore]]:
     """Open the store again, as a restart of the agent does."""
 
     async def made() -> ImageStore:
@@ -329,7 +331,7 @@ async def test_a_name_can_be_reassigned_and_disks_keep_the_old_file(
 
 
 async def test_only_a_change_of_the_names_is_reported(
-    store: ImageStore, news: News, disk: bytes
+    store: ImageStore, news: PendingReports, disk: bytes
 ) -> None:
     reported = []
     for change in (
@@ -439,16 +441,16 @@ async def asked(*requests: agent_pb2.AddImageRequest) -> AsyncIterator[agent_pb2
 
 
 @pytest.fixture
-async def door(store: ImageStore) -> AsyncIterator[ImageDoor]:
+async def door(store: ImageStore) -> AsyncIterator[ImageApi]:
     owned = OwnedWork(a_supervisor(), limit=10)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(owned.run())
         await asyncio.sleep(0)
-        yield ImageDoor(store, owned)
+        yield ImageApi(store, owned)
         running.cancel()
 
 
-async def test_an_upload_reports_its_progress_and_result(door: ImageDoor, disk: bytes) -> None:
+async def test_an_upload_reports_its_progress_and_result(door: ImageApi, disk: bytes) -> None:
     told: list[agent_pb2.ImageProgress] = []
 
     async def write(progress: agent_pb2.ImageProgress) -> None:
@@ -477,7 +479,7 @@ async def test_an_upload_reports_its_progress_and_result(door: ImageDoor, disk: 
     ],
 )
 async def test_an_invalid_upload_is_refused_by_field(
-    door: ImageDoor, start: dict[str, str | int], field: str
+    door: ImageApi, start: dict[str, str | int], field: str
 ) -> None:
     async def write(_progress: agent_pb2.ImageProgress) -> None: ...
 
@@ -498,7 +500,7 @@ def a_start(**fields: Any) -> agent_pb2.AddImageRequest:
 
 
 async def test_a_download_completes_when_the_caller_disconnects(
-    door: ImageDoor, store: ImageStore, web: Web, disk: bytes
+    door: ImageApi, store: ImageStore, web: Web, disk: bytes
 ) -> None:
     web.pages["/debian.qcow2"] = disk
     adding = door.add(asked(a_start(name="debian", url=f"{web.root}/debian.qcow2")), silent)
@@ -510,7 +512,7 @@ async def test_a_download_completes_when_the_caller_disconnects(
 
 
 async def test_an_upload_of_a_disconnected_caller_stores_nothing(
-    door: ImageDoor, store: ImageStore, disk: bytes, tmp_path: Path
+    door: ImageApi, store: ImageStore, disk: bytes, tmp_path: Path
 ) -> None:
     came = asyncio.Event()
 
@@ -531,7 +533,7 @@ async def test_an_upload_of_a_disconnected_caller_stores_nothing(
 
 
 async def test_a_cancelled_upload_that_looks_complete_stores_nothing(
-    door: ImageDoor, store: ImageStore, disk: bytes, tmp_path: Path
+    door: ImageApi, store: ImageStore, disk: bytes, tmp_path: Path
 ) -> None:
     """gRPC first ends the request stream of a cancelled call."""
     ended = asyncio.Event()
@@ -552,7 +554,7 @@ async def test_a_cancelled_upload_that_looks_complete_stores_nothing(
     assert files(tmp_path / "images") == set()
 
 
-async def test_a_refused_upload_is_read_to_its_end(door: ImageDoor) -> None:
+async def test_a_refused_upload_is_read_to_its_end(door: ImageApi) -> None:
     told: list[str] = []
     heard: list[int] = []
 
@@ -573,7 +575,7 @@ async def test_a_refused_upload_is_read_to_its_end(door: ImageDoor) -> None:
 
 
 async def test_a_cancelled_removal_completes(
-    door: ImageDoor, store: ImageStore, disk: bytes
+    door: ImageApi, store: ImageStore, disk: bytes
 ) -> None:
     for turns in range(1, 12):
         await add(store, "debian", disk)
@@ -597,7 +599,7 @@ class PatientScheduler(Scheduler):
 
 
 async def test_a_node_reports_a_new_image_at_once(
-    store: ImageStore, news: News, disk: bytes, tmp_path: Path
+    store: ImageStore, news: PendingReports, disk: bytes, tmp_path: Path
 ) -> None:
     scheduler = PatientScheduler()
 
@@ -606,10 +608,10 @@ async def test_a_node_reports_a_new_image_at_once(
         yield scheduler
 
     settings = AgentSettings(insecure=True, storage_local_root=tmp_path, gc_enabled=False)
-    state = State(tmp_path / "state.db", cluster_id="default", node_id=NodeId("n1"))
-    book, clock, paths = Book(state), SystemClock(), DirectPathCalls()
-    around = Surroundings(
-        state=state,
+    journal = Journal(tmp_path / "state.db", cluster_id="default", node_id=NodeId("n1"))
+    book, clock, paths = Book(journal), SystemClock(), DirectPathCalls()
+    around = Environment(
+        journal=journal,
         runtimes=NodeRuntimes(images=store),
         volumes=ManagedVolumes(find_drivers(settings, book, Tools(), paths), book, clock, paths),
         machine=host,
@@ -630,7 +632,7 @@ async def test_a_node_reports_a_new_image_at_once(
         await store.remove("debian-12")
         await until(lambda: len(scheduler.registered) == 3)
         running.cancel()
-    state.close()
+    journal.close()
 
     told = [[one for one in each.features if "image" in one] for each in scheduler.registered]
     assert told == [[], ["image:debian-12"], []]

@@ -1,6 +1,6 @@
 """A journal that cannot be written loses no acknowledged order, causes no busy loop, and is reported.
 
-The kinds of writes are derived from the fields of `Change`, so that a new kind is covered, or a test fails.
+The kinds of writes are derived from the fields of `JournalChange`: a new kind without a case fails a test.
 """
 
 import asyncio
@@ -17,8 +17,15 @@ from builders import a_supervisor
 from persys.agent.api.tunnel_server import AbortedError
 from persys.agent.journal import store as journal_health
 from persys.agent.journal import store as journal_store
-from persys.agent.journal.records import Burial, Change, Entry, Image, Standing, statements_of
-from persys.agent.journal.store import State
+from persys.agent.journal.records import (
+    DeletionMarker,
+    Entry,
+    Image,
+    JournalChange,
+    ReportedStatus,
+    statements_of,
+)
+from persys.agent.journal.store import Journal
 from persys.agent.metrics import Metrics
 from persys.errors import StoreUnavailableError
 from persys.model.action import Action, ActionKind, ActionState
@@ -34,13 +41,13 @@ from shells.agent.in_memory import Node, Running, a_context, a_running_agent
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 WEB = WorkloadId("web")
 ORDER = Order(WEB, WorkloadType.CONTAINER, Revision("r1"), 1, Desired.RUNNING, ContainerSpec("app"))
-ENTRY = Entry(ORDER, 1, ActionId("a1"), NOW, NOW, Standing(Actual.PENDING, NOW))
+ENTRY = Entry(ORDER, 1, ActionId("a1"), NOW, NOW, ReportedStatus(Actual.PENDING, NOW))
 # One value for each field of a change; `test_every_kind_of_write_has_an_example` misses a new one.
 EXAMPLES: dict[str, Any] = {
     "entry": ENTRY,
     "actions": [Action(ActionId("a1"), WEB, ActionKind.APPLY, ActionState.PENDING, NOW)],
     "forgotten": WEB,
-    "burials": [Burial(WEB, 1)],
+    "burials": [DeletionMarker(WEB, 1)],
     "unburied": WEB,
     "cluster_uid": "c1",
     "instance_id": "i1",
@@ -58,8 +65,8 @@ DEFECTS = {"RuntimeError"}  # of this program; all else comes from the disk or w
 FAULTY_SECONDS = 1.0
 
 
-def new_state(directory: Path) -> tuple[State, FaultyConnection]:
-    made = State(directory / "state.db", cluster_id="default", node_id=NodeId("n1"))
+def new_state(directory: Path) -> tuple[Journal, FaultyConnection]:
+    made = Journal(directory / "state.db", cluster_id="default", node_id=NodeId("n1"))
     faulty = FaultyConnection(made.connection)
     made.connection = faulty  # type: ignore[assignment]  # it stands in between
     made.begin_run({})
@@ -67,7 +74,7 @@ def new_state(directory: Path) -> tuple[State, FaultyConnection]:
 
 
 @asynccontextmanager
-async def writing(directory: Path) -> AsyncIterator[tuple[State, FaultyConnection]]:
+async def writing(directory: Path) -> AsyncIterator[tuple[Journal, FaultyConnection]]:
     made, faulty = new_state(directory)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(made.run(a_supervisor(), Metrics().journal.written))
@@ -79,25 +86,25 @@ async def writing(directory: Path) -> AsyncIterator[tuple[State, FaultyConnectio
 
 def written_by(field: str) -> set[str]:
     """The statements that only this kind of write has."""
-    change = Change(**{field: EXAMPLES[field]})
+    change = JournalChange(**{field: EXAMPLES[field]})
     return {statement.sql for statement in statements_of(change, lambda entry: entry)}
 
 
 def test_every_kind_of_write_has_an_example() -> None:
-    assert {field.name for field in fields(Change)} == EXAMPLES.keys()
+    assert {field.name for field in fields(JournalChange)} == EXAMPLES.keys()
     assert all(written_by(field) for field in EXAMPLES)
 
 
 @pytest.mark.parametrize("field", EXAMPLES)
 async def test_a_failed_write_affects_only_its_own_change(field: str, tmp_path: Path) -> None:
-    own, change = written_by(field), Change(**{field: EXAMPLES[field]})
+    own, change = written_by(field), JournalChange(**{field: EXAMPLES[field]})
     other = "cluster_uid" if field != "cluster_uid" else "instance_id"
     async with writing(tmp_path) as (journal, faulty), asyncio.TaskGroup() as group:
         for count, fault in enumerate(FAULTS, start=1):
             before = remembered(journal)
             faulty.break_down(fault, lambda sql: sql in own)
             harmless: dict[str, Any] = {other: f"{other}-{fault}"}
-            beside = group.create_task(journal.commit(Change(**harmless)))
+            beside = group.create_task(journal.commit(JournalChange(**harmless)))
             with pytest.raises(StoreUnavailableError, match="journal: "):
                 await journal.commit(change)
             await beside
@@ -110,7 +117,7 @@ async def test_a_failed_write_affects_only_its_own_change(field: str, tmp_path: 
         assert journal.problem() == ""
 
 
-def remembered(journal: State) -> list[dict[Any, Any]]:
+def remembered(journal: Journal) -> list[dict[Any, Any]]:
     """The state in memory that each kind of write changes, except the given one."""
     kept = (journal.entries, journal.actions, journal.volumes, journal.images, journal.burials)
     return [dict(each) for each in kept]
@@ -127,8 +134,8 @@ def brisk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @asynccontextmanager
 async def an_agent(directory: Path) -> AsyncIterator[tuple[Running, FaultyConnection]]:
     async with a_running_agent(Node(directory)) as running:
-        faulty = FaultyConnection(running.state.connection)
-        running.state.connection = faulty  # type: ignore[assignment]  # it stands in between
+        faulty = FaultyConnection(running.journal.connection)
+        running.journal.connection = faulty  # type: ignore[assignment]  # it stands in between
         try:
             yield running, faulty
         finally:
@@ -154,13 +161,13 @@ async def test_no_acknowledged_order_is_lost_and_all_others_are_refused(
         assert running.standing("before") is not None
 
         faulty.mend()
-        await running.until(lambda: not running.state.problem(), "the journal works again")
+        await running.until(lambda: not running.journal.problem(), "the journal works again")
         for name in ("before", "during-0", "after"):
             await running.apply(name)
             await running.until_stands(name, Actual.RUNNING)
             acknowledged.add(name)
 
-    again = State(tmp_path / "state.db", cluster_id="default", node_id=NodeId("n1"))
+    again = Journal(tmp_path / "state.db", cluster_id="default", node_id=NodeId("n1"))
     assert acknowledged <= again.entries.keys()
     again.close()
 
@@ -177,7 +184,7 @@ async def test_a_failing_journal_is_reported_without_a_busy_loop(
         with suppress(AbortedError, TimeoutError):
             async with asyncio.timeout(0.1):
                 await running.delete("web")
-        await running.until(lambda: bool(running.state.problem()), "the problem is known")
+        await running.until(lambda: bool(running.journal.problem()), "the problem is known")
         before = faulty.struck
         await asyncio.sleep(FAULTY_SECONDS)
 
@@ -192,7 +199,7 @@ async def test_a_failing_journal_is_reported_without_a_busy_loop(
         assert bool(running.errors) == (fault in DEFECTS)
 
         faulty.mend()
-        await running.until(lambda: not running.state.problem(), "the journal works again")
+        await running.until(lambda: not running.journal.problem(), "the journal works again")
         assert running.agent._health()["status"] == "ok"
         await running.delete("web")
         await running.until_stands("web", None)
@@ -220,8 +227,8 @@ async def test_a_transaction_whose_rollback_failed_does_not_block_the_next(
         faulty.break_down("io", lambda sql: sql.startswith((where, "COMMIT")))
         for _ in range(3):
             with pytest.raises(StoreUnavailableError):
-                await journal.commit(Change(entry=ENTRY))
+                await journal.commit(JournalChange(entry=ENTRY))
         faulty.mend()
 
-        await journal.commit(Change(entry=ENTRY))
+        await journal.commit(JournalChange(entry=ENTRY))
         assert not journal.connection.in_transaction

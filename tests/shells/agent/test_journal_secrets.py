@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import a_supervisor
-from persys.agent.journal.records import Change, Entry, Standing
+from persys.agent.journal.records import Entry, JournalChange, ReportedStatus
 from persys.agent.journal.secrets import CREDENTIAL, journal_key_file
-from persys.agent.journal.store import State
+from persys.agent.journal.store import Journal
 from persys.agent.metrics import Metrics
 from persys.core.secrets import put_back, take_out
 from persys.model.ids import ActionId, NodeId, Revision, WorkloadId
@@ -35,21 +35,21 @@ def an_order(spec: Spec, *secret_env: str) -> Order:
 def an_entry() -> Entry:
     files = (FileMount("/etc/key", VALUE.encode(), secret=True),)
     spec = ContainerSpec("image", env={"PASSWORD": VALUE, "COLOUR": "red"}, files=files)
-    standing = Standing(Actual.RUNNING, NOW)
+    standing = ReportedStatus(Actual.RUNNING, NOW)
     return Entry(an_order(spec, "PASSWORD"), 1, ActionId("a"), NOW, NOW, standing)
 
 
-def opened(directory: Path) -> State:
-    return State(directory / "state.db", cluster_id="c", node_id=NodeId("n1"))
+def opened(directory: Path) -> Journal:
+    return Journal(directory / "state.db", cluster_id="c", node_id=NodeId("n1"))
 
 
 async def write(directory: Path) -> None:
-    state = opened(directory)
+    journal = opened(directory)
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(state.run(a_supervisor(), Metrics().journal.written))
-        await state.commit(Change(entry=an_entry()))
+        running = group.create_task(journal.run(a_supervisor(), Metrics().journal.written))
+        await journal.commit(JournalChange(entry=an_entry()))
         running.cancel()
-    state.close()
+    journal.close()
 
 
 def holders(directory: Path) -> list[str]:
@@ -60,9 +60,9 @@ async def test_a_secret_value_is_encrypted_in_every_file_and_restored(tmp_path: 
     await write(tmp_path)
 
     assert holders(tmp_path) == []
-    state = opened(tmp_path)
-    assert state.entries[WEB] == an_entry()
-    state.close()
+    journal = opened(tmp_path)
+    assert journal.entries[WEB] == an_entry()
+    journal.close()
     assert (tmp_path / "state.db.key").stat().st_mode & 0o777 == 0o600
 
 
@@ -73,11 +73,11 @@ def test_values_of_an_earlier_version_are_encrypted_at_the_start(tmp_path: Path)
         former.commit()
     assert holders(tmp_path) == ["state.db"]
 
-    state = opened(tmp_path)
+    journal = opened(tmp_path)
 
-    assert state.entries[WEB] == an_entry()
+    assert journal.entries[WEB] == an_entry()
     assert holders(tmp_path) == []
-    state.close()
+    journal.close()
     assert holders(tmp_path) == []
 
 
@@ -85,11 +85,11 @@ async def test_without_the_key_rows_with_secrets_are_quarantined(tmp_path: Path)
     await write(tmp_path)
     (tmp_path / "state.db.key").unlink()
 
-    state = opened(tmp_path)
+    journal = opened(tmp_path)
 
-    assert state.entries == {}
-    assert state.unreadable == {WEB}
-    state.close()
+    assert journal.entries == {}
+    assert journal.unreadable == {WEB}
+    journal.close()
 
 
 def test_the_key_may_be_a_credential_of_systemd(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from persys.agent.journal.store import State, kept_node_id
+from persys.agent.journal.store import Journal, kept_node_id
 from persys.errors import SettingsError
 from persys.model.ids import NodeId
 
@@ -29,7 +29,7 @@ def test_a_new_node_uses_its_host_name(new_agent: "Callable[..., Agent]") -> Non
 def test_a_node_keeps_the_id_of_its_journal(new_agent: "Callable[..., Agent]") -> None:
     agent = new_agent(PERSYS_NODE_ID="", PERSYS_DOCKER_ENABLED="false")
     earlier = NodeId("atlas-5f1c09a2b7e4")
-    State(agent.directory / "state.db", cluster_id="default", node_id=earlier).close()
+    Journal(agent.directory / "state.db", cluster_id="default", node_id=earlier).close()
 
     agent.start()
 

@@ -13,7 +13,7 @@ import pytest
 
 from persys.agent.api.tunnel_server import AbortedError
 from persys.agent.app import PARTS
-from persys.agent.journal.records import Change
+from persys.agent.journal.records import JournalChange
 from persys.infra.aio.parts import OnError
 from persys.model.ids import WorkloadId
 from persys.model.status import Actual
@@ -105,7 +105,7 @@ async def test_an_acknowledged_delete_is_not_undone_by_a_cancelled_apply(
         await running.until_stands("web", None)
         await asyncio.sleep(0.1)
         assert running.standing("web") is None
-        assert WEB in running.state.burials
+        assert WEB in running.journal.burials
 
 
 async def test_cancelled_streamed_calls_release_everything(tmp_path: Path) -> None:
@@ -150,11 +150,11 @@ async def ordered(running: Running, epoch: int, revision: str) -> bool:
 
 async def test_epochs_of_a_previous_cluster_refuse_nothing(tmp_path: Path) -> None:
     async with a_running_agent(Node(tmp_path)) as running:
-        await running.state.commit(Change(cluster_uid="lost"))
+        await running.journal.commit(JournalChange(cluster_uid="lost"))
         assert await ordered(running, 15, "r1")
         assert not await ordered(running, 2, "r2")
 
-        await running.state.commit(Change(cluster_uid="new"))
+        await running.journal.commit(JournalChange(cluster_uid="new"))
 
         assert await ordered(running, 2, "r2")
         assert not await ordered(running, 1, "r3")

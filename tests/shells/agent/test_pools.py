@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from persys.agent.app import Agent, Surroundings
-from persys.agent.journal.store import State
+from persys.agent.app import Agent, Environment
+from persys.agent.journal.store import Journal
 from persys.agent.node import host
-from persys.agent.node.capabilities import Pools
+from persys.agent.node.capabilities import StoragePools
 from persys.agent.runtimes.detect import NodeRuntimes
 from persys.agent.runtimes.vm.libvirt import Libvirt
 from persys.agent.runtimes.vm.storage.pools import LibvirtPools, OwnPool
@@ -55,7 +55,7 @@ async def pool(libvirt: Libvirt, tmp_path: Path) -> AsyncIterator[str]:
 async def test_a_libvirt_pool_shares_the_space_of_its_file_system(
     libvirt: Libvirt, pool: str, tmp_path: Path
 ) -> None:
-    pools = Pools(
+    pools = StoragePools(
         host,
         tmp_path / "volumes",
         DirectPathCalls(),
@@ -141,10 +141,10 @@ async def test_a_node_whose_pools_changed_registers_again(
         yield scheduler
 
     settings = AgentSettings(insecure=True, storage_local_root=tmp_path, gc_enabled=False)
-    state = State(tmp_path / "state.db", cluster_id="default", node_id=NodeId("n1"))
-    book, clock, paths = Book(state), SystemClock(), DirectPathCalls()
-    around = Surroundings(
-        state=state,
+    journal = Journal(tmp_path / "state.db", cluster_id="default", node_id=NodeId("n1"))
+    book, clock, paths = Book(journal), SystemClock(), DirectPathCalls()
+    around = Environment(
+        journal=journal,
         runtimes=NodeRuntimes(pools=pools),
         volumes=ManagedVolumes(find_drivers(settings, book, Tools(), paths), book, clock, paths),
         machine=host,
@@ -166,4 +166,4 @@ async def test_a_node_whose_pools_changed_registers_again(
         told = scheduler.registered[-1].capabilities.storage_pools
         assert [(each.name, each.total_gb) for each in told][1:] == [("fast", 40)]
         running.cancel()
-    state.close()
+    journal.close()

@@ -8,7 +8,7 @@ import pytest
 
 from builders import a_supervisor
 from persys.agent.api.service import AgentApi
-from persys.agent.api.tunnel_server import StreamedCalls
+from persys.agent.api.tunnel_server import TunnelServer
 from persys.agent.uplink.link import SchedulerLostError
 from persys.agent.uplink.session import heartbeat_interval
 from persys.agent.uplink.stream_link import Call, StreamLink
@@ -50,7 +50,7 @@ async def listen(link: StreamLink, group: asyncio.TaskGroup) -> None:
 
 async def test_responses_out_of_order_reach_their_heartbeats() -> None:
     stream = TwoWays()
-    link = StreamLink(cast("Call", stream), StreamedCalls(cast("AgentApi", None), a_supervisor()))
+    link = StreamLink(cast("Call", stream), TunnelServer(cast("AgentApi", None), a_supervisor()))
     async with asyncio.TaskGroup() as group:
         group.create_task(listen(link, group))
         beats = [
@@ -68,7 +68,7 @@ async def test_responses_out_of_order_reach_their_heartbeats() -> None:
 
 async def test_an_unexpected_response_is_not_used_for_a_registration() -> None:
     stream = TwoWays()
-    link = StreamLink(cast("Call", stream), StreamedCalls(cast("AgentApi", None), a_supervisor()))
+    link = StreamLink(cast("Call", stream), TunnelServer(cast("AgentApi", None), a_supervisor()))
     stream.coming.put_nowait(registered("stale"))
     async with asyncio.TaskGroup() as group:
         group.create_task(listen(link, group))

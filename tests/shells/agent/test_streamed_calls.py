@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from builders import a_supervisor
-from persys.agent.api.tunnel_server import UNDER_WAY_MAX, StreamedCalls
+from persys.agent.api.tunnel_server import UNDER_WAY_MAX, TunnelServer
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.agent.v1.agent_pb2_grpc import AgentServiceServicer
 from persys.wire.gen.control.v1 import control_pb2
@@ -39,7 +39,7 @@ class Peer:
 
     def __init__(self, api: Api, group: asyncio.TaskGroup) -> None:
         self.api = api
-        self.calls = StreamedCalls(api, a_supervisor())
+        self.calls = TunnelServer(api, a_supervisor())
         self._group = group
         self._replies: asyncio.Queue[control_pb2.StreamReply] = asyncio.Queue()
 

@@ -16,7 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from builders import a_supervisor
-from persys.agent.journal.store import State
+from persys.agent.journal.store import Journal
 from persys.agent.metrics import Metrics
 from persys.agent.settings import AgentSettings
 from persys.agent.volumes.ceph_rbd import Ceph, CephDriver
@@ -95,17 +95,17 @@ def _losetup(room: Path) -> list[str]:
 @asynccontextmanager
 async def volumes_of(room: Path, *made: tuple[str, object]) -> AsyncIterator[ManagedVolumes]:
     """Volumes with their own journal and these drivers; drivers that are functions get the registry."""
-    state = State(room / "state.db", cluster_id="c", node_id=NodeId("n"))
-    book = Book(state)
+    journal = Journal(room / "state.db", cluster_id="c", node_id=NodeId("n"))
+    book = Book(journal)
     drivers: dict[str, Driver] = {
         name: each(book) if callable(each) else each  # type: ignore[misc]  # one of the two
         for name, each in made
     }
     async with asyncio.TaskGroup() as group:
-        writing = group.create_task(state.run(a_supervisor(), Metrics().journal.written))
+        writing = group.create_task(journal.run(a_supervisor(), Metrics().journal.written))
         yield ManagedVolumes(Drivers(drivers, {}), book, SystemClock(), PATHS)
         writing.cancel()
-    state.close()
+    journal.close()
 
 
 def an_order(
@@ -237,16 +237,16 @@ async def test_a_driver_without_its_programs_is_unavailable_and_names_them(
     settings = AgentSettings(
         storage_nfs_server="server", storage_nfs_export="/e", storage_ceph_pool="rbd"
     )
-    state = State(room / "state.db", cluster_id="c", node_id=NodeId("n"))
+    journal = Journal(room / "state.db", cluster_id="c", node_id=NodeId("n"))
 
-    found = find_drivers(settings, Book(state), Tools(str(room)), PATHS)
+    found = find_drivers(settings, Book(journal), Tools(str(room)), PATHS)
 
     assert list(found.there) == ["local"]
     assert found.cures == {
         "nfs": "install mount, umount, mount.nfs",
         "ceph-rbd": "install rbd, mount, umount, blkid",
     }
-    state.close()
+    journal.close()
 
 
 async def test_an_unreachable_server_is_a_mount_failure(room: Path) -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from builders import a_supervisor
 from certified import Root
-from persys.agent.api.tunnel_server import StreamedCalls
+from persys.agent.api.tunnel_server import TunnelServer
 from persys.agent.uplink.link import Link
-from persys.agent.uplink.stream_link import Links, over_stream
+from persys.agent.uplink.stream_link import SchedulerLinks, over_stream
 from persys.infra.clock import SystemClock
 from persys.infra.tls.tls import Tls
 from persys.model.identity import Role
@@ -48,15 +48,15 @@ class Streaming:
     def __init__(self, cluster: Cluster, tls: Tls, node_id: str) -> None:
         self.agent = Lasting()
         self.moves = 0
-        self.links: Links | None = None
+        self.links: SchedulerLinks | None = None
         self._address = f"127.0.0.1:{cluster.settings.grpc_port}"
         self._tls = tls
         self._node_id = node_id
 
     async def run(self) -> None:
-        calls = StreamedCalls(self.agent, a_supervisor())
+        calls = TunnelServer(self.agent, a_supervisor())
         connect = over_stream(calls, self._tls.dial(Role.SCHEDULER), certificate=self._tls.in_use)
-        async with Links(connect, self._address) as links:
+        async with SchedulerLinks(connect, self._address) as links:
             await self._join(links.newest)
             self.links = links
             while True:

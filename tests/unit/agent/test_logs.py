@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persys.agent.access.logs import End
+from persys.agent.access.logs import LogTail
 from persys.agent.runtimes.docker.exec_logs import Part, unix_nanos, unix_seconds
 from persys.agent.runtimes.docker.log_frames import (
     Frame,
@@ -53,7 +53,7 @@ def test_a_timestamp_is_the_first_word_of_a_frame() -> None:
 
 
 def test_a_log_tail_is_limited_in_lines_and_bytes() -> None:
-    few, small = End(2, 1000), End(1000, 10)
+    few, small = LogTail(2, 1000), LogTail(1000, 10)
     for end in (few, small):
         end.add(Frame("stdout", b"%d234" % number) for number in range(9))
 

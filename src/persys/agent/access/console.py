@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 
-from persys.agent.journal.store import State
+from persys.agent.journal.store import Journal
 from persys.agent.runtimes.vm.console import Console, MachineAccess
 from persys.errors import InvalidError, RefusedError
 from persys.infra.aio.task_group import together
@@ -21,9 +21,9 @@ WriteLog = Callable[[agent_pb2.LogChunk], Awaitable[None]]
 WriteOutput = Callable[[agent_pb2.ExecOutput], Awaitable[None]]
 
 
-class Consoles:
-    def __init__(self, state: State, access: MachineAccess, clock: Clock) -> None:
-        self._state = state
+class ConsoleService:
+    def __init__(self, journal: Journal, access: MachineAccess, clock: Clock) -> None:
+        self._journal = journal
         self._access = access
         self._clock = clock
 
@@ -68,7 +68,7 @@ class Consoles:
 
         def is_over() -> bool:
             nonlocal up_at
-            entry = self._state.entries.get(workload_id)
+            entry = self._journal.entries.get(workload_id)
             if entry is None:
                 return True
             now = self._clock.monotonic()

@@ -42,7 +42,7 @@ _LINES_MAX = 2000
 _DEADLINE_SECONDS = 5.0
 
 
-class Past:
+class PreviousLogs:
     def __init__(self, root: Path, access: DockerAccess, paths: PathCalls) -> None:
         self._root = root
         self._paths = paths
@@ -58,7 +58,7 @@ class Past:
                 for part in await self._access.parts(workload_id):
                     if part.tty:
                         continue
-                    end = End(_LINES_MAX, KEPT_BYTES_MAX)
+                    end = LogTail(_LINES_MAX, KEPT_BYTES_MAX)
                     async for frames in self._access.frames(part, tail=_LINES_MAX, stamped=True):
                         end.add(frames)
                     path = self._path(workload_id, part.service)
@@ -100,7 +100,7 @@ def _without(values: frozenset[str], frames: Iterable[Frame]) -> Iterable[Frame]
     ]
 
 
-class End:
+class LogTail:
     """The tail of a log, limited in lines and bytes."""
 
     def __init__(self, lines_max: int, bytes_max: int) -> None:
@@ -125,7 +125,7 @@ Write = Callable[[agent_pb2.LogChunk], Awaitable[None]]
 
 
 class Logs:
-    def __init__(self, access: DockerAccess, past: Past) -> None:
+    def __init__(self, access: DockerAccess, past: PreviousLogs) -> None:
         self._access = access
         self._past = past
 
@@ -189,7 +189,7 @@ class Logs:
         writer: "_Writer",
     ) -> None:
         stamped = not part.tty
-        end = End(request.tail, TAIL_BYTES_MAX) if request.tail else None
+        end = LogTail(request.tail, TAIL_BYTES_MAX) if request.tail else None
         any_came = False
         if until := part.before_present_run():
             async with aclosing(

@@ -7,9 +7,9 @@ When a caller disconnects, its session is cancelled.
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
-from persys.agent.access.console import Consoles
-from persys.agent.access.logs import Logs, Past
-from persys.agent.journal.store import State
+from persys.agent.access.console import ConsoleService
+from persys.agent.access.logs import Logs, PreviousLogs
+from persys.agent.journal.store import Journal
 from persys.agent.runtimes.docker.exec_logs import DockerAccess, Part, Session
 from persys.errors import InvalidError, NotFoundError, RefusedError
 from persys.infra.aio.task_group import together
@@ -22,18 +22,18 @@ _STDERR = 2
 _NO_ACCESS = "logs and exec are not available: this node is not connected to its runtime now"
 
 
-class Access:
+class Sessions:
     def __init__(
         self,
-        state: State,
+        journal: Journal,
         docker: DockerAccess | None,
-        past: Past | None,
-        consoles: Callable[[], Consoles | None],
+        past: PreviousLogs | None,
+        consoles: Callable[[], ConsoleService | None],
         *,
         exec_enabled: bool,
     ) -> None:
         """`consoles` returns None while this node has no libvirt."""
-        self._state = state
+        self._journal = journal
         self._docker = docker
         self._logs = Logs(docker, past) if docker is not None and past is not None else None
         self._consoles = consoles
@@ -148,11 +148,11 @@ class Access:
         return live[0]
 
     def _is_machine(self, named: WorkloadId) -> bool:
-        return self._state.entries[named].order.type is WorkloadType.VM
+        return self._journal.entries[named].order.type is WorkloadType.VM
 
     def _known(self, named: str) -> WorkloadId:
         checked = workload_id(named)
-        if checked not in self._state.entries:
+        if checked not in self._journal.entries:
             raise NotFoundError("workload", named)
         return checked
 

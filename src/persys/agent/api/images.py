@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import contextmanager
 from functools import partial
 
-from persys.agent.images.store import ImageStore, Told
+from persys.agent.images.store import ImageStore, OnProgress
 from persys.errors import InvalidError, PersysError, RefusedError, UnavailableError
 from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.task_group import together
@@ -28,7 +28,7 @@ Inputs = AsyncIterator[agent_pb2.AddImageRequest]
 Write = Callable[[agent_pb2.ImageProgress], Awaitable[None]]
 
 
-class ImageDoor:
+class ImageApi:
     def __init__(self, store: ImageStore, owned: OwnedWork) -> None:
         self._store = store
         self._owned = owned
@@ -93,7 +93,9 @@ class ImageDoor:
             )
         )
 
-    async def _add(self, start: agent_pb2.AddImageStart, upload: "_Upload", told: Told) -> Image:
+    async def _add(
+        self, start: agent_pb2.AddImageStart, upload: "_Upload", told: OnProgress
+    ) -> Image:
         with self._place():
             if start.url:
                 return await self._store.add_from(

@@ -15,18 +15,18 @@ import grpc
 from google.protobuf.message import Message
 from msgspec.structs import replace
 
-from persys.agent.access.sessions import Access
-from persys.agent.api.images import ImageDoor
-from persys.agent.garbage_collection import Garbage
+from persys.agent.access.sessions import Sessions
+from persys.agent.api.images import ImageApi
+from persys.agent.garbage_collection import GarbageCollector
 from persys.agent.journal.records import Entry
-from persys.agent.journal.store import State
+from persys.agent.journal.store import Journal
 from persys.agent.metrics import Metrics
-from persys.agent.node.usage import Collector, Meter
+from persys.agent.node.usage import UtilizationSampler, WorkloadUsageSampler
 from persys.agent.ports import Runtime
 from persys.agent.settings import AgentSettings
 from persys.agent.uplink.heartbeat import Refusals, observation_of
 from persys.agent.volumes.inventory import Inventory
-from persys.agent.workloads.orders import Accepted, Intake, Refused, Skipped
+from persys.agent.workloads.orders import Accepted, OrderService, Refused, Skipped
 from persys.core.agent.actions import select
 from persys.core.secrets import redacted
 from persys.errors import (
@@ -148,16 +148,16 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         node_id: NodeId,
         version: str,
         *,
-        state: State,
-        intake: Intake,
-        collector: Collector,
+        journal: Journal,
+        intake: OrderService,
+        collector: UtilizationSampler,
         runtimes: Mapping[WorkloadType, Runtime],
         clock: Clock,
-        access: Access,
-        meter: Meter,
-        garbage: Garbage,
+        access: Sessions,
+        meter: WorkloadUsageSampler,
+        garbage: GarbageCollector,
         inventory: Inventory,
-        images: Callable[[], ImageDoor | None],
+        images: Callable[[], ImageApi | None],
         supervisor: Supervisor,
         owned: OwnedWork,
         calls: CallMetrics,
@@ -168,7 +168,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         self.owned = owned
         self._node_id = node_id
         self._version = version
-        self._state = state
+        self._journal = journal
         self._intake = intake
         self._collector = collector
         self._runtimes = runtimes
@@ -242,7 +242,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
     async def GetWorkloadStatus(
         self, request: agent_pb2.GetWorkloadStatusRequest, _context: Context
     ) -> agent_pb2.GetWorkloadStatusResponse:
-        entry = self._state.entries.get(workload_id(request.id, field="id"))
+        entry = self._journal.entries.get(workload_id(request.id, field="id"))
         refused = self._refusals.get(request.id)
         if entry is None and refused is None:
             raise NotFoundError("workload", request.id)
@@ -264,7 +264,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         return agent_pb2.ListWorkloadsResponse(
             workloads=[
                 self._status(entry)
-                for _, entry in sorted(self._state.entries.items())
+                for _, entry in sorted(self._journal.entries.items())
                 if wanted is None or entry.order.type is wanted
             ]
         )
@@ -274,7 +274,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         self, _request: agent_pb2.HealthCheckRequest, _context: Context
     ) -> agent_pb2.HealthCheckResponse:
         runtimes = {kind.value: await self._runtime_status(kind) for kind in WorkloadType}
-        journal_problem = self._state.problem()
+        journal_problem = self._journal.problem()
         if journal_problem:
             runtimes["journal"] = f"unhealthy: {journal_problem}"
         used = self._collector.utilization()
@@ -298,7 +298,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
                 f"invalid value {request.limit}: expected 0 (no limit) or a positive number",
             )
         found = select(
-            self._state.actions.values(),
+            self._journal.actions.values(),
             workload_id=request.workload_id,
             kind=request.action_type,
             state=request.status,
@@ -312,7 +312,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
     ) -> AsyncIterator[agent_pb2.IntentView]:
         """Workloads that are being deleted are left out, so that a recovery does not restore them."""
         with self.counted(AGENT_METHODS["ListIntents"]) as outcome:
-            for named, entry in sorted(self._state.entries.items()):
+            for named, entry in sorted(self._journal.entries.items()):
                 if entry.intent and entry.order.desired is not Desired.DELETED:
                     yield agent_pb2.IntentView(
                         id=named, epoch=entry.order.epoch, intent=entry.intent
@@ -405,7 +405,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
 
     def _status(self, entry: Entry) -> agent_pb2.WorkloadStatus:
         return wire.status_message(
-            observation_of(entry, self._state, self._node_id, self._intake.policy),
+            observation_of(entry, self._journal, self._node_id, self._intake.policy),
             type=entry.order.type,
             desired=entry.order.desired,
             created_at=entry.created_at,

@@ -46,7 +46,7 @@ class AbortedError(PersysError):
         self.code = code
 
 
-class StreamedContext:
+class TunnelContext:
     """The servicer context of a call that has no gRPC connection of its own."""
 
     def __init__(self, metadata: Mapping[str, str], write: Write) -> None:
@@ -60,7 +60,7 @@ class StreamedContext:
         raise AbortedError(code, details)
 
 
-class StreamedCalls:
+class TunnelServer:
     def __init__(self, api: agent_pb2_grpc.AgentServiceServicer, supervisor: Supervisor) -> None:
         self._api = api
         self._supervisor = supervisor
@@ -123,7 +123,7 @@ class StreamedCalls:
         if known is None or method is None:
             raise AbortedError(grpc.StatusCode.UNIMPLEMENTED, f"unknown method {name}")
         read = partial(_read, getattr(agent_pb2, known.input_type.name))
-        context = StreamedContext(call.opening.metadata, call.write)
+        context = TunnelContext(call.opening.metadata, call.write)
         if not known.server_streaming:
             async with self._room:
                 answer = await method(read(call.opening.request), context)

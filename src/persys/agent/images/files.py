@@ -51,7 +51,7 @@ class Written(Struct, frozen=True):
     size_bytes: int
 
 
-class Looked(Struct, frozen=True):
+class ImageInfo(Struct, frozen=True):
     format: str
     virtual_size_bytes: int
 
@@ -91,7 +91,7 @@ async def write(
     return Written(digest.hexdigest(), size)
 
 
-async def look(path: Path, paths: PathCalls) -> Looked:
+async def look(path: Path, paths: PathCalls) -> ImageInfo:
     """Check an image file and return its format and virtual size. Raises RefusedError, BadImageError."""
     try:
         size = (await paths.run(path, path.stat)).st_size
@@ -107,7 +107,7 @@ async def look(path: Path, paths: PathCalls) -> Looked:
         raise BadImageError(f"the image is damaged: {_error_output(ran)}")
     try:
         told = json.loads(ran.out)
-        looked = Looked(str(told["format"]), int(told["virtual-size"]))
+        looked = ImageInfo(str(told["format"]), int(told["virtual-size"]))
         details = (told.get("format-specific") or {}).get("data") or {}
     except (ValueError, KeyError, TypeError, AttributeError) as err:
         raise RefusedError(
@@ -125,7 +125,7 @@ async def look(path: Path, paths: PathCalls) -> Looked:
     return looked
 
 
-def _check(looked: Looked, told: dict[str, Any], details: dict[str, Any]) -> None:
+def _check(looked: ImageInfo, told: dict[str, Any], details: dict[str, Any]) -> None:
     if told.get("backing-filename") or details.get("data-file"):
         raise BadImageError(_REFERS)
     if told.get("encrypted"):

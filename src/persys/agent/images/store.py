@@ -43,13 +43,13 @@ PER_HOST_MAX = 4
 _PASSABLE, _READ_ONLY = 0o711, 0o444  # QEMU runs as another user
 _DAMAGED = "DamagedImage"
 
-Told = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 """Called with the bytes received and the total size; 0: unknown."""
 
 Needs = Mapping[str, frozenset[str]]
 
 
-class Users(Protocol):
+class ImageUsers(Protocol):
     """Workloads that need images."""
 
     root: Path  # the directory that `by_path` reads
@@ -74,7 +74,7 @@ class ImageStore:
         paths: PathCalls,
         *,
         policy: NodePolicy,
-        users: Users,
+        users: ImageUsers,
         changed: Callable[[], None],
     ) -> None:
         """`changed` is called when the list of image names changes."""
@@ -112,7 +112,13 @@ class ImageStore:
         return [(image, self._needed_by(image, users)) for _, image in sorted(self._images.items())]
 
     async def add(
-        self, name: str, parts: AsyncIterator[bytes], *, sha256: str = "", size: int = 0, told: Told
+        self,
+        name: str,
+        parts: AsyncIterator[bytes],
+        *,
+        sha256: str = "",
+        size: int = 0,
+        told: OnProgress,
     ) -> Image:
         """Add an image. On RefusedError or UnavailableError the store is unchanged."""
         place = self._incoming / uuid.uuid4().hex
@@ -147,7 +153,7 @@ class ImageStore:
         log.info("image.added", image=name, sha256=image.sha256, size_bytes=image.size_bytes)
         return image
 
-    async def add_from(self, name: str, url: str, *, sha256: str = "", told: Told) -> Image:
+    async def add_from(self, name: str, url: str, *, sha256: str = "", told: OnProgress) -> Image:
         """Raises RefusedError, UnavailableError."""
         async with images_sources.opened(url, self._policy, self._paths) as source:
             return await self.add(

@@ -11,8 +11,8 @@ from random import Random
 import structlog
 from msgspec.structs import replace
 
-from persys.agent.journal.records import Burial, Change, Entry, Standing
-from persys.agent.journal.store import State
+from persys.agent.journal.records import DeletionMarker, Entry, JournalChange, ReportedStatus
+from persys.agent.journal.store import Journal
 from persys.agent.metrics import Metrics
 from persys.core.agent.describe import shortened
 from persys.core.agent.next_step import (
@@ -76,10 +76,10 @@ _ID_PREFIX = {
 }
 
 
-class Ledger:
+class Recorder:
     def __init__(
         self,
-        state: State,
+        journal: Journal,
         clock: Clock,
         metrics: Metrics,
         *,
@@ -87,7 +87,7 @@ class Ledger:
         random: Random,
     ) -> None:
         """`tell` is called with the id of each workload whose status changes."""
-        self._state = state
+        self._journal = journal
         self._clock = clock
         self._metrics = metrics
         self._tell = tell
@@ -99,7 +99,7 @@ class Ledger:
 
     def superseded(self, entry: Entry) -> list[Action]:
         """The open action, ended because a newer order replaces it."""
-        action = self._state.open_action(entry)
+        action = self._journal.open_action(entry)
         if action is None:
             return []
         return [self._ended(action, entry, "superseded by a newer order")]
@@ -107,30 +107,32 @@ class Ledger:
     async def begin(self, entry: Entry, todo: Do, artefact: Artefact | None) -> Entry:
         """Record the begin of a step. Work without an open order gets an action of its own."""
         now, step = self._clock.now(), todo.step
-        action = self._state.open_action(entry)
+        action = self._journal.open_action(entry)
         if action is None:
             action = self.new_action(entry.order.workload_id, ActionKind.RECONCILE)
-            standing = Standing(Actual.PENDING, now, code="Reconciling", message=f"next: {step}")
+            standing = ReportedStatus(
+                Actual.PENDING, now, code="Reconciling", message=f"next: {step}"
+            )
             entry = replace(entry, action_id=action.id, standing=standing, updated_at=now)
             self._tell(entry.order.workload_id)
         if action.state is ActionState.PENDING:
             action = replace(action, state=ActionState.RUNNING, started_at=now)
         if step is Step.REPAIR:
             entry = replace(entry, progress=repairing(entry.progress, now=now))
-        self._state.note(entry, action)
+        self._journal.note(entry, action)
         if step in (Step.START, Step.RESTART, Step.REPLACE):
             self._metrics.health.restarts.inc(step is Step.RESTART)
             entry = replace(entry, progress=_before(step, entry.progress, artefact, now))
-            await self._state.commit(Change(entry=entry, actions=[action]))
+            await self._journal.commit(JournalChange(entry=entry, actions=[action]))
         elif todo.halts:
             entry = replace(entry, progress=replace(entry.progress, halted=True))
-            change = Change(entry=entry, actions=[action])
+            change = JournalChange(entry=entry, actions=[action])
             try:
-                await self._state.commit(change, deadline_seconds=HALT_DEADLINE_SECONDS)
+                await self._journal.commit(change, deadline_seconds=HALT_DEADLINE_SECONDS)
             except StoreUnavailableError as err:
                 # It must stop anyway; after a crash the lost contact still prevents a start.
                 log.warning("halt.not_kept", reason=str(err))
-                self._state.note(entry, action)
+                self._journal.note(entry, action)
         return entry
 
     def keep(self, entry: Entry, step: Step, failure: Failure | None, seconds: float) -> None:
@@ -138,14 +140,14 @@ class Ledger:
         failure = failure_without(entry.order, failure)
         self._metrics.work.step_ended(step, seconds)
         progress = after_step(entry.progress, step, failure, now=self._clock.now())
-        self._state.note(replace(entry, progress=progress))
+        self._journal.note(replace(entry, progress=progress))
 
     async def settle(self, entry: Entry, settled: Settled, metadata: Mapping[str, str]) -> bool:
         """Commit the status of a settled workload. False if nothing has changed."""
         now = self._clock.now()
         before = entry.standing
         settled = settled_without(entry.order, settled)
-        standing = Standing(
+        standing = ReportedStatus(
             settled.actual,
             now,
             code=settled.code,
@@ -166,7 +168,7 @@ class Ledger:
             progress=progress,
             updated_at=now if changed else entry.updated_at,
         )
-        await self._state.commit(Change(entry=entry, actions=ended))
+        await self._journal.commit(JournalChange(entry=entry, actions=ended))
         if settled.failure is not None and settled.failure != before.failure:
             self._metrics.work.failed(settled.failure.reason)
         if changed:
@@ -175,13 +177,13 @@ class Ledger:
 
     async def forget(self, entry: Entry) -> None:
         """Record a completed deletion. A deletion marker remains until the scheduler acknowledges it."""
-        action = self._state.open_action(entry)
-        await self._state.commit(
-            Change(
+        action = self._journal.open_action(entry)
+        await self._journal.commit(
+            JournalChange(
                 forgotten=entry.order.workload_id,
                 actions=[self._ended(action, entry, "")] if action is not None else [],
                 burials=[
-                    Burial(
+                    DeletionMarker(
                         entry.order.workload_id, entry.order.epoch, cluster_uid=entry.cluster_uid
                     )
                 ],
@@ -192,46 +194,46 @@ class Ledger:
     def under_way(self, seen: Entry, code: str, message: str) -> None:
         """Report progress of a long step. Not committed: after a restart the step starts again."""
         workload_id = seen.order.workload_id
-        entry = self._state.entries.get(workload_id)
+        entry = self._journal.entries.get(workload_id)
         if entry is None or entry.generation != seen.generation:
             return
         now = self._clock.now()
         message = text_without(entry.order, message)
-        standing = Standing(Actual.PENDING, now, code=code, message=message)
-        self._state.note(replace(entry, standing=standing, updated_at=now))
+        standing = ReportedStatus(Actual.PENDING, now, code=code, message=message)
+        self._journal.note(replace(entry, standing=standing, updated_at=now))
         self._tell(workload_id)
 
     def pardon(self, entry: Entry) -> None:
         """Clear a retryable failure, so that its step is retried."""
         failure = entry.progress.failure
         if failure is not None and failure.retryable:
-            self._state.note(replace(entry, progress=replace(entry.progress, failure=None)))
+            self._journal.note(replace(entry, progress=replace(entry.progress, failure=None)))
 
     def doubt(self, entry: Entry, message: str) -> None:
         """Set the status to unknown. Not committed: after a restart it is inspected anyway."""
         now = self._clock.now()
         message = text_without(entry.order, message)
-        standing = Standing(Actual.UNKNOWN, now, code="NoAnswer", message=message)
+        standing = ReportedStatus(Actual.UNKNOWN, now, code="NoAnswer", message=message)
         if _same_status(standing, entry.standing):
             return
-        self._state.note(replace(entry, standing=standing, updated_at=now))
+        self._journal.note(replace(entry, standing=standing, updated_at=now))
         self._tell(entry.order.workload_id)
 
     def broken(self, entry: Entry, failure: Failure) -> None:
         """Set the status to failed after an internal error. Not committed: the journal may be the cause."""
         now = self._clock.now()
         failure = failure_without(entry.order, failure) or failure
-        standing = Standing(
+        standing = ReportedStatus(
             Actual.FAILED, now, code=failure.code, message=failure.message, failure=failure
         )
         if _same_status(standing, entry.standing):
             return
         self._metrics.work.failed(failure.reason)
-        self._state.note(replace(entry, standing=standing, updated_at=now))
+        self._journal.note(replace(entry, standing=standing, updated_at=now))
         self._tell(entry.order.workload_id)
 
     def _outcome(self, entry: Entry, settled: Settled) -> list[Action]:
-        action = self._state.open_action(entry)
+        action = self._journal.open_action(entry)
         if action is None or settled.actual is Actual.PENDING:
             return []
         error = settled.message if settled.actual is Actual.FAILED else ""
@@ -267,7 +269,7 @@ def _before(step: Step, progress: Progress, artefact: Artefact | None, now: date
             return launching(progress, artefact)
 
 
-def _same_status(standing: Standing, before: Standing) -> bool:
+def _same_status(standing: ReportedStatus, before: ReportedStatus) -> bool:
     return (
         standing.actual is before.actual
         and standing.code == before.code

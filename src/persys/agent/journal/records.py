@@ -16,7 +16,7 @@ from persys.model.workload import Order
 from persys.wire.stored.records import encode
 
 
-class Standing(Struct, frozen=True):
+class ReportedStatus(Struct, frozen=True):
     """The status of a workload as last observed."""
 
     actual: Actual
@@ -35,7 +35,7 @@ class Entry(Struct, frozen=True):
     action_id: ActionId  # the last action, open while it is pending or running
     created_at: datetime
     updated_at: datetime
-    standing: Standing
+    standing: ReportedStatus
     progress: Progress = Progress()
     # All managed volumes of the workload so far: True if the volume must be retained.
     volumes: dict[str, bool] = {}
@@ -53,7 +53,7 @@ class Image(Struct, frozen=True):
     used_at: datetime  # the last time it was in use
 
 
-class Burial(Struct, frozen=True):
+class DeletionMarker(Struct, frozen=True):
     """Deletion marker of a workload: orders up to this epoch are refused.
 
     `told`: the scheduler has acknowledged it.
@@ -67,13 +67,13 @@ class Burial(Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class JournalChange:
     """Records that are written atomically."""
 
     entry: Entry | None = None
     actions: Sequence[Action] = ()
     forgotten: WorkloadId | None = None
-    burials: Sequence[Burial] = ()
+    burials: Sequence[DeletionMarker] = ()
     unburied: WorkloadId | None = None
     cluster_uid: str = ""  # the cluster that this node has joined
     instance_id: str = ""  # of the last registration
@@ -97,7 +97,7 @@ PROBE = Statement("UPDATE run SET resuming = resuming", [()])
 _UPSERT = "ON CONFLICT (id) DO UPDATE SET record = excluded.record"
 
 
-def statements_of(change: Change, seal: Callable[[Entry], Entry]) -> list[Statement]:
+def statements_of(change: JournalChange, seal: Callable[[Entry], Entry]) -> list[Statement]:
     """The statements of a change. `seal` encrypts secret values. Raises RefusedError."""
     made: list[Statement] = []
 

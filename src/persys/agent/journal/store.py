@@ -21,10 +21,10 @@ import structlog
 
 from persys.agent.journal.records import (
     PROBE,
-    Burial,
-    Change,
+    DeletionMarker,
     Entry,
     Image,
+    JournalChange,
     Statement,
     statements_of,
 )
@@ -122,11 +122,11 @@ class NoteWrite(Protocol):
 
 
 class _EncodedChange(NamedTuple):
-    change: Change
+    change: JournalChange
     rows: list[Statement]
 
 
-class State:
+class Journal:
     def __init__(
         self,
         path: Path,
@@ -146,7 +146,7 @@ class State:
         self._queue: GroupCommit[_EncodedChange] = GroupCommit()
         self.entries: dict[WorkloadId, Entry] = {}
         self.actions: dict[ActionId, Action] = {}
-        self.burials: dict[WorkloadId, Burial] = {}
+        self.burials: dict[WorkloadId, DeletionMarker] = {}
         # By cluster: the highest epoch of deletions that are not stored by id.
         self._deleted_epochs: dict[str, int] = {}
         self.images: dict[str, Image] = {}  # by name
@@ -183,7 +183,7 @@ class State:
                 for pending in batch:  # a change that cannot be written must not block the others
                     await self._write_all([pending], supervisor, noted)
 
-    async def commit(self, change: Change, *, deadline_seconds: float | None = None) -> None:
+    async def commit(self, change: JournalChange, *, deadline_seconds: float | None = None) -> None:
         """Write a change to disk. StoreUnavailableError: it is unknown whether it was written.
 
         The change is encoded here, so that an encoding error affects this caller only. It is written even if
@@ -294,7 +294,7 @@ class State:
         self._thread.submit(self.connection.close).result()
         self._thread.shutdown()
 
-    def _apply(self, change: Change) -> None:
+    def _apply(self, change: JournalChange) -> None:
         if change.entry is not None:
             self.entries[change.entry.order.workload_id] = change.entry
             self.unreadable.discard(change.entry.order.workload_id)
@@ -353,7 +353,7 @@ class State:
         epochs: dict[str, int] = {}
         for (data,) in cursor.execute(old, (BURIALS_MAX,)).fetchall():
             with suppress(RefusedError):  # skip damaged rows
-                _raise_to(epochs, [decode(data, Burial)])
+                _raise_to(epochs, [decode(data, DeletionMarker)])
         cursor.executemany(
             "INSERT INTO deleted_epochs VALUES (?, ?) "
             "ON CONFLICT (cluster_uid) DO UPDATE SET epoch = max(epoch, excluded.epoch)",
@@ -375,7 +375,9 @@ class State:
         for _, action in self._intact("SELECT id, record FROM actions ORDER BY number", Action):
             if action is not None:
                 self.actions[action.id] = action
-        for _, burial in self._intact("SELECT id, record FROM burials ORDER BY number", Burial):
+        for _, burial in self._intact(
+            "SELECT id, record FROM burials ORDER BY number", DeletionMarker
+        ):
             if burial is not None:
                 self.burials[burial.workload_id] = burial
         self._deleted_epochs = dict(
@@ -502,6 +504,6 @@ def _keep_newest(mapping: dict[Key, Value], count: int) -> list[Value]:
     return [mapping.pop(key) for key in list(islice(mapping, max(0, len(mapping) - count)))]
 
 
-def _raise_to(epochs: dict[str, int], burials: Iterable[Burial]) -> None:
+def _raise_to(epochs: dict[str, int], burials: Iterable[DeletionMarker]) -> None:
     for burial in burials:
         epochs[burial.cluster_uid] = max(epochs.get(burial.cluster_uid, 0), burial.epoch)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import structlog
 
-from persys.agent.ports import Machine, PoolSource, Volumes
+from persys.agent.ports import Host, PoolSource, Volumes
 from persys.agent.runtimes.detect import NodeRuntimes, has_git
 from persys.agent.settings import AgentSettings
 from persys.agent.volumes.local import DRIVER
@@ -24,7 +24,7 @@ from persys.model.spec import WorkloadType
 def capabilities_of(
     settings: AgentSettings,
     runtimes: NodeRuntimes,
-    machine: Machine,
+    machine: Host,
     volumes: Volumes,
     pools: tuple[StoragePool, ...],
 ) -> Capabilities:
@@ -71,10 +71,10 @@ LOOK_DEADLINE_SECONDS = 60.0
 POOLS_MAX = 256
 
 
-class Pools:
+class StoragePools:
     def __init__(
         self,
-        machine: Machine,
+        machine: Host,
         local_root: Path,
         paths: PathCalls,
         source: Callable[[], PoolSource | None],

@@ -9,9 +9,9 @@ from typing import Protocol
 import structlog
 from msgspec import Struct
 
-from persys.agent.journal.store import State
+from persys.agent.journal.store import Journal
 from persys.agent.node import host
-from persys.agent.ports import Machine
+from persys.agent.ports import Host
 from persys.core.agent.admission import demand_of
 from persys.core.agent.usage import Sample, metered
 from persys.errors import RuntimeUnavailableError
@@ -35,11 +35,11 @@ class Utilization(Struct, frozen=True):
     disk: float
 
 
-class Collector:
+class UtilizationSampler:
     def __init__(
-        self, state: State, volume_root: Path, paths: PathCalls, machine: Machine = host
+        self, journal: Journal, volume_root: Path, paths: PathCalls, machine: Host = host
     ) -> None:
-        self._state = state
+        self._journal = journal
         self._volume_root = volume_root
         self._paths = paths
         self._machine = machine
@@ -78,7 +78,7 @@ class Collector:
 
     def usage(self) -> NodeUsage:
         """Usage of the node. A stopped workload still counts with its disk, not with CPU and memory."""
-        orders = [entry.order for entry in self._state.entries.values()]
+        orders = [entry.order for entry in self._journal.entries.values()]
         running = [demand_of(one.spec) for one in orders if one.desired is Desired.RUNNING]
         return NodeUsage(
             cpu_allocated_millicores=sum(demand.cpu_millicores for demand in running),
@@ -101,17 +101,17 @@ class Sampler(Protocol):
         """One sample of all running workloads. Raises RuntimeUnavailableError."""
 
 
-class Meter:
+class WorkloadUsageSampler:
     def __init__(
         self,
         samplers: Mapping[str, Sampler],
-        state: State,
+        journal: Journal,
         clock: Clock,
         supervisor: Supervisor,
     ) -> None:
         """`samplers` by the source name in reports. Each samples a different set of workloads."""
         self._samplers = samplers
-        self._state = state
+        self._journal = journal
         self._clock = clock
         self._supervisor = supervisor
         self._last: dict[str, dict[str, Sample]] = {}
@@ -125,7 +125,7 @@ class Meter:
 
     async def _sample(self) -> bool:
         """Take samples. Returns whether a workload is new, or may appear soon."""
-        if not self._state.entries:
+        if not self._journal.entries:
             self._last, self._told, self.usage = {}, {}, {}
             return True
         news = [await self._contained(source) for source in list(self._samplers)]
@@ -147,7 +147,7 @@ class Meter:
                 samples = await self._samplers[source].sample()
         except (RuntimeUnavailableError, TimeoutError):
             return False
-        entries = self._state.entries
+        entries = self._journal.entries
         before = self._last.get(source, {})
         self._told[source] = metered(
             before,

@@ -15,11 +15,11 @@ from urllib.parse import quote
 import structlog
 
 from persys.agent.credentials import Credentials
-from persys.agent.garbage_collection import AllLeftovers
+from persys.agent.garbage_collection import AllGarbageSources
 from persys.agent.images.store import ImageStore
-from persys.agent.journal.store import State
+from persys.agent.journal.store import Journal
 from persys.agent.node.usage import Sampler
-from persys.agent.ports import Disks, Leftovers, PoolSource, Runtime
+from persys.agent.ports import Disks, GarbageSource, PoolSource, Runtime
 from persys.agent.runtimes.compose.cli import detect
 from persys.agent.runtimes.compose.git import Git
 from persys.agent.runtimes.compose.runtime import ComposeRuntime
@@ -64,7 +64,7 @@ _OF_LIBVIRT = frozenset({Kind.MACHINE})
 
 async def open_images(
     settings: AgentSettings,
-    state: State,
+    journal: Journal,
     clock: Clock,
     paths: PathCalls,
     *,
@@ -77,7 +77,7 @@ async def open_images(
         clock,
         paths,
         policy=policy_of(settings),
-        users=MachineUsers(state, settings.vm_dir.absolute()),
+        users=MachineUsers(journal, settings.vm_dir.absolute()),
         changed=changed,
     )
     try:
@@ -89,8 +89,8 @@ async def open_images(
     return images
 
 
-def machines_of(state: State) -> list[WorkloadId]:
-    entries = state.entries.items()
+def machines_of(journal: Journal) -> list[WorkloadId]:
+    entries = journal.entries.items()
     return [workload_id for workload_id, entry in entries if entry.order.type is WorkloadType.VM]
 
 
@@ -100,8 +100,8 @@ def machine_access(
     return MachineAccess(hypervisor.libvirt, owner, paths, settings.vm_dir.absolute())
 
 
-def has_machines(state: State) -> bool:
-    return bool(machines_of(state))
+def has_machines(journal: Journal) -> bool:
+    return bool(machines_of(journal))
 
 
 def container_files(settings: AgentSettings, owner: Owner) -> ContainerFiles:
@@ -112,11 +112,11 @@ def container_files(settings: AgentSettings, owner: Owner) -> ContainerFiles:
 
 def workload_roots(settings: AgentSettings, owner: Owner) -> list[Path]:
     """Directories below which every workload has its own directories."""
-    state, local = settings.state_path.absolute().parent, settings.storage_local_root.resolve()
+    journal, local = settings.state_path.absolute().parent, settings.storage_local_root.resolve()
     return [
         _files_root(settings, owner).absolute(),
-        state / "past",
-        state / "stacks",
+        journal / "past",
+        journal / "stacks",
         Path("/dev/shm"),  # noqa: S108  # only compared
         Path("/proc"),
         *(local / name for name in ("", ".files", ".disks", ".doomed")),
@@ -183,7 +183,7 @@ class NodeRuntimes:
 
     types: dict[WorkloadType, Runtime] = field(default_factory=dict)
     samplers: dict[str, Sampler] = field(default_factory=dict)  # usage samplers by source
-    leftovers: dict[frozenset[Kind], Leftovers] = field(default_factory=dict)
+    leftovers: dict[frozenset[Kind], GarbageSource] = field(default_factory=dict)
     docker: DockerAccess | None = None  # logs and exec of containers
     machines: MachineAccess | None = None  # logs and consoles of VMs
     disks: Disks | None = None  # VM disks
@@ -191,8 +191,8 @@ class NodeRuntimes:
     images: ImageStore | None = None  # base images of VM disks
     disk_limits: DiskLimits | None = None  # of containers and stacks
 
-    def all_leftovers(self) -> Leftovers:
-        return AllLeftovers(self.leftovers)
+    def all_leftovers(self) -> GarbageSource:
+        return AllGarbageSources(self.leftovers)
 
 
 class Detector:
@@ -202,7 +202,7 @@ class Detector:
         self,
         settings: AgentSettings,
         owner: Owner,
-        state: State,
+        journal: Journal,
         clock: Clock,
         paths: PathCalls,
         *,
@@ -212,7 +212,7 @@ class Detector:
         self.found = NodeRuntimes()
         self._settings = settings
         self._owner = owner
-        self._state = state
+        self._journal = journal
         self._clock = clock
         self._paths = paths
         self._images_changed = images_changed
@@ -245,7 +245,7 @@ class Detector:
     def _add_docker(self, engine: Engine) -> None:
         settings, found = self._settings, self.found
         files = container_files(settings, self._owner)
-        files.move_to_memory(entry.order for entry in self._state.entries.values())
+        files.move_to_memory(entry.order for entry in self._journal.entries.values())
         found.types[WorkloadType.CONTAINER] = DockerRuntime(
             engine,
             self._owner,
@@ -289,13 +289,17 @@ class Detector:
         settings, owner, clock, found = self._settings, self._owner, self._clock, self.found
         paths = self._paths
         hypervisor = await find_hypervisor(
-            settings, clock, paths, has_machines=has_machines(self._state), is_first=self._is_first
+            settings,
+            clock,
+            paths,
+            has_machines=has_machines(self._journal),
+            is_first=self._is_first,
         )
         if hypervisor is None:
             return False
         images = await open_images(
             settings,
-            self._state,
+            self._journal,
             clock,
             paths,
             changed=self._images_changed,
@@ -311,7 +315,7 @@ class Detector:
         found.disks = disk_inventory(hypervisor, settings, owner, clock, images, paths)
         found.pools = LibvirtPools(libvirt, own_pool(settings))
         found.samplers["libvirt"] = MachineUsage(
-            libvirt, owner, SystemClock(), partial(machines_of, self._state)
+            libvirt, owner, SystemClock(), partial(machines_of, self._journal)
         )
         found.leftovers[_OF_LIBVIRT] = MachineLeftovers(libvirt, owner)
         found.types[WorkloadType.VM] = machine_runtime(

@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from persys.agent.journal.records import Change
-from persys.agent.journal.store import State
+from persys.agent.journal.records import JournalChange
+from persys.agent.journal.store import Journal
 from persys.core.agent.next_step import STOPPED_ALONE
 from persys.core.placement.requirements import has_data
 from persys.errors import StoreUnavailableError
@@ -33,12 +33,14 @@ SILENCE_MAX_SECONDS = 60.0
 STEP_BACK_MAX = timedelta(seconds=1)
 
 
-class Contact:
-    def __init__(self, state: State, clock: Clock, *, wake: Callable[[WorkloadId], None]) -> None:
-        self._state = state
+class SchedulerContact:
+    def __init__(
+        self, journal: Journal, clock: Clock, *, wake: Callable[[WorkloadId], None]
+    ) -> None:
+        self._journal = journal
         self._clock = clock
         self._wake = wake
-        self._heard = _on_monotonic(state.heard_at, clock)
+        self._heard = _on_monotonic(journal.heard_at, clock)
         self._written = self._heard
         self._first = asyncio.Event()
         self._unbroken = float("inf")  # start of the current period without a long gap
@@ -96,8 +98,8 @@ class Contact:
         if not shortest or sent < self._written + min(WRITE_SECONDS, shortest / 10):
             return
         try:
-            await self._state.commit(
-                Change(heard_at=sent_at), deadline_seconds=COMMIT_DEADLINE_SECONDS
+            await self._journal.commit(
+                JournalChange(heard_at=sent_at), deadline_seconds=COMMIT_DEADLINE_SECONDS
             )
         except StoreUnavailableError as err:
             log.warning("contact.not_kept", reason=str(err))  # retried with the next heartbeat
@@ -109,7 +111,7 @@ class Contact:
         while True:
             now = self._clock.monotonic()
             ends = [self._heard + span for span in self._spans()]
-            for workload_id, entry in self._state.entries.items():
+            for workload_id, entry in self._journal.entries.items():
                 if (
                     entry.order.desired is Desired.RUNNING
                     and entry.standing.code != STOPPED_ALONE
@@ -122,7 +124,7 @@ class Contact:
     def _spans(self) -> list[int]:
         return [
             entry.order.stop_after_seconds
-            for entry in self._state.entries.values()
+            for entry in self._journal.entries.values()
             if entry.order.stop_after_seconds
         ]
 

@@ -7,9 +7,9 @@ reason is visible on the node.
 import asyncio
 from collections.abc import Callable, Iterable
 
-from persys.agent.journal.records import Burial, Entry
-from persys.agent.journal.store import State
-from persys.agent.node.usage import Collector, Meter
+from persys.agent.journal.records import DeletionMarker, Entry
+from persys.agent.journal.store import Journal
+from persys.agent.node.usage import UtilizationSampler, WorkloadUsageSampler
 from persys.agent.workloads.node_policy import NodePolicy
 from persys.core.agent.describe import shortened
 from persys.infra.aio.supervisor import InternalError, Supervisor
@@ -29,7 +29,7 @@ from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
 
 
-class News:
+class PendingReports:
     def __init__(self) -> None:
         self._changed: set[WorkloadId] = set()
         self._pending = asyncio.Event()
@@ -93,13 +93,13 @@ class Refusals:
         return status
 
 
-class Reports:
+class ReportBuilder:
     def __init__(
         self,
         node_id: NodeId,
-        state: State,
-        collector: Collector,
-        meter: Meter,
+        journal: Journal,
+        collector: UtilizationSampler,
+        meter: WorkloadUsageSampler,
         clock: Clock,
         supervisor: Supervisor,
         *,
@@ -108,7 +108,7 @@ class Reports:
     ) -> None:
         """`unavailable`: the workload types whose runtime does not respond now."""
         self._node_id = node_id
-        self._state = state
+        self._journal = journal
         self._collector = collector
         self._meter = meter
         self._clock = clock
@@ -117,16 +117,16 @@ class Reports:
         self._policy = policy
 
     def heartbeat(
-        self, about: Iterable[WorkloadId], *, gone: Iterable[Burial], complete: bool
+        self, about: Iterable[WorkloadId], *, gone: Iterable[DeletionMarker], complete: bool
     ) -> control_pb2.HeartbeatRequest:
         """`complete`: the heartbeat covers all workloads of this node."""
         return control_pb2.HeartbeatRequest(
             node_id=self._node_id,
             usage=usage_message(self._collector.usage()),
             workload_statuses=[
-                status_message(observation_of(entry, self._state, self._node_id, self._policy))
+                status_message(observation_of(entry, self._journal, self._node_id, self._policy))
                 for workload_id in about
-                if (entry := self._state.entries.get(workload_id)) is not None
+                if (entry := self._journal.entries.get(workload_id)) is not None
             ],
             timestamp=timestamp(self._clock.now()),
             workload_usage=[workload_usage_message(used) for used in self._meter.usage.values()]
@@ -138,7 +138,7 @@ class Reports:
                 _internal_error(error) for error in self._supervisor.recent()[:INTERNAL_ERRORS_MAX]
             ],
             unavailable_types=[kind.value for kind in self._unavailable()],
-            journal_problem=shortened(self._state.problem(), PROBLEM_LENGTH_MAX),
+            journal_problem=shortened(self._journal.problem(), PROBLEM_LENGTH_MAX),
         )
 
 
@@ -153,11 +153,13 @@ def _internal_error(error: InternalError) -> control_pb2.InternalError:
     )
 
 
-def observation_of(entry: Entry, state: State, node_id: NodeId, policy: NodePolicy) -> Observation:
+def observation_of(
+    entry: Entry, journal: Journal, node_id: NodeId, policy: NodePolicy
+) -> Observation:
     """`seen_at` is the time of the last status change."""
     standing = entry.standing
     metadata = {**standing.metadata, TASK_ID: entry.action_id}
-    action = state.actions.get(entry.action_id)
+    action = journal.actions.get(entry.action_id)
     if action is not None:
         metadata[TASK_STATUS] = action.state.value
     # It was accepted before the policy became stricter; its next apply is refused.

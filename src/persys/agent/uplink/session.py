@@ -16,11 +16,11 @@ from random import Random
 import structlog
 from msgspec.structs import replace
 
-from persys.agent.journal.records import Burial, Change
-from persys.agent.journal.store import State
+from persys.agent.journal.records import DeletionMarker, JournalChange
+from persys.agent.journal.store import Journal
 from persys.agent.metrics import Metrics
-from persys.agent.uplink.contact import COMMIT_DEADLINE_SECONDS, Contact
-from persys.agent.uplink.heartbeat import News, Reports
+from persys.agent.uplink.contact import COMMIT_DEADLINE_SECONDS, SchedulerContact
+from persys.agent.uplink.heartbeat import PendingReports, ReportBuilder
 from persys.agent.uplink.link import (
     CALL_DEADLINE_SECONDS,
     Connect,
@@ -28,7 +28,7 @@ from persys.agent.uplink.link import (
     NoStreamError,
     SchedulerLostError,
 )
-from persys.agent.uplink.stream_link import Links
+from persys.agent.uplink.stream_link import SchedulerLinks
 from persys.errors import StoreUnavailableError, UnavailableError
 from persys.infra.clock import Clock
 from persys.infra.net.address import address_towards, is_service
@@ -51,7 +51,7 @@ MOVE_AGAIN_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Membership:
+class NodeRegistration:
     """The identity of this node in a registration."""
 
     node_id: NodeId
@@ -63,21 +63,21 @@ class Membership:
     boot_id: str  # of the kernel that runs this process and its runtimes; "": unknown
 
 
-class Uplink:
+class SchedulerSession:
     def __init__(
         self,
-        membership: Membership,
+        membership: NodeRegistration,
         addresses: tuple[str, ...],
         capabilities: Callable[[], Capabilities],
         *,
         connect: Connect,
         random: Random,
-        state: State,
-        news: News,
+        journal: Journal,
+        news: PendingReports,
         clock: Clock,
         metrics: Metrics,
-        contact: Contact,
-        reports: Reports,
+        contact: SchedulerContact,
+        reports: ReportBuilder,
         find_service: Callable[[str], Sequence[str]],
     ) -> None:
         """`find_service` resolves SRV names, and blocks.
@@ -93,7 +93,7 @@ class Uplink:
         self._random = random
         self._session_id = f"{random.getrandbits(128):032x}"  # identifies this process
         self._instance_id = ""
-        self._state = state
+        self._journal = journal
         self._news = news
         self._reports = reports
         self._clock = clock
@@ -138,7 +138,7 @@ class Uplink:
         """Runs until SchedulerLostError."""
         for _ in range(2):
             with suppress(NoStreamError):  # the second attempt uses unary calls
-                async with Links(self._connect, address) as links:
+                async with SchedulerLinks(self._connect, address) as links:
                     interval = await self._join(links.newest, address)
                     await self._send_heartbeats(links, address, interval)
 
@@ -154,8 +154,8 @@ class Uplink:
             cluster_id=membership.cluster_id,
             timestamp=timestamp(self._clock.now()),
             features=sorted(has.features),
-            cluster_uid=self._state.cluster_uid,
-            instance_id=self._instance_id or self._state.instance_id,
+            cluster_uid=self._journal.cluster_uid,
+            instance_id=self._instance_id or self._journal.instance_id,
             session_id=self._session_id,
             boot_id=membership.boot_id,
             workload_count=self._workload_count(),
@@ -166,34 +166,34 @@ class Uplink:
             raise SchedulerLostError(f"refused: {answer.reason}")
         self._told = has
         await self._keep_instance(answer.instance_id)
-        if answer.cluster_uid and answer.cluster_uid != self._state.cluster_uid:
+        if answer.cluster_uid and answer.cluster_uid != self._journal.cluster_uid:
             await self._belong_to(answer.cluster_uid)
         return heartbeat_interval(answer.heartbeat_interval_seconds)
 
     def _workload_count(self) -> int:
-        wanted = (entry.order.desired for entry in self._state.entries.values())
+        wanted = (entry.order.desired for entry in self._journal.entries.values())
         return sum(desired is not Desired.DELETED for desired in wanted)
 
     async def _keep_instance(self, instance_id: str) -> None:
         """Store the instance id. The next process sends it when it registers."""
         self._instance_id = instance_id
-        if not instance_id or instance_id == self._state.instance_id:
+        if not instance_id or instance_id == self._journal.instance_id:
             return
         try:
-            await self._commit(Change(instance_id=instance_id))
+            await self._commit(JournalChange(instance_id=instance_id))
         except StoreUnavailableError as err:
             log.warning("instance.not_stored", reason=str(err))
 
     async def _belong_to(self, cluster_uid: str) -> None:
-        log.info("cluster.joined", cluster_uid=cluster_uid, before=self._state.cluster_uid)
+        log.info("cluster.joined", cluster_uid=cluster_uid, before=self._journal.cluster_uid)
         try:
-            await self._commit(Change(cluster_uid=cluster_uid))
+            await self._commit(JournalChange(cluster_uid=cluster_uid))
         except StoreUnavailableError as err:
             log.warning("cluster.not_kept", reason=str(err))  # sent again with each registration
 
-    async def _commit(self, change: Change) -> None:
+    async def _commit(self, change: JournalChange) -> None:
         """Commit with a short deadline, so that heartbeats continue while the journal is stalled."""
-        await self._state.commit(change, deadline_seconds=COMMIT_DEADLINE_SECONDS)
+        await self._journal.commit(change, deadline_seconds=COMMIT_DEADLINE_SECONDS)
 
     async def _endpoint(self, address: str) -> str:
         try:
@@ -203,7 +203,7 @@ class Uplink:
             raise SchedulerLostError(f"cannot resolve {address}: {err}") from err
         return f"{own}:{self._membership.port}"
 
-    async def _send_heartbeats(self, links: Links, address: str, interval: float) -> None:
+    async def _send_heartbeats(self, links: SchedulerLinks, address: str, interval: float) -> None:
         """Runs until SchedulerLostError."""
         due = move_due = self._clock.monotonic()
         while True:
@@ -220,7 +220,7 @@ class Uplink:
                 if self._capabilities() != self._told:
                     interval = await self._join(link, address)
                 due = self._clock.monotonic() + interval
-                await self._beat(link, self._state.entries, complete=True)
+                await self._beat(link, self._journal.entries, complete=True)
                 self._found(address)
                 await links.tidy()
             elif await self._news.wait(wait):
@@ -230,7 +230,7 @@ class Uplink:
                     continue
                 await self._beat(link, self._news.take(), complete=False)
 
-    async def _move(self, links: Links, address: str) -> bool:
+    async def _move(self, links: SchedulerLinks, address: str) -> bool:
         """Switch to a connection with the new certificate. False: not possible, the old one stays in use."""
         old = links.newest
         old.leaving = True
@@ -256,7 +256,7 @@ class Uplink:
         *,
         complete: bool,
     ) -> None:
-        gone = [burial for burial in self._state.burials.values() if not burial.told]
+        gone = [burial for burial in self._journal.burials.values() if not burial.told]
         request = self._reports.heartbeat(about, gone=gone, complete=complete)
         request.instance_id = self._instance_id
         sent, sent_at = self._clock.monotonic(), self._clock.now()
@@ -270,14 +270,14 @@ class Uplink:
         told = [
             replace(burial, told=True)
             for burial in gone
-            if self._state.burials.get(burial.workload_id) is burial
+            if self._journal.burials.get(burial.workload_id) is burial
         ]
         if told:
             await self._note_told(told)
 
-    async def _note_told(self, told: Sequence[Burial]) -> None:
+    async def _note_told(self, told: Sequence[DeletionMarker]) -> None:
         try:
-            await self._commit(Change(burials=told))
+            await self._commit(JournalChange(burials=told))
         except StoreUnavailableError as err:
             log.warning("burials.kept", reason=str(err))  # reported again
 

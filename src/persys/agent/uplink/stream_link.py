@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 
 import grpc
 
-from persys.agent.api.tunnel_server import StreamedCalls
+from persys.agent.api.tunnel_server import TunnelServer
 from persys.agent.uplink.link import (
     CALL_DEADLINE_SECONDS,
     Connect,
@@ -40,7 +40,7 @@ Call = grpc.aio.StreamStreamCall[control_pb2.ControlMessage, control_pb2.Control
 
 class StreamLink:
     def __init__(
-        self, call: Call, calls: StreamedCalls, *, is_old: Callable[[], bool] = lambda: False
+        self, call: Call, calls: TunnelServer, *, is_old: Callable[[], bool] = lambda: False
     ) -> None:
         self._call = call
         self._calls = calls
@@ -147,7 +147,7 @@ def _loss(code: grpc.StatusCode, details: str | None = None) -> SchedulerLostErr
 
 
 def over_stream(
-    calls: StreamedCalls,
+    calls: TunnelServer,
     dial: Dial = new_channel,
     *,
     certificate: Callable[[], object] = lambda: None,
@@ -177,7 +177,7 @@ def over_stream(
 
 @asynccontextmanager
 async def _open(
-    address: str, calls: StreamedCalls, dial: Dial, certificate: Callable[[], object]
+    address: str, calls: TunnelServer, dial: Dial, certificate: Callable[[], object]
 ) -> AsyncIterator[Link]:
     made_with = certificate()
     async with dial(address) as channel:
@@ -201,7 +201,7 @@ async def _open(
 T = TypeVar("T")
 
 
-class Links:
+class SchedulerLinks:
     def __init__(self, connect: Connect, address: str) -> None:
         self._connect = connect
         self._address = address

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from persys.agent.journal.store import State
+from persys.agent.journal.store import Journal
 from persys.agent.ports import Disks, Volumes
 from persys.errors import NotFoundError, RefusedError
 from persys.infra.aio.keyed_lock import Turns
@@ -17,14 +17,14 @@ class Inventory:
         self,
         volumes: Volumes,
         disks: Callable[[], Disks | None],
-        state: State,
+        journal: Journal,
         turns: Turns[WorkloadId],
         owned: OwnedWork,
     ) -> None:
         """`disks` returns None while this node has no libvirt."""
         self._volumes = volumes
         self._disks = disks
-        self._state = state
+        self._journal = journal
         self._turns = turns
         self._owned = owned
 
@@ -44,7 +44,7 @@ class Inventory:
 
     async def _delete(self, workload_id: WorkloadId, name: str) -> None:
         async with self._turns.of(workload_id):  # no order for the workload is processed meanwhile
-            if workload_id in self._state.entries:
+            if workload_id in self._journal.entries:
                 raise RefusedError(
                     f"volume {name} is in use by workload {workload_id}; delete the workload first"
                 )

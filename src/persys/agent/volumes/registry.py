@@ -4,21 +4,21 @@ A volume is added after its creation and removed after its deletion, so a regist
 data is missing nevertheless, it was lost and is never recreated automatically.
 """
 
-from persys.agent.journal.records import Change
-from persys.agent.journal.store import State
+from persys.agent.journal.records import JournalChange
+from persys.agent.journal.store import Journal
 from persys.model.ids import WorkloadId
 from persys.model.volume import Volume
 
 
 class Book:
-    def __init__(self, state: State) -> None:
-        self._state = state
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
 
     def get(self, workload_id: WorkloadId, name: str) -> Volume | None:
-        return self._state.volumes.get((workload_id, name))
+        return self._journal.volumes.get((workload_id, name))
 
     def all(self) -> list[Volume]:
-        return list(self._state.volumes.values())
+        return list(self._journal.volumes.values())
 
     def of(self, workload_id: WorkloadId) -> list[Volume]:
         return [each for each in self.all() if each.workload_id == workload_id]
@@ -28,14 +28,16 @@ class Book:
         return [each for each in self.all() if each.driver == driver and each.attached]
 
     def has_owner(self, workload_id: WorkloadId) -> bool:
-        return workload_id in self._state.entries
+        return workload_id in self._journal.entries
 
     async def keep(self, volume: Volume) -> None:
         """Raises StoreUnavailableError."""
         if self.get(volume.workload_id, volume.name) != volume:
-            await self._state.commit(Change(volumes=[volume]))
+            await self._journal.commit(JournalChange(volumes=[volume]))
 
     async def drop(self, volume: Volume) -> None:
         """Raises StoreUnavailableError."""
         if self.get(volume.workload_id, volume.name) is not None:
-            await self._state.commit(Change(volumes_gone=[(volume.workload_id, volume.name)]))
+            await self._journal.commit(
+                JournalChange(volumes_gone=[(volume.workload_id, volume.name)])
+            )

@@ -8,9 +8,9 @@ from datetime import timedelta
 from functools import reduce
 from operator import add
 
-from persys.agent.journal.store import State
+from persys.agent.journal.store import Journal
 from persys.agent.metrics import Metrics
-from persys.agent.node.usage import SAMPLE_INTERVAL_SECONDS, Collector
+from persys.agent.node.usage import SAMPLE_INTERVAL_SECONDS, UtilizationSampler
 from persys.core.agent.admission import NODE_FULL, Load, demand_of, smoothed, too_busy, too_much
 from persys.model.ids import WorkloadId
 from persys.model.resources import Resources
@@ -19,7 +19,7 @@ from persys.model.workload import Desired, Order
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class AdmissionLimits:
     """Limits above which new workloads are refused."""
 
     most: Load
@@ -30,16 +30,16 @@ class Bounds:
 class Admission:
     def __init__(
         self,
-        bounds: Bounds,
-        state: State,
-        collector: Collector,
+        bounds: AdmissionLimits,
+        journal: Journal,
+        collector: UtilizationSampler,
         metrics: Metrics,
         *,
         is_here: Callable[[Order], Awaitable[bool]],
     ) -> None:
         """`is_here`: whether the runtime has the workload, or does not respond."""
         self._bounds = bounds
-        self._state = state
+        self._journal = journal
         self._collector = collector
         self._metrics = metrics
         self._is_here = is_here
@@ -91,7 +91,7 @@ class Admission:
         """Allocated resources. A workload that is being deleted counts until it is removed."""
         stored = [
             demand_of(entry.order.spec)
-            for workload_id, entry in self._state.entries.items()
+            for workload_id, entry in self._journal.entries.items()
             if entry.order.desired is not Desired.STOPPED and workload_id not in self._arriving
         ]
         return reduce(add, [*stored, *self._arriving.values()], Resources())

@@ -18,8 +18,8 @@ from typing import TextIO
 
 import structlog
 
-from persys.agent.journal.records import Change
-from persys.agent.journal.store import State
+from persys.agent.journal.records import JournalChange
+from persys.agent.journal.store import Journal
 from persys.core.agent.quarantine import LastExit, crashes_after, last_exit
 from persys.errors import PersysError, StoreUnavailableError
 from persys.infra.files import PRIVATE
@@ -40,20 +40,20 @@ class Recovery:
 
 
 @contextmanager
-def guarded_run(state: State, path: Path, stop: asyncio.Event) -> Iterator[Recovery]:
+def guarded_run(journal: Journal, path: Path, stop: asyncio.Event) -> Iterator[Recovery]:
     """Record a run of the agent. The run is clean only if `stop` is set at its end."""
     trace_path = path.with_name(f"{path.name}{_SUFFIX}")
     trace = _read(trace_path)
-    ended = last_exit(clean=state.run_before.clean, trace=trace)
-    crashes = crashes_after(state.run_before.crashes, ended, alone=state.run_before.resuming)
+    ended = last_exit(clean=journal.run_before.clean, trace=trace)
+    crashes = crashes_after(journal.run_before.crashes, ended, alone=journal.run_before.resuming)
     if ended is not LastExit.CLEAN:
         log.warning(
             "agent.ended_uncleanly",
             cause=ended.value,
-            resuming=state.run_before.resuming or "",
+            resuming=journal.run_before.resuming or "",
             trace=trace[-_TRACE_CHARS_MAX:],
         )
-    state.begin_run(crashes)
+    journal.begin_run(crashes)
     # An exit handler, because an exception such as SystemExit may unwind every frame at once.
     leave_trace = partial(trace_path.write_text, "an exception ended the agent\n")
     with ExitStack() as stack:
@@ -71,7 +71,7 @@ def guarded_run(state: State, path: Path, stop: asyncio.Event) -> Iterator[Recov
             faulthandler.disable()
             if stop.is_set() or expected:
                 atexit.unregister(leave_trace)
-                state.end_run()
+                journal.end_run()
 
 
 def _read(trace_path: Path) -> str:
@@ -95,9 +95,9 @@ def _opened(trace_path: Path) -> TextIO | None:
         return None
 
 
-async def note_alone(state: State, workload_id: WorkloadId | None) -> None:
+async def note_alone(journal: Journal, workload_id: WorkloadId | None) -> None:
     """Record which order is being resumed alone; None: none."""
     try:
-        await state.commit(Change(resuming=workload_id or WorkloadId("")))
+        await journal.commit(JournalChange(resuming=workload_id or WorkloadId("")))
     except StoreUnavailableError as err:
         log.warning("resume.not_kept", reason=str(err))  # a crash then counts for no order

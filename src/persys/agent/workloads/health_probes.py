@@ -102,7 +102,7 @@ class _Probed:
     task: asyncio.Task[None] | None = None
 
 
-class Probes:
+class HealthProbes:
     def __init__(
         self,
         clock: Clock,

@@ -8,9 +8,9 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from persys.agent import failpoints
-from persys.agent.journal.recorder import Ledger
-from persys.agent.journal.records import Burial, Change, Entry, Standing
-from persys.agent.journal.store import State
+from persys.agent.journal.recorder import Recorder
+from persys.agent.journal.records import DeletionMarker, Entry, JournalChange, ReportedStatus
+from persys.agent.journal.store import Journal
 from persys.agent.ports import Volumes
 from persys.agent.workloads.admission import Admission
 from persys.agent.workloads.node_policy import NodePolicy
@@ -49,13 +49,13 @@ class Refused:
     failure: Failure
 
 
-class Intake:
+class OrderService:
     def __init__(
         self,
-        state: State,
+        journal: Journal,
         turns: Turns[WorkloadId],
         worker: Worker,
-        ledger: Ledger,
+        ledger: Recorder,
         clock: Clock,
         *,
         policy: NodePolicy,
@@ -71,7 +71,7 @@ class Intake:
 
         Orders are processed in tasks of the process (`owned`): they complete even if the caller disconnects.
         """
-        self._state = state
+        self._journal = journal
         self._turns = turns
         self._worker = worker
         self._ledger = ledger
@@ -111,7 +111,7 @@ class Intake:
         if not order.revision:
             order = replace(order, revision=revision_of(order.spec, Resources(), {}))
         async with self._turns.of(order.workload_id):
-            known = self._state.entries.get(order.workload_id)
+            known = self._journal.entries.get(order.workload_id)
             match self._receive(order, known):
                 case Taken(order=order) if known is None:
                     if (full := await self._admission.refusal(order)) is not None:
@@ -139,7 +139,7 @@ class Intake:
 
     async def _delete(self, workload_id: WorkloadId, epoch: int, *, keeps_data: bool) -> str:
         async with self._turns.of(workload_id):
-            known = self._state.entries.get(workload_id)
+            known = self._journal.entries.get(workload_id)
             if known is None:
                 await self._fence(workload_id, epoch)
                 return f"workload not found: {workload_id}"
@@ -158,17 +158,17 @@ class Intake:
 
     async def _fence(self, workload_id: WorkloadId, epoch: int) -> None:
         """Reject older orders from now on: an apply order may still be in transit."""
-        if epoch <= self._state.deleted_epoch(workload_id):
+        if epoch <= self._journal.deleted_epoch(workload_id):
             return
-        known = self._state.burials.get(workload_id)
-        burial = Burial(
+        known = self._journal.burials.get(workload_id)
+        burial = DeletionMarker(
             workload_id,
             epoch,
             told=True,
             was_here=known is not None and known.was_here,
-            cluster_uid=self._state.cluster_uid,
+            cluster_uid=self._journal.cluster_uid,
         )
-        await self._state.commit(Change(burials=[burial]))
+        await self._journal.commit(JournalChange(burials=[burial]))
 
     def _receive(self, order: Order, known: Entry | None) -> Taken | Unchanged | Stale | Draining:
         known_order = known.order if known is not None else None
@@ -178,14 +178,14 @@ class Intake:
             order,
             known_order,
             failed=known is not None and _needs_an_order(known),
-            deleted_epoch=self._state.deleted_epoch(order.workload_id),
+            deleted_epoch=self._journal.deleted_epoch(order.workload_id),
             draining=self._is_draining(),
         )
 
     def _counts_here(self, cluster_uid: str) -> bool:
         """Whether an epoch belongs to the present cluster. A cluster that lost its store counts from the
         start again, so epochs of different clusters do not compare."""
-        return cluster_uid in ("", self._state.cluster_uid)
+        return cluster_uid in ("", self._journal.cluster_uid)
 
     async def _refusal(self, order: Order) -> Failure | None:
         if order.type not in self._types:
@@ -204,7 +204,7 @@ class Intake:
 
     def _runs_already(self, order: Order) -> bool:
         """Running workloads continue under a stricter policy; only new work and new specs are refused."""
-        known = self._state.entries.get(order.workload_id)
+        known = self._journal.entries.get(order.workload_id)
         return known is not None and known.order.spec == order.spec and not _needs_an_order(known)
 
     async def _take(
@@ -218,14 +218,14 @@ class Intake:
             action_id=action.id,
             created_at=known.created_at if known is not None else now,
             updated_at=now,
-            standing=Standing(Actual.PENDING, now),
+            standing=ReportedStatus(Actual.PENDING, now),
             volumes={**(known.volumes if known is not None else {}), **volumes_of(order.spec)},
             intent=intent,
-            cluster_uid=self._state.cluster_uid,
+            cluster_uid=self._journal.cluster_uid,
         )
         ended = self._ledger.superseded(known) if known is not None else []
-        change = Change(entry=entry, actions=[*ended, action], unburied=order.workload_id)
-        await self._state.commit(change)
+        change = JournalChange(entry=entry, actions=[*ended, action], unburied=order.workload_id)
+        await self._journal.commit(change)
         self._tell(order.workload_id)
         self._worker.supersede(order.workload_id)
         return entry
@@ -234,8 +234,8 @@ class Intake:
         """Store a newer assignment, or new rules, for a workload that is already here."""
         if order == known.order and intent == known.intent:
             return known
-        entry = replace(known, order=order, intent=intent, cluster_uid=self._state.cluster_uid)
-        await self._state.commit(Change(entry=entry))
+        entry = replace(known, order=order, intent=intent, cluster_uid=self._journal.cluster_uid)
+        await self._journal.commit(JournalChange(entry=entry))
         self._tell(order.workload_id)
         return entry
 

@@ -32,7 +32,7 @@ PING_DEADLINE_SECONDS = 5.0
 PINGS_LOST_MAX = 3  # in a row: a busy host may be late
 
 
-class Watch:
+class RuntimeWatch:
     """Subscribes to the events of one runtime, and pings it."""
 
     def __init__(
@@ -127,7 +127,7 @@ class Watch:
         self._changed()
 
 
-class Watches:
+class RuntimeWatches:
     """One watch per runtime of this node, also for runtimes that are detected later."""
 
     def __init__(
@@ -145,7 +145,7 @@ class Watches:
         self._supervisor = supervisor
         self._changed = changed
         self._added = asyncio.Event()
-        self._watches: dict[WorkloadType, Watch] = {}
+        self._watches: dict[WorkloadType, RuntimeWatch] = {}
 
     async def run(self) -> None:
         self._watches = {}
@@ -171,8 +171,8 @@ class Watches:
     def unavailable(self) -> list[WorkloadType]:
         return [kind for kind, answers in self.answering().items() if not answers]
 
-    def _new(self, kind: WorkloadType) -> Watch:
-        return Watch(
+    def _new(self, kind: WorkloadType) -> RuntimeWatch:
+        return RuntimeWatch(
             kind,
             self._runtimes,
             self._queue,

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import structlog
 
-from persys.agent.access.logs import Past
-from persys.agent.journal.recorder import Ledger
-from persys.agent.journal.records import Change, Entry, Image
-from persys.agent.journal.store import State
+from persys.agent.access.logs import PreviousLogs
+from persys.agent.journal.recorder import Recorder
+from persys.agent.journal.records import Entry, Image, JournalChange
+from persys.agent.journal.store import Journal
 from persys.agent.metrics import Metrics
 from persys.agent.ports import PullWatch, Runtime, Volumes
 from persys.core.agent.next_step import Artefact, Step
@@ -28,25 +28,25 @@ TELL_SECONDS = 1.0
 COMMIT_DEADLINE_SECONDS = 5.0
 
 
-class Pulls:
-    def __init__(self, state: State, ledger: Ledger, clock: Clock, metrics: Metrics) -> None:
-        self._state = state
+class PullTracker:
+    def __init__(self, journal: Journal, ledger: Recorder, clock: Clock, metrics: Metrics) -> None:
+        self._journal = journal
         self._ledger = ledger
         self._clock = clock
         self._metrics = metrics
 
-    def watch(self, entry: Entry) -> "Pull":
-        return Pull(entry, self._state, self._ledger, self._clock, self._metrics)
+    def watch(self, entry: Entry) -> "PullProgress":
+        return PullProgress(entry, self._journal, self._ledger, self._clock, self._metrics)
 
 
-class Pull(PullWatch):
+class PullProgress(PullWatch):
     """One image pull. Implements agent.ports.PullWatch."""
 
     def __init__(
-        self, entry: Entry, state: State, ledger: Ledger, clock: Clock, metrics: Metrics
+        self, entry: Entry, journal: Journal, ledger: Recorder, clock: Clock, metrics: Metrics
     ) -> None:
         self._entry = entry
-        self._state = state
+        self._journal = journal
         self._ledger = ledger
         self._clock = clock
         self._metrics = metrics
@@ -71,8 +71,8 @@ class Pull(PullWatch):
     async def fetched(self, image: str, image_id: str) -> None:
         now = self._clock.now()
         try:
-            change = Change(images=[Image(image, image_id, now, now)])
-            await self._state.commit(change, deadline_seconds=COMMIT_DEADLINE_SECONDS)
+            change = JournalChange(images=[Image(image, image_id, now, now)])
+            await self._journal.commit(change, deadline_seconds=COMMIT_DEADLINE_SECONDS)
         except StoreUnavailableError as err:
             # The image is then never garbage collected, because its origin is unknown.
             log.warning("image.not_kept", image=image, reason=str(err))
@@ -146,8 +146,8 @@ class Steps:
         self,
         runtimes: Mapping[WorkloadType, Runtime],
         volumes: Volumes,
-        pulls: Pulls,
-        past: Past | None,
+        pulls: PullTracker,
+        past: PreviousLogs | None,
         deadlines: StepDeadlines,
     ) -> None:
         self._runtimes = runtimes

@@ -7,13 +7,13 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from persys.agent.journal.store import State
+from persys.agent.journal.store import Journal
 from persys.model.ids import WorkloadId
 
 
 class WorkQueue:
-    def __init__(self, state: State) -> None:
-        self._state = state
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
         self._queued: dict[WorkloadId, None] = {}  # from the wake-up until the inspection begins
         self._ready: deque[WorkloadId] = deque()  # queued, and not yet taken by the worker
         self._some = asyncio.Event()
@@ -30,7 +30,7 @@ class WorkQueue:
         self._some.set()
 
     def wake_all(self) -> None:
-        for workload_id in self._state.entries:
+        for workload_id in self._journal.entries:
             self.wake(workload_id)
 
     def begin_pass(self, ended: Callable[[], None]) -> None:

@@ -14,12 +14,12 @@ from functools import partial
 import structlog
 
 from persys.agent import failpoints
-from persys.agent.journal.recorder import Ledger
-from persys.agent.journal.records import Change, Entry
-from persys.agent.journal.store import State
+from persys.agent.journal.recorder import Recorder
+from persys.agent.journal.records import Entry, JournalChange
+from persys.agent.journal.store import Journal
 from persys.agent.volumes.managed import storage_failure
 from persys.agent.workloads.crash_recovery import Recovery, note_alone
-from persys.agent.workloads.health_probes import Probes
+from persys.agent.workloads.health_probes import HealthProbes
 from persys.agent.workloads.steps import Steps
 from persys.agent.workloads.work_queue import WorkQueue
 from persys.core.agent.describe import describe, internal_failure
@@ -66,11 +66,11 @@ STEP, LOOK, LOG_TAIL = "worker.step", "worker.look", "worker.log_tail"
 class Worker:
     def __init__(
         self,
-        state: State,
+        journal: Journal,
         turns: Turns[WorkloadId],
         steps: Steps,
-        probes: Probes,
-        ledger: Ledger,
+        probes: HealthProbes,
+        ledger: Recorder,
         clock: Clock,
         *,
         queue: WorkQueue,
@@ -83,7 +83,7 @@ class Worker:
 
         `reconciles`: whether deviations without a new order are repaired, or only reported.
         """
-        self._state = state
+        self._journal = journal
         self._turns = turns
         self._steps = steps
         self._probes = probes
@@ -120,9 +120,9 @@ class Worker:
 
     async def retry_failed(self, *, only_deletes: bool) -> None:
         """Clear retryable failures, so that the next inspection retries them."""
-        for workload_id in list(self._state.entries):
+        for workload_id in list(self._journal.entries):
             async with self._turns.of(workload_id):
-                entry = self._state.entries.get(workload_id)
+                entry = self._journal.entries.get(workload_id)
                 if entry is None or (only_deletes and entry.order.desired is not Desired.DELETED):
                     continue
                 self._ledger.pardon(entry)
@@ -136,7 +136,7 @@ class Worker:
         ended, self._last_exit = self._last_exit, LastExit.CLEAN
         if ended is LastExit.CLEAN:
             return
-        entries = list(self._state.entries.values())
+        entries = list(self._journal.entries.values())
         for entry in entries:
             workload_id = entry.order.workload_id
             failure = quarantine(self._crashes.get(workload_id, 0))
@@ -144,10 +144,10 @@ class Worker:
                 await self._quarantine(workload_id, failure)
             elif self._is_alone(entry.order):
                 lanes.hand(workload_id, partial(self._converge, workload_id))
-            elif ended is LastExit.CRASHED or self._state.open_action(entry) is not None:
-                await note_alone(self._state, workload_id)
+            elif ended is LastExit.CRASHED or self._journal.open_action(entry) is not None:
+                await note_alone(self._journal, workload_id)
                 await self._resume_alone(workload_id, lanes, RESUME_SECONDS[ended])
-        await note_alone(self._state, None)
+        await note_alone(self._journal, None)
 
     async def _resume_alone(
         self, workload_id: WorkloadId, lanes: Lanes[WorkloadId], seconds: float
@@ -170,7 +170,7 @@ class Worker:
         log.error("workload.quarantined", workload_id=workload_id, reason=failure.message)
         self._quarantined.add(workload_id)
         async with self._turns.of(workload_id):
-            entry = self._state.entries.get(workload_id)
+            entry = self._journal.entries.get(workload_id)
             if entry is not None:
                 self._ledger.broken(entry, failure)
 
@@ -206,12 +206,12 @@ class Worker:
 
     async def _advance(self, workload_id: WorkloadId) -> bool:
         """Inspect, and perform the next step. False if the workload has settled."""
-        entry = self._state.entries.get(workload_id)
+        entry = self._journal.entries.get(workload_id)
         if entry is None:
             return False
         artefact = await self._steps.inspect(entry)
         while True:
-            entry = self._state.entries.get(workload_id)  # a new order may have arrived
+            entry = self._journal.entries.get(workload_id)  # a new order may have arrived
             if entry is None:
                 return False
             artefact = self._probes.seen(entry, artefact)
@@ -223,7 +223,7 @@ class Worker:
                 alone=self._is_alone(entry.order),
             )
             if not self._reconciles:
-                under_way = self._state.open_action(entry) is not None
+                under_way = self._journal.open_action(entry) is not None
                 outcome = without_reconciliation(
                     outcome, entry.order, artefact, under_way=under_way
                 )
@@ -239,7 +239,7 @@ class Worker:
         workload_id, step = seen.order.workload_id, todo.step
         self._acted.add(workload_id)
         async with self._turns.of(workload_id):
-            entry = self._state.entries.get(workload_id)
+            entry = self._journal.entries.get(workload_id)
             if entry is None or entry.generation != seen.generation:
                 return
             entry = await self._ledger.begin(entry, todo, artefact)
@@ -262,7 +262,7 @@ class Worker:
         )
         passing(failpoints.AFTER_STEP[step])
         async with self._turns.of(workload_id):
-            current = self._state.entries.get(workload_id)
+            current = self._journal.entries.get(workload_id)
             if current is not None and current.generation == entry.generation:
                 self._ledger.keep(current, step, failure, seconds)
 
@@ -290,7 +290,7 @@ class Worker:
         if settled.actual is Actual.FAILED:
             log_tail = await self._log_tail(seen, artefact)
         async with self._turns.of(workload_id):
-            entry = self._state.entries.get(workload_id)
+            entry = self._journal.entries.get(workload_id)
             if entry is None or entry.generation != seen.generation:
                 return False
             if settled.actual is Actual.ABSENT:
@@ -305,7 +305,7 @@ class Worker:
         self._acted.discard(workload_id)
         if workload_id in self._crashes and settled.actual is not Actual.FAILED:
             del self._crashes[workload_id]
-            await self._state.commit(Change(survived=workload_id))
+            await self._journal.commit(JournalChange(survived=workload_id))
         if settled.look_again_at is not None:
             wait = settled.look_again_at - self._clock.now()
             self._queue.wake_after(workload_id, wait.total_seconds())
@@ -321,14 +321,14 @@ class Worker:
     async def _show_unsettled(self, workload_id: WorkloadId) -> None:
         """Report a workload that does not reach its desired state although every step succeeded."""
         async with self._turns.of(workload_id):
-            entry = self._state.entries.get(workload_id)
+            entry = self._journal.entries.get(workload_id)
             if entry is not None:
                 text = f"not {entry.order.desired} after {STEPS_MAX} successful steps"
                 self._ledger.under_way(entry, NOT_SETTLED, f"{text}; retrying")
 
     async def _mark_unknown(self, workload_id: WorkloadId, why: str) -> None:
         async with self._turns.of(workload_id):
-            entry = self._state.entries.get(workload_id)
+            entry = self._journal.entries.get(workload_id)
             if entry is not None:
                 self._ledger.doubt(entry, why)
 
@@ -338,7 +338,7 @@ class Worker:
         failure = internal_failure(error.text)
         with self._supervisor.contain(LOOK, workload_id, failed=lambda _error: None):
             async with self._turns.of(workload_id):
-                entry = self._state.entries.get(workload_id)
+                entry = self._journal.entries.get(workload_id)
                 if entry is not None and error.count < ATTEMPTS_UNKNOWN_MAX:
                     self._ledger.doubt(entry, failure.message)
                 elif entry is not None:
@@ -354,7 +354,7 @@ class Worker:
     def _is_backing_off(self, workload_id: WorkloadId) -> bool:
         """Whether the workload is backing off. It is inspected after that."""
         seconds = self._backing_off_until.get(workload_id, 0.0) - self._clock.monotonic()
-        entry = self._state.entries.get(workload_id)
+        entry = self._journal.entries.get(workload_id)
         if seconds <= 0 or entry is None or self._is_alone(entry.order):
             self._backing_off_until.pop(workload_id, None)
             return False

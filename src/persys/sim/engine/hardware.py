@@ -28,7 +28,7 @@ class WallClock:
 
 
 class Hardware:
-    """Implements agent.ports.Machine."""
+    """Implements agent.ports.Host."""
 
     def __init__(self, *, cpu_millicores: int, memory_mb: int, disk_gb: int) -> None:
         self._cpu_millicores = cpu_millicores

@@ -14,8 +14,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, ParamSpec, TypeVar
 
-from persys.agent.journal.records import Burial, Change, Entry
-from persys.agent.journal.store import State
+from persys.agent.journal.records import DeletionMarker, Entry, JournalChange
+from persys.agent.journal.store import Journal
 from persys.model.ids import NodeId, WorkloadId
 from persys.sim.engine.process import Life
 from persys.sim.engine.trace import INJECTED
@@ -46,10 +46,10 @@ class Disk:
         self.slow_seconds = 0.0
         self.errors: dict[Part, float] = {}  # share of operations that fail
         self._random = random
-        self._last: State | None = None
+        self._last: Journal | None = None
         self._connection: sqlite3.Connection | None = None
 
-    def journal(self, life: Life, *, written_by_call: Callable[[], None]) -> State:
+    def journal(self, life: Life, *, written_by_call: Callable[[], None]) -> Journal:
         """The journal for the next agent process. `written_by_call`: an RPC task wrote to the journal."""
         self._last = _Journal(
             life,
@@ -85,7 +85,7 @@ class Disk:
         found = self._last.connection.execute(
             "SELECT record FROM burials WHERE id = ?", (workload_id,)
         ).fetchone()
-        return decode(found[0], Burial).epoch if found is not None else 0
+        return decode(found[0], DeletionMarker).epoch if found is not None else 0
 
     def copy(self, random: Random) -> "Disk":
         """A disk with the same content."""
@@ -111,7 +111,7 @@ class Disk:
         return self._random.uniform(*WRITE_SECONDS) + self._random.uniform(0, self.slow_seconds)
 
 
-class _Journal(State):
+class _Journal(Journal):
     """Reports writes in the task of an RPC: its caller could cancel them."""
 
     def __init__(
@@ -121,7 +121,7 @@ class _Journal(State):
         self._life = life
         self._written_by_call = written_by_call
 
-    async def commit(self, change: Change, *, deadline_seconds: float | None = None) -> None:
+    async def commit(self, change: JournalChange, *, deadline_seconds: float | None = None) -> None:
         if asyncio.current_task() in self._life.calls:
             self._written_by_call()
         await super().commit(change, deadline_seconds=deadline_seconds)

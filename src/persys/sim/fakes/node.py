@@ -9,9 +9,9 @@ from typing import Any, cast
 import grpc
 
 from persys.agent.api.service import AgentApi
-from persys.agent.api.tunnel_server import StreamedCalls
-from persys.agent.app import Agent, Surroundings
-from persys.agent.journal.store import State
+from persys.agent.api.tunnel_server import TunnelServer
+from persys.agent.app import Agent, Environment
+from persys.agent.journal.store import Journal
 from persys.agent.runtimes.detect import NodeRuntimes
 from persys.agent.settings import AgentSettings
 from persys.agent.uplink.link import Link, over_grpc
@@ -88,7 +88,7 @@ class SimNode:
         self.id: NodeId = clone_of.id if clone_of is not None else NodeId(name)
         self.powered = True
         self.life: Life | None = None
-        self.state: State | None = None
+        self.journal: Journal | None = None
         self.wall = WallClock()
         self.trouble = RuntimeTrouble()
         self.silent_since: float | None = None  # since when Docker does not respond
@@ -160,7 +160,7 @@ class SimNode:
 
     async def run(self, life: Life) -> None:
         """Run the agent until it crashes."""
-        self.state = state = self.disk.journal(
+        self.journal = journal = self.disk.journal(
             life,
             written_by_call=lambda: self._witness.fail(
                 "ownership", f"{self.id} writes its journal in the task of a call"
@@ -188,8 +188,8 @@ class SimNode:
             self._witness,
             self._network.silent_registries,
         )
-        around = Surroundings(
-            state=state,
+        around = Environment(
+            journal=journal,
             runtimes=NodeRuntimes(dict.fromkeys(WorkloadType, runtime)),
             volumes=SimVolumes(self.docker, self.disk, life, self._witness, random),
             machine=self._hardware,
@@ -202,7 +202,7 @@ class SimNode:
         agent = Agent(self._settings, self.id, around)
         api = agent.api()
         streaming = over_stream(
-            StreamedCalls(cast("AgentApi", Overheard(api, life, self._network)), agent.supervisor),
+            TunnelServer(cast("AgentApi", Overheard(api, life, self._network)), agent.supervisor),
             dial,
         )
         life.serves = {name: getattr(api, name) for name in METHODS if hasattr(api, name)}

@@ -158,7 +158,7 @@ def _destroy_node(world: World, event: Happening) -> None:
     power_off(world, node)
     node.docker.wipe()
     node.disk.wipe()
-    node.state = None
+    node.journal = None
 
     async def replace() -> None:
         await world.users.confirm_dead(node.id)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import structlog
 
-from persys.agent.journal.store import State
+from persys.agent.journal.store import Journal
 from persys.agent.runtimes.docker.engine import Engine, EngineError, as_unavailable, understood
 from persys.agent.runtimes.docker.mapping import WORKLOAD_LABEL, Owner
 from persys.agent.workloads.work_queue import WorkQueue
@@ -32,7 +32,7 @@ class _Measured(NamedTuple):
 
 async def watch_disks(
     limits: "DiskLimits",
-    state: State,
+    journal: Journal,
     queue: WorkQueue,
     interval: timedelta,
     supervisor: Supervisor,
@@ -40,7 +40,7 @@ async def watch_disks(
     """Measure running workloads periodically and queue those that exceed their limit."""
     while True:
         await asyncio.sleep(interval.total_seconds())
-        entries = list(state.entries.values())
+        entries = list(journal.entries.values())
         running = [one.order for one in entries if one.standing.actual is Actual.RUNNING]
         for workload_id in await limits.measure(running, supervisor):
             queue.wake(workload_id)

@@ -26,7 +26,7 @@ _NOT_RUNNING = ("", "created", "exited", "dead")
 
 
 class DockerLeftovers:
-    """Implements agent.ports.Leftovers."""
+    """Implements agent.ports.GarbageSource."""
 
     def __init__(
         self, engine: Engine, owner: Owner, files: ContainerFiles, paths: PathCalls

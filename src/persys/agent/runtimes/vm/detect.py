@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 
 from persys.agent.images.store import IMAGE_FILES, Needs
-from persys.agent.journal.store import State
+from persys.agent.journal.store import Journal
 from persys.agent.ports import Images
 from persys.agent.runtimes.docker.mapping import Owner
 from persys.agent.runtimes.vm.kvm import Accel, find_accel
@@ -87,16 +87,16 @@ def machine_runtime(
 
 
 class MachineUsers:
-    """Implements agent.images.Users: from the journal and from the records of disks, which may outlive
+    """Implements `ImageUsers`: from the journal and from the records of disks, which may outlive
     their workload."""
 
-    def __init__(self, state: State, root: Path) -> None:
-        self._state = state
+    def __init__(self, journal: Journal, root: Path) -> None:
+        self._journal = journal
         self.root = root
 
     def by_name(self) -> Needs:
         found: defaultdict[str, set[str]] = defaultdict(set)
-        for workload_id, entry in self._state.entries.items():
+        for workload_id, entry in self._journal.entries.items():
             if isinstance(entry.order.spec, VMSpec) and entry.order.spec.os_image:
                 found[entry.order.spec.os_image].add(workload_id)
         return {name: frozenset(users) for name, users in found.items()}

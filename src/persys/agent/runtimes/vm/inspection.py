@@ -43,7 +43,7 @@ NOBODY_KNOWS = 255
 
 
 class MachineLeftovers:
-    """Implements agent.ports.Leftovers."""
+    """Implements agent.ports.GarbageSource."""
 
     def __init__(self, libvirt: Libvirt, owner: Owner) -> None:
         self._libvirt = libvirt
