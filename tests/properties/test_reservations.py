@@ -19,8 +19,8 @@ from persys.model.placement import Assignment, HostPort, Rules, Tombstone
 from persys.model.resources import Resources
 from persys.model.spec import ContainerSpec, Port, WorkloadType
 from persys.model.workload import Desired
-from persys.scheduler.commit.change import Transaction
-from persys.scheduler.reconcile.decision_to_change import to_transaction
+from persys.scheduler.commit.transaction import Transaction
+from persys.scheduler.reconcile.decision_to_transaction import to_transaction
 from persys.scheduler.state.cluster import ClusterState
 from persys.scheduler.state.sync import load
 from persys.store.port import Record, Snapshot

@@ -28,7 +28,7 @@ from persys.model.status import Actual, Observation, WorkloadStatus
 from persys.model.suggestion import Ruling, SuggestedAction, Suggestion
 from persys.model.workload import Workload
 from persys.scheduler.app import Scheduler
-from persys.scheduler.commit.change import Transaction
+from persys.scheduler.commit.transaction import Transaction
 from persys.scheduler.state.memory import Memory
 from persys.scheduler.state.records import type_of
 from persys.store import keys

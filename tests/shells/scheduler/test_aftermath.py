@@ -6,7 +6,7 @@ from persys.core.reconcile.effects import Apply
 from persys.core.reconcile.situation import Decision, Situation
 from persys.model.placement import Assignment
 from persys.model.resources import Resources
-from persys.scheduler.reconcile.decision_to_change import intent_update
+from persys.scheduler.reconcile.decision_to_transaction import intent_update
 
 BOUND = an_assignment()
 

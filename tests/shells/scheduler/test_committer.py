@@ -15,8 +15,8 @@ from persys.infra.clock import SystemClock
 from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId
 from persys.model.node import Removal
-from persys.scheduler.commit.change import CHANGE_RECORDS_MAX, Transaction
 from persys.scheduler.commit.group_commit import Committer
+from persys.scheduler.commit.transaction import CHANGE_RECORDS_MAX, Transaction
 from persys.scheduler.metrics.counters import Metrics
 from persys.scheduler.recovery.mode import UNWRITTEN_MAX, ModeTracker
 from persys.scheduler.state.quarantine import Quarantine, Quarantined

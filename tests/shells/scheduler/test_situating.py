@@ -10,7 +10,7 @@ from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId
 from persys.model.node import Capabilities, Node, NodeStatus
 from persys.model.placement import Tombstone
-from persys.scheduler.reconcile.snapshot import SituationBuilder
+from persys.scheduler.reconcile.situation_builder import SituationBuilder
 from persys.scheduler.state.cluster import ClusterState
 
 N1 = NodeId("n1")

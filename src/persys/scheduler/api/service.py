@@ -7,14 +7,13 @@ from persys.infra.clock import Clock
 from persys.scheduler.api.chain import Chain
 from persys.scheduler.api.context import ControlApi
 from persys.scheduler.api.control_stream import ControlStreamApi
-from persys.scheduler.api.diagnostics import DiagnosticsApi
+from persys.scheduler.api.diagnostics import DiagnosticsApi, RecordsApi
 from persys.scheduler.api.drift import DriftApi
 from persys.scheduler.api.events import EventsApi
 from persys.scheduler.api.images import ImagesApi
 from persys.scheduler.api.logs_exec import LogsExecApi
 from persys.scheduler.api.nodes import NodesApi
 from persys.scheduler.api.planning import PlanningApi
-from persys.scheduler.api.records import RecordsApi
 from persys.scheduler.api.recovery import RecoveryApi
 from persys.scheduler.api.secrets import SecretsApi
 from persys.scheduler.api.suggestions import SuggestionsApi

@@ -29,7 +29,7 @@ from persys.infra.clock import Clock
 from persys.infra.telemetry import tracing
 from persys.model.cluster import ClusterMarker
 from persys.model.event import Numbered
-from persys.scheduler.commit.change import Transaction, attributed, encoded
+from persys.scheduler.commit.transaction import Transaction, attributed, encoded
 from persys.scheduler.commit.versions import RecordVersions
 from persys.scheduler.ha.leader_key import LeaderKey, not_leading
 from persys.scheduler.metrics.counters import Metrics

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from persys.core.event_retention import EventLimits, EventRetention
 from persys.errors import RefusedError
 from persys.model.event import Event, Numbered
-from persys.scheduler.commit.change import OUTDATED_PER_UNIT_MAX, Transaction
+from persys.scheduler.commit.transaction import OUTDATED_PER_UNIT_MAX, Transaction
 from persys.store import keys
 from persys.store.port import Change as Stored
 from persys.store.port import Snapshot, Unit

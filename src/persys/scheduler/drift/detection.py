@@ -5,7 +5,7 @@ from datetime import datetime
 from persys.core.drift import mismatch, reported
 from persys.core.reconcile.situation import STATE_MISMATCH, Decision, Policy, Situation
 from persys.model.drift import Drift, DriftType
-from persys.scheduler.commit.change import Transaction
+from persys.scheduler.commit.transaction import Transaction
 from persys.scheduler.drift.records import add_detected, add_resolved
 from persys.scheduler.state.cluster import ClusterState
 

@@ -33,8 +33,8 @@ from persys.model.drift import Drift
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.ids import workload_id as checked_workload_id
 from persys.model.status import Actual, Observation
-from persys.scheduler.commit.change import Transaction
 from persys.scheduler.commit.group_commit import Committer
+from persys.scheduler.commit.transaction import Transaction
 from persys.scheduler.drift.records import add_detected, add_resolved
 from persys.scheduler.ports import Agents
 from persys.scheduler.state.cluster import ClusterState

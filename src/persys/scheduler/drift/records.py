@@ -6,7 +6,7 @@ from datetime import datetime
 from persys.model.drift import Drift, DriftType
 from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId, WorkloadId
-from persys.scheduler.commit.change import Transaction
+from persys.scheduler.commit.transaction import Transaction
 from persys.store import keys
 
 

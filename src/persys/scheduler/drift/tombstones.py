@@ -21,8 +21,8 @@ from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import NodeStatus
 from persys.model.placement import Tombstone
-from persys.scheduler.commit.change import Transaction
 from persys.scheduler.commit.group_commit import Committer
+from persys.scheduler.commit.transaction import Transaction
 from persys.scheduler.state.cluster import ClusterState
 from persys.store import keys
 

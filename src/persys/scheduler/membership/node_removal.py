@@ -36,8 +36,8 @@ from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId
 from persys.model.node import Node, Removal
 from persys.model.placement import Tombstone
-from persys.scheduler.commit.change import Transaction
 from persys.scheduler.commit.group_commit import Committer, retry_on_conflict
+from persys.scheduler.commit.transaction import Transaction
 from persys.scheduler.drift.records import key_of
 from persys.scheduler.membership.removed_nodes import RemovedNodes
 from persys.scheduler.state.cluster import ClusterState

@@ -41,8 +41,8 @@ from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Lease, Node, NodeStatus
 from persys.model.status import Actual, Observation
-from persys.scheduler.commit.change import Transaction
 from persys.scheduler.commit.group_commit import Committer, retry_on_conflict
+from persys.scheduler.commit.transaction import Transaction
 from persys.scheduler.dispatch.observations import Observations
 from persys.scheduler.membership.heartbeat import Report, ReportedStatuses
 from persys.scheduler.membership.node_removal import NodeRemoval

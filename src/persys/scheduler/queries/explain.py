@@ -24,7 +24,7 @@ from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.placement import Assignment
 from persys.model.workload import Desired, Workload
 from persys.scheduler.queries.plan import Situated
-from persys.scheduler.reconcile.snapshot import situation_of
+from persys.scheduler.reconcile.situation_builder import situation_of
 from persys.scheduler.state.cluster import ClusterState, WorkloadState
 from persys.wire.control.planning import capacity_message, explanation_message, loss_message
 from persys.wire.control.spec_decode import ParsedSpec, holds_yaml, parse_spec

@@ -43,12 +43,12 @@ from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import Tombstone
 from persys.model.spec import type_of
 from persys.model.workload import Workload
-from persys.scheduler.commit.change import Transaction
 from persys.scheduler.commit.group_commit import Committer, retry_on_conflict
+from persys.scheduler.commit.transaction import Transaction
 from persys.scheduler.drift.detection import add_drift_records
 from persys.scheduler.ha.leader_key import not_leading
 from persys.scheduler.metrics.counters import Metrics, Result
-from persys.scheduler.reconcile.decision_to_change import (
+from persys.scheduler.reconcile.decision_to_transaction import (
     intent_update,
     next_dispatch,
     releases_capacity,
@@ -57,7 +57,11 @@ from persys.scheduler.reconcile.decision_to_change import (
     to_transaction,
 )
 from persys.scheduler.reconcile.operation_log import log_decision, log_operation_end
-from persys.scheduler.reconcile.snapshot import SituationBuilder, fresh_situation, situation_of
+from persys.scheduler.reconcile.situation_builder import (
+    SituationBuilder,
+    fresh_situation,
+    situation_of,
+)
 from persys.scheduler.settings import SchedulerSettings
 from persys.scheduler.state.cluster import BackOff, ClusterState, WorkloadState
 from persys.store import keys

@@ -21,8 +21,8 @@ from persys.model.identity import Caller
 from persys.model.ids import WorkloadId
 from persys.model.suggestion import Ruling, SuggestedAction, Suggestion
 from persys.model.workload import Desired, Workload
-from persys.scheduler.commit.change import Transaction
 from persys.scheduler.commit.group_commit import Committer, retry_on_conflict
+from persys.scheduler.commit.transaction import Transaction
 from persys.scheduler.reconcile.reconciler import Reconciler
 from persys.scheduler.state.cluster import ClusterState
 from persys.store import keys

@@ -22,8 +22,8 @@ from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Node, Removal
 from persys.model.status import Observation
-from persys.scheduler.commit.change import Transaction
 from persys.scheduler.commit.group_commit import Committer, retry_on_conflict
+from persys.scheduler.commit.transaction import Transaction
 from persys.scheduler.dispatch.fan_out import call_all
 from persys.scheduler.ports import Agents
 from persys.scheduler.state.cluster import ClusterState

@@ -13,8 +13,8 @@ from persys.infra.clock import Clock
 from persys.infra.sealing import Key, KeyFile
 from persys.model.event import Event, EventKind
 from persys.model.secret import Secret, SecretVersion, StoredReference
-from persys.scheduler.commit.change import Transaction
 from persys.scheduler.commit.group_commit import Committer, retry_on_conflict
+from persys.scheduler.commit.transaction import Transaction
 from persys.scheduler.state.cluster import ClusterState
 from persys.store import keys
 

@@ -1,4 +1,7 @@
-"""The size limits of a change. A change that is too large is refused alone, before it joins a batch."""
+"""A transaction: records to write and delete together, the update of memory, and the size limits.
+
+A transaction that is too large is refused alone, before it joins a batch.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar

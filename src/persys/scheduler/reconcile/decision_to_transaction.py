@@ -19,7 +19,7 @@ from persys.model.ids import NodeId
 from persys.model.placement import Assignment
 from persys.model.status import Status, WorkloadStatus
 from persys.model.workload import Desired, Workload
-from persys.scheduler.commit.change import Transaction
+from persys.scheduler.commit.transaction import Transaction
 from persys.scheduler.metrics.counters import Result
 from persys.scheduler.state.cluster import ClusterState, WorkloadState
 from persys.store import keys
