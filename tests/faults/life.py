@@ -20,7 +20,7 @@ from faults.unreached import TRIGGERS
 from persys.agent.api.tunnel_server import AbortedError
 from persys.agent.journal.records import DeletionMarker, JournalChange
 from persys.agent.runtimes.detect import container_files
-from persys.agent.runtimes.docker.mapping import WORKLOAD_LABEL, Owner
+from persys.agent.runtimes.docker.mapping import WORKLOAD_LABEL, OwnerLabels
 from persys.agent.runtimes.vm.domain_xml import NAMESPACE
 from persys.agent.workloads.worker import NOT_SETTLED
 from persys.core.agent.deviations import DRIFTED
@@ -123,12 +123,12 @@ class Life:
         """What a deleted workload has left, for the garbage collection."""
         world = self.world
         await running.journal.commit(JournalChange(burials=[DeletionMarker(WorkloadId(STRAY), 1)]))
-        labels = Owner("default", NODE).labels | {WORKLOAD_LABEL: STRAY}
+        labels = OwnerLabels("default", NODE).labels | {WORKLOAD_LABEL: STRAY}
         world.docker.images.add("app")
         world.docker.create(STRAY, {"Image": "app", "Labels": labels})
-        (container_files(world.settings, Owner("default", NODE)).place(WorkloadId(STRAY))).mkdir(
-            parents=True
-        )
+        (
+            container_files(world.settings, OwnerLabels("default", NODE)).place(WorkloadId(STRAY))
+        ).mkdir(parents=True)
         marks = "".join(f'<p:label name="{name}" value="{labels[name]}"/>' for name in labels)
         metadata = f'<metadata><p:machine xmlns:p="{NAMESPACE}">{marks}</p:machine></metadata>'
         xml = f"<domain><name>{STRAY}</name><uuid>u</uuid>{metadata}</domain>"

@@ -31,12 +31,12 @@ from persys.agent.app import Agent, Environment
 from persys.agent.journal.records import ReportedStatus
 from persys.agent.journal.store import Journal
 from persys.agent.runtimes.detect import Detector
-from persys.agent.runtimes.docker.mapping import Owner
+from persys.agent.runtimes.docker.mapping import OwnerLabels
 from persys.agent.runtimes.vm import kvm, libvirt
 from persys.agent.runtimes.vm import libvirt as vm_libvirt
 from persys.agent.settings import AgentSettings
 from persys.agent.uplink.heartbeat import PendingReports
-from persys.agent.volumes.detect import find_drivers
+from persys.agent.volumes.detect import detect_drivers
 from persys.agent.volumes.filesystems import Mounted
 from persys.agent.volumes.managed import ManagedVolumes
 from persys.agent.volumes.programs import Tools
@@ -195,7 +195,7 @@ def a_context() -> Any:
 async def a_running_agent(world: World) -> AsyncIterator[Running]:
     settings, owner, clock, news = (
         world.settings,
-        Owner("default", NODE),
+        OwnerLabels("default", NODE),
         WallClock(),
         PendingReports(),
     )
@@ -203,7 +203,7 @@ async def a_running_agent(world: World) -> AsyncIterator[Running]:
     journal = Journal(settings.state_path, cluster_id="default", node_id=NODE, thread=AtOnce())
     book = Book(journal)
     detector = Detector(settings, owner, journal, read, world.paths, images_changed=news.tell_node)
-    drivers = find_drivers(settings, book, Tools(os.environ["PATH"]), world.paths)
+    drivers = detect_drivers(settings, book, Tools(os.environ["PATH"]), world.paths)
     around = Environment(
         journal=journal,
         runtimes=detector.found,

@@ -16,7 +16,7 @@ from persys.agent.app import Agent, Environment
 from persys.agent.images.store import ImageStore
 from persys.agent.journal.store import Journal
 from persys.agent.runtimes.detect import Detector, NodeRuntimes
-from persys.agent.runtimes.docker.mapping import Owner
+from persys.agent.runtimes.docker.mapping import OwnerLabels
 from persys.agent.settings import AgentSettings
 from persys.agent.workloads.node_policy import policy_of
 from persys.infra.aio.path_calls import ThreadPathCalls
@@ -126,7 +126,7 @@ async def an_agent_on_docker(directory: Path, image: str) -> AsyncIterator[Serve
     settings = replace(_settings(directory, ""), vm_enabled=False, compose_enabled=False)
     node_id = NodeId(f"fuzz-{uuid4().hex[:8]}")
     journal = _open(directory, node_id)
-    owner = Owner(settings.cluster_id, node_id)
+    owner = OwnerLabels(settings.cluster_id, node_id)
     detector = Detector(
         settings, owner, journal, SystemClock(), ThreadPathCalls(), images_changed=lambda: None
     )

@@ -9,8 +9,8 @@ import pytest
 
 from fuzz.budget import inputs
 from fuzz.mutation import bytes_like
-from persys.agent.runtimes.vm.libvirt import MachineError
-from persys.agent.runtimes.vm.storage.qemu_img import chain_of
+from persys.agent.runtimes.vm.libvirt import VmError
+from persys.agent.runtimes.vm.storage.qemu_img import backing_chain
 from persys.core.agent.disk_formats import (
     HEAD_BYTES,
     QCOW2,
@@ -111,8 +111,8 @@ def test_no_reference_that_qemu_follows_is_missed(disks: list[bytes], tmp_path: 
         with one as random:
             path.write_bytes(a_disk(random, disks))
             try:
-                chain_of("vda", str(path), bases=tmp_path / "images")
-            except MachineError:
+                backing_chain("vda", str(path), bases=tmp_path / "images")
+            except VmError:
                 continue
             assert references_of(path) == []
 

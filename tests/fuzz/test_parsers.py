@@ -104,7 +104,7 @@ def read_compose_policy(random: Random) -> None:
     loaded, _ = compose_document.with_values(loaded, ENV)
     loaded = compose_document.with_moved_paths(loaded, old=PLACE, new=Path("/srv/copy"))
     loaded = compose_document.with_own_images(loaded, "pp")
-    loaded = compose_document.with_pids_limit(loaded, 100, is_old=random.random() < 0.5)
+    loaded = compose_document.with_pids_limit(loaded, 100, is_v1=random.random() < 0.5)
     assert not violations(loaded)
     corpus.check_allowed(json.loads(compose_document.encode(loaded)))
 

@@ -32,14 +32,14 @@ from persys.agent.node.usage import UtilizationSampler, WorkloadUsageSampler
 from persys.agent.ports import Host, Volumes
 from persys.agent.runtimes.detect import Detector, NodeRuntimes, workload_roots
 from persys.agent.runtimes.docker.disk_limits import watch_disks
-from persys.agent.runtimes.docker.mapping import Owner
+from persys.agent.runtimes.docker.mapping import OwnerLabels
 from persys.agent.settings import AgentSettings
 from persys.agent.uplink.contact import SchedulerContact, needs_no_contact, never_alone
 from persys.agent.uplink.heartbeat import PendingReports, Refusals, ReportBuilder
 from persys.agent.uplink.link import CALL_DEADLINE_SECONDS, Connect
 from persys.agent.uplink.session import NodeRegistration, SchedulerSession
 from persys.agent.uplink.stream_link import over_stream
-from persys.agent.volumes.detect import find_drivers
+from persys.agent.volumes.detect import detect_drivers
 from persys.agent.volumes.inventory import Inventory
 from persys.agent.volumes.managed import ManagedVolumes
 from persys.agent.volumes.programs import Tools
@@ -128,7 +128,7 @@ async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
         node_id=node_id,
         key_file=journal_key_file(settings.state_path, settings.journal_key_file),
     )
-    news, owner = PendingReports(), Owner(settings.cluster_id, node_id)
+    news, owner = PendingReports(), OwnerLabels(settings.cluster_id, node_id)
     paths = ThreadPathCalls(roots=workload_roots(settings, owner))
     detector = Detector(settings, owner, journal, clock, paths, images_changed=news.tell_node)
     try:
@@ -138,7 +138,7 @@ async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
                 journal=journal,
                 runtimes=detector.found,
                 volumes=ManagedVolumes(
-                    find_drivers(settings, book, Tools(), paths), book, clock, paths
+                    detect_drivers(settings, book, Tools(), paths), book, clock, paths
                 ),
                 machine=host,
                 clock=clock,
@@ -338,7 +338,7 @@ class Agent:
             self._turns,
             self._clock,
             self._metrics,
-            found=self._runtimes.all_leftovers(),
+            found=self._runtimes.garbage_sources(),
             ages=Ages(
                 zombie=settings.gc_zombie_after,
                 stray=settings.gc_stray_after,

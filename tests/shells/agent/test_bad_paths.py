@@ -9,7 +9,7 @@ import pytest
 
 from persys.agent.journal.store import Journal
 from persys.agent.settings import AgentSettings
-from persys.agent.volumes.detect import find_drivers
+from persys.agent.volumes.detect import detect_drivers
 from persys.agent.volumes.managed import ManagedVolumes
 from persys.agent.volumes.programs import Tools
 from persys.agent.volumes.registry import Book
@@ -59,7 +59,7 @@ def node(tmp_path: Path, paths: WithDeadMount) -> Iterator[Node]:
     journal = Journal(tmp_path / "book" / "state.db", cluster_id="default", node_id=NodeId("n1"))
     book = Book(journal)
     settings = AgentSettings(storage_local_root=tmp_path / "volumes")
-    drivers = find_drivers(settings, book, Tools(), paths)
+    drivers = detect_drivers(settings, book, Tools(), paths)
     yield Node(tmp_path, volumes=ManagedVolumes(drivers, book, SystemClock(), paths))
     journal.close()
 

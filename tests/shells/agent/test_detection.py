@@ -9,7 +9,7 @@ import pytest
 from own_libvirtd import OwnLibvirtd
 from persys.agent.journal.store import Journal
 from persys.agent.runtimes.detect import Detector
-from persys.agent.runtimes.docker.mapping import Owner
+from persys.agent.runtimes.docker.mapping import OwnerLabels
 from persys.agent.settings import AgentSettings
 from persys.agent.uplink.heartbeat import PendingReports
 from persys.agent.workloads import runtime_watch
@@ -29,7 +29,7 @@ async def test_compose_and_git_that_are_installed_later_are_detected(
     monkeypatch.setenv("PATH", str(programs))
     settings = AgentSettings(state_path=tmp_path / "state.db", vm_enabled=False)
     journal = Journal(settings.state_path, cluster_id="default", node_id=NodeId("n1"))
-    owner = Owner("default", NodeId("n1"))
+    owner = OwnerLabels("default", NodeId("n1"))
     clock, paths = SystemClock(), ThreadPathCalls()
     detector = Detector(
         settings, owner, journal, clock, paths, images_changed=PendingReports().tell_node
@@ -63,7 +63,7 @@ async def test_a_disabled_runtime_is_not_reported(
     chosen = {"docker_enabled": True, "compose_enabled": True, "vm_enabled": False, off: False}
     settings = AgentSettings(state_path=tmp_path / "state.db", **chosen)  # type: ignore[arg-type]  # flags
     journal = Journal(settings.state_path, cluster_id="default", node_id=NodeId("n1"))
-    owner = Owner("default", NodeId("n1"))
+    owner = OwnerLabels("default", NodeId("n1"))
     clock, paths = SystemClock(), ThreadPathCalls()
     detector = Detector(
         settings, owner, journal, clock, paths, images_changed=PendingReports().tell_node
@@ -128,7 +128,7 @@ async def test_a_libvirtd_that_is_started_later_is_detected(tmp_path: Path) -> N
     journal = Journal(settings.state_path, cluster_id="default", node_id=NodeId("n1"))
     detector = Detector(
         settings,
-        Owner("default", NodeId("n1")),
+        OwnerLabels("default", NodeId("n1")),
         journal,
         SystemClock(),
         ThreadPathCalls(),

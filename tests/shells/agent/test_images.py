@@ -24,7 +24,7 @@ from persys.agent.runtimes.detect import NodeRuntimes
 from persys.agent.settings import AgentSettings
 from persys.agent.uplink.heartbeat import PendingReports
 from persys.agent.uplink.link import Link
-from persys.agent.volumes.detect import find_drivers
+from persys.agent.volumes.detect import detect_drivers
 from persys.agent.volumes.managed import ManagedVolumes
 from persys.agent.volumes.programs import Tools
 from persys.agent.volumes.registry import Book
@@ -613,7 +613,7 @@ async def test_a_node_reports_a_new_image_at_once(
     around = Environment(
         journal=journal,
         runtimes=NodeRuntimes(images=store),
-        volumes=ManagedVolumes(find_drivers(settings, book, Tools(), paths), book, clock, paths),
+        volumes=ManagedVolumes(detect_drivers(settings, book, Tools(), paths), book, clock, paths),
         machine=host,
         clock=clock,
         paths=paths,

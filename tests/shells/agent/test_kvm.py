@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from persys.agent.runtimes.vm.kvm import Accel, find_accel, qemu_binary, runs_a_guest
+from persys.agent.runtimes.vm.kvm import Accel, detect_accel, qemu_binary, runs_a_guest
 from persys.infra.aio.path_calls import ThreadPathCalls
 from persys.infra.clock import SystemClock
 
@@ -36,13 +36,13 @@ async def test_a_guest_without_output_is_killed_at_the_deadline(tmp_path: Path) 
 async def test_a_configured_acceleration_is_not_tested(wish: Accel, tmp_path: Path) -> None:
     found = tmp_path / "kvm.json"
 
-    assert await find_accel(wish.value, found, SystemClock(), ThreadPathCalls()) is wish
+    assert await detect_accel(wish.value, found, SystemClock(), ThreadPathCalls()) is wish
     assert not found.exists()
 
 
 async def test_the_detected_acceleration_is_cached_until_a_reboot(tmp_path: Path) -> None:
     path = tmp_path / "kvm.json"
-    first = await find_accel("auto", path, SystemClock(), ThreadPathCalls())
+    first = await detect_accel("auto", path, SystemClock(), ThreadPathCalls())
     if not path.exists():
         return  # no KVM: nothing to test and nothing to cache
     kept = json.loads(path.read_text())
@@ -50,6 +50,6 @@ async def test_the_detected_acceleration_is_cached_until_a_reboot(tmp_path: Path
 
     turned = Accel.TCG if first is Accel.KVM else Accel.KVM
     path.write_text(json.dumps(kept | {"accel": turned.value}))
-    assert await find_accel("auto", path, SystemClock(), ThreadPathCalls()) is turned
+    assert await detect_accel("auto", path, SystemClock(), ThreadPathCalls()) is turned
     path.write_text(json.dumps(kept | {"accel": turned.value, "boot_id": "another"}))
-    assert await find_accel("auto", path, SystemClock(), ThreadPathCalls()) is first
+    assert await detect_accel("auto", path, SystemClock(), ThreadPathCalls()) is first

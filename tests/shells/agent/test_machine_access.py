@@ -13,7 +13,7 @@ import pytest
 
 from docker_proxy import LIBVIRT_SOCKET, Proxy
 from e2e.machines import BOOT_SECONDS, TINY, ground
-from persys.agent.runtimes.vm.console import Console, MachineAccess
+from persys.agent.runtimes.vm.console import Console, VmAccess
 from persys.agent.runtimes.vm.libvirt import Libvirt
 from persys.errors import RefusedError, RuntimeUnavailableError
 from persys.infra.aio.path_calls import ThreadPathCalls
@@ -258,7 +258,7 @@ async def test_a_console_ends_with_libvirt_and_can_be_opened_again(tmp_path: Pat
     with ground() as (directory, _):
         machines = Node(directory, libvirt)
         order = machines.order()
-        access = MachineAccess(libvirt, machines.owner, ThreadPathCalls(), machines.root)
+        access = VmAccess(libvirt, machines.owner, ThreadPathCalls(), machines.root)
         assert await machines.create(order) is None
         with pytest.raises(RefusedError, match="is not running"):
             async with access.console(order.workload_id, force=False):

@@ -14,15 +14,15 @@ from msgspec.structs import replace
 
 from e2e.machines import BOOT_SECONDS, TINY, ground, page, virsh, volumes
 from persys.agent.ports import BaseImage, PullWatch
-from persys.agent.runtimes.docker.mapping import Owner
+from persys.agent.runtimes.docker.mapping import OwnerLabels
 from persys.agent.runtimes.vm import power
-from persys.agent.runtimes.vm.inspection import MachineLeftovers
+from persys.agent.runtimes.vm.inspection import VmGarbage
 from persys.agent.runtimes.vm.kvm import Accel
 from persys.agent.runtimes.vm.libvirt import Libvirt
-from persys.agent.runtimes.vm.runtime import MachineRuntime
-from persys.agent.runtimes.vm.storage.disks import MachineDisks
+from persys.agent.runtimes.vm.runtime import VmRuntime
+from persys.agent.runtimes.vm.storage.disks import VmDisks
 from persys.agent.runtimes.vm.storage.inventory import DiskInventory
-from persys.agent.runtimes.vm.storage.pools import OwnPool
+from persys.agent.runtimes.vm.storage.pools import AgentPool
 from persys.agent.workloads.node_policy import NodePolicy
 from persys.core.agent.garbage import Item, Kind
 from persys.core.agent.next_step import Artefact, Condition
@@ -68,18 +68,18 @@ class Node:
         clock, images, paths = SystemClock(), OneImage(), ThreadPathCalls()
         self.directory = directory
         self.pool = directory.name
-        self.owner = Owner("test", NodeId(f"node-{uuid.uuid4().hex[:8]}"))
+        self.owner = OwnerLabels("test", NodeId(f"node-{uuid.uuid4().hex[:8]}"))
         self.root = directory / "vms"
-        self._disks = MachineDisks(
+        self._disks = VmDisks(
             libvirt,
             images,
-            OwnPool(self.pool, directory / "disks"),
+            AgentPool(self.pool, directory / "disks"),
             clock,
             paths,
             policy=NodePolicy(False, (), ()),
             bases=TINY.parent,
         )
-        self.runtime = MachineRuntime(
+        self.runtime = VmRuntime(
             libvirt,
             self.owner,
             clock,
@@ -91,7 +91,7 @@ class Node:
             stop_grace_seconds=20,
         )
         self.inventory = DiskInventory(libvirt, self._disks, self.owner, paths, self.root)
-        self.leftovers = MachineLeftovers(libvirt, self.owner)
+        self.leftovers = VmGarbage(libvirt, self.owner)
 
     def order(self, spec: VMSpec = SMALL, *, revision: str = "r1", name: str = "") -> Order:
         workload_id = WorkloadId(name or f"{self.pool}-{uuid.uuid4().hex[:6]}")
@@ -472,15 +472,15 @@ async def test_a_vm_whose_disk_is_replaced_during_start_is_powered_off(
         path.chmod(0o666)
     order = node.order(replace(SMALL, disks=(Disk(device="vda", path=str(disk), format="qcow2"),)))
     assert await node.create(order) is None
-    switch_on = power.switch_on
+    power_on = power.power_on
 
     def swap_first(connection: Any, machine: str) -> None:
         disk.rename(place / "aside.qcow2")
         disk.symlink_to(secret)
-        switch_on(connection, machine)
+        power_on(connection, machine)
 
     with monkeypatch.context() as patched:
-        patched.setattr(power, "switch_on", swap_first)
+        patched.setattr(power, "power_on", swap_first)
         failure = await node.start(order)
 
     assert failure is not None

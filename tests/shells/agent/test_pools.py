@@ -17,10 +17,10 @@ from persys.agent.node import host
 from persys.agent.node.capabilities import StoragePools
 from persys.agent.runtimes.detect import NodeRuntimes
 from persys.agent.runtimes.vm.libvirt import Libvirt
-from persys.agent.runtimes.vm.storage.pools import LibvirtPools, OwnPool
+from persys.agent.runtimes.vm.storage.pools import AgentPool, LibvirtPools
 from persys.agent.settings import AgentSettings
 from persys.agent.uplink.link import Link
-from persys.agent.volumes.detect import find_drivers
+from persys.agent.volumes.detect import detect_drivers
 from persys.agent.volumes.managed import ManagedVolumes
 from persys.agent.volumes.programs import Tools
 from persys.agent.volumes.registry import Book
@@ -59,7 +59,7 @@ async def test_a_libvirt_pool_shares_the_space_of_its_file_system(
         host,
         tmp_path / "volumes",
         DirectPathCalls(),
-        lambda: LibvirtPools(libvirt, OwnPool(pool, tmp_path)),
+        lambda: LibvirtPools(libvirt, AgentPool(pool, tmp_path)),
     )
     await pools.look()
 
@@ -73,7 +73,7 @@ async def test_a_libvirt_pool_shares_the_space_of_its_file_system(
 async def test_the_agent_pool_is_reported_before_its_first_disk(
     libvirt: Libvirt, tmp_path: Path
 ) -> None:
-    own = OwnPool(f"test-{uuid.uuid4().hex[:8]}", tmp_path / "not" / "there" / "yet")
+    own = AgentPool(f"test-{uuid.uuid4().hex[:8]}", tmp_path / "not" / "there" / "yet")
     source = LibvirtPools(libvirt, own)
 
     before = {room.name: room for room in await source.rooms()}[own.name]
@@ -146,7 +146,7 @@ async def test_a_node_whose_pools_changed_registers_again(
     around = Environment(
         journal=journal,
         runtimes=NodeRuntimes(pools=pools),
-        volumes=ManagedVolumes(find_drivers(settings, book, Tools(), paths), book, clock, paths),
+        volumes=ManagedVolumes(detect_drivers(settings, book, Tools(), paths), book, clock, paths),
         machine=host,
         clock=clock,
         paths=paths,

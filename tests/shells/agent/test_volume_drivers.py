@@ -20,7 +20,7 @@ from persys.agent.journal.store import Journal
 from persys.agent.metrics import Metrics
 from persys.agent.settings import AgentSettings
 from persys.agent.volumes.ceph_rbd import Ceph, CephDriver
-from persys.agent.volumes.detect import Drivers, find_drivers
+from persys.agent.volumes.detect import Drivers, detect_drivers
 from persys.agent.volumes.driver import Driver
 from persys.agent.volumes.filesystems import Mounts, mounted_at
 from persys.agent.volumes.local import LocalDriver
@@ -239,7 +239,7 @@ async def test_a_driver_without_its_programs_is_unavailable_and_names_them(
     )
     journal = Journal(room / "state.db", cluster_id="c", node_id=NodeId("n"))
 
-    found = find_drivers(settings, Book(journal), Tools(str(room)), PATHS)
+    found = detect_drivers(settings, Book(journal), Tools(str(room)), PATHS)
 
     assert list(found.there) == ["local"]
     assert found.cures == {

@@ -28,7 +28,7 @@ async def test_a_host_without_compose_has_no_compose_cli(
 async def test_compose_v1_is_detected_by_its_version() -> None:
     found = await detect("docker-compose", HOST)
     assert found is not None
-    assert found.is_old == found.version.startswith("1.")
+    assert found.is_v1 == found.version.startswith("1.")
 
 
 async def test_a_program_over_its_deadline_is_killed_with_its_children(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from persys.agent.runtimes.compose.cli import BUILDS_MAX, ComposeCommands, Execution, Project
 from persys.agent.runtimes.compose.source import CONFIGS_MAX, ComposeSource
-from persys.agent.runtimes.compose.state_dir import StackPlace
+from persys.agent.runtimes.compose.state_dir import StackStateDir
 from persys.agent.subprocesses import Ran
 from persys.agent.workloads.node_policy import NodePolicy
 from persys.infra.aio.path_calls import ThreadPathCalls
@@ -17,7 +17,7 @@ from persys.model.status import Failure
 class SlowCompose:
     """Blocks until the test releases it, and counts concurrent runs."""
 
-    is_old = False
+    is_v1 = False
 
     def __init__(self, ran: Ran) -> None:
         self._ran = ran
@@ -41,7 +41,7 @@ async def settled(holds: Any) -> None:
 async def test_concurrent_builds_are_limited(tmp_path: Path) -> None:
     cli, told = SlowCompose(Ran(0, "", "")), list[str]()
     commands = ComposeCommands(cli, None)  # type: ignore[arg-type]  # stand-ins
-    stack = Execution("web", StackPlace(tmp_path, WorkloadId("web")), {}, {})
+    stack = Execution("web", StackStateDir(tmp_path, WorkloadId("web")), {}, {})
     async with asyncio.TaskGroup() as group:
         for _ in range(BUILDS_MAX + 2):
             group.create_task(commands.build(stack, told.append))

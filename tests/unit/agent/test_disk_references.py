@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from persys.agent.runtimes.vm.libvirt import MachineError
-from persys.agent.runtimes.vm.storage.qemu_img import chain_of
+from persys.agent.runtimes.vm.libvirt import VmError
+from persys.agent.runtimes.vm.storage.qemu_img import backing_chain
 
 
 def a_head(*, version: int = 3, backing_at: int = 0, backing_length: int = 0) -> bytes:
@@ -25,12 +25,12 @@ def test_a_backing_file_outside_the_first_cluster_is_rejected(
     disk = tmp_path / "disk"
     disk.write_bytes(a_head(backing_at=backing_at, backing_length=9))
 
-    with pytest.raises(MachineError, match="backing file"):
-        chain_of("vda", str(disk), bases=tmp_path / "images")
+    with pytest.raises(VmError, match="backing file"):
+        backing_chain("vda", str(disk), bases=tmp_path / "images")
 
 
 def test_a_disk_without_backing_file_is_accepted(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.write_bytes(a_head())
 
-    assert chain_of("vda", str(disk), bases=tmp_path / "images") == [str(disk)]
+    assert backing_chain("vda", str(disk), bases=tmp_path / "images") == [str(disk)]

@@ -9,11 +9,11 @@ import pytest
 
 from persys.agent.runtimes.docker import engine as docker_engine
 from persys.agent.runtimes.docker.engine import (
-    ANSWER_BYTES_MAX,
     LINE_BYTES_MAX,
-    AnswerTooLargeError,
+    RESPONSE_BYTES_MAX,
     Engine,
     EngineError,
+    ResponseTooLargeError,
 )
 from persys.agent.runtimes.docker.log_frames import Frames, FrameTooLargeError
 from persys.errors import RuntimeUnavailableError
@@ -167,23 +167,23 @@ class Mute(Flood):
 async def test_an_endless_response_fails_only_its_call(tmp_path: Path) -> None:
     flood = Flood(b"x" * 65536)
     async with flood.at(tmp_path / "socket") as engine:
-        with pytest.raises(AnswerTooLargeError, match="GET containers/web/json is larger than"):
+        with pytest.raises(ResponseTooLargeError, match="GET containers/web/json is larger than"):
             await engine.call("GET", "containers/web/json")
 
-        await engine.knock()
-    assert flood.written < 2 * ANSWER_BYTES_MAX
+        await engine.check_reachable()
+    assert flood.written < 2 * RESPONSE_BYTES_MAX
 
 
 async def test_an_endless_log_fails_only_its_call(tmp_path: Path) -> None:
     async with Flood(b"x" * 65536).at(tmp_path / "socket") as engine:
-        with pytest.raises(AnswerTooLargeError):
+        with pytest.raises(ResponseTooLargeError):
             await engine.read("containers/web/logs", params={}, bytes_max=1024)
 
 
 async def test_an_endless_line_ends_its_stream(tmp_path: Path) -> None:
     flood = Flood(b"x" * 65536)
     async with flood.at(tmp_path / "socket") as engine:
-        with pytest.raises(AnswerTooLargeError):
+        with pytest.raises(ResponseTooLargeError):
             async for _ in engine.stream("GET", "events", params={}):
                 pass
     assert flood.written < 4 * LINE_BYTES_MAX

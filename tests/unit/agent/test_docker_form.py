@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from persys.agent.runtimes.docker.mapping import Owner, create_body
+from persys.agent.runtimes.docker.mapping import OwnerLabels, create_body
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.spec import ContainerSpec, RestartPolicy, WorkloadType
 from persys.model.workload import Desired, Order
 
-OWNER = Owner("default", NodeId("n1"))
+OWNER = OwnerLabels("default", NodeId("n1"))
 
 
 def body(spec: ContainerSpec) -> dict[str, Any]:

@@ -2,15 +2,19 @@
 
 from typing import Any
 
-from persys.agent.runtimes.compose.deviations import compare, joined_elsewhere, stranded_services
+from persys.agent.runtimes.compose.deviations import (
+    compare,
+    joined_outside,
+    services_without_network,
+)
 from persys.agent.runtimes.docker.deviations import first_network, shape_of
-from persys.agent.runtimes.docker.mapping import Owner, deviations_of, wanted_shape
+from persys.agent.runtimes.docker.mapping import OwnerLabels, deviations_of, wanted_shape
 from persys.core.agent.deviations import DeviationKind, Shape, summary
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.spec import ContainerSpec, RestartPolicy, WorkloadType
 from persys.model.workload import Desired, Order
 
-OWNER = Owner("default", NodeId("n1"))
+OWNER = OwnerLabels("default", NodeId("n1"))
 NAME = OWNER.name(WorkloadId("web"))
 SPEC = ContainerSpec("x", memory_bytes=64 << 20, restart=RestartPolicy("on-failure", 3))
 ORDER = Order(WorkloadId("web"), WorkloadType.CONTAINER, Revision("r1"), 1, Desired.RUNNING, SPEC)
@@ -147,7 +151,7 @@ def test_a_container_whose_network_container_restarted_has_lost_its_network() ->
 def test_a_container_whose_network_container_was_removed_has_lost_its_network() -> None:
     client = a_container("app", mode="container:old", networks={}, published=False)
 
-    assert joined_elsewhere([client]) == {"old"}
+    assert joined_outside([client]) == {"old"}
     assert compare([client], {}).deviations == {}
     assert "app" in compare([client], {}, gone={"old"}).deviations
 
@@ -156,8 +160,8 @@ def test_services_that_refer_to_a_removed_network_are_found() -> None:
     stopped = a_container(mode="front", networks={"front": ""}, status="exited")
     runs = a_container("c2", mode="back", networks={"back": "e1"}, service="db")
 
-    assert stranded_services([stopped, runs], {"id-front", "id-back"}) == frozenset()
-    assert stranded_services([stopped, runs], {"id-back"}) == {"web"}
+    assert services_without_network([stopped, runs], {"id-front", "id-back"}) == frozenset()
+    assert services_without_network([stopped, runs], {"id-back"}) == {"web"}
 
 
 def test_the_shape_of_a_container_is_its_current_state() -> None:

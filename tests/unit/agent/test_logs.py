@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from persys.agent.access.logs import LogTail
-from persys.agent.runtimes.docker.exec_logs import Part, unix_nanos, unix_seconds
+from persys.agent.runtimes.docker.exec_logs import ContainerPart, unix_nanos, unix_seconds
 from persys.agent.runtimes.docker.log_frames import (
     Frame,
     Frames,
-    joined,
-    packed,
-    stamp,
-    without_stamp,
+    encode_frames,
+    merge_frames,
+    timestamp,
+    without_timestamp,
 )
 
 some_frames = st.lists(
@@ -26,7 +26,7 @@ some_frames = st.lists(
 def test_frames_are_parsed_from_any_split_of_the_bytes(
     frames: list[Frame], cuts: list[int]
 ) -> None:
-    content, reader, found = packed(frames), Frames(), list[Frame]()
+    content, reader, found = encode_frames(frames), Frames(), list[Frame]()
     for cut in cuts:
         found += reader.feed(content[:cut])
         content = content[cut:]
@@ -37,7 +37,7 @@ def test_frames_are_parsed_from_any_split_of_the_bytes(
 
 @given(some_frames)
 def test_joined_frames_keep_both_outputs(frames: list[Frame]) -> None:
-    together = list(joined(frames))
+    together = list(merge_frames(frames))
 
     for stream in ("stdout", "stderr"):
         wrote = b"".join(one.data for one in frames if one.stream == stream)
@@ -48,8 +48,8 @@ def test_joined_frames_keep_both_outputs(frames: list[Frame]) -> None:
 def test_a_timestamp_is_the_first_word_of_a_frame() -> None:
     frame = Frame("stdout", b"2030-01-01T00:00:00.000000001Z two words\n")
 
-    assert stamp(frame) == b"2030-01-01T00:00:00.000000001Z"
-    assert without_stamp(frame) == Frame("stdout", b"two words\n")
+    assert timestamp(frame) == b"2030-01-01T00:00:00.000000001Z"
+    assert without_timestamp(frame) == Frame("stdout", b"two words\n")
 
 
 def test_a_log_tail_is_limited_in_lines_and_bytes() -> None:
@@ -80,6 +80,8 @@ def test_instants_keep_their_nanoseconds() -> None:
 def test_the_previous_run_ends_between_an_end_and_a_start(
     started: str, finished: str, border: str
 ) -> None:
-    part = Part("c", "", tty=False, status="running", started_at=started, finished_at=finished)
+    part = ContainerPart(
+        "c", "", tty=False, status="running", started_at=started, finished_at=finished
+    )
 
     assert part.before_present_run() == border

@@ -5,26 +5,26 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from persys.agent.runtimes.docker.mapping import Owner
+from persys.agent.runtimes.docker.mapping import OwnerLabels
 from persys.agent.runtimes.vm.domain_xml import (
-    CardPart,
     DiskPart,
-    Parts,
-    described,
+    DomainParts,
+    InterfacePart,
+    domain_uuid,
     domain_xml,
     free_device,
-    machine_uuid,
+    parse_domain,
 )
 from persys.agent.runtimes.vm.kvm import Accel
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.spec import VMSpec, WorkloadType
 from persys.model.workload import Desired, Order
 
-OWNER = Owner("blue", NodeId("n1"))
+OWNER = OwnerLabels("blue", NodeId("n1"))
 WEB = WorkloadId("web")
 CONSOLE = Path("/vms/web/console.log")
 VDA = DiskPart("vda", "qcow2", {"file": "/disks/web-vda.qcow2"}, boot=1)
-CARD = CardPart("network", "default", "52:54:00:00:00:01")
+CARD = InterfacePart("network", "default", "52:54:00:00:00:01")
 
 
 def an_order() -> Order:
@@ -33,7 +33,7 @@ def an_order() -> Order:
 
 
 def the_domain(*disks: DiskPart, accel: Accel = Accel.TCG, seed: Path | None = None) -> ET.Element:
-    parts = Parts(disks or (VDA,), (CARD,), seed, {"persys.cloud_init_sha256": "abc"})
+    parts = DomainParts(disks or (VDA,), (CARD,), seed, {"persys.cloud_init_sha256": "abc"})
     return ET.fromstring(domain_xml(an_order(), OWNER, parts, accel=accel, console=CONSOLE))
 
 
@@ -109,13 +109,13 @@ def test_the_device_name_selects_the_bus(disk: DiskPart, bus: str, machine: str)
 
 
 def test_the_domain_uuid_is_stable_and_unique() -> None:
-    assert machine_uuid(OWNER, WEB) == machine_uuid(OWNER, WEB)
-    assert machine_uuid(OWNER, WEB) != machine_uuid(Owner("blue", NodeId("n2")), WEB)
-    assert the_domain().findtext("uuid") == machine_uuid(OWNER, WEB)
+    assert domain_uuid(OWNER, WEB) == domain_uuid(OWNER, WEB)
+    assert domain_uuid(OWNER, WEB) != domain_uuid(OwnerLabels("blue", NodeId("n2")), WEB)
+    assert the_domain().findtext("uuid") == domain_uuid(OWNER, WEB)
 
 
 def test_domain_xml_round_trips() -> None:
-    read = described(ET.tostring(the_domain(), encoding="unicode"))
+    read = parse_domain(ET.tostring(the_domain(), encoding="unicode"))
 
     assert OWNER.owns(read.labels, WEB)
     assert read.labels["persys.revision_id"] == "r1"
@@ -130,7 +130,7 @@ def test_domain_xml_round_trips() -> None:
 
 
 def test_a_foreign_domain_has_no_labels() -> None:
-    read = described("<domain type='kvm'><name>x</name><devices/></domain>")
+    read = parse_domain("<domain type='kvm'><name>x</name><devices/></domain>")
 
     assert read.labels == {}
     assert not OWNER.owns(read.labels, WEB)
@@ -141,7 +141,7 @@ def test_runtime_values_of_a_running_domain_are_parsed() -> None:
     found(domain, "devices/channel/target").set("state", "connected")
     found(domain, "devices/graphics/listen").set("socket", "/libvirt/vnc.sock")
 
-    read = described(ET.tostring(domain, encoding="unicode"))
+    read = parse_domain(ET.tostring(domain, encoding="unicode"))
 
     assert read.guest_agent
     assert read.vnc == "unix:/libvirt/vnc.sock"

@@ -7,10 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from persys.agent.runtimes.vm.console import tail_of
-from persys.agent.runtimes.vm.domain_xml import Described
-from persys.agent.runtimes.vm.inspection import Sight, artefact_of, primary, run_of
+from persys.agent.runtimes.vm.domain_xml import DomainDescription
+from persys.agent.runtimes.vm.inspection import DomainView, artefact_of, primary, run_of
 from persys.agent.runtimes.vm.libvirt import load
-from persys.agent.runtimes.vm.state_dir import MachinePlace, MadeDisk, Run
+from persys.agent.runtimes.vm.state_dir import DiskRecord, Run, VmStateDir
 from persys.core.agent.next_step import Condition
 from persys.model.ids import WorkloadId
 from persys.model.status import FailureReason
@@ -21,7 +21,7 @@ RUN = Run(7, NOON)
 libvirt = load()
 
 
-def a_sight(
+def a_view(
     state: int = libvirt.VIR_DOMAIN_RUNNING,
     reason: int = 0,
     *,
@@ -30,8 +30,8 @@ def a_sight(
     full_disks: tuple[str, ...] = (),
     broken_disks: tuple[str, ...] = (),
     disk: str = "/",
-) -> Sight:
-    found = Described(
+) -> DomainView:
+    found = DomainDescription(
         name="web",
         accel="tcg",
         labels={"persys.revision_id": "r1"},
@@ -42,27 +42,27 @@ def a_sight(
         guest_agent=False,
         vnc="127.0.0.1:5900",
     )
-    return Sight("uuid", number, state, reason, found, addresses, full_disks, broken_disks)
+    return DomainView("uuid", number, state, reason, found, addresses, full_disks, broken_disks)
 
 
-def off(reason: int = 0) -> Sight:
-    return a_sight(libvirt.VIR_DOMAIN_SHUTOFF, reason, number=-1)
+def off(reason: int = 0) -> DomainView:
+    return a_view(libvirt.VIR_DOMAIN_SHUTOFF, reason, number=-1)
 
 
-def paused(reason: int, **found: tuple[str, ...] | str) -> Sight:
-    return a_sight(libvirt.VIR_DOMAIN_PAUSED, reason, **found)  # type: ignore[arg-type]  # free by intent
+def paused(reason: int, **found: tuple[str, ...] | str) -> DomainView:
+    return a_view(libvirt.VIR_DOMAIN_PAUSED, reason, **found)  # type: ignore[arg-type]  # free by intent
 
 
 def test_a_running_vm_starts_a_run() -> None:
-    assert run_of(a_sight(), None, now=NOON) == RUN
-    assert run_of(a_sight(), RUN, now=LATER) == RUN
+    assert run_of(a_view(), None, now=NOON) == RUN
+    assert run_of(a_view(), RUN, now=LATER) == RUN
 
 
 def test_a_restart_between_inspections_starts_a_new_run() -> None:
     ended = replace(RUN, finished_at=NOON)
 
-    assert run_of(a_sight(), ended, now=LATER) == Run(7, LATER)
-    assert run_of(a_sight(number=8), RUN, now=LATER) == Run(8, LATER)
+    assert run_of(a_view(), ended, now=LATER) == Run(7, LATER)
+    assert run_of(a_view(number=8), RUN, now=LATER) == Run(8, LATER)
 
 
 def test_a_vm_that_never_ran_is_created() -> None:
@@ -91,9 +91,9 @@ def test_the_shutoff_reason_is_stored(reason: int, exit_code: int, ending: str) 
 
 
 def test_a_vm_without_an_address_is_inspected_again_soon() -> None:
-    assert artefact_of(a_sight(), RUN, now=NOON).look_again_after == timedelta(seconds=1)
-    assert artefact_of(a_sight(), RUN, now=NOON + timedelta(hours=1)).look_again_after is None
-    known = artefact_of(a_sight(addresses=("10.0.0.2",)), RUN, now=NOON)
+    assert artefact_of(a_view(), RUN, now=NOON).look_again_after == timedelta(seconds=1)
+    assert artefact_of(a_view(), RUN, now=NOON + timedelta(hours=1)).look_again_after is None
+    known = artefact_of(a_view(addresses=("10.0.0.2",)), RUN, now=NOON)
     assert known.look_again_after is None
     assert known.facts["vm.primary_ip"] == "10.0.0.2"
 
@@ -106,9 +106,9 @@ def test_a_paused_vm_has_no_failure() -> None:
 
 def test_a_vm_without_disk_space_names_the_disk(tmp_path: Path) -> None:
     gone = str(tmp_path / "gone")
-    sight = paused(libvirt.VIR_DOMAIN_PAUSED_IOERROR, full_disks=("vda",), disk=gone)
+    view = paused(libvirt.VIR_DOMAIN_PAUSED_IOERROR, full_disks=("vda",), disk=gone)
 
-    trouble = artefact_of(sight, RUN, now=NOON).trouble
+    trouble = artefact_of(view, RUN, now=NOON).trouble
 
     assert trouble is not None
     assert (trouble.reason, trouble.code) == (FailureReason.STORAGE_ERROR, "NoSpace")
@@ -116,15 +116,15 @@ def test_a_vm_without_disk_space_names_the_disk(tmp_path: Path) -> None:
 
 
 def test_a_vm_resumes_when_there_is_disk_space_again(tmp_path: Path) -> None:
-    sight = paused(libvirt.VIR_DOMAIN_PAUSED_IOERROR, full_disks=("vda",), disk=str(tmp_path))
+    view = paused(libvirt.VIR_DOMAIN_PAUSED_IOERROR, full_disks=("vda",), disk=str(tmp_path))
 
-    assert artefact_of(sight, RUN, now=NOON).trouble is None
+    assert artefact_of(view, RUN, now=NOON).trouble is None
 
 
 def test_a_vm_with_an_io_error_does_not_resume() -> None:
-    sight = paused(libvirt.VIR_DOMAIN_PAUSED_IOERROR, broken_disks=("vdb",))
+    view = paused(libvirt.VIR_DOMAIN_PAUSED_IOERROR, broken_disks=("vdb",))
 
-    trouble = artefact_of(sight, RUN, now=NOON).trouble
+    trouble = artefact_of(view, RUN, now=NOON).trouble
 
     assert trouble is not None
     assert (trouble.code, "vdb" in trouble.message) == ("DiskError", True)
@@ -139,23 +139,23 @@ def test_the_first_ipv4_address_is_the_primary_one(addresses: tuple[str, ...], f
 
 
 def test_discard_keeps_the_disk_records_only(tmp_path: Path) -> None:
-    place = MachinePlace(tmp_path, WorkloadId("web"))
-    disk = MadeDisk("vda", NOON, pool="fast", volume="web-vda.qcow2")
-    place.keep_run(RUN)
-    place.keep_disks((disk,))
+    place = VmStateDir(tmp_path, WorkloadId("web"))
+    disk = DiskRecord("vda", NOON, pool="fast", volume="web-vda.qcow2")
+    place.write_run(RUN)
+    place.write_disks((disk,))
     (place.root / "half-written").mkdir()
 
     place.discard()
 
     assert (place.read_run(), place.read_disks()) == (None, (disk,))
-    place.keep_disks(())
+    place.write_disks(())
     place.discard()
     assert not place.root.exists()
 
 
 def test_a_damaged_record_is_ignored(tmp_path: Path) -> None:
-    place = MachinePlace(tmp_path, WorkloadId("web"))
-    place.keep_run(RUN)
+    place = VmStateDir(tmp_path, WorkloadId("web"))
+    place.write_run(RUN)
     (place.root / "run.json").write_text("{")
 
     assert place.read_run() is None

@@ -11,7 +11,7 @@ from persys.agent.credentials import Credentials
 from persys.agent.runtimes.docker.config_files import ContainerFiles
 from persys.agent.runtimes.docker.disk_limits import DiskLimits
 from persys.agent.runtimes.docker.engine import Engine
-from persys.agent.runtimes.docker.mapping import Owner
+from persys.agent.runtimes.docker.mapping import OwnerLabels
 from persys.agent.runtimes.docker.pull import Puller
 from persys.agent.runtimes.docker.runtime import DockerRuntime
 from persys.agent.workloads.node_policy import NodePolicy
@@ -48,7 +48,7 @@ async def docker(tmp_path: Path) -> AsyncIterator[tuple[Docker, DockerRuntime]]:
     await runner.setup()
     await web.UnixSite(runner, str(tmp_path / "docker.sock")).start()
     engine = Engine(f"unix://{tmp_path / 'docker.sock'}")
-    owner, paths = Owner("c", NodeId("n1")), DirectPathCalls()
+    owner, paths = OwnerLabels("c", NodeId("n1")), DirectPathCalls()
     runtime = DockerRuntime(
         engine,
         owner,

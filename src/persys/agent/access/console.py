@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 
 from persys.agent.journal.store import Journal
-from persys.agent.runtimes.vm.console import Console, MachineAccess
+from persys.agent.runtimes.vm.console import Console, VmAccess
 from persys.errors import InvalidError, RefusedError
 from persys.infra.aio.task_group import together
 from persys.infra.clock import Clock
@@ -22,7 +22,7 @@ WriteOutput = Callable[[agent_pb2.ExecOutput], Awaitable[None]]
 
 
 class ConsoleService:
-    def __init__(self, journal: Journal, access: MachineAccess, clock: Clock) -> None:
+    def __init__(self, journal: Journal, access: VmAccess, clock: Clock) -> None:
         self._journal = journal
         self._access = access
         self._clock = clock

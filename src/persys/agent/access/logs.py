@@ -17,14 +17,19 @@ from urllib.parse import quote
 
 import structlog
 
-from persys.agent.runtimes.docker.exec_logs import DockerAccess, Part, unix_nanos, unix_seconds
+from persys.agent.runtimes.docker.exec_logs import (
+    ContainerPart,
+    DockerAccess,
+    unix_nanos,
+    unix_seconds,
+)
 from persys.agent.runtimes.docker.log_frames import (
     Frame,
     Frames,
-    joined,
-    packed,
-    stamp,
-    without_stamp,
+    encode_frames,
+    merge_frames,
+    timestamp,
+    without_timestamp,
 )
 from persys.core.secrets import redacted, values_of
 from persys.errors import NotFoundError, PersysError, UnavailableError
@@ -62,7 +67,7 @@ class PreviousLogs:
                     async for frames in self._access.frames(part, tail=_LINES_MAX, stamped=True):
                         end.add(frames)
                     path = self._path(workload_id, part.service)
-                    content = packed(_without(values_of(order), end.frames))
+                    content = encode_frames(_without(values_of(order), end.frames))
                     await self._paths.run(path, partial(write_whole, path, content))
         except (PersysError, OSError, TimeoutError) as err:
             log.warning("past.not_kept", workload_id=workload_id, reason=str(err))
@@ -149,14 +154,14 @@ class Logs:
     async def _write_present(
         self,
         workload_id: WorkloadId,
-        part: Part,
+        part: ContainerPart,
         request: agent_pb2.LogsRequest,
         writer: "_Writer",
     ) -> None:
         # Timestamps mark where to resume after a restart. TTY output has no frames with timestamps.
         stamped = not part.tty and (request.follow or request.timestamps)
         since, tail = _since(request), request.tail
-        now: Part | None = part
+        now: ContainerPart | None = part
         while now is not None:
             async with aclosing(
                 self._access.frames(
@@ -173,7 +178,7 @@ class Logs:
                         await writer.tell(frames, stamped=stamped)
             now = await self._next_run(now) if request.follow and stamped else None
 
-    async def _next_run(self, part: Part) -> Part | None:
+    async def _next_run(self, part: ContainerPart) -> ContainerPart | None:
         """The restarted container; None: it does not run again."""
         now = await self._access.part(part.id)
         while now is not None and now.status in _ABOUT_TO_RUN:
@@ -184,7 +189,7 @@ class Logs:
     async def _write_previous(
         self,
         workload_id: WorkloadId,
-        part: Part,
+        part: ContainerPart,
         request: agent_pb2.LogsRequest,
         writer: "_Writer",
     ) -> None:
@@ -212,7 +217,9 @@ class Logs:
 
 
 class _Writer:
-    def __init__(self, part: Part, write: Write, turn: asyncio.Lock, *, stamped: bool) -> None:
+    def __init__(
+        self, part: ContainerPart, write: Write, turn: asyncio.Lock, *, stamped: bool
+    ) -> None:
         self._part = part
         self._write = write
         self._turn = turn
@@ -222,8 +229,8 @@ class _Writer:
         """`stamped`: whether frames have timestamps, which are removed unless the caller requested them."""
         shown: Iterator[Frame] = iter(frames)
         if stamped and not self._stamped:
-            shown = map(without_stamp, shown)
-        for frame in joined(shown):
+            shown = map(without_timestamp, shown)
+        for frame in merge_frames(shown):
             chunk = agent_pb2.LogChunk(
                 data=frame.data, stream=frame.stream, service=self._part.service
             )
@@ -233,7 +240,7 @@ class _Writer:
     def after(self, frames: list[Frame], since: str, *, stamped: bool) -> str:
         if not stamped:
             return since
-        return unix_seconds(unix_nanos(stamp(frames[-1]).decode()) + 1)
+        return unix_seconds(unix_nanos(timestamp(frames[-1]).decode()) + 1)
 
 
 def _since(request: agent_pb2.LogsRequest) -> str:
@@ -245,4 +252,4 @@ def _kept_since(frames: list[Frame], request: agent_pb2.LogsRequest) -> list[Fra
         return frames
     since = datetime.fromtimestamp(request.since_unix_nanos / 10**9, UTC)
     written = since.strftime("%Y-%m-%dT%H:%M:%S.%f").encode()
-    return [frame for frame in frames if stamp(frame) >= written]
+    return [frame for frame in frames if timestamp(frame) >= written]

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from persys.agent.access.console import ConsoleService
 from persys.agent.access.logs import Logs, PreviousLogs
 from persys.agent.journal.store import Journal
-from persys.agent.runtimes.docker.exec_logs import DockerAccess, Part, Session
+from persys.agent.runtimes.docker.exec_logs import ContainerPart, DockerAccess, Session
 from persys.errors import InvalidError, NotFoundError, RefusedError
 from persys.infra.aio.task_group import together
 from persys.model.ids import WorkloadId, workload_id
@@ -129,7 +129,9 @@ class Sessions:
                     await write(agent_pb2.ExecOutput(stdout=data))
             input_task.cancel()
 
-    async def _running_part(self, docker: DockerAccess, named: WorkloadId, service: str) -> Part:
+    async def _running_part(
+        self, docker: DockerAccess, named: WorkloadId, service: str
+    ) -> ContainerPart:
         parts = await docker.parts(named)
         services = sorted({part.service for part in parts})
         if service:

@@ -10,7 +10,7 @@ from functools import partial
 
 import structlog
 
-from persys.agent.runtimes.docker.engine import Engine, EngineError, understood
+from persys.agent.runtimes.docker.engine import Engine, EngineError, parsing_response
 from persys.agent.runtimes.host_paths import HeldBind, HostBind, HostPathError, hold, swapped
 from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
 from persys.model.status import Failure, FailureReason
@@ -72,7 +72,7 @@ class BindGuard:
             found = await self._engine.call("GET", f"containers/{container_id}/json")
         except EngineError:
             return None  # it was removed
-        with understood(container_id):
+        with parsing_response(container_id):
             pid = int(found["State"]["Pid"])
             targets = {str(mount["Destination"]) for mount in found["Mounts"]}
         mine = [one for one in held if one.bind.target in targets]

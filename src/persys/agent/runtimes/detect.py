@@ -28,23 +28,23 @@ from persys.agent.runtimes.docker.config_files import ContainerFiles, find_memor
 from persys.agent.runtimes.docker.disk_limits import DiskLimits
 from persys.agent.runtimes.docker.engine import Engine
 from persys.agent.runtimes.docker.exec_logs import DockerAccess
-from persys.agent.runtimes.docker.leftovers import DockerLeftovers
-from persys.agent.runtimes.docker.mapping import Owner
+from persys.agent.runtimes.docker.leftovers import DockerGarbage
+from persys.agent.runtimes.docker.mapping import OwnerLabels
 from persys.agent.runtimes.docker.pull import Puller
 from persys.agent.runtimes.docker.runtime import DockerRuntime
 from persys.agent.runtimes.docker.usage import DockerUsage
-from persys.agent.runtimes.vm.console import MachineAccess
+from persys.agent.runtimes.vm.console import VmAccess
 from persys.agent.runtimes.vm.detect import (
     Hypervisor,
-    MachineUsers,
-    disk_inventory,
-    find_hypervisor,
-    machine_runtime,
-    own_pool,
+    VmImageUsers,
+    agent_pool,
+    build_disk_inventory,
+    build_vm_runtime,
+    detect_hypervisor,
 )
-from persys.agent.runtimes.vm.inspection import MachineLeftovers
+from persys.agent.runtimes.vm.inspection import VmGarbage
 from persys.agent.runtimes.vm.storage.pools import LibvirtPools
-from persys.agent.runtimes.vm.usage import MachineUsage
+from persys.agent.runtimes.vm.usage import VmUsage
 from persys.agent.settings import STOP, AgentSettings
 from persys.agent.workloads.node_policy import NodePolicy, policy_of
 from persys.core.agent.garbage import Kind
@@ -77,7 +77,7 @@ async def open_images(
         clock,
         paths,
         policy=policy_of(settings),
-        users=MachineUsers(journal, settings.vm_dir.absolute()),
+        users=VmImageUsers(journal, settings.vm_dir.absolute()),
         changed=changed,
     )
     try:
@@ -89,28 +89,28 @@ async def open_images(
     return images
 
 
-def machines_of(journal: Journal) -> list[WorkloadId]:
+def vm_ids(journal: Journal) -> list[WorkloadId]:
     entries = journal.entries.items()
     return [workload_id for workload_id, entry in entries if entry.order.type is WorkloadType.VM]
 
 
-def machine_access(
-    hypervisor: Hypervisor, settings: AgentSettings, owner: Owner, paths: PathCalls
-) -> MachineAccess:
-    return MachineAccess(hypervisor.libvirt, owner, paths, settings.vm_dir.absolute())
+def build_vm_access(
+    hypervisor: Hypervisor, settings: AgentSettings, owner: OwnerLabels, paths: PathCalls
+) -> VmAccess:
+    return VmAccess(hypervisor.libvirt, owner, paths, settings.vm_dir.absolute())
 
 
-def has_machines(journal: Journal) -> bool:
-    return bool(machines_of(journal))
+def has_vms(journal: Journal) -> bool:
+    return bool(vm_ids(journal))
 
 
-def container_files(settings: AgentSettings, owner: Owner) -> ContainerFiles:
+def container_files(settings: AgentSettings, owner: OwnerLabels) -> ContainerFiles:
     """Container files, next to the journal. Several agents may share that directory."""
     memory = find_memory_directory(settings.secret_files_dir)
     return ContainerFiles(_files_root(settings, owner), memory)
 
 
-def workload_roots(settings: AgentSettings, owner: Owner) -> list[Path]:
+def workload_roots(settings: AgentSettings, owner: OwnerLabels) -> list[Path]:
     """Directories below which every workload has its own directories."""
     journal, local = settings.state_path.absolute().parent, settings.storage_local_root.resolve()
     return [
@@ -127,14 +127,14 @@ def workload_roots(settings: AgentSettings, owner: Owner) -> list[Path]:
     ]
 
 
-def _files_root(settings: AgentSettings, owner: Owner) -> Path:
+def _files_root(settings: AgentSettings, owner: OwnerLabels) -> Path:
     return settings.state_path.parent / "files" / quote(owner.node_id, safe="")
 
 
-async def find_compose(
+async def detect_compose(
     settings: AgentSettings,
     engine: Engine,
-    owner: Owner,
+    owner: OwnerLabels,
     *,
     policy: NodePolicy,
     puller: Puller,
@@ -185,13 +185,13 @@ class NodeRuntimes:
     samplers: dict[str, Sampler] = field(default_factory=dict)  # usage samplers by source
     leftovers: dict[frozenset[Kind], GarbageSource] = field(default_factory=dict)
     docker: DockerAccess | None = None  # logs and exec of containers
-    machines: MachineAccess | None = None  # logs and consoles of VMs
+    machines: VmAccess | None = None  # logs and consoles of VMs
     disks: Disks | None = None  # VM disks
     pools: PoolSource | None = None  # libvirt storage pools
     images: ImageStore | None = None  # base images of VM disks
     disk_limits: DiskLimits | None = None  # of containers and stacks
 
-    def all_leftovers(self) -> GarbageSource:
+    def garbage_sources(self) -> GarbageSource:
         return AllGarbageSources(self.leftovers)
 
 
@@ -201,7 +201,7 @@ class Detector:
     def __init__(
         self,
         settings: AgentSettings,
-        owner: Owner,
+        owner: OwnerLabels,
         journal: Journal,
         clock: Clock,
         paths: PathCalls,
@@ -259,14 +259,14 @@ class Detector:
         )
         found.docker = DockerAccess(engine, self._owner)
         found.samplers["docker"] = DockerUsage(engine, self._owner, SystemClock(), self._paths)
-        found.leftovers[_OF_DOCKER] = DockerLeftovers(engine, self._owner, files, self._paths)
+        found.leftovers[_OF_DOCKER] = DockerGarbage(engine, self._owner, files, self._paths)
 
     async def _detect_compose(self) -> bool:
         """The runtime is built again once git is installed: git stacks can run from then on."""
         present = WorkloadType.COMPOSE in self.found.types
         if self._engine is None or (present and has_git() is self._compose_git):
             return False
-        compose = await find_compose(
+        compose = await detect_compose(
             self._settings,
             self._engine,
             self._owner,
@@ -288,11 +288,11 @@ class Detector:
             return False
         settings, owner, clock, found = self._settings, self._owner, self._clock, self.found
         paths = self._paths
-        hypervisor = await find_hypervisor(
+        hypervisor = await detect_hypervisor(
             settings,
             clock,
             paths,
-            has_machines=has_machines(self._journal),
+            has_vms=has_vms(self._journal),
             is_first=self._is_first,
         )
         if hypervisor is None:
@@ -311,14 +311,14 @@ class Detector:
         self._hypervisor = hypervisor
         libvirt = hypervisor.libvirt
         found.images = images
-        found.machines = machine_access(hypervisor, settings, owner, paths)
-        found.disks = disk_inventory(hypervisor, settings, owner, clock, images, paths)
-        found.pools = LibvirtPools(libvirt, own_pool(settings))
-        found.samplers["libvirt"] = MachineUsage(
-            libvirt, owner, SystemClock(), partial(machines_of, self._journal)
+        found.machines = build_vm_access(hypervisor, settings, owner, paths)
+        found.disks = build_disk_inventory(hypervisor, settings, owner, clock, images, paths)
+        found.pools = LibvirtPools(libvirt, agent_pool(settings))
+        found.samplers["libvirt"] = VmUsage(
+            libvirt, owner, SystemClock(), partial(vm_ids, self._journal)
         )
-        found.leftovers[_OF_LIBVIRT] = MachineLeftovers(libvirt, owner)
-        found.types[WorkloadType.VM] = machine_runtime(
+        found.leftovers[_OF_LIBVIRT] = VmGarbage(libvirt, owner)
+        found.types[WorkloadType.VM] = build_vm_runtime(
             hypervisor, settings, owner, clock, images, paths
         )
         return True

@@ -23,7 +23,7 @@ class Drivers:
     cures: dict[str, str]  # what to do to enable a missing driver
 
 
-def find_drivers(settings: AgentSettings, book: Book, tools: Tools, paths: PathCalls) -> Drivers:
+def detect_drivers(settings: AgentSettings, book: Book, tools: Tools, paths: PathCalls) -> Drivers:
     there: dict[str, Driver] = {
         local.DRIVER: LocalDriver(settings.storage_local_root, tools, paths)
     }

@@ -146,7 +146,7 @@ class Docker:
         self._tell(container)
         return container
 
-    def port_taken(self, container: Container) -> int | None:
+    def port_conflict(self, container: Container) -> int | None:
         taken = {
             port for other in self.live() if other is not container for port in other.host_ports
         }

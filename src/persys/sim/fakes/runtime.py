@@ -82,7 +82,7 @@ class SimRuntime:
             raise ConflictError("the container no longer exists")
         if container.condition.active:
             return None
-        if (port := self._docker.port_taken(container)) is not None:
+        if (port := self._docker.port_conflict(container)) is not None:
             text = f"host port {port} is already in use on this node"
             return Failure(FailureReason.NETWORK_ERROR, text, code="PortTaken")
         if failure := self._error(FailureReason.RUNTIME_ERROR):

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import structlog
 
-from persys.agent.runtimes.docker.engine import Engine, EngineError, understood
-from persys.agent.runtimes.docker.mapping import Owner
+from persys.agent.runtimes.docker.engine import Engine, EngineError, parsing_response
+from persys.agent.runtimes.docker.mapping import OwnerLabels
 from persys.agent.subprocesses import run
 from persys.errors import RuntimeUnavailableError
 from persys.infra.aio.path_calls import PathCalls
@@ -177,7 +177,7 @@ def driver_of(info: Mapping[str, object], *, contained: bool, has_systemd: bool)
 class StackCgroups:
     """Sets and checks the cgroup limits of each stack."""
 
-    def __init__(self, engine: Engine, owner: Owner, paths: PathCalls) -> None:
+    def __init__(self, engine: Engine, owner: OwnerLabels, paths: PathCalls) -> None:
         self._engine = engine
         self._owner = owner
         self._paths = paths
@@ -232,7 +232,7 @@ class StackCgroups:
                 one.mount_point == "/" and one.fs_type in _OF_CONTAINERS
                 for one in read_mount_table()
             )
-            with understood("itself"):
+            with parsing_response("itself"):
                 self._driver = driver_of(
                     info, contained=contained, has_systemd=shutil.which(_SYSTEMCTL) is not None
                 )

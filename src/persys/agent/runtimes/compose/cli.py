@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from persys.agent.runtimes.compose import document as documents
 from persys.agent.runtimes.compose.document import Document, without_health_conditions
-from persys.agent.runtimes.compose.state_dir import StackPlace
+from persys.agent.runtimes.compose.state_dir import StackStateDir
 from persys.agent.runtimes.docker.engine import Engine
 from persys.agent.subprocesses import Ran, run
 from persys.errors import RuntimeUnavailableError, SettingsError
@@ -54,7 +54,7 @@ class ComposeCli:
         self._docker_host = docker_host
 
     @property
-    def is_old(self) -> bool:
+    def is_v1(self) -> bool:
         return self.version.startswith("1.")
 
     async def run(
@@ -71,7 +71,7 @@ class ComposeCli:
         command += ["--project-directory", str(project.directory)]
         command += ["--env-file", str(project.env_file)]
         command += ["--file", str(project.file)]
-        if self.is_old:
+        if self.is_v1:
             command += ["--compatibility"]  # without it, v1 ignores the limits under `deploy`
         return await run(
             [*command, *arguments],
@@ -123,13 +123,13 @@ def _environment() -> dict[str, str]:
     return {name: os.environ[name] for name in _PASSED if name in os.environ}
 
 
-def env_text(values: Mapping[str, str], *, is_old: bool) -> str:
+def env_text(values: Mapping[str, str], *, is_v1: bool) -> str:
     """Lines of an env file that this Compose version parses to the same values."""
-    return "".join(f"{name}={_quoted(value, is_old)}\n" for name, value in values.items())
+    return "".join(f"{name}={_quoted(value, is_v1)}\n" for name, value in values.items())
 
 
-def _quoted(value: str, is_old: bool) -> str:
-    if is_old:
+def _quoted(value: str, is_v1: bool) -> str:
+    if is_v1:
         # v1 expands ${…} after it removes quotes and escapes, and has no escape for it. A variable without
         # a name and with a default value produces the literal character.
         plain = value.replace("${", "\0{").replace("\\", "${:-\\}").replace("\0{", "${:-$}{")
@@ -149,7 +149,7 @@ class Execution(NamedTuple):
     """A checked document with the agent's labels, and what Compose needs to execute it."""
 
     name: str
-    place: StackPlace
+    state_dir: StackStateDir
     document: Document
     variables: Mapping[str, str]
 
@@ -169,7 +169,7 @@ class ComposeCommands:
 
     async def create(self, stack: Execution) -> Failure | None:
         """Create and replace containers without starting them."""
-        if self._cli.is_old:
+        if self._cli.is_v1:
             stack = stack._replace(document=without_health_conditions(stack.document))
         words = ("up", "--no-start", "--no-build", "--remove-orphans")
         return await self._run(stack, *words, deadline=CREATE_DEADLINE_SECONDS)
@@ -190,14 +190,14 @@ class ComposeCommands:
     async def _run(
         self, stack: Execution, *words: str, deadline: float, code: str = ""
     ) -> Failure | None:
-        place = stack.place
-        project = Project(stack.name, place.project, place.no_variables, STDIN)
+        state_dir = stack.state_dir
+        project = Project(stack.name, state_dir.project, state_dir.no_variables, STDIN)
         try:
             ran = await self._cli.run(
                 project,
                 *words,
                 deadline=deadline,
-                lock=place.lock,
+                lock=state_dir.lock,
                 stdin=documents.encode(stack.document),
                 variables=stack.variables,
             )
@@ -208,5 +208,5 @@ class ComposeCommands:
             raise RuntimeUnavailableError(f"cannot run compose: {err}") from err
         if ran.ok:
             return None
-        await self._engine.knock()  # if Docker is down, the workload has not failed
+        await self._engine.check_reachable()  # if Docker is down, the workload has not failed
         return Failure(FailureReason.RUNTIME_ERROR, error_text(ran.err), code=code)

@@ -50,7 +50,7 @@ def compare(
     return Compared(differing, known)
 
 
-def stranded_services(
+def services_without_network(
     found: Sequence[Mapping[str, Any]], networks: Collection[str]
 ) -> frozenset[str]:
     """Services with a container that cannot start because one of its networks was removed.
@@ -64,7 +64,7 @@ def stranded_services(
     )
 
 
-def joined_elsewhere(found: Sequence[Mapping[str, Any]]) -> set[str]:
+def joined_outside(found: Sequence[Mapping[str, Any]]) -> set[str]:
     """Ids of containers outside the stack whose network one of these containers uses."""
     return {joined_container(one) for one in found} - {one["Id"] for one in found} - {""}
 

@@ -143,7 +143,7 @@ def with_values(document: Document, env: Mapping[str, str]) -> tuple[Document, d
     return changed, variables
 
 
-def with_pids_limit(document: Document, pids_max: int, *, is_old: bool) -> Document:
+def with_pids_limit(document: Document, pids_max: int, *, is_v1: bool) -> Document:
     """Set the node's limit on every service without a limit of its own."""
     changed = deepcopy(document)
     for service in section(changed, "services").values():
@@ -152,7 +152,7 @@ def with_pids_limit(document: Document, pids_max: int, *, is_old: bool) -> Docum
         if whole_number(str(own)):
             continue
         service["pids_limit"] = pids_max
-        if limits and not is_old:
+        if limits and not is_v1:
             limits["pids"] = pids_max  # v2 rejects two different limits
         else:
             limits.pop("pids", None)

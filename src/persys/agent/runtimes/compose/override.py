@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from persys.agent.runtimes.compose import document as documents
 from persys.agent.runtimes.compose.cgroups import StackCgroups
 from persys.agent.runtimes.compose.document import Document
-from persys.agent.runtimes.compose.project import Described, StackEngine, labels_of
+from persys.agent.runtimes.compose.project import ContainerInfo, StackResources, labels_of
 from persys.agent.runtimes.compose.source import Prepared
 from persys.agent.runtimes.compose.state_dir import StackRecord
 from persys.agent.runtimes.docker.mapping import (
     REVISION_LABEL,
     SERVICE_LABEL,
     WORKLOAD_LABEL,
-    Owner,
+    OwnerLabels,
 )
 from persys.core.agent.compose_policy import Json
 from persys.model.workload import Order
@@ -29,15 +29,15 @@ _NETWORK_LABEL = "com.docker.compose.network"
 
 class Override:
     def __init__(
-        self, stack: StackEngine, owner: Owner, cgroups: StackCgroups, *, is_old: bool
+        self, stack: StackResources, owner: OwnerLabels, cgroups: StackCgroups, *, is_v1: bool
     ) -> None:
-        """`is_old`: for Compose v1, which supports fewer options."""
+        """`is_v1`: for Compose v1, which supports fewer options."""
         self._stack = stack
         self._cgroups = cgroups
         self._owner = owner
-        self._is_old = is_old
+        self._is_v1 = is_v1
 
-    async def added_to(self, prepared: Prepared, order: Order) -> Document:
+    async def apply_to(self, prepared: Prepared, order: Order) -> Document:
         """The checked document with the agent's additions."""
         override = await self._of(order, prepared.record)
         said = documents.section(prepared.document, "services")
@@ -63,7 +63,7 @@ class Override:
         }
 
     def _service(
-        self, order: Order, hash_: str, before: Described | None, parent: str
+        self, order: Order, hash_: str, before: ContainerInfo | None, parent: str
     ) -> dict[str, Json]:
         had = labels_of(before) if before is not None else {}
         stays = before is not None and had.get(_HASH_LABEL) == hash_
@@ -74,7 +74,7 @@ class Override:
             parent = str(before["HostConfig"].get("CgroupParent") or "")
         if parent:
             service["cgroup_parent"] = parent
-        if not self._is_old:
+        if not self._is_v1:
             service["pull_policy"] = (
                 "never"  # all images are present, and Compose has no credentials
             )
@@ -84,7 +84,7 @@ class Override:
         return service
 
     def _shared(
-        self, order: Order, names: tuple[str, ...], made: list[Described], label: str
+        self, order: Order, names: tuple[str, ...], made: list[ContainerInfo], label: str
     ) -> dict[str, Json]:
         before = {labels_of(one).get(label): labels_of(one) for one in made}
         return {name: {"labels": self._labels(order, before.get(name, {}))} for name in names}

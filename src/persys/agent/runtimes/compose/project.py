@@ -13,8 +13,18 @@ from msgspec.structs import replace
 
 from persys.agent.runtimes.compose.source import compose_spec
 from persys.agent.runtimes.compose.state_dir import StackRecord
-from persys.agent.runtimes.docker.engine import Engine, EngineError, as_unavailable, understood
-from persys.agent.runtimes.docker.mapping import SERVICE_LABEL, WORKLOAD_LABEL, Owner, artefact
+from persys.agent.runtimes.docker.engine import (
+    Engine,
+    EngineError,
+    as_unavailable,
+    parsing_response,
+)
+from persys.agent.runtimes.docker.mapping import (
+    SERVICE_LABEL,
+    WORKLOAD_LABEL,
+    OwnerLabels,
+    artefact,
+)
 from persys.agent.runtimes.docker.start import start_container
 from persys.core.agent.compose_status import Member
 from persys.core.agent.deviations import Deviation
@@ -35,7 +45,7 @@ _LIST = "containers"
 _NO_DEVIATIONS: Mapping[str, tuple[Deviation, ...]] = {}
 _GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 
-Described = dict[str, Any]
+ContainerInfo = dict[str, Any]
 
 
 _POLLS_MAX = 100
@@ -44,34 +54,34 @@ NAME_TAKEN = "NameTaken"
 _SHOWN_MAX = 5
 
 
-class StackEngine:
-    def __init__(self, engine: Engine, owner: Owner, paths: PathCalls) -> None:
+class StackResources:
+    def __init__(self, engine: Engine, owner: OwnerLabels, paths: PathCalls) -> None:
         self._engine = engine
         self._paths = paths
         self._owner = owner
 
-    async def containers(self, workload_id: WorkloadId) -> list[Described]:
+    async def containers(self, workload_id: WorkloadId) -> list[ContainerInfo]:
         """All containers of the stack, each as the full output of a container inspect."""
         listed = await self._list("containers/json", workload_id, {"all": "true"}, PROJECT_LABEL)
-        with understood(_LIST):
+        with parsing_response(_LIST):
             ids = [str(one["Id"]) for one in listed]
         found = [await self._describe(container_id) for container_id in ids]
         return [one for one in found if one is not None]
 
-    async def networks(self, workload_id: WorkloadId) -> list[Described]:
+    async def networks(self, workload_id: WorkloadId) -> list[ContainerInfo]:
         listed = await self._list("networks", workload_id, {})
-        with understood("networks"):
+        with parsing_response("networks"):
             return [{**one, "Id": str(one["Id"])} for one in listed]
 
     async def network_ids(self) -> set[str]:
         """Ids of all networks on the node, including those that the agent does not own."""
         found = await self._call("GET", "networks", {})
-        with understood("networks"):
+        with parsing_response("networks"):
             return {str(one["Id"]) for one in found}
 
-    async def volumes(self, workload_id: WorkloadId) -> list[Described]:
+    async def volumes(self, workload_id: WorkloadId) -> list[ContainerInfo]:
         listed = await self._list("volumes", workload_id, {})
-        with understood("volumes"):
+        with parsing_response("volumes"):
             return [{**one, "Name": str(one["Name"])} for one in listed["Volumes"] or ()]
 
     async def exists(self, container_id: str) -> bool:
@@ -86,7 +96,7 @@ class StackEngine:
         for container_id in ids:
             await self._quietly("POST", f"containers/{container_id}/unpause", {}, 20.0)
 
-    async def stop(self, found: list[Described], grace_seconds: int, *, exactly: bool) -> None:
+    async def stop(self, found: list[ContainerInfo], grace_seconds: int, *, exactly: bool) -> None:
         """Stop containers that no other depends on first. Raises EngineError.
 
         `exactly`: use `grace_seconds` even if the Compose file sets a stop timeout.
@@ -105,7 +115,7 @@ class StackEngine:
             for one in layer:
                 del waiting[one["Id"]]
 
-    async def remove(self, found: list[Described], *, with_volumes: bool) -> None:
+    async def remove(self, found: list[ContainerInfo], *, with_volumes: bool) -> None:
         params = {"force": "true", "v": str(with_volumes).lower()}
         for one in found:
             await self._quietly("DELETE", f"containers/{one['Id']}", params)
@@ -118,7 +128,7 @@ class StackEngine:
         for one in await self.volumes(workload_id):
             await self._quietly("DELETE", f"volumes/{one['Name']}", {})
 
-    async def _stop(self, one: Described, grace_seconds: int, exactly: bool) -> None:
+    async def _stop(self, one: ContainerInfo, grace_seconds: int, exactly: bool) -> None:
         said = one["Config"].get("StopTimeout")
         grace = grace_seconds if exactly or said is None else int(said)
         path, params = f"containers/{one['Id']}/stop", {"t": str(grace)}
@@ -149,18 +159,18 @@ class StackEngine:
         except EngineError as err:
             raise as_unavailable(err) from err
 
-    async def _describe(self, container_id: str) -> Described | None:
+    async def _describe(self, container_id: str) -> ContainerInfo | None:
         try:
-            found: Described = await self._engine.call("GET", f"containers/{container_id}/json")
+            found: ContainerInfo = await self._engine.call("GET", f"containers/{container_id}/json")
         except EngineError as err:
             if err.status in _GONE:
                 return None
             raise as_unavailable(err) from err
-        with understood(container_id):
+        with parsing_response(container_id):
             return _checked(found)
 
 
-def _checked(found: Described) -> Described:
+def _checked(found: ContainerInfo) -> ContainerInfo:
     """Check the fields that all callers read. Raises KeyError, TypeError, ValueError."""
     Condition(found["State"]["Status"])
     if not isinstance(found["Config"], dict) or not isinstance(found["Id"], str):
@@ -168,16 +178,16 @@ def _checked(found: Described) -> Described:
     return found
 
 
-def labels_of(described: Described) -> dict[str, str]:
+def labels_of(described: ContainerInfo) -> dict[str, str]:
     labels: dict[str, str] | None = described.get("Labels") or described["Config"].get("Labels")
     return labels or {}
 
 
 def members(
-    found: list[Described], differing: Mapping[str, tuple[Deviation, ...]] = _NO_DEVIATIONS
+    found: list[ContainerInfo], differing: Mapping[str, tuple[Deviation, ...]] = _NO_DEVIATIONS
 ) -> list[Member]:
     """Containers of services, without one-off runs. `differing`: deviations by container id."""
-    with understood("a container"):
+    with parsing_response("a container"):
         return [
             _member(one, differing.get(one["Id"], ()))
             for one in found
@@ -185,14 +195,14 @@ def members(
         ]
 
 
-def _member(one: Described, differs: tuple[Deviation, ...]) -> Member:
+def _member(one: ContainerInfo, differs: tuple[Deviation, ...]) -> Member:
     policy = one["HostConfig"]["RestartPolicy"]
     restart = RestartPolicy(policy["Name"] or "no", policy["MaximumRetryCount"])
     seen = replace(artefact(one), deviations=differs)
     return Member(labels_of(one).get(SERVICE_LABEL, ""), seen, restart)
 
 
-def _without_dependents(found: list[Described]) -> list[Described]:
+def _without_dependents(found: list[ContainerInfo]) -> list[ContainerInfo]:
     """Containers that no other depends on; all if Compose set no dependency labels."""
     needed = {
         dependency.partition(":")[0]
@@ -203,7 +213,7 @@ def _without_dependents(found: list[Described]) -> list[Described]:
     return free or found
 
 
-async def without_rubble(stack: StackEngine, workload_id: WorkloadId) -> list[Described]:
+async def wait_for_removals(stack: StackResources, workload_id: WorkloadId) -> list[ContainerInfo]:
     """The containers of the stack after pending removals have finished. Raises ConflictError."""
     for _ in range(_POLLS_MAX):
         found = await stack.containers(workload_id)
@@ -220,7 +230,7 @@ async def without_rubble(stack: StackEngine, workload_id: WorkloadId) -> list[De
 
 
 def project_of(
-    order: Order, record: StackRecord | None, found: Sequence[Described], owner: Owner
+    order: Order, record: StackRecord | None, found: Sequence[ContainerInfo], owner: OwnerLabels
 ) -> str:
     """The project name, which does not change until deletion. `found`: its containers if `record` is None."""
     if record is not None:
@@ -234,7 +244,7 @@ def project_of(
 
 
 class ProjectNames:
-    def __init__(self, engine: Engine, owner: Owner) -> None:
+    def __init__(self, engine: Engine, owner: OwnerLabels) -> None:
         self._engine = engine
         self._owner = owner
 
@@ -242,7 +252,7 @@ class ProjectNames:
         """Fail if resources of others use this project name. Raises RuntimeUnavailableError."""
         project = record.project
         containers = await self._list("containers/json", {"all": "true"})
-        with understood("containers"):
+        with parsing_response("containers"):
             of_project = [one for one in _named(containers) if _is_of(project, one)]
             foreign = self._foreign("container", of_project, workload_id)
         if foreign or not of_project:
@@ -262,7 +272,7 @@ class ProjectNames:
         volumes = (await self._list("volumes", {}) or {}).get("Volumes") or ()
         networks = await self._list("networks", {})
         foreign: list[str] = []
-        with understood("volumes and networks"):
+        with parsing_response("volumes and networks"):
             for kind, listed, wanted in (
                 ("volume", volumes, record.volumes),
                 ("network", networks, record.networks),

@@ -15,27 +15,36 @@ from persys.agent.ports import PullWatch
 from persys.agent.runtimes.bind_guard import BindGuard
 from persys.agent.runtimes.compose.cgroups import StackCgroups, limits_of
 from persys.agent.runtimes.compose.cli import ComposeCli, ComposeCommands, Execution
-from persys.agent.runtimes.compose.deviations import compare, joined_elsewhere, stranded_services
+from persys.agent.runtimes.compose.deviations import (
+    compare,
+    joined_outside,
+    services_without_network,
+)
 from persys.agent.runtimes.compose.override import Override
 from persys.agent.runtimes.compose.project import (
     PROJECT_LABEL,
-    Described,
+    ContainerInfo,
     ProjectNames,
-    StackEngine,
+    StackResources,
     labels_of,
     members,
     project_of,
-    without_rubble,
+    wait_for_removals,
 )
 from persys.agent.runtimes.compose.source import ComposeSource, Prepared, compose_spec
-from persys.agent.runtimes.compose.state_dir import StackPlace, StackRecord
+from persys.agent.runtimes.compose.state_dir import StackRecord, StackStateDir
 from persys.agent.runtimes.docker import exec_logs
 from persys.agent.runtimes.docker.deviations import repair_in_place
 from persys.agent.runtimes.docker.disk_limits import DiskLimits
-from persys.agent.runtimes.docker.engine import Engine, EngineError, as_unavailable, understood
-from persys.agent.runtimes.docker.mapping import WORKLOAD_LABEL, Owner, container_changes
+from persys.agent.runtimes.docker.engine import (
+    Engine,
+    EngineError,
+    as_unavailable,
+    parsing_response,
+)
+from persys.agent.runtimes.docker.mapping import WORKLOAD_LABEL, OwnerLabels, container_changes
 from persys.agent.runtimes.docker.pull import Puller
-from persys.agent.runtimes.docker.start import end_lost, port_taken
+from persys.agent.runtimes.docker.start import kill_lost_shim, port_conflict
 from persys.agent.volumes.managed import storage_failure
 from persys.core.agent.compose_status import artefact_of, speaks_for, to_start
 from persys.core.agent.deviations import Deviation, Shape
@@ -57,7 +66,7 @@ class ComposeRuntime:
         cli: ComposeCli,
         source: ComposeSource,
         engine: Engine,
-        owner: Owner,
+        owner: OwnerLabels,
         paths: PathCalls,
         *,
         puller: Puller,
@@ -70,9 +79,9 @@ class ComposeRuntime:
         self._engine = engine
         self._owner = owner
         self._paths = paths
-        self._stack = StackEngine(engine, owner, paths)
+        self._stack = StackResources(engine, owner, paths)
         self._cgroups = StackCgroups(engine, owner, paths)
-        self._override = Override(self._stack, owner, self._cgroups, is_old=cli.is_old)
+        self._override = Override(self._stack, owner, self._cgroups, is_v1=cli.is_v1)
         self._pids_max = pids_max
         self._disk_limits = disk_limits
         self._commands = ComposeCommands(cli, engine)
@@ -88,8 +97,8 @@ class ComposeRuntime:
         workload_id = order.workload_id
         found = await self._stack.containers(workload_id)
         differing = await self._compare(workload_id, found)
-        place = self._place(workload_id)
-        record = await self._paths.run(place.root, place.applied)
+        state_dir = self._state_dir(workload_id)
+        record = await self._paths.run(state_dir.root, state_dir.applied)
         seen = artefact_of(
             project_of(order, record, found, self._owner),
             members(found, differing),
@@ -116,8 +125,8 @@ class ComposeRuntime:
         await self._cgroups.limit(order.workload_id, limits)
 
     async def pull(self, order: Order, watch: PullWatch) -> Failure | None:
-        place, name = self._place(order.workload_id), await self._project(order)
-        prepared = await self._prepare(order, place, name, watch.queued)
+        state_dir, name = self._state_dir(order.workload_id), await self._project(order)
+        prepared = await self._prepare(order, state_dir, name, watch.queued)
         if isinstance(prepared, Failure):
             return prepared
         for image, policy in prepared.images.items():
@@ -130,35 +139,35 @@ class ComposeRuntime:
             if failure is not None:
                 return failure
         if prepared.is_built:
-            stack = Execution(name, place, prepared.document, prepared.variables)
+            stack = Execution(name, state_dir, prepared.document, prepared.variables)
             return await self._commands.build(stack, watch.queued)
         return None
 
     async def create(self, order: Order, volumes: Mapping[str, Path]) -> Failure | None:
-        place, name = self._place(order.workload_id), await self._project(order)
-        prepared = await self._checked(order, place)
+        state_dir, name = self._state_dir(order.workload_id), await self._project(order)
+        prepared = await self._checked(order, state_dir)
         if isinstance(prepared, Failure):
             return prepared
         if (failure := await self._names.check(prepared.record, order.workload_id)) is not None:
             return failure
         if (failure := await self._binds.check(prepared.binds)) is not None:
             return failure
-        await without_rubble(self._stack, order.workload_id)
+        await wait_for_removals(self._stack, order.workload_id)
         await self._limit(order, prepared.record)
-        stack = await self._execution(name, place, prepared, order)
+        stack = await self._execution(name, state_dir, prepared, order)
         failure = await self._commands.create(stack)
         if failure is None and (services := await self._differing(order, prepared.record)):
             failure = await self._commands.recreate(stack, services, start=False)
         if failure is not None:
             return failure
         try:
-            await self._paths.run(place.root, partial(place.apply, prepared.record))
+            await self._paths.run(state_dir.root, partial(state_dir.apply, prepared.record))
         except OSError as err:
             return storage_failure("files of the stack", err)
         return None
 
     async def start(self, order: Order, artefact: Artefact) -> Failure | None:
-        prepared = await self._checked(order, self._place(order.workload_id))
+        prepared = await self._checked(order, self._state_dir(order.workload_id))
         if isinstance(prepared, Failure):
             return prepared
 
@@ -171,9 +180,9 @@ class ComposeRuntime:
         return [str(one["Id"]) for one in await self._stack.containers(order.workload_id)]
 
     async def _start(self, order: Order, artefact: Artefact, prepared: Prepared) -> Failure | None:
-        place, name = self._place(order.workload_id), await self._project(order)
+        state_dir, name = self._state_dir(order.workload_id), await self._project(order)
         record = prepared.record
-        described = await without_rubble(self._stack, order.workload_id)
+        described = await wait_for_removals(self._stack, order.workload_id)
         found = members(described)
         if artefact.condition is Condition.PAUSED:
             await self._stack.unpause(
@@ -181,21 +190,21 @@ class ComposeRuntime:
             )
         stopped = to_start(found, record.services)
         networks = await self._stack.network_ids()
-        with understood("a container"):
-            stranded = stranded_services(described, networks)
+        with parsing_response("a container"):
+            stranded = services_without_network(described, networks)
         if stopped is not None and not stranded:
             try:
                 await self._stack.start(one.artefact.id for one in stopped)
             except EngineError as err:
                 return await self._why(record, order.workload_id, err.message)
             return None
-        stack, failure = await self._execution(name, place, prepared, order), None
+        stack, failure = await self._execution(name, state_dir, prepared, order), None
         if stranded:
             failure = await self._commands.recreate(stack, stranded, start=False)
         failure = failure or await self._commands.up(stack)
         if failure is None:
             return None
-        if await end_lost(self._paths, failure.message):
+        if await kill_lost_shim(self._paths, failure.message):
             raise ConflictError("Docker lost the start of a container; the stale process was ended")
         after = {one["Id"] for one in await self._stack.containers(order.workload_id)}
         if any(one.artefact.id not in after for one in found):
@@ -227,7 +236,7 @@ class ComposeRuntime:
         workload_id = order.workload_id
         found = await self._stack.containers(workload_id)
         differing = await self._compare(workload_id, found)
-        shapes = await self._shapes_of(self._place(workload_id), workload_id)
+        shapes = await self._shapes_of(self._state_dir(workload_id), workload_id)
         try:
             for container_id, differs in differing.items():
                 if container_id in shapes:
@@ -238,14 +247,14 @@ class ComposeRuntime:
 
     async def replace(self, order: Order, artefact: Artefact) -> Failure | None:
         """Recreate and start the containers of the services that deviate; their volumes stay."""
-        place, name = self._place(order.workload_id), await self._project(order)
-        prepared = await self._checked(order, place)
+        state_dir, name = self._state_dir(order.workload_id), await self._project(order)
+        prepared = await self._checked(order, state_dir)
         if isinstance(prepared, Failure):
             return prepared
         services = {one.part for one in artefact.deviations if one.cuts_off}
 
         async def replace() -> Failure | None:
-            stack = await self._execution(name, place, prepared, order)
+            stack = await self._execution(name, state_dir, prepared, order)
             failure = await self._commands.recreate(stack, services, start=True)
             if failure is None:
                 return None
@@ -254,10 +263,10 @@ class ComposeRuntime:
         return await self._binds.start(prepared.binds, replace, partial(self._ids, order))
 
     async def _execution(
-        self, name: str, place: StackPlace, prepared: Prepared, order: Order
+        self, name: str, state_dir: StackStateDir, prepared: Prepared, order: Order
     ) -> Execution:
-        document = await self._override.added_to(prepared, order)
-        return Execution(name, place, document, prepared.variables)
+        document = await self._override.apply_to(prepared, order)
+        return Execution(name, state_dir, document, prepared.variables)
 
     async def discard(self, order: Order) -> Failure | None:
         keeps_data = order.keeps_data or not compose_spec(order).delete_volumes
@@ -270,10 +279,10 @@ class ComposeRuntime:
         self._prepared.pop(order.workload_id, None)
         self._shapes.pop(order.workload_id, None)
         await self._cgroups.remove(order.workload_id)
-        place = self._place(order.workload_id)
+        state_dir = self._state_dir(order.workload_id)
         try:
-            discard = partial(place.discard, keeps_data=keeps_data)
-            await self._paths.run(place.root, discard, deadline_seconds=LONG_SECONDS)
+            discard = partial(state_dir.discard, keeps_data=keeps_data)
+            await self._paths.run(state_dir.root, discard, deadline_seconds=LONG_SECONDS)
         except OSError as err:
             return storage_failure("files of the stack", err)
         return None
@@ -281,7 +290,7 @@ class ComposeRuntime:
     async def log_tail(self, artefact: Artefact) -> str:
         try:
             found = await self._engine.call("GET", f"containers/{artefact.id}/json")
-            with understood(artefact.id):
+            with parsing_response(artefact.id):
                 workload_id = WorkloadId(labels_of(found).get(WORKLOAD_LABEL, ""))
             speaker = speaks_for(members(await self._stack.containers(workload_id)), {})
             return await exec_logs.tail(
@@ -306,29 +315,31 @@ class ComposeRuntime:
         return {one.part for each in differing.values() for one in each} & set(record.services)
 
     async def _compare(
-        self, workload_id: WorkloadId, found: list[Described]
+        self, workload_id: WorkloadId, found: list[ContainerInfo]
     ) -> dict[str, tuple[Deviation, ...]]:
         """Deviations of the running containers from their recorded shapes, by container id."""
-        place = self._place(workload_id)
-        shapes = await self._shapes_of(place, workload_id)
-        with understood("a container"):
-            gone = {one for one in joined_elsewhere(found) if not await self._stack.exists(one)}
+        state_dir = self._state_dir(workload_id)
+        shapes = await self._shapes_of(state_dir, workload_id)
+        with parsing_response("a container"):
+            gone = {one for one in joined_outside(found) if not await self._stack.exists(one)}
             compared = compare(found, shapes, gone=gone)
         if compared.shapes != shapes or workload_id in self._shapes:
-            await self._keep_shapes(place, workload_id, compared.shapes)
+            await self._keep_shapes(state_dir, workload_id, compared.shapes)
         return compared.deviations
 
-    async def _shapes_of(self, place: StackPlace, workload_id: WorkloadId) -> dict[str, Shape]:
+    async def _shapes_of(
+        self, state_dir: StackStateDir, workload_id: WorkloadId
+    ) -> dict[str, Shape]:
         if workload_id in self._shapes:
             return self._shapes[workload_id]
-        return await self._paths.run(place.root, place.shapes)
+        return await self._paths.run(state_dir.root, state_dir.shapes)
 
     async def _keep_shapes(
-        self, place: StackPlace, workload_id: WorkloadId, shapes: dict[str, Shape]
+        self, state_dir: StackStateDir, workload_id: WorkloadId, shapes: dict[str, Shape]
     ) -> None:
         """Store the shapes. They stay in memory if the write fails: a full disk must not stop a stack."""
         try:
-            await self._paths.run(place.root, partial(place.keep_shapes, shapes))
+            await self._paths.run(state_dir.root, partial(state_dir.write_shapes, shapes))
         except (OSError, PathTimeoutError) as err:
             if workload_id not in self._shapes:
                 log.warning("stack.shapes_not_kept", workload_id=workload_id, reason=str(err))
@@ -337,15 +348,15 @@ class ComposeRuntime:
             self._shapes.pop(workload_id, None)
 
     async def _project(self, order: Order) -> str:
-        place = self._place(order.workload_id)
-        record = await self._paths.run(place.root, place.applied)
+        state_dir = self._state_dir(order.workload_id)
+        record = await self._paths.run(state_dir.root, state_dir.applied)
         found = await self._stack.containers(order.workload_id) if record is None else []
         return project_of(order, record, found, self._owner)
 
-    def _place(self, workload_id: WorkloadId) -> StackPlace:
-        return StackPlace(self._root, workload_id)
+    def _state_dir(self, workload_id: WorkloadId) -> StackStateDir:
+        return StackStateDir(self._root, workload_id)
 
-    async def _checked(self, order: Order, place: StackPlace) -> Prepared | Failure:
+    async def _checked(self, order: Order, state_dir: StackStateDir) -> Prepared | Failure:
         """The checked document of this revision. It is prepared again after an agent restart.
 
         A git stack is prepared from the commit in the private repository, never from mounted files.
@@ -353,19 +364,19 @@ class ComposeRuntime:
         known = self._prepared.get(order.workload_id)
         if known is not None and known.record.revision == order.revision:
             return known
-        return await self._prepare(order, place, await self._project(order), _ignore_progress)
+        return await self._prepare(order, state_dir, await self._project(order), _ignore_progress)
 
     async def _prepare(
-        self, order: Order, place: StackPlace, name: str, queued: Callable[[str], None]
+        self, order: Order, state_dir: StackStateDir, name: str, queued: Callable[[str], None]
     ) -> Prepared | Failure:
-        prepared = await self._source.prepare(order, place, name, queued)
+        prepared = await self._source.prepare(order, state_dir, name, queued)
         self._prepared.pop(order.workload_id, None)
         if isinstance(prepared, Prepared):
             self._prepared[order.workload_id] = prepared
         return prepared
 
     async def _why(self, record: StackRecord, workload_id: WorkloadId, message: str) -> Failure:
-        taken = await port_taken(self._engine, self._owner, workload_id, record.ports)
+        taken = await port_conflict(self._engine, self._owner, workload_id, record.ports)
         return taken or Failure(FailureReason.RUNTIME_ERROR, message)
 
 

@@ -24,7 +24,7 @@ from persys.agent.runtimes.compose.checkouts import copy_files, remove_escaping_
 from persys.agent.runtimes.compose.cli import ComposeCli, Project, env_text, error_text
 from persys.agent.runtimes.compose.document import Document, project_env, references_problem
 from persys.agent.runtimes.compose.git import FetchError, Git, is_local, problem_with_local
-from persys.agent.runtimes.compose.state_dir import StackPlace, StackRecord
+from persys.agent.runtimes.compose.state_dir import StackRecord, StackStateDir
 from persys.agent.runtimes.host_paths import HostBind, HostPathError, open_below
 from persys.agent.subprocesses import OUTPUT_BYTES_MAX
 from persys.agent.volumes.managed import storage_failure
@@ -90,11 +90,11 @@ class ComposeSource:
         self._pids_max = pids_max
 
     async def prepare(
-        self, order: Order, place: StackPlace, name: str, queued: Callable[[str], None]
+        self, order: Order, state_dir: StackStateDir, name: str, queued: Callable[[str], None]
     ) -> Prepared | Failure:
         """`queued` is called with the reason while it waits."""
         try:
-            return await self._prepare(order, place, name, queued)
+            return await self._prepare(order, state_dir, name, queued)
         except InvalidError as err:
             return _invalid(str(err))
         except (FetchError, HostPathError) as err:
@@ -103,31 +103,33 @@ class ComposeSource:
             return storage_failure("files of the stack", err)
 
     async def _prepare(
-        self, order: Order, place: StackPlace, name: str, queued: Callable[[str], None]
+        self, order: Order, state_dir: StackStateDir, name: str, queued: Callable[[str], None]
     ) -> Prepared | Failure:
         spec = compose_spec(order)
-        await self._paths.run(place.root, place.make)
+        await self._paths.run(state_dir.root, state_dir.make)
         checkout = _Checkout()
         if spec.source_type == "git":
             if self._git is None:
                 text = "git is not installed on this node"
                 return Failure(FailureReason.RUNTIME_ERROR, text, code=RUNTIME_NOT_AVAILABLE)
-            checkout = await self._check_out(self._git, order, place, queued)
-        resolved = await self._resolve(spec, place, name, checkout.commit, queued)
+            checkout = await self._check_out(self._git, order, state_dir, queued)
+        resolved = await self._resolve(spec, state_dir, name, checkout.commit, queued)
         if isinstance(resolved, Failure):
             return resolved
-        found, document = await self._read(resolved, spec, place, name, checkout)
+        found, document = await self._read(resolved, spec, state_dir, name, checkout)
         if not self._policy.allow_privileged:
             self._refuse_violations(document)
         links = checkout.links
-        await self._paths.run(place.root, partial(self._check_builds, document, place, links))
-        binds = self._binds(found, document, place, links if checkout.commit else None)
-        hashes = await self._hashes(document, found, place, checkout.commit)
+        await self._paths.run(
+            state_dir.root, partial(self._check_builds, document, state_dir, links)
+        )
+        binds = self._binds(found, document, state_dir, links if checkout.commit else None)
+        hashes = await self._hashes(document, found, state_dir, checkout.commit)
         document, variables = documents.with_values(document, effective_env(spec))
-        files = await self._copy(place, document, links) if checkout.commit else ()
-        record = _record(order, name, found, place, hashes, checkout.commit, files)
-        await self._paths.run(place.root, partial(place.plan, record))
-        document = self._executable(document, place, name)
+        files = await self._copy(state_dir, document, links) if checkout.commit else ()
+        record = _record(order, name, found, state_dir, hashes, checkout.commit, files)
+        await self._paths.run(state_dir.root, partial(state_dir.plan, record))
+        document = self._executable(document, state_dir, name)
         return Prepared(
             record,
             document,
@@ -138,26 +140,26 @@ class ComposeSource:
         )
 
     async def _check_out(
-        self, git: Git, order: Order, place: StackPlace, queued: Callable[[str], None]
+        self, git: Git, order: Order, state_dir: StackStateDir, queued: Callable[[str], None]
     ) -> "_Checkout":
         """Fetch the commit and export its files, without links that lead out of the export."""
-        commit = await self._fetch(git, order, compose_spec(order), place, queued)
-        await self._paths.run(place.root, place.empty_export, deadline_seconds=LONG_SECONDS)
-        await git.export(place.repository, commit, place.export)
-        remove = partial(remove_escaping_links, place.export)
-        links = await self._paths.run(place.root, remove, deadline_seconds=LONG_SECONDS)
+        commit = await self._fetch(git, order, compose_spec(order), state_dir, queued)
+        await self._paths.run(state_dir.root, state_dir.empty_export, deadline_seconds=LONG_SECONDS)
+        await git.export(state_dir.repository, commit, state_dir.export)
+        remove = partial(remove_escaping_links, state_dir.export)
+        links = await self._paths.run(state_dir.root, remove, deadline_seconds=LONG_SECONDS)
         return _Checkout(commit, links)
 
     async def _read(
         self,
         resolved: str,
         spec: ComposeSpec,
-        place: StackPlace,
+        state_dir: StackStateDir,
         name: str,
         checkout: "_Checkout",
     ) -> tuple[StackFile, Document]:
         """The resolved project and its document, both with the active services only."""
-        inside = str(place.export) if checkout.commit else ""
+        inside = str(state_dir.export) if checkout.commit else ""
         text = await off_loop(partial(compose_text, resolved, "the Compose file"))
         found = await off_loop(partial(read_resolved, text, project=name, inside=inside))
         document = await off_loop(partial(documents.load, text))
@@ -166,33 +168,33 @@ class ComposeSource:
         services = tuple(service for service in found.services if service.name in active)
         return found._replace(services=services), document
 
-    def _executable(self, document: Document, place: StackPlace, name: str) -> Document:
+    def _executable(self, document: Document, state_dir: StackStateDir, name: str) -> Document:
         """The document with the paths, image names and limits that it is executed with."""
-        document = documents.with_moved_paths(document, old=place.export, new=place.source)
+        document = documents.with_moved_paths(document, old=state_dir.export, new=state_dir.source)
         document = documents.with_own_images(document, name)
-        return documents.with_pids_limit(document, self._pids_max, is_old=self._cli.is_old)
+        return documents.with_pids_limit(document, self._pids_max, is_v1=self._cli.is_v1)
 
     def _profiles(self, spec: ComposeSpec) -> frozenset[str]:
         """Profiles to filter by; v2 already prints only services of active profiles."""
         profiles = frozenset(spec.env.get(PROFILES, "").split(",")) - {""}
-        return profiles if self._cli.is_old else frozenset("*")
+        return profiles if self._cli.is_v1 else frozenset("*")
 
     async def _fetch(
         self,
         git: Git,
         order: Order,
         spec: ComposeSpec,
-        place: StackPlace,
+        state_dir: StackStateDir,
         queued: Callable[[str], None],
     ) -> str:
         """Fetch and return the commit. A deployed revision stays on its commit."""
         local = is_local(spec.git_repo)
         if local is not None:
             await self._paths.run(local, partial(self._check_local, local))
-        applied = await self._paths.run(place.root, place.applied)
+        applied = await self._paths.run(state_dir.root, state_dir.applied)
         is_same = applied is not None and applied.revision == order.revision
         return await git.fetch(
-            place.repository,
+            state_dir.repository,
             repository=spec.git_repo,
             ref=spec.git_ref,
             credential=spec.git_credential,
@@ -213,21 +215,25 @@ class ComposeSource:
     async def _resolve(
         self,
         spec: ComposeSpec,
-        place: StackPlace,
+        state_dir: StackStateDir,
         name: str,
         commit: str,
         queued: Callable[[str], None],
     ) -> str | Failure:
         """The output of `config`. Values are in files only while it runs, on tmpfs if possible."""
-        work = await self._paths.run(place.root, partial(_work_directory, place), discard=_remove)
+        work = await self._paths.run(
+            state_dir.root, partial(_work_directory, state_dir), discard=_remove
+        )
         try:
-            file = await self._paths.run(place.root, partial(self._write, spec, place, work))
+            file = await self._paths.run(
+                state_dir.root, partial(self._write, spec, state_dir, work)
+            )
             if file is None:
                 where = spec.git_path or "the top level"
                 return _invalid(f"no Compose file found at {where} of commit {commit}")
-            base = place.export if commit else work
+            base = state_dir.export if commit else work
             check = partial(references_problem, file, base)
-            if problem := await self._paths.run(place.root, check):
+            if problem := await self._paths.run(state_dir.root, check):
                 return _invalid(problem)
             project = Project(name, file.parent, work / "env", file)
             return await self._config(project, queued)
@@ -253,15 +259,15 @@ class ComposeSource:
             return _invalid(f"compose config printed more than {OUTPUT_BYTES_MAX} bytes")
         return ran.out if ran.ok else _invalid(error_text(ran.err))
 
-    def _write(self, spec: ComposeSpec, place: StackPlace, work: Path) -> Path | None:
+    def _write(self, spec: ComposeSpec, state_dir: StackStateDir, work: Path) -> Path | None:
         """Write the values to `work` and return the Compose file; None if the repository has none."""
-        ours = env_text(effective_env(spec), is_old=self._cli.is_old).encode()
+        ours = env_text(effective_env(spec), is_v1=self._cli.is_v1).encode()
         if spec.source_type == "inline":
             write_whole(work / "compose.yaml", spec.yaml.encode())
             write_whole(work / ".env", ours)  # services may name it in env_file
             write_whole(work / "env", ours)
             return work / "compose.yaml"
-        file = _found(place.export, spec.git_path)
+        file = _found(state_dir.export, spec.git_path)
         if file is not None:
             write_whole(work / "env", project_env(file.parent / ".env") + ours)
         return file
@@ -272,7 +278,7 @@ class ComposeSource:
             raise InvalidError(found[0].path, f"{found[0].problem}{more}")
 
     def _check_builds(
-        self, document: Document, place: StackPlace, links: Mapping[str, str]
+        self, document: Document, state_dir: StackStateDir, links: Mapping[str, str]
     ) -> None:
         """Contexts and Dockerfiles must be inside the export after links are resolved."""
         for name, service in documents.section(document, "services").items():
@@ -280,11 +286,11 @@ class ComposeSource:
             if not isinstance(build, dict):
                 continue
             context = Path(str(build.get("context", "")))
-            if not _is_inside(context, place.export):
+            if not _is_inside(context, state_dir.export):
                 raise InvalidError(f"services.{name}.build.context", _OUTSIDE)
-            _copied(str(context), place, links, f"services.{name}.build.context")
+            _copied(str(context), state_dir, links, f"services.{name}.build.context")
             if "dockerfile" in build and not _is_inside(
-                context / str(build["dockerfile"]), place.export
+                context / str(build["dockerfile"]), state_dir.export
             ):
                 raise InvalidError(f"services.{name}.build.dockerfile", _OUTSIDE)
 
@@ -292,52 +298,54 @@ class ComposeSource:
         self,
         found: StackFile,
         document: Document,
-        place: StackPlace,
+        state_dir: StackStateDir,
         links: Mapping[str, str] | None,
     ) -> list[HostBind]:
         """All host paths that the stack mounts. `links`: None without a repository. Raises InvalidError."""
         binds = []
         for bind in found.binds:
-            if links is not None and _is_below(bind.path, place.export):
-                path = _copied(bind.path, place, links, bind.where)
-                binds.append(HostBind(path, str(place.source), bind.target, create=True))
+            if links is not None and _is_below(bind.path, state_dir.export):
+                path = _copied(bind.path, state_dir, links, bind.where)
+                binds.append(HostBind(path, str(state_dir.source), bind.target, create=True))
             elif problem := self._policy.problem_with(bind.path):
                 raise InvalidError(bind.where, problem)
             else:
                 binds.append(self._policy.bind(bind.path, bind.target, create=True))
         for use in documents.file_uses(document):
-            if links is None or not _is_below(use.file, place.export):
+            if links is None or not _is_below(use.file, state_dir.export):
                 raise InvalidError(use.where, _OUTSIDE)
-            path = _copied(use.file, place, links, use.where)
+            path = _copied(use.file, state_dir, links, use.where)
             targets = use.targets or ("",)
-            binds += (HostBind(path, str(place.source), target) for target in targets)
+            binds += (HostBind(path, str(state_dir.source), target) for target in targets)
         return binds
 
     async def _copy(
-        self, place: StackPlace, document: Document, links: Mapping[str, str]
+        self, state_dir: StackStateDir, document: Document, links: Mapping[str, str]
     ) -> tuple[str, ...]:
         """Copy the files that containers mount, and return their names."""
-        before = await self._paths.run(place.root, place.applied)
+        before = await self._paths.run(state_dir.root, state_dir.applied)
         previous = frozenset(before.files if before is not None else ())
-        if str(place.export) not in json.dumps(document):
-            await self._paths.run(place.root, partial(_remove, place.source / ".git"))
+        if str(state_dir.export) not in json.dumps(document):
+            await self._paths.run(state_dir.root, partial(_remove, state_dir.source / ".git"))
             return tuple(previous)
-        copy = partial(copy_files, place.export, place.source, links=links, previous=previous)
-        names = await self._paths.run(place.root, copy, deadline_seconds=LONG_SECONDS)
+        copy = partial(
+            copy_files, state_dir.export, state_dir.source, links=links, previous=previous
+        )
+        names = await self._paths.run(state_dir.root, copy, deadline_seconds=LONG_SECONDS)
         return tuple(sorted(names))
 
     async def _hashes(
-        self, document: Document, found: StackFile, place: StackPlace, commit: str
+        self, document: Document, found: StackFile, state_dir: StackStateDir, commit: str
     ) -> dict[str, str]:
         """Configuration hashes of the services, including the repository files that they bind."""
         contents: dict[str, list[str]] = {}
         if self._git is not None and commit:
             for bind in found.binds:
-                if _is_below(bind.path, place.export):
-                    path = Path(bind.path).relative_to(place.export).as_posix()
-                    object_id = await self._git.object_id(place.repository, commit, path)
+                if _is_below(bind.path, state_dir.export):
+                    path = Path(bind.path).relative_to(state_dir.export).as_posix()
+                    object_id = await self._git.object_id(state_dir.repository, commit, path)
                     contents.setdefault(bind.where.split(".")[1], []).append(object_id)
-        moved = documents.with_moved_paths(document, old=place.export, new=place.source)
+        moved = documents.with_moved_paths(document, old=state_dir.export, new=state_dir.source)
         return {
             name: sha256(
                 json.dumps([parts, contents.get(name)], sort_keys=True, default=str).encode()
@@ -355,7 +363,7 @@ def _record(
     order: Order,
     name: str,
     found: StackFile,
-    place: StackPlace,
+    state_dir: StackStateDir,
     hashes: dict[str, str],
     commit: str,
     files: tuple[str, ...],
@@ -371,7 +379,7 @@ def _record(
         ports=found.needs.ports,
         commit=commit,
         source_has_data=any(
-            not bind.read_only and _is_below(bind.path, place.export) for bind in found.binds
+            not bind.read_only and _is_below(bind.path, state_dir.export) for bind in found.binds
         ),
         files=files,
     )
@@ -390,8 +398,8 @@ def _images(document: Document) -> dict[str, PullPolicy]:
     }
 
 
-def _work_directory(place: StackPlace) -> Path:
-    memory = _IN_MEMORY if os.access(_IN_MEMORY, os.W_OK) else place.root
+def _work_directory(state_dir: StackStateDir) -> Path:
+    memory = _IN_MEMORY if os.access(_IN_MEMORY, os.W_OK) else state_dir.root
     return Path(tempfile.mkdtemp(prefix="persys-stack-", dir=memory))
 
 
@@ -405,12 +413,12 @@ def _found(export: Path, path: str) -> Path | None:
     return next((file for file in candidates if file.is_file()), None)
 
 
-def _copied(path: str, place: StackPlace, links: Mapping[str, str], where: str) -> str:
+def _copied(path: str, state_dir: StackStateDir, links: Mapping[str, str], where: str) -> str:
     """The path of an exported file in the copy. Raises InvalidError behind a link out of the export."""
-    relative = Path(path).relative_to(place.export)
+    relative = Path(path).relative_to(state_dir.export)
     if any(relative.is_relative_to(link) for link in links):
         raise InvalidError(where, _OUTSIDE)
-    return str(place.source / relative)
+    return str(state_dir.source / relative)
 
 
 def _is_below(path: str, directory: Path) -> bool:

@@ -43,7 +43,7 @@ class StackRecord(Struct, frozen=True):
     project: str = ""  # "": created by an earlier agent, which named it after workload and node
 
 
-class StackPlace:
+class StackStateDir:
     def __init__(self, root: Path, workload_id: WorkloadId) -> None:
         self.root = root / workload_id
         self.project = self.root / "project"
@@ -91,7 +91,7 @@ class StackPlace:
         except (FileNotFoundError, msgspec.DecodeError):
             return {}  # recorded again from the running containers
 
-    def keep_shapes(self, shapes: Mapping[str, Shape]) -> None:
+    def write_shapes(self, shapes: Mapping[str, Shape]) -> None:
         """Raises OSError."""
         write_whole(self._shapes, msgspec.json.encode(shapes))
 

@@ -9,8 +9,13 @@ from typing import NamedTuple
 import structlog
 
 from persys.agent.journal.store import Journal
-from persys.agent.runtimes.docker.engine import Engine, EngineError, as_unavailable, understood
-from persys.agent.runtimes.docker.mapping import WORKLOAD_LABEL, Owner
+from persys.agent.runtimes.docker.engine import (
+    Engine,
+    EngineError,
+    as_unavailable,
+    parsing_response,
+)
+from persys.agent.runtimes.docker.mapping import WORKLOAD_LABEL, OwnerLabels
 from persys.agent.workloads.work_queue import WorkQueue
 from persys.core.agent.disk_limits import exceeded, limit_gb
 from persys.errors import RuntimeUnavailableError
@@ -47,7 +52,7 @@ async def watch_disks(
 
 
 class DiskLimits:
-    def __init__(self, engine: Engine, owner: Owner, *, stops: bool) -> None:
+    def __init__(self, engine: Engine, owner: OwnerLabels, *, stops: bool) -> None:
         """`stops`: stop a workload over its limit; otherwise only add a note to its status."""
         self._engine = engine
         self._owner = owner
@@ -100,7 +105,7 @@ class DiskLimits:
             )
         except EngineError as err:
             raise as_unavailable(err) from err
-        with understood(f"the size of {workload_id}"):
+        with parsing_response(f"the size of {workload_id}"):
             return _Measured(
                 frozenset(str(one["Id"]) for one in found),
                 sum(int(one.get("SizeRw") or 0) for one in found),

@@ -25,8 +25,8 @@ from persys.errors import RuntimeUnavailableError, SettingsError, UnavailableErr
 from persys.infra.aio.offload import off_loop
 
 DEADLINE_SECONDS = 20.0
-KNOCK_DEADLINE_SECONDS = 3.0
-ANSWER_BYTES_MAX = 32 * 1024 * 1024  # a list of 10,000 containers
+REACHABLE_DEADLINE_SECONDS = 3.0
+RESPONSE_BYTES_MAX = 32 * 1024 * 1024  # a list of 10,000 containers
 LINE_BYTES_MAX = 1024 * 1024  # in a stream of events
 _MESSAGE_BYTES_MAX = 64 * 1024  # of an error response
 _PARSED_ON_LOOP_BYTES_MAX = 256 * 1024
@@ -50,7 +50,7 @@ class EngineError(Exception):
         self.message = message
 
 
-class AnswerTooLargeError(RuntimeUnavailableError):
+class ResponseTooLargeError(RuntimeUnavailableError):
     """The response exceeds the limit and was not read."""
 
     def __init__(self, asked: str, bytes_max: int) -> None:
@@ -70,11 +70,11 @@ class Engine:
     async def close(self) -> None:
         await self._docker.close()
 
-    async def knock(self) -> None:
+    async def check_reachable(self) -> None:
         """Check that the engine responds on a new connection. Raises RuntimeUnavailableError."""
         fresh = _opened(self._host)
         try:
-            async with asyncio.timeout(KNOCK_DEADLINE_SECONDS), _asked(fresh, "GET", _PING):
+            async with asyncio.timeout(REACHABLE_DEADLINE_SECONDS), _asked(fresh, "GET", _PING):
                 pass
         except (EngineError, *_NO_ANSWER) as err:
             raise RuntimeUnavailableError(_NOT_RESPONDING) from err
@@ -101,8 +101,8 @@ class Engine:
             async for chunk in answer.content.iter_any():
                 content = (content + chunk)[-bytes_max:]
                 size += len(chunk)
-                if size > ANSWER_BYTES_MAX:
-                    raise AnswerTooLargeError(f"GET {path}", ANSWER_BYTES_MAX)
+                if size > RESPONSE_BYTES_MAX:
+                    raise ResponseTooLargeError(f"GET {path}", RESPONSE_BYTES_MAX)
         return content
 
     async def stream(
@@ -124,7 +124,7 @@ class Engine:
             async for chunk in answer.content.iter_any():
                 *lines, rest = (rest + chunk).split(b"\n")
                 if len(rest) > LINE_BYTES_MAX:
-                    raise AnswerTooLargeError(f"{method} {path}", LINE_BYTES_MAX)
+                    raise ResponseTooLargeError(f"{method} {path}", LINE_BYTES_MAX)
                 for line in lines:
                     if line.strip():
                         yield _object(line)
@@ -144,7 +144,7 @@ class Engine:
                 yield chunk
 
     @asynccontextmanager
-    async def converse(self, path: str, *, tty: bool) -> AsyncIterator["Duplex"]:
+    async def open_exec(self, path: str, *, tty: bool) -> AsyncIterator["Duplex"]:
         """Start a prepared exec and connect to its input and output."""
 
         async def setup() -> tuple[URL, bytes, bool]:
@@ -204,7 +204,7 @@ class Engine:
                     yield answer
         except EngineError as err:
             if err.status not in _OF_THE_REQUEST:
-                await self.knock()
+                await self.check_reachable()
             raise
         except _NO_ANSWER as err:
             raise RuntimeUnavailableError(_NOT_RESPONDING) from err
@@ -214,7 +214,7 @@ class Engine:
         if self._docker.api_version == "auto":
             async with _asked(self._docker, "GET", _VERSION) as answer:
                 found = await _parsed(await _content(answer, f"GET {_VERSION}"))
-            with understood("its version"):
+            with parsing_response("its version"):
                 self._docker.api_version = f"v{found['ApiVersion']}"
         return self._docker.api_version
 
@@ -253,7 +253,7 @@ def _opened(host: str) -> aiodocker.Docker:
 
 
 @contextmanager
-def understood(what: str) -> Iterator[None]:
+def parsing_response(what: str) -> Iterator[None]:
     """Guards the parsing of a response: an unexpected form raises RuntimeUnavailableError."""
     try:
         yield
@@ -294,8 +294,8 @@ async def _content(answer: aiohttp.ClientResponse, asked: str) -> bytes:
     content = bytearray()
     async for chunk in answer.content.iter_any():
         content += chunk
-        if len(content) > ANSWER_BYTES_MAX:
-            raise AnswerTooLargeError(asked, ANSWER_BYTES_MAX)
+        if len(content) > RESPONSE_BYTES_MAX:
+            raise ResponseTooLargeError(asked, RESPONSE_BYTES_MAX)
     return bytes(content)
 
 

@@ -23,10 +23,10 @@ from persys.agent.runtimes.docker.engine import (
     Engine,
     EngineError,
     as_unavailable,
-    understood,
+    parsing_response,
 )
 from persys.agent.runtimes.docker.log_frames import Frame, Frames, FrameTooLargeError
-from persys.agent.runtimes.docker.mapping import SERVICE_LABEL, WORKLOAD_LABEL, Owner
+from persys.agent.runtimes.docker.mapping import SERVICE_LABEL, WORKLOAD_LABEL, OwnerLabels
 from persys.errors import NotFoundError, RefusedError, RuntimeUnavailableError
 from persys.model.ids import WorkloadId
 
@@ -77,12 +77,12 @@ def _first_frame(content: bytes) -> int:
     return len(content)
 
 
-async def hang_up(engine: Engine, exec_id: str, container_id: str) -> None:
+async def send_hangup(engine: Engine, exec_id: str, container_id: str) -> None:
     try:
         found = await engine.call("GET", f"exec/{exec_id}/json", deadline=_DEADLINE_SECONDS)
     except (EngineError, RuntimeUnavailableError):
         return
-    with suppress(RuntimeUnavailableError), understood("a command"):
+    with suppress(RuntimeUnavailableError), parsing_response("a command"):
         pid = int(found["Pid"] or 0) if found["Running"] else 0
         if pid and _is_inside(pid, container_id):
             with suppress(ProcessLookupError, PermissionError):
@@ -96,7 +96,7 @@ def _is_inside(pid: int, container_id: str) -> bool:
         return False
 
 
-class Part(Struct, frozen=True):
+class ContainerPart(Struct, frozen=True):
     """One container of a workload."""
 
     id: str
@@ -121,11 +121,11 @@ class Part(Struct, frozen=True):
 
 
 class DockerAccess:
-    def __init__(self, engine: Engine, owner: Owner) -> None:
+    def __init__(self, engine: Engine, owner: OwnerLabels) -> None:
         self._engine = engine
         self._owner = owner
 
-    async def parts(self, workload_id: WorkloadId) -> list[Part]:
+    async def parts(self, workload_id: WorkloadId) -> list[ContainerPart]:
         """All containers, also exited ones, sorted by service."""
         filters = {"label": self._owner.filters(**{WORKLOAD_LABEL: workload_id})}
         params = {"all": "true", "filters": json.dumps(filters)}
@@ -133,12 +133,12 @@ class DockerAccess:
             listed = await self._engine.call("GET", "containers/json", params=params)
         except EngineError as err:
             raise as_unavailable(err) from err
-        with understood(f"the containers of {workload_id}"):
+        with parsing_response(f"the containers of {workload_id}"):
             ids = [str(each["Id"]) for each in listed]
         found = [await self.part(container_id) for container_id in ids]
         return sorted((one for one in found if one is not None), key=lambda one: one.service)
 
-    async def part(self, container_id: str) -> Part | None:
+    async def part(self, container_id: str) -> ContainerPart | None:
         """The current state of a container; None if it was removed."""
         try:
             found = await self._engine.call("GET", f"containers/{container_id}/json")
@@ -146,12 +146,12 @@ class DockerAccess:
             if err.status == HTTPStatus.NOT_FOUND:
                 return None
             raise as_unavailable(err) from err
-        with understood(container_id):
+        with parsing_response(container_id):
             return _part(found)
 
     async def frames(
         self,
-        part: Part,
+        part: ContainerPart,
         *,
         follow: bool = False,
         since: str = "",
@@ -189,7 +189,7 @@ class DockerAccess:
 
     @asynccontextmanager
     async def exec(
-        self, part: Part, command: Sequence[str], *, tty: bool, stdin: bool
+        self, part: ContainerPart, command: Sequence[str], *, tty: bool, stdin: bool
     ) -> AsyncIterator["Session"]:
         body = {
             "AttachStdin": stdin,
@@ -200,15 +200,15 @@ class DockerAccess:
         }
         try:
             made = await self._engine.call("POST", f"containers/{part.id}/exec", body=body)
-            with understood("a command"):
+            with parsing_response("a command"):
                 exec_id = str(made["Id"])
-            async with self._engine.converse(f"exec/{exec_id}/start", tty=tty) as duplex:
+            async with self._engine.open_exec(f"exec/{exec_id}/start", tty=tty) as duplex:
                 session = Session(self._engine, exec_id, duplex)
                 try:
                     yield session
                 finally:
                     if not session.has_ended:
-                        await hang_up(self._engine, exec_id, part.id)
+                        await send_hangup(self._engine, exec_id, part.id)
         except EngineError as err:
             raise _refusal(err) from err
 
@@ -238,7 +238,7 @@ class Session:
         """Call after all output was read. Docker records the exit shortly after the last byte."""
         for _ in range(_END_ATTEMPTS):
             found = await self._engine.call("GET", f"exec/{self._id}/json")
-            with understood("a command"):
+            with parsing_response("a command"):
                 if not found["Running"] and found["ExitCode"] is not None:
                     self.has_ended = True
                     return int(found["ExitCode"])
@@ -246,9 +246,9 @@ class Session:
         raise RuntimeUnavailableError("docker did not report the exit code of the command")
 
 
-def _part(found: dict[str, Any]) -> Part:
+def _part(found: dict[str, Any]) -> ContainerPart:
     labels = found["Config"].get("Labels") or {}
-    return Part(
+    return ContainerPart(
         id=found["Id"],
         service=labels.get(SERVICE_LABEL, ""),
         tty=found["Config"].get("Tty", False),

@@ -13,8 +13,13 @@ from typing import Any
 
 from persys.agent.journal.records import Image
 from persys.agent.runtimes.docker.config_files import ContainerFiles
-from persys.agent.runtimes.docker.engine import Engine, EngineError, as_unavailable, understood
-from persys.agent.runtimes.docker.mapping import WORKLOAD_LABEL, Owner
+from persys.agent.runtimes.docker.engine import (
+    Engine,
+    EngineError,
+    as_unavailable,
+    parsing_response,
+)
+from persys.agent.runtimes.docker.mapping import WORKLOAD_LABEL, OwnerLabels
 from persys.core.agent.garbage import ImageUse, Item, Kind
 from persys.errors import RuntimeUnavailableError
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls
@@ -25,11 +30,11 @@ REMOVE_DEADLINE_SECONDS = 60.0
 _NOT_RUNNING = ("", "created", "exited", "dead")
 
 
-class DockerLeftovers:
+class DockerGarbage:
     """Implements agent.ports.GarbageSource."""
 
     def __init__(
-        self, engine: Engine, owner: Owner, files: ContainerFiles, paths: PathCalls
+        self, engine: Engine, owner: OwnerLabels, files: ContainerFiles, paths: PathCalls
     ) -> None:
         self._engine = engine
         self._files = files
@@ -40,7 +45,7 @@ class DockerLeftovers:
         filters = {"filters": json.dumps({"label": self._owner.filters()})}
         containers = await self._list("containers/json", {"all": "true", **filters})
         networks = await self._list("networks", filters)
-        with understood("containers and networks"):
+        with parsing_response("containers and networks"):
             found = [
                 _item(Kind.CONTAINER, one, one["Names"][0].removeprefix("/")) for one in containers
             ]
@@ -60,7 +65,7 @@ class DockerLeftovers:
     async def images(self, fetched: Mapping[str, Image]) -> list[ImageUse]:
         """Images whose tag still points to the fetched id. Any container on the node counts as a user."""
         listed = await self._list("containers/json", {"all": "true"})
-        with understood("containers"):
+        with parsing_response("containers"):
             used = {one["ImageID"] for one in listed}
         return [
             ImageUse(Item(Kind.IMAGE, image.id, image.name), image.id in used, image.used_at)
@@ -107,7 +112,7 @@ class DockerLeftovers:
             if err.status == HTTPStatus.NOT_FOUND:
                 return ""
             raise as_unavailable(err) from err
-        with understood(image):
+        with parsing_response(image):
             return str(found["Id"])
 
 

@@ -47,7 +47,7 @@ class Frames:
         return found
 
 
-def packed(frames: Iterable[Frame]) -> bytes:
+def encode_frames(frames: Iterable[Frame]) -> bytes:
     """Encode frames in Docker's format."""
     return b"".join(
         bytes((_STDERR if frame.stream == "stderr" else 1, 0, 0, 0))
@@ -57,16 +57,16 @@ def packed(frames: Iterable[Frame]) -> bytes:
     )
 
 
-def stamp(frame: Frame) -> bytes:
+def timestamp(frame: Frame) -> bytes:
     """The timestamp at the start of a frame."""
     return frame.data.partition(b" ")[0]
 
 
-def without_stamp(frame: Frame) -> Frame:
+def without_timestamp(frame: Frame) -> Frame:
     return Frame(frame.stream, frame.data.partition(b" ")[2])
 
 
-def joined(frames: Iterable[Frame]) -> Iterator[Frame]:
+def merge_frames(frames: Iterable[Frame]) -> Iterator[Frame]:
     """Merge consecutive frames of the same output."""
     stream, parts = "", list[bytes]()
     for frame in frames:

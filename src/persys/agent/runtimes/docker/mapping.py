@@ -22,7 +22,12 @@ from persys.agent.runtimes.docker.deviations import (
     ports_to_publish,
     shape_of,
 )
-from persys.agent.runtimes.docker.engine import Engine, EngineError, as_unavailable, understood
+from persys.agent.runtimes.docker.engine import (
+    Engine,
+    EngineError,
+    as_unavailable,
+    parsing_response,
+)
 from persys.core.agent.deviations import Deviation, Shape, deviations
 from persys.core.agent.health import Health, timing_of
 from persys.core.agent.next_step import Artefact, Condition
@@ -58,7 +63,7 @@ _EVENTS = (
 )
 
 
-class Owner(Struct, frozen=True):
+class OwnerLabels(Struct, frozen=True):
     """The labels and names of this agent's containers. Several agents may share one Docker."""
 
     cluster_id: str
@@ -86,7 +91,7 @@ class Owner(Struct, frozen=True):
 
 def create_body(
     order: Order,
-    owner: Owner,
+    owner: OwnerLabels,
     volumes: Mapping[str, Path],
     *,
     files: Mapping[str, Path],
@@ -145,7 +150,7 @@ def artefact(found: Mapping[str, Any]) -> Artefact:
     )
 
 
-def wanted_shape(found: Mapping[str, Any], order: Order, owner: Owner) -> Shape:
+def wanted_shape(found: Mapping[str, Any], order: Order, owner: OwnerLabels) -> Shape:
     """The shape that a container of this order was created with."""
     return Shape(
         name=owner.name(order.workload_id),
@@ -299,7 +304,7 @@ async def container_changes(
                 if not line:
                     yield None
                     continue
-                with understood("an event"):
+                with parsing_response("an event"):
                     workload_id = line["Actor"]["Attributes"].get(WORKLOAD_LABEL)
                 if workload_id:
                     yield WorkloadId(str(workload_id))

@@ -18,7 +18,12 @@ from http import HTTPStatus
 
 from persys.agent.credentials import Credentials
 from persys.agent.ports import PullWatch
-from persys.agent.runtimes.docker.engine import Engine, EngineError, as_unavailable, understood
+from persys.agent.runtimes.docker.engine import (
+    Engine,
+    EngineError,
+    as_unavailable,
+    parsing_response,
+)
 from persys.core.agent.pull_progress import Layers
 from persys.errors import InvalidError, NotFoundError
 from persys.infra.aio.path_calls import PathCalls
@@ -114,7 +119,7 @@ class Puller:
                     if "error" in line:
                         return _streamed_error(line)
                     deadline.reschedule(now() + self._progress_deadline)
-                    with understood(f"the pull of {image}"):
+                    with parsing_response(f"the pull of {image}"):
                         layers.take(line)
                     watch.progress(layers)
         except EngineError as err:
@@ -168,7 +173,7 @@ class Puller:
             if err.status in (HTTPStatus.NOT_FOUND, HTTPStatus.BAD_REQUEST):
                 return ""
             raise as_unavailable(err) from err
-        with understood(image):
+        with parsing_response(image):
             return str(found["Id"])
 
 

@@ -16,10 +16,15 @@ from persys.agent.runtimes.docker import exec_logs
 from persys.agent.runtimes.docker.config_files import ContainerFiles
 from persys.agent.runtimes.docker.deviations import repair_in_place
 from persys.agent.runtimes.docker.disk_limits import DiskLimits
-from persys.agent.runtimes.docker.engine import Engine, EngineError, as_unavailable, understood
+from persys.agent.runtimes.docker.engine import (
+    Engine,
+    EngineError,
+    as_unavailable,
+    parsing_response,
+)
 from persys.agent.runtimes.docker.mapping import (
     WORKLOAD_LABEL,
-    Owner,
+    OwnerLabels,
     artefact,
     container_changes,
     container_spec,
@@ -28,7 +33,11 @@ from persys.agent.runtimes.docker.mapping import (
     wanted_shape,
 )
 from persys.agent.runtimes.docker.pull import Puller, image_not_found
-from persys.agent.runtimes.docker.start import START_DEADLINE_SECONDS, port_taken, start_container
+from persys.agent.runtimes.docker.start import (
+    START_DEADLINE_SECONDS,
+    port_conflict,
+    start_container,
+)
 from persys.agent.runtimes.host_paths import HostBind
 from persys.agent.volumes.managed import storage_failure
 from persys.agent.workloads.node_policy import NodePolicy
@@ -48,7 +57,7 @@ class DockerRuntime:
     def __init__(
         self,
         engine: Engine,
-        owner: Owner,
+        owner: OwnerLabels,
         *,
         puller: Puller,
         files: ContainerFiles,
@@ -76,7 +85,7 @@ class DockerRuntime:
         found = await self._find(order.workload_id)
         if found is None:
             return None
-        with understood("a container"):
+        with parsing_response("a container"):
             seen = artefact(found)
             if seen.condition is not Condition.RUNNING or seen.revision != order.revision:
                 return seen
@@ -205,7 +214,7 @@ class DockerRuntime:
         found = await self._fetch(artefact.id, order.workload_id)
         if found is None:
             raise ConflictError(f"container {artefact.name} is gone")
-        with understood("a container"):
+        with parsing_response("a container"):
             wanted = wanted_shape(found, order, self._owner)
         try:
             await repair_in_place(self._engine, artefact.id, wanted, artefact.deviations)
@@ -255,7 +264,7 @@ class DockerRuntime:
             if err.status == HTTPStatus.NOT_FOUND:
                 return None
             raise as_unavailable(err) from err
-        with understood(name):
+        with parsing_response(name):
             labels = found["Config"].get("Labels") or {}
             return found if self._owner.owns(labels, workload_id) else None
 
@@ -266,7 +275,7 @@ class DockerRuntime:
             found = await self._engine.call("GET", "containers/json", params=params)
         except EngineError as err:
             raise as_unavailable(err) from err
-        with understood(f"the containers of {workload_id}"):
+        with parsing_response(f"the containers of {workload_id}"):
             return [str(container["Id"]) for container in found]
 
     async def _name_conflict(self, name: str, workload_id: WorkloadId) -> Failure:
@@ -280,7 +289,7 @@ class DockerRuntime:
 
     async def _taken_port(self, order: Order) -> Failure | None:
         ports = container_spec(order).ports
-        return await port_taken(self._engine, self._owner, order.workload_id, ports)
+        return await port_conflict(self._engine, self._owner, order.workload_id, ports)
 
     async def _wait_until_removed(
         self, artefact: Artefact, workload_id: WorkloadId

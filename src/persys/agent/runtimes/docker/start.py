@@ -18,8 +18,13 @@ from pathlib import Path
 
 import structlog
 
-from persys.agent.runtimes.docker.engine import Engine, EngineError, as_unavailable, understood
-from persys.agent.runtimes.docker.mapping import Owner
+from persys.agent.runtimes.docker.engine import (
+    Engine,
+    EngineError,
+    as_unavailable,
+    parsing_response,
+)
+from persys.agent.runtimes.docker.mapping import OwnerLabels
 from persys.infra.aio.path_calls import PathCalls
 from persys.model.ids import WorkloadId
 from persys.model.spec import Port
@@ -28,8 +33,8 @@ from persys.model.status import Failure, FailureReason
 log = structlog.get_logger()
 
 START_DEADLINE_SECONDS = 60.0
-AGAIN_SECONDS = 0.1
-AGAIN_MAX = 50
+RETRY_SECONDS = 0.1
+RETRIES_MAX = 50
 # The mkdir form appears while containerd cleans up.
 _LOST = re.compile(r"(?:task |mkdir \S+/)(?P<id>[0-9a-f]{64}): (?:already|file) exists")
 
@@ -38,20 +43,20 @@ async def start_container(
     engine: Engine, paths: PathCalls, container_id: str, verb: str = "start"
 ) -> None:
     """`verb`: "start" or "unpause". Raises EngineError."""
-    for attempt in range(AGAIN_MAX):
+    for attempt in range(RETRIES_MAX):
         if attempt:
-            await asyncio.sleep(AGAIN_SECONDS)
+            await asyncio.sleep(RETRY_SECONDS)
         try:
             await engine.call(
                 "POST", f"containers/{container_id}/{verb}", deadline=START_DEADLINE_SECONDS
             )
             return
         except EngineError as err:
-            if not await end_lost(paths, err.message) or attempt == AGAIN_MAX - 1:
+            if not await kill_lost_shim(paths, err.message) or attempt == RETRIES_MAX - 1:
                 raise
 
 
-async def end_lost(paths: PathCalls, text: str) -> bool:
+async def kill_lost_shim(paths: PathCalls, text: str) -> bool:
     """Whether the error text reports a lost start. The stale shim is killed if it runs on this host."""
     found = _LOST.search(text)
     if found is not None and await paths.run("/proc", partial(_end_shim, found["id"])):
@@ -74,8 +79,8 @@ def _end_shim(container_id: str) -> bool:
     return ended
 
 
-async def port_taken(
-    engine: Engine, owner: Owner, workload_id: WorkloadId, ports: Iterable[Port]
+async def port_conflict(
+    engine: Engine, owner: OwnerLabels, workload_id: WorkloadId, ports: Iterable[Port]
 ) -> Failure | None:
     """The failure for the first port in use by another process, or None."""
     try:
@@ -84,7 +89,7 @@ async def port_taken(
         raise as_unavailable(err) from err
     own: set[tuple[int, str]] = set()
     others: set[tuple[int, str]] = set()
-    with understood("the ports of containers"):
+    with parsing_response("the ports of containers"):
         for one in found:
             mine = owner.owns(one.get("Labels") or {}, workload_id)
             for port in one["Ports"]:

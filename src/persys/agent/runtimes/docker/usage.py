@@ -17,8 +17,13 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from persys.agent.runtimes.docker.engine import Engine, EngineError, as_unavailable, understood
-from persys.agent.runtimes.docker.mapping import WORKLOAD_LABEL, Owner
+from persys.agent.runtimes.docker.engine import (
+    Engine,
+    EngineError,
+    as_unavailable,
+    parsing_response,
+)
+from persys.agent.runtimes.docker.mapping import WORKLOAD_LABEL, OwnerLabels
 from persys.core.agent.usage import Sample
 from persys.infra.aio.path_calls import PathCalls
 from persys.infra.aio.task_group import together
@@ -35,7 +40,7 @@ _PLACES = (
 _FILE_BYTES_MAX = 64 * 1024
 
 
-ASKED_AT_ONCE_MAX = 32
+CONCURRENT_REQUESTS_MAX = 32
 _ONE_SHOT = {"stream": "false", "one-shot": "true"}
 
 
@@ -138,7 +143,7 @@ class DockerUsage:
     def __init__(
         self,
         engine: Engine,
-        owner: Owner,
+        owner: OwnerLabels,
         clock: Clock,
         paths: PathCalls,
         cgroups: Cgroups | None = None,
@@ -156,7 +161,7 @@ class DockerUsage:
             listed = await self._engine.call("GET", "containers/json", params=params)
         except EngineError as err:
             raise as_unavailable(err) from err
-        with understood("containers"):
+        with parsing_response("containers"):
             owners = {
                 str(found["Id"]): WorkloadId(found["Labels"].get(WORKLOAD_LABEL, ""))
                 for found in listed
@@ -168,7 +173,7 @@ class DockerUsage:
             Sample(owners[container_id], container_id, at, **asdict(counters))
             for container_id, counters in counted.items()
         ]
-        room = asyncio.Semaphore(ASKED_AT_ONCE_MAX)
+        room = asyncio.Semaphore(CONCURRENT_REQUESTS_MAX)
         async with together() as group:
             tasks = [
                 group.create_task(self._fetch(container_id, workload_id, room))
@@ -189,7 +194,7 @@ class DockerUsage:
                 if err.status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
                     return None  # it exited in the meantime
                 raise as_unavailable(err) from err
-        with understood(f"the usage of {container_id}"):
+        with parsing_response(f"the usage of {container_id}"):
             return _sample(workload_id, container_id, stats, self._clock.monotonic())
 
 

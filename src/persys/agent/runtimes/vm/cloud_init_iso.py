@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from persys.agent.runtimes.vm.libvirt import MachineError
+from persys.agent.runtimes.vm.libvirt import VmError
 from persys.agent.subprocesses import run
 from persys.core.agent.cloud_init import Seed
 from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
@@ -22,12 +22,12 @@ DEADLINE_SECONDS = 30.0
 _OWN_ONLY = 0o600  # libvirt changes the owner to QEMU's user while the VM runs
 
 
-async def write_seed(seed: Seed, path: Path, paths: PathCalls) -> None:
-    """Write the file atomically; a running VM keeps the old one. Raises MachineError, OSError."""
+async def write_cloud_init_iso(seed: Seed, path: Path, paths: PathCalls) -> None:
+    """Write the file atomically; a running VM keeps the old one. Raises VmError, OSError."""
     program = next((found for name in PROGRAMS if (found := shutil.which(name))), None)
     if program is None:
         problem = f"no program to write the cloud-init ISO: install one of {', '.join(PROGRAMS)}"
-        raise MachineError(FailureReason.RUNTIME_ERROR, problem, code="ToolMissing")
+        raise VmError(FailureReason.RUNTIME_ERROR, problem, code="ToolMissing")
     new = path.with_name(f"{path.name}.new")
     directory = await paths.run(path, partial(_write_files, seed, path.parent), discard=_remove)
     try:
@@ -45,14 +45,14 @@ async def _run(command: list[str]) -> None:
     try:
         ran = await run(command, env=os.environ, deadline=DEADLINE_SECONDS)
     except TimeoutError as err:
-        raise MachineError(FailureReason.RUNTIME_ERROR, f"{program} timed out") from err
+        raise VmError(FailureReason.RUNTIME_ERROR, f"{program} timed out") from err
     except OSError as err:
         problem = f"cannot run {program}: {err}"
-        raise MachineError(FailureReason.RUNTIME_ERROR, problem, code="ToolMissing") from err
+        raise VmError(FailureReason.RUNTIME_ERROR, problem, code="ToolMissing") from err
     if not ran.ok:
         output = " ".join(ran.err.split())
         problem = f"{program} exited with code {ran.code}: {output[-400:]}"
-        raise MachineError(FailureReason.STORAGE_ERROR, problem)
+        raise VmError(FailureReason.STORAGE_ERROR, problem)
 
 
 def _write_files(seed: Seed, parent: Path) -> Path:

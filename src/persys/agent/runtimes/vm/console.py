@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from persys.agent.runtimes.docker.mapping import Owner
-from persys.agent.runtimes.vm.domain_xml import machine_uuid
+from persys.agent.runtimes.docker.mapping import OwnerLabels
+from persys.agent.runtimes.vm.domain_xml import domain_uuid
 from persys.agent.runtimes.vm.libvirt import Libvirt, LibvirtError, is_code, load
-from persys.agent.runtimes.vm.state_dir import MachinePlace
+from persys.agent.runtimes.vm.state_dir import VmStateDir
 from persys.core.agent.describe import LOG_TAIL_BYTES_MAX
 from persys.errors import NotFoundError, RefusedError, RuntimeUnavailableError
 from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
@@ -172,8 +172,8 @@ class _Reader:
             return False
 
 
-class MachineAccess:
-    def __init__(self, libvirt: Libvirt, owner: Owner, paths: PathCalls, root: Path) -> None:
+class VmAccess:
+    def __init__(self, libvirt: Libvirt, owner: OwnerLabels, paths: PathCalls, root: Path) -> None:
         self._libvirt = libvirt
         self._paths = paths
         self._owner = owner
@@ -183,7 +183,7 @@ class MachineAccess:
     def log(
         self, workload_id: WorkloadId, *, tail: int, follow: bool, over: Callable[[], bool]
     ) -> AsyncGenerator[bytes, None]:
-        path = MachinePlace(self._root, workload_id).console
+        path = VmStateDir(self._root, workload_id).console
         return lines(path, self._paths, tail=tail, follow=follow, over=over)
 
     @asynccontextmanager
@@ -196,7 +196,7 @@ class MachineAccess:
             await before.end("another session has taken over the console")
         console = Console(self._libvirt)
         try:
-            await console.open(machine_uuid(self._owner, workload_id), force=force)
+            await console.open(domain_uuid(self._owner, workload_id), force=force)
         except LibvirtError as err:
             raise _refusal(err, workload_id) from err
         self._open[workload_id] = console

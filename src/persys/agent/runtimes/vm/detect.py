@@ -12,14 +12,14 @@ import structlog
 from persys.agent.images.store import IMAGE_FILES, Needs
 from persys.agent.journal.store import Journal
 from persys.agent.ports import Images
-from persys.agent.runtimes.docker.mapping import Owner
-from persys.agent.runtimes.vm.kvm import Accel, find_accel
+from persys.agent.runtimes.docker.mapping import OwnerLabels
+from persys.agent.runtimes.vm.kvm import Accel, detect_accel
 from persys.agent.runtimes.vm.libvirt import Libvirt, LibvirtError, load
-from persys.agent.runtimes.vm.runtime import MachineRuntime
-from persys.agent.runtimes.vm.state_dir import places
-from persys.agent.runtimes.vm.storage.disks import MachineDisks
+from persys.agent.runtimes.vm.runtime import VmRuntime
+from persys.agent.runtimes.vm.state_dir import state_dirs
+from persys.agent.runtimes.vm.storage.disks import VmDisks
 from persys.agent.runtimes.vm.storage.inventory import DiskInventory
-from persys.agent.runtimes.vm.storage.pools import OwnPool
+from persys.agent.runtimes.vm.storage.pools import AgentPool
 from persys.agent.settings import AgentSettings
 from persys.agent.workloads.node_policy import policy_of
 from persys.errors import RuntimeUnavailableError
@@ -36,8 +36,8 @@ class Hypervisor:
     accel: Accel
 
 
-async def find_hypervisor(
-    settings: AgentSettings, clock: Clock, paths: PathCalls, *, has_machines: bool, is_first: bool
+async def detect_hypervisor(
+    settings: AgentSettings, clock: Clock, paths: PathCalls, *, has_vms: bool, is_first: bool
 ) -> Hypervisor | None:
     """None if libvirt is absent or disabled, which is logged once.
 
@@ -55,7 +55,7 @@ async def find_hypervisor(
     try:
         version = await libvirt.call(lambda connection: _version(connection.getLibVersion()))
     except RuntimeUnavailableError as err:
-        if not has_machines:
+        if not has_vms:
             write("machines.absent", reason=str(err))
             await libvirt.close()
             return None
@@ -65,15 +65,15 @@ async def find_hypervisor(
     return Hypervisor(libvirt, accel)
 
 
-def machine_runtime(
+def build_vm_runtime(
     hypervisor: Hypervisor,
     settings: AgentSettings,
-    owner: Owner,
+    owner: OwnerLabels,
     clock: Clock,
     images: Images,
     paths: PathCalls,
-) -> MachineRuntime:
-    return MachineRuntime(
+) -> VmRuntime:
+    return VmRuntime(
         hypervisor.libvirt,
         owner,
         clock,
@@ -86,7 +86,7 @@ def machine_runtime(
     )
 
 
-class MachineUsers:
+class VmImageUsers:
     """Implements `ImageUsers`: from the journal and from the records of disks, which may outlive
     their workload."""
 
@@ -103,16 +103,16 @@ class MachineUsers:
 
     def by_path(self) -> Needs:
         found: defaultdict[str, set[str]] = defaultdict(set)
-        for place in places(self.root):
-            for disk in place.read_disks():
-                found[disk.base].add(place.workload_id)
+        for state_dir in state_dirs(self.root):
+            for disk in state_dir.read_disks():
+                found[disk.base].add(state_dir.workload_id)
         return {path: frozenset(users) for path, users in found.items() if path}
 
 
-def disk_inventory(
+def build_disk_inventory(
     hypervisor: Hypervisor,
     settings: AgentSettings,
-    owner: Owner,
+    owner: OwnerLabels,
     clock: Clock,
     images: Images,
     paths: PathCalls,
@@ -121,8 +121,8 @@ def disk_inventory(
     return DiskInventory(hypervisor.libvirt, disks, owner, paths, settings.vm_dir.absolute())
 
 
-def own_pool(settings: AgentSettings) -> OwnPool:
-    return OwnPool(settings.vm_pool, settings.vm_disks_dir.absolute())
+def agent_pool(settings: AgentSettings) -> AgentPool:
+    return AgentPool(settings.vm_pool, settings.vm_disks_dir.absolute())
 
 
 def _disks(
@@ -131,10 +131,10 @@ def _disks(
     clock: Clock,
     images: Images,
     paths: PathCalls,
-) -> MachineDisks:
-    pool = own_pool(settings)
+) -> VmDisks:
+    pool = agent_pool(settings)
     bases = settings.vm_images_dir.absolute() / IMAGE_FILES
-    return MachineDisks(
+    return VmDisks(
         hypervisor.libvirt, images, pool, clock, paths, policy=policy_of(settings), bases=bases
     )
 
@@ -150,7 +150,7 @@ async def _accel(
             except LibvirtError:
                 return Accel.TCG
     found_path = settings.state_path.absolute().parent / "kvm.json"
-    return await find_accel(settings.vm_accel, found_path, clock, paths)
+    return await detect_accel(settings.vm_accel, found_path, clock, paths)
 
 
 def _check_kvm(connection: Any) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from string import ascii_lowercase
 from xml.etree import ElementTree as ET
 
-from persys.agent.runtimes.docker.mapping import REVISION_LABEL, WORKLOAD_LABEL, Owner
+from persys.agent.runtimes.docker.mapping import REVISION_LABEL, WORKLOAD_LABEL, OwnerLabels
 from persys.agent.runtimes.vm.kvm import Accel
 from persys.model.ids import WorkloadId
 from persys.model.spec import VMSpec
@@ -48,7 +48,7 @@ class DiskPart:
 
 
 @dataclass(frozen=True, slots=True)
-class CardPart:
+class InterfacePart:
     """An interface on a libvirt network or on a bridge of the host."""
 
     kind: str  # network, bridge
@@ -57,19 +57,19 @@ class CardPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class DomainParts:
     disks: tuple[DiskPart, ...] = ()
-    cards: tuple[CardPart, ...] = ()
+    interfaces: tuple[InterfacePart, ...] = ()
     seed: Path | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-def machine_spec(order: Order) -> VMSpec:
+def vm_spec(order: Order) -> VMSpec:
     assert isinstance(order.spec, VMSpec), "this runtime gets VMs only"
     return order.spec
 
 
-def machine_uuid(owner: Owner, workload_id: WorkloadId) -> str:
+def domain_uuid(owner: OwnerLabels, workload_id: WorkloadId) -> str:
     """The UUID of the domain, derived from the workload id and independent of the name."""
     return str(uuid.uuid5(_UUIDS, f"{owner.cluster_id}/{owner.node_id}/{workload_id}"))
 
@@ -80,11 +80,13 @@ def bus_of(device: str, *, cdrom: bool = False) -> str | None:
     return "sata" if cdrom and bus == "scsi" else bus
 
 
-def domain_xml(order: Order, owner: Owner, parts: Parts, *, accel: Accel, console: Path) -> str:
-    spec = machine_spec(order)
+def domain_xml(
+    order: Order, owner: OwnerLabels, parts: DomainParts, *, accel: Accel, console: Path
+) -> str:
+    spec = vm_spec(order)
     domain = ET.Element("domain", type="kvm" if accel is Accel.KVM else "qemu")
     _add(domain, "name", text=spec.name or order.workload_id)
-    _add(domain, "uuid", text=machine_uuid(owner, order.workload_id))
+    _add(domain, "uuid", text=domain_uuid(owner, order.workload_id))
     labels = {
         **owner.labels,
         WORKLOAD_LABEL: order.workload_id,
@@ -120,7 +122,7 @@ def _metadata(labels: Mapping[str, str]) -> ET.Element:
     return metadata
 
 
-def _add_devices(devices: ET.Element, parts: Parts, console: Path) -> None:
+def _add_devices(devices: ET.Element, parts: DomainParts, console: Path) -> None:
     for disk in parts.disks:
         _add_disk(devices, disk)
     if parts.seed is not None:
@@ -129,11 +131,11 @@ def _add_devices(devices: ET.Element, parts: Parts, console: Path) -> None:
         _add_disk(devices, DiskPart(device, "raw", source, read_only=True))
     if any(bus_of(disk.device, cdrom=disk.cdrom) == "scsi" for disk in parts.disks):
         _add(devices, "controller", type="scsi", model="virtio-scsi")
-    for card in parts.cards:
-        interface = _add(devices, "interface", type=card.kind)
-        _add(interface, "mac", address=card.mac_address)
-        _add(interface, "source", **{card.kind: card.source})
-        _add(interface, "model", type="virtio")
+    for interface in parts.interfaces:
+        element = _add(devices, "interface", type=interface.kind)
+        _add(element, "mac", address=interface.mac_address)
+        _add(element, "source", **{interface.kind: interface.source})
+        _add(element, "model", type="virtio")
     serial = _add(devices, "serial", type="pty")
     _add(serial, "log", file=str(console), append="on")
     _add(serial, "target", port="0")
@@ -179,7 +181,7 @@ def _add(parent: ET.Element, tag: str, *, text: str | None = None, **attributes:
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class DomainDescription:
     name: str
     accel: str  # as in model: kvm or tcg
     labels: Mapping[str, str]  # owner labels; empty if Persys did not create it
@@ -191,7 +193,7 @@ class Described:
     vnc: str
 
 
-def described(xml: str) -> Described:
+def parse_domain(xml: str) -> DomainDescription:
     domain = ET.fromstring(xml)  # noqa: S314  # libvirt wrote it
     disks = {
         target.get("dev", ""): disk
@@ -201,7 +203,7 @@ def described(xml: str) -> Described:
     vnc = domain.find("./devices/graphics[@type='vnc']/listen[@type='socket']")
     log = domain.find("./devices/serial/log")
     channel = domain.find(f"./devices/channel/target[@name='{AGENT_CHANNEL}']")
-    return Described(
+    return DomainDescription(
         name=domain.findtext("name", ""),
         accel="kvm" if domain.get("type") == "kvm" else "tcg",
         labels=_labels(domain),

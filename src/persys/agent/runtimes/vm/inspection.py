@@ -16,13 +16,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from persys.agent.journal.records import Image
-from persys.agent.runtimes.docker.mapping import REVISION_LABEL, WORKLOAD_LABEL, Owner
+from persys.agent.runtimes.docker.mapping import REVISION_LABEL, WORKLOAD_LABEL, OwnerLabels
 from persys.agent.runtimes.vm import power
 from persys.agent.runtimes.vm.domain_xml import (
     ADDRESSES_LABEL,
     CLOUD_INIT_LABEL,
-    Described,
-    described,
+    DomainDescription,
+    parse_domain,
 )
 from persys.agent.runtimes.vm.libvirt import Libvirt, LibvirtError, is_code, load
 from persys.agent.runtimes.vm.state_dir import Run
@@ -39,13 +39,13 @@ ROOM_BYTES = (
 ADDRESS_AWAITED = timedelta(minutes=3)
 ADDRESS_LOOK_AFTER = timedelta(seconds=1)
 CRASHED = 1
-NOBODY_KNOWS = 255
+UNKNOWN_EXIT_CODE = 255
 
 
-class MachineLeftovers:
+class VmGarbage:
     """Implements agent.ports.GarbageSource."""
 
-    def __init__(self, libvirt: Libvirt, owner: Owner) -> None:
+    def __init__(self, libvirt: Libvirt, owner: OwnerLabels) -> None:
         self._libvirt = libvirt
         self._owner = owner
 
@@ -70,7 +70,7 @@ class MachineLeftovers:
         items = []
         for domain in connection.listAllDomains():
             try:
-                found = described(domain.XMLDesc())
+                found = parse_domain(domain.XMLDesc())
                 running = bool(domain.isActive())
             except libvirt.libvirtError as err:
                 if err.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
@@ -85,42 +85,42 @@ class MachineLeftovers:
 
 
 def _remove(connection: Any, uuid: str) -> None:
-    power.switch_off(connection, uuid)
+    power.power_off(connection, uuid)
     power.undefine(connection, uuid)
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class DomainView:
     uuid: str
     number: int  # libvirt's id of this run; -1 if it is not running
     state: int  # VIR_DOMAIN_*
     reason: int
-    described: Described
+    description: DomainDescription
     addresses: tuple[str, ...] = ()
     full_disks: tuple[str, ...] = ()  # devices without space
     broken_disks: tuple[str, ...] = ()
 
 
-def look(connection: Any, uuid: str) -> Sight | None:
+def inspect_domain(connection: Any, uuid: str) -> DomainView | None:
     """None if there is no such domain."""
     libvirt = load()
     try:
         domain = connection.lookupByUUIDString(uuid)
         state, reason = domain.state()
-        found = described(domain.XMLDesc())
+        found = parse_domain(domain.XMLDesc())
         number = domain.ID()
     except libvirt.libvirtError as err:
         if err.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
             return None
         raise
     if number < 0:
-        return Sight(uuid, number, state, reason, found)
+        return DomainView(uuid, number, state, reason, found)
     errors: dict[str, int] = {}
     if state == libvirt.VIR_DOMAIN_PAUSED:
         with suppress(libvirt.libvirtError):  # it may have stopped; the next inspection shows it
             errors = domain.diskErrors() or {}
     no_room = libvirt.VIR_DOMAIN_DISK_ERROR_NO_SPACE
-    return Sight(
+    return DomainView(
         uuid,
         number,
         state,
@@ -132,14 +132,14 @@ def look(connection: Any, uuid: str) -> Sight | None:
     )
 
 
-def facts(sight: Sight) -> dict[str, str]:
+def facts(view: DomainView) -> dict[str, str]:
     """Status metadata, most of it in the names that peers expect."""
-    found = sight.described
-    runs = sight.number >= 0
+    found = view.description
+    runs = view.number >= 0
     return {
-        "vm.domain_state": state_word(sight.state),
-        "vm.ip_addresses": ",".join(sight.addresses),
-        "vm.primary_ip": primary(sight.addresses),
+        "vm.domain_state": state_word(view.state),
+        "vm.ip_addresses": ",".join(view.addresses),
+        "vm.primary_ip": primary(view.addresses),
         "vm.mac_addresses": ",".join(found.mac_addresses),
         "vm.accel": found.accel,
         "vm.guest_agent": ("connected" if found.guest_agent else "disconnected") if runs else "",
@@ -168,7 +168,7 @@ def primary(addresses: Iterable[str]) -> str:
     return next((one for one in found if ":" not in one), found[0] if found else "")
 
 
-def _addresses(domain: Any, found: Described) -> tuple[str, ...]:
+def _addresses(domain: Any, found: DomainDescription) -> tuple[str, ...]:
     libvirt = load()
     addresses: list[str] = []
     with suppress(libvirt.libvirtError):  # no interface on a libvirt network
@@ -181,7 +181,7 @@ def _addresses(domain: Any, found: Described) -> tuple[str, ...]:
     return tuple(dict.fromkeys(addresses or given))
 
 
-def _plain(interfaces: dict[str, dict[str, Any]], found: Described) -> list[str]:
+def _plain(interfaces: dict[str, dict[str, Any]], found: DomainDescription) -> list[str]:
     """Addresses of the VM's own interfaces. Internal interfaces of the guest are not reachable."""
     own = [
         (interface, found.mac_addresses.index(mac))
@@ -196,66 +196,66 @@ def _plain(interfaces: dict[str, dict[str, Any]], found: Described) -> list[str]
     ]
 
 
-def run_of(sight: Sight, before: Run | None, *, now: datetime) -> Run | None:
+def run_of(view: DomainView, before: Run | None, *, now: datetime) -> Run | None:
     """The current or last run of the VM. None if it never ran."""
-    if sight.number >= 0:
-        if before is None or before.finished_at is not None or before.number != sight.number:
-            return Run(sight.number, now)
+    if view.number >= 0:
+        if before is None or before.finished_at is not None or before.number != view.number:
+            return Run(view.number, now)
         return before
     if before is None or before.finished_at is not None:
         return before
-    exit_code, ending = _ending(sight.reason)
+    exit_code, ending = _ending(view.reason)
     return replace(before, finished_at=now, exit_code=exit_code, ending=ending)
 
 
-def artefact_of(sight: Sight, run: Run | None, *, now: datetime) -> Artefact:
-    known = {name: word for name, word in facts(sight).items() if word}
-    condition = _condition(sight, run)
+def artefact_of(view: DomainView, run: Run | None, *, now: datetime) -> Artefact:
+    known = {name: word for name, word in facts(view).items() if word}
+    condition = _condition(view, run)
     runs = condition is Condition.RUNNING
     awaited = runs and run is not None and now - run.started_at < ADDRESS_AWAITED
-    nowhere = bool(sight.described.mac_addresses) and not sight.addresses
+    nowhere = bool(view.description.mac_addresses) and not view.addresses
     return Artefact(
-        id=sight.uuid,
-        name=sight.described.name,
+        id=view.uuid,
+        name=view.description.name,
         condition=condition,
-        revision=Revision(sight.described.labels.get(REVISION_LABEL, "")),
+        revision=Revision(view.description.labels.get(REVISION_LABEL, "")),
         exit_code=run.exit_code if run is not None else 0,
         started_at=run.started_at if run is not None else None,
         finished_at=run.finished_at if run is not None else None,
         error=run.ending if run is not None else "",
         boots=True,
-        trouble=_trouble(sight) if condition is Condition.PAUSED else None,
+        trouble=_trouble(view) if condition is Condition.PAUSED else None,
         facts=known,
         look_again_after=ADDRESS_LOOK_AFTER if awaited and nowhere else None,
     )
 
 
-def _condition(sight: Sight, run: Run | None) -> Condition:
+def _condition(view: DomainView, run: Run | None) -> Condition:
     libvirt = load()
-    if sight.number < 0:
+    if view.number < 0:
         return Condition.EXITED if run is not None else Condition.CREATED
-    if sight.state == libvirt.VIR_DOMAIN_PMSUSPENDED:
+    if view.state == libvirt.VIR_DOMAIN_PMSUSPENDED:
         return Condition.PAUSED
-    if sight.state == libvirt.VIR_DOMAIN_PAUSED:
-        coming_up = sight.reason == libvirt.VIR_DOMAIN_PAUSED_STARTING_UP
+    if view.state == libvirt.VIR_DOMAIN_PAUSED:
+        coming_up = view.reason == libvirt.VIR_DOMAIN_PAUSED_STARTING_UP
         return Condition.RUNNING if coming_up else Condition.PAUSED
     return Condition.RUNNING
 
 
-def _trouble(sight: Sight) -> Failure | None:
+def _trouble(view: DomainView) -> Failure | None:
     libvirt = load()
-    if sight.state != libvirt.VIR_DOMAIN_PAUSED:
+    if view.state != libvirt.VIR_DOMAIN_PAUSED:
         return None
-    if sight.reason != libvirt.VIR_DOMAIN_PAUSED_IOERROR:
+    if view.reason != libvirt.VIR_DOMAIN_PAUSED_IOERROR:
         return None
-    for device in sight.full_disks:
-        path = sight.described.sources.get(device, "")
+    for device in view.full_disks:
+        path = view.description.sources.get(device, "")
         if not path or not _has_room(path):
             text = f"disk {device}: no space left on this node; the VM is paused"
             return Failure(FailureReason.STORAGE_ERROR, text, code="NoSpace")
-    if sight.full_disks and not sight.broken_disks:
+    if view.full_disks and not view.broken_disks:
         return None
-    devices = ", ".join(sight.broken_disks) or "unknown"
+    devices = ", ".join(view.broken_disks) or "unknown"
     text = f"disk {devices}: I/O error; the VM is paused"
     return Failure(FailureReason.STORAGE_ERROR, text, code="DiskError")
 
@@ -275,4 +275,4 @@ def _ending(reason: int) -> tuple[int, str]:
         libvirt.VIR_DOMAIN_SHUTOFF_CRASHED: (CRASHED, "the guest crashed"),
         libvirt.VIR_DOMAIN_SHUTOFF_FAILED: (CRASHED, "QEMU exited"),
         libvirt.VIR_DOMAIN_SHUTOFF_SAVED: (0, "the VM was saved"),
-    }.get(reason, (NOBODY_KNOWS, "stopped while the agent was not running"))
+    }.get(reason, (UNKNOWN_EXIT_CODE, "stopped while the agent was not running"))

@@ -45,7 +45,7 @@ class Accel(StrEnum):
     TCG = "tcg"  # emulation: slow, but works everywhere
 
 
-async def find_accel(wish: str, found_path: Path, clock: Clock, paths: PathCalls) -> Accel:
+async def detect_accel(wish: str, found_path: Path, clock: Clock, paths: PathCalls) -> Accel:
     """`wish` is kvm, tcg or auto. `found_path` stores the result for the next start of the agent."""
     if wish != "auto":
         return Accel(wish)

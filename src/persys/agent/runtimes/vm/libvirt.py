@@ -308,7 +308,7 @@ def _run_events() -> None:
     _start_thread(run)
 
 
-class MachineError(PersysError):
+class VmError(PersysError):
     """A VM cannot be created or started as specified."""
 
     def __init__(self, reason: FailureReason, message: str, *, code: str = "") -> None:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from persys.agent.runtimes.vm.domain_xml import CardPart
-from persys.agent.runtimes.vm.libvirt import Libvirt, LibvirtError, MachineError, failure_of, load
-from persys.agent.runtimes.vm.state_dir import MachinePlace, Reservation
+from persys.agent.runtimes.vm.domain_xml import InterfacePart
+from persys.agent.runtimes.vm.libvirt import Libvirt, LibvirtError, VmError, failure_of, load
+from persys.agent.runtimes.vm.state_dir import Reservation, VmStateDir
 from persys.core.agent.cloud_init import Link
 from persys.infra.aio.path_calls import PathCalls
 from persys.model.spec import Network, VMSpec
@@ -27,63 +27,69 @@ _CARDS = Path("/sys/class/net")
 
 
 @dataclass(frozen=True, slots=True)
-class Attached:
+class AttachedInterface:
     """One interface: for the domain XML, for cloud-init, and its DHCP reservation."""
 
-    card: CardPart
+    interface: InterfacePart
     link: Link
     reservation: Reservation | None = None
 
 
-class MachineNetworks:
+class VmNetworks:
     def __init__(self, libvirt: Libvirt, paths: PathCalls) -> None:
         self._libvirt = libvirt
         self._paths = paths
 
-    async def attach(self, spec: VMSpec) -> list[Attached]:
-        """Resolve the interfaces. Networks with autostart are started. Raises MachineError."""
+    async def attach(self, spec: VMSpec) -> list[AttachedInterface]:
+        """Resolve the interfaces. Networks with autostart are started. Raises VmError."""
         return await self._libvirt.call(lambda connection: _attach(connection, spec))
 
-    async def reserve(self, place: MachinePlace, wanted: Iterable[Attached]) -> Failure | None:
+    async def reserve(
+        self, state_dir: VmStateDir, wanted: Iterable[AttachedInterface]
+    ) -> Failure | None:
         """Reserve these addresses in DHCP and release previous ones."""
         reservations = tuple(each.reservation for each in wanted if each.reservation)
-        before = await self._paths.run(place.root, place.read_reservations)
+        before = await self._paths.run(state_dir.root, state_dir.read_reservations)
         if reservations or before:
             # Both are recorded until the old reservations are released.
             both = (*before, *(one for one in reservations if one not in before))
-            await self._paths.run(place.root, partial(place.keep_reservations, both))
+            await self._paths.run(state_dir.root, partial(state_dir.write_reservations, both))
             old = [reservation for reservation in before if reservation not in reservations]
             try:
                 await self._libvirt.call(lambda connection: _reserve(connection, old, reservations))
             except LibvirtError as err:
                 return failure_of(err, FailureReason.NETWORK_ERROR)
-            await self._paths.run(place.root, partial(place.keep_reservations, reservations))
+            await self._paths.run(
+                state_dir.root, partial(state_dir.write_reservations, reservations)
+            )
         return None
 
-    async def release(self, place: MachinePlace) -> Failure | None:
-        return await self.reserve(place, ())
+    async def release(self, state_dir: VmStateDir) -> Failure | None:
+        return await self.reserve(state_dir, ())
 
 
-def _attach(connection: Any, spec: VMSpec) -> list[Attached]:
+def _attach(connection: Any, spec: VMSpec) -> list[AttachedInterface]:
     if not spec.networks:
         return []
     networks = {network.name(): network for network in connection.listAllNetworks()}
     return [_attached(networks, network) for network in spec.networks]
 
 
-def _attached(networks: dict[str, Any], network: Network) -> Attached:
+def _attached(networks: dict[str, Any], network: Network) -> AttachedInterface:
     name = network.name or DEFAULT
     found = networks.get(name)
     if found is None:
         if not (_CARDS / name / "bridge").is_dir():
-            raise MachineError(FailureReason.NETWORK_ERROR, _unknown(name, networks))
-        return _with_address(CardPart("bridge", name, network.mac_address), network, None)
+            raise VmError(FailureReason.NETWORK_ERROR, _unknown(name, networks))
+        return _with_address(InterfacePart("bridge", name, network.mac_address), network, None)
     if not found.isActive():
         if not found.autostart():
             problem = f"network {name} is not active; start it with `virsh net-start {name}`"
-            raise MachineError(FailureReason.NETWORK_ERROR, problem)
+            raise VmError(FailureReason.NETWORK_ERROR, problem)
         found.create()
-    return _with_address(CardPart("network", name, network.mac_address), network, found.XMLDesc())
+    return _with_address(
+        InterfacePart("network", name, network.mac_address), network, found.XMLDesc()
+    )
 
 
 def _unknown(name: str, networks: Iterable[str]) -> str:
@@ -92,38 +98,38 @@ def _unknown(name: str, networks: Iterable[str]) -> str:
     return f"invalid network {name!r}: expected a libvirt network or bridge of this node ({known})"
 
 
-def _with_address(card: CardPart, network: Network, xml: str | None) -> Attached:
+def _with_address(interface: InterfacePart, network: Network, xml: str | None) -> AttachedInterface:
     if not network.ip_address:
-        link = Link(card.mac_address, nameservers=network.nameservers)
-        return Attached(card, link)
+        link = Link(interface.mac_address, nameservers=network.nameservers)
+        return AttachedInterface(interface, link)
     address = ip_interface(network.ip_address)
     own = _own_address(xml, address.version) if xml is not None else None
     sized = "/" in network.ip_address
     if own is None:
         prefix = address.network.prefixlen if sized else USUAL_PREFIX[address.version]
-        link = _static(card, network, f"{address.ip}/{prefix}", network.gateway, ())
-        return Attached(card, link)
+        link = _static(interface, network, f"{address.ip}/{prefix}", network.gateway, ())
+        return AttachedInterface(interface, link)
     if address.ip not in own.network:
-        problem = (
-            f"invalid address {address.ip}: expected one in network {card.source}, {own.network}"
-        )
-        raise MachineError(FailureReason.INVALID_SPEC, problem)
+        problem = f"invalid address {address.ip}: expected one in network {interface.source}, {own.network}"
+        raise VmError(FailureReason.INVALID_SPEC, problem)
     prefix = address.network.prefixlen if sized else own.network.prefixlen
     gateway = network.gateway or str(own.ip)
-    link = _static(card, network, f"{address.ip}/{prefix}", gateway, (str(own.ip),))
+    link = _static(interface, network, f"{address.ip}/{prefix}", gateway, (str(own.ip),))
     assert xml is not None
     if not _has_dhcp(xml, address.version):
-        return Attached(card, link)
+        return AttachedInterface(interface, link)
     if network.dhcp:  # DHCP returns the reserved address
-        link = Link(card.mac_address, nameservers=network.nameservers)
-    return Attached(card, link, Reservation(card.source, card.mac_address, str(address.ip)))
+        link = Link(interface.mac_address, nameservers=network.nameservers)
+    return AttachedInterface(
+        interface, link, Reservation(interface.source, interface.mac_address, str(address.ip))
+    )
 
 
 def _static(
-    card: CardPart, network: Network, address: str, gateway: str, servers: tuple[str, ...]
+    interface: InterfacePart, network: Network, address: str, gateway: str, servers: tuple[str, ...]
 ) -> Link:
     return Link(
-        card.mac_address,
+        interface.mac_address,
         dhcp=network.dhcp,
         address=address,
         gateway=gateway,

@@ -15,11 +15,11 @@ PRESS_EVERY_SECONDS = 10.0
 OFF_SECONDS = 30.0
 
 
-def switch_on(connection: Any, uuid: str) -> None:
+def power_on(connection: Any, uuid: str) -> None:
     connection.lookupByUUIDString(uuid).create()
 
 
-def go_on(connection: Any, uuid: str) -> None:
+def resume(connection: Any, uuid: str) -> None:
     libvirt = load()
     domain = connection.lookupByUUIDString(uuid)
     if domain.state()[0] == libvirt.VIR_DOMAIN_PMSUSPENDED:
@@ -42,7 +42,7 @@ async def shut_down(libvirt: Libvirt, artefact: Artefact, *, grace: float, clock
         if not await libvirt.call(partial(_is_on, uuid=artefact.id)):
             return
         await asyncio.sleep(LOOK_EVERY_SECONDS)
-    await libvirt.call(partial(switch_off, uuid=artefact.id), deadline=OFF_SECONDS)
+    await libvirt.call(partial(power_off, uuid=artefact.id), deadline=OFF_SECONDS)
 
 
 def undefine(connection: Any, uuid: str) -> None:
@@ -60,7 +60,7 @@ def xml(connection: Any, uuid: str) -> str:
     return str(connection.lookupByUUIDString(uuid).XMLDesc())
 
 
-def id_of(connection: Any, name: str) -> str:
+def uuid_by_name(connection: Any, name: str) -> str:
     """The UUID of the domain with this name, or ""."""
     libvirt = load()
     try:
@@ -96,7 +96,7 @@ def _press(connection: Any, uuid: str) -> None:
             raise
 
 
-def switch_off(connection: Any, uuid: str) -> None:
+def power_off(connection: Any, uuid: str) -> None:
     libvirt = load()
     try:
         connection.lookupByUUIDString(uuid).destroy()

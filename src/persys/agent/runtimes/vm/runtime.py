@@ -15,35 +15,35 @@ from typing import Any
 import structlog
 
 from persys.agent.ports import Images, PullWatch
-from persys.agent.runtimes.docker.mapping import Owner
+from persys.agent.runtimes.docker.mapping import OwnerLabels
 from persys.agent.runtimes.vm import power
-from persys.agent.runtimes.vm.cloud_init_iso import write_seed
+from persys.agent.runtimes.vm.cloud_init_iso import write_cloud_init_iso
 from persys.agent.runtimes.vm.console import tail_of
 from persys.agent.runtimes.vm.domain_xml import (
     ADDRESSES_LABEL,
     CLOUD_INIT_LABEL,
     DiskPart,
-    Parts,
-    described,
+    DomainParts,
+    domain_uuid,
     domain_xml,
     free_device,
-    machine_spec,
-    machine_uuid,
+    parse_domain,
+    vm_spec,
 )
-from persys.agent.runtimes.vm.inspection import Sight, artefact_of, look, run_of
+from persys.agent.runtimes.vm.inspection import DomainView, artefact_of, inspect_domain, run_of
 from persys.agent.runtimes.vm.kvm import Accel
 from persys.agent.runtimes.vm.libvirt import (
     NAME_TAKEN,
     Libvirt,
     LibvirtError,
-    MachineError,
+    VmError,
     failure_of,
     is_code,
 )
-from persys.agent.runtimes.vm.networks import Attached, MachineNetworks
-from persys.agent.runtimes.vm.state_dir import MachinePlace, Run
+from persys.agent.runtimes.vm.networks import AttachedInterface, VmNetworks
+from persys.agent.runtimes.vm.state_dir import Run, VmStateDir
 from persys.agent.runtimes.vm.storage.disk_guard import HeldDisk
-from persys.agent.runtimes.vm.storage.disks import MachineDisks
+from persys.agent.runtimes.vm.storage.disks import VmDisks
 from persys.core.agent.cloud_init import is_wanted, seed
 from persys.core.agent.next_step import Artefact, Condition
 from persys.core.reconcile.evacuate import stop_grace_seconds
@@ -61,16 +61,16 @@ log = structlog.get_logger()
 START_SECONDS = 120.0
 
 
-class MachineRuntime:
+class VmRuntime:
     def __init__(
         self,
         libvirt: Libvirt,
-        owner: Owner,
+        owner: OwnerLabels,
         clock: Clock,
         *,
         accel: Accel,
         images: Images,
-        disks: MachineDisks,
+        disks: VmDisks,
         paths: PathCalls,
         root: Path,
         stop_grace_seconds: int,
@@ -82,33 +82,33 @@ class MachineRuntime:
         self._images = images
         self._disks = disks
         self._paths = paths
-        self._networks = MachineNetworks(libvirt, paths)
+        self._networks = VmNetworks(libvirt, paths)
         self._root = root
         self._stop_grace_seconds = stop_grace_seconds
         self._ids: dict[str, WorkloadId] = {}  # by domain UUID, to map events
         self._runs: dict[WorkloadId, Run] = {}  # not yet written to disk
 
     async def inspect(self, order: Order) -> Artefact | None:
-        sight = await self._inspect(order.workload_id)
-        if sight is None:
+        view = await self._inspect(order.workload_id)
+        if view is None:
             return None
         now, workload_id = self._clock.now(), order.workload_id
-        run = await self._run_of(workload_id, sight, now)
+        run = await self._run_of(workload_id, view, now)
         return await self._paths.run(
-            self._root / workload_id, partial(artefact_of, sight, run, now=now)
+            self._root / workload_id, partial(artefact_of, view, run, now=now)
         )
 
-    async def _run_of(self, workload_id: WorkloadId, sight: Sight, now: datetime) -> Run | None:
+    async def _run_of(self, workload_id: WorkloadId, view: DomainView, now: datetime) -> Run | None:
         """Its current run. It stays in memory if the write fails: a full disk must not hide a VM."""
-        place = MachinePlace(self._root, workload_id)
+        state_dir = VmStateDir(self._root, workload_id)
         before = self._runs.get(workload_id)
         if before is None:
-            before = await self._paths.run(place.root, place.read_run)
-        run = run_of(sight, before, now=now)
+            before = await self._paths.run(state_dir.root, state_dir.read_run)
+        run = run_of(view, before, now=now)
         if run is None or (run == before and workload_id not in self._runs):
             return run
         try:
-            await self._paths.run(place.root, partial(place.keep_run, run))
+            await self._paths.run(state_dir.root, partial(state_dir.write_run, run))
         except (OSError, PathTimeoutError) as err:
             if workload_id not in self._runs:
                 log.warning("machine.run_not_kept", workload_id=workload_id, reason=str(err))
@@ -119,36 +119,36 @@ class MachineRuntime:
 
     async def pull(self, order: Order, watch: PullWatch) -> Failure | None:
         """Pull the image and run all checks that are possible while the previous VM still runs."""
-        spec = machine_spec(order)
+        spec = vm_spec(order)
         try:
-            await self._disks.check(order, MachinePlace(self._root, order.workload_id))
+            await self._disks.check(order, VmStateDir(self._root, order.workload_id))
             await self._networks.attach(spec)
-        except MachineError as err:
+        except VmError as err:
             return err.failure
         except LibvirtError as err:
             return failure_of(err, FailureReason.RUNTIME_ERROR)
         return await self._images.fetch(spec.os_image, watch) if spec.os_image else None
 
     async def create(self, order: Order, volumes: Mapping[str, Path]) -> Failure | None:
-        place = MachinePlace(self._root, order.workload_id)
+        state_dir = VmStateDir(self._root, order.workload_id)
         try:
-            await self._paths.run(place.root, place.make)
-            cards = await self._networks.attach(machine_spec(order))
+            await self._paths.run(state_dir.root, state_dir.make)
+            interfaces = await self._networks.attach(vm_spec(order))
             async with together() as group:
-                cloud_init = group.create_task(self._write_cloud_init(order, place, cards))
-                disks = await self._disks.provide(order, place)
+                cloud_init = group.create_task(self._write_cloud_init(order, state_dir, interfaces))
+                disks = await self._disks.provide(order, state_dir)
             more = [await self._kind_of(path) for path in volumes.values()]
             attached = _attached(volumes, more, disks)
-            parts = _parts(cloud_init.result(), place, cards, (*disks, *attached))
-            if failure := await self._networks.reserve(place, cards):
+            parts = _parts(cloud_init.result(), state_dir, interfaces, (*disks, *attached))
+            if failure := await self._networks.reserve(state_dir, interfaces):
                 return failure
             xml = domain_xml(
-                order, self._owner, parts, accel=self._accel, console=place.console.absolute()
+                order, self._owner, parts, accel=self._accel, console=state_dir.console.absolute()
             )
-            await self._paths.run(place.root, place.forget_run)
+            await self._paths.run(state_dir.root, state_dir.remove_run)
             self._runs.pop(order.workload_id, None)
             await self._libvirt.call(lambda connection: _define(connection, xml))
-        except MachineError as err:
+        except VmError as err:
             return err.failure
         except LibvirtError as err:
             if is_code(err, "VIR_ERR_OPERATION_FAILED", "VIR_ERR_DOM_EXIST"):
@@ -159,12 +159,12 @@ class MachineRuntime:
     async def start(self, order: Order, artefact: Artefact) -> Failure | None:
         try:
             if artefact.condition is Condition.PAUSED:
-                await self._libvirt.call(lambda connection: power.go_on(connection, artefact.id))
+                await self._libvirt.call(lambda connection: power.resume(connection, artefact.id))
                 return None
-            async with self._disks.guard.held(machine_spec(order).disks) as held:
+            async with self._disks.guard.held(vm_spec(order).disks) as held:
                 await self._check_disks(artefact)
-                await self._switch_on(artefact, held)
-        except MachineError as err:
+                await self._power_on(artefact, held)
+        except VmError as err:
             return err.failure
         except LibvirtError as err:
             if is_code(err, "VIR_ERR_NO_DOMAIN", "VIR_ERR_OPERATION_INVALID"):
@@ -172,22 +172,22 @@ class MachineRuntime:
             return failure_of(err, FailureReason.VM_BOOT_FAILED)
         return None
 
-    async def _switch_on(self, artefact: Artefact, held: list[HeldDisk]) -> None:
-        """Start the VM. It is powered off if one of its disks was replaced. MachineError, LibvirtError."""
+    async def _power_on(self, artefact: Artefact, held: list[HeldDisk]) -> None:
+        """Start the VM. It is powered off if one of its disks was replaced. VmError, LibvirtError."""
         await self._libvirt.call(
-            lambda connection: power.switch_on(connection, artefact.id),
+            lambda connection: power.power_on(connection, artefact.id),
             deadline=START_SECONDS,
         )
         try:
             await self._disks.guard.check_started(held, artefact.id)
-        except MachineError as err:
+        except VmError as err:
             log.error("machine.disk_replaced", machine=artefact.name, problem=str(err))
-            off = partial(power.switch_off, uuid=artefact.id)
+            off = partial(power.power_off, uuid=artefact.id)
             await self._libvirt.call(off, deadline=power.OFF_SECONDS)
             raise
 
     async def stop(self, order: Order, artefact: Artefact) -> Failure | None:
-        grace = machine_spec(order).stop_grace_seconds or self._stop_grace_seconds
+        grace = vm_spec(order).stop_grace_seconds or self._stop_grace_seconds
         if order.stop_after_seconds:
             grace = stop_grace_seconds(order.spec)
         try:
@@ -215,26 +215,26 @@ class MachineRuntime:
         return None
 
     async def discard(self, order: Order) -> Failure | None:
-        place = MachinePlace(self._root, order.workload_id)
+        state_dir = VmStateDir(self._root, order.workload_id)
         try:
-            if failure := await self._networks.release(place):
+            if failure := await self._networks.release(state_dir):
                 return failure
             if not order.keeps_data:
-                await self._disks.remove(place)
-        except MachineError as err:
+                await self._disks.remove(state_dir)
+        except VmError as err:
             return err.failure
         except LibvirtError as err:
             return failure_of(err, FailureReason.STORAGE_ERROR)
-        await self._paths.run(place.root, place.discard, deadline_seconds=LONG_SECONDS)
+        await self._paths.run(state_dir.root, state_dir.discard, deadline_seconds=LONG_SECONDS)
         self._runs.pop(order.workload_id, None)
-        self._ids.pop(machine_uuid(self._owner, order.workload_id), None)
+        self._ids.pop(domain_uuid(self._owner, order.workload_id), None)
         return None
 
     async def log_tail(self, artefact: Artefact) -> str:
         workload_id = self._ids.get(artefact.id)
         if workload_id is None:
             return ""
-        console = MachinePlace(self._root, workload_id).console
+        console = VmStateDir(self._root, workload_id).console
         return await self._paths.run(console, partial(tail_of, console))
 
     async def changes(self) -> AsyncGenerator[WorkloadId | None, None]:
@@ -247,27 +247,27 @@ class MachineRuntime:
     async def ping(self) -> None:
         await self._libvirt.ping()
 
-    async def _inspect(self, workload_id: WorkloadId) -> Sight | None:
-        uuid = machine_uuid(self._owner, workload_id)
+    async def _inspect(self, workload_id: WorkloadId) -> DomainView | None:
+        uuid = domain_uuid(self._owner, workload_id)
         self._ids[uuid] = workload_id
         try:
-            sight = await self._libvirt.call(lambda connection: look(connection, uuid))
+            view = await self._libvirt.call(lambda connection: inspect_domain(connection, uuid))
         except LibvirtError as err:
             raise power.unavailable(err) from err
-        if sight is None or not self._owner.owns(sight.described.labels, workload_id):
+        if view is None or not self._owner.owns(view.description.labels, workload_id):
             return None
-        return sight
+        return view
 
     async def _write_cloud_init(
-        self, order: Order, place: MachinePlace, cards: list[Attached]
+        self, order: Order, state_dir: VmStateDir, interfaces: list[AttachedInterface]
     ) -> str:
         """Write the cloud-init ISO and return its checksum; "" if the VM needs none."""
-        spec = machine_spec(order)
+        spec = vm_spec(order)
         if not is_wanted(spec):
             return ""
-        links = [card.link for card in cards]
+        links = [interface.link for interface in interfaces]
         texts = await off_loop(partial(seed, order.workload_id, spec, links))
-        await write_seed(texts, place.seed, self._paths)
+        await write_cloud_init_iso(texts, state_dir.seed, self._paths)
         return texts.sha256
 
     async def _kind_of(self, volume: Path) -> str:
@@ -276,14 +276,14 @@ class MachineRuntime:
 
     async def _check_disks(self, artefact: Artefact) -> None:
         xml = await self._libvirt.call(lambda connection: power.xml(connection, artefact.id))
-        found = described(xml)
+        found = parse_domain(xml)
         for device, path in found.sources.items():
             await self._disks.check_file(device, found.formats.get(device, ""), path)
 
     async def _name_conflict(self, order: Order, err: LibvirtError) -> Failure:
-        name = machine_spec(order).name or order.workload_id
-        other = await self._libvirt.call(lambda connection: power.id_of(connection, name))
-        if other and other != machine_uuid(self._owner, order.workload_id):
+        name = vm_spec(order).name or order.workload_id
+        other = await self._libvirt.call(lambda connection: power.uuid_by_name(connection, name))
+        if other and other != domain_uuid(self._owner, order.workload_id):
             text = f"VM name {name!r} is in use by a VM that Persys did not create: choose another name"
             return Failure(FailureReason.RUNTIME_ERROR, text, code=NAME_TAKEN)
         return failure_of(err, FailureReason.RUNTIME_ERROR)
@@ -291,16 +291,20 @@ class MachineRuntime:
 
 def _parts(
     seed_sha256: str,
-    place: MachinePlace,
-    cards: list[Attached],
+    state_dir: VmStateDir,
+    interfaces: list[AttachedInterface],
     disks: tuple[DiskPart, ...],
-) -> Parts:
-    given = [card.link.address.partition("/")[0] for card in cards if card.link.address]
+) -> DomainParts:
+    given = [
+        interface.link.address.partition("/")[0]
+        for interface in interfaces
+        if interface.link.address
+    ]
     labels = {ADDRESSES_LABEL: ",".join(given)} if given else {}
     if seed_sha256:
         labels[CLOUD_INIT_LABEL] = seed_sha256
-    path = place.seed.absolute() if seed_sha256 else None
-    return Parts(disks, tuple(card.card for card in cards), path, labels)
+    path = state_dir.seed.absolute() if seed_sha256 else None
+    return DomainParts(disks, tuple(interface.interface for interface in interfaces), path, labels)
 
 
 def _attached(

@@ -31,7 +31,7 @@ class Run(Struct, frozen=True):
     ending: str = ""
 
 
-class MadeDisk(Struct, frozen=True):
+class DiskRecord(Struct, frozen=True):
     device: str
     made_at: datetime
     path: str = ""  # if the spec has a path
@@ -51,7 +51,7 @@ class Reservation(Struct, frozen=True):
     address: str
 
 
-class MachinePlace:
+class VmStateDir:
     """All methods block and raise OSError."""
 
     def __init__(self, root: Path, workload_id: WorkloadId) -> None:
@@ -70,25 +70,25 @@ class MachinePlace:
     def read_run(self) -> Run | None:
         return _read(self._run, Run)
 
-    def keep_run(self, run: Run) -> None:
+    def write_run(self, run: Run) -> None:
         self.make()
         write_whole(self._run, msgspec.json.encode(run))
 
-    def forget_run(self) -> None:
+    def remove_run(self) -> None:
         """A redefined domain has not run yet."""
         self._run.unlink(missing_ok=True)
 
-    def read_disks(self) -> tuple[MadeDisk, ...]:
-        return _read(self._disks, tuple[MadeDisk, ...]) or ()
+    def read_disks(self) -> tuple[DiskRecord, ...]:
+        return _read(self._disks, tuple[DiskRecord, ...]) or ()
 
-    def keep_disks(self, disks: tuple[MadeDisk, ...]) -> None:
+    def write_disks(self, disks: tuple[DiskRecord, ...]) -> None:
         self.make()
         write_whole(self._disks, msgspec.json.encode(disks))
 
     def read_reservations(self) -> tuple[Reservation, ...]:
         return _read(self._reservations, tuple[Reservation, ...]) or ()
 
-    def keep_reservations(self, reservations: tuple[Reservation, ...]) -> None:
+    def write_reservations(self, reservations: tuple[Reservation, ...]) -> None:
         self.make()
         write_whole(self._reservations, msgspec.json.encode(reservations))
 
@@ -104,11 +104,11 @@ class MachinePlace:
                 path.unlink(missing_ok=True)
 
 
-def places(root: Path) -> list[MachinePlace]:
+def state_dirs(root: Path) -> list[VmStateDir]:
     """The state directories of all VMs. Blocks."""
     if not root.is_dir():
         return []
-    return [MachinePlace(root, WorkloadId(path.name)) for path in sorted(root.iterdir())]
+    return [VmStateDir(root, WorkloadId(path.name)) for path in sorted(root.iterdir())]
 
 
 def _read(path: Path, kind: type[RecordT]) -> RecordT | None:

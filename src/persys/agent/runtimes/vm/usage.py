@@ -9,8 +9,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from persys.agent.runtimes.docker.mapping import Owner
-from persys.agent.runtimes.vm.domain_xml import machine_uuid
+from persys.agent.runtimes.docker.mapping import OwnerLabels
+from persys.agent.runtimes.vm.domain_xml import domain_uuid
 from persys.agent.runtimes.vm.libvirt import Libvirt, LibvirtError, load
 from persys.core.agent.usage import Sample
 from persys.errors import RuntimeUnavailableError
@@ -22,11 +22,11 @@ Stats = dict[str, Any]
 _KIB = 1024
 
 
-class MachineUsage:
+class VmUsage:
     def __init__(
         self,
         libvirt: Libvirt,
-        owner: Owner,
+        owner: OwnerLabels,
         clock: Clock,
         machines: Callable[[], Iterable[WorkloadId]],
     ) -> None:
@@ -39,7 +39,7 @@ class MachineUsage:
 
     async def sample(self) -> list[Sample]:
         """One sample per running VM. Raises RuntimeUnavailableError."""
-        owners = {machine_uuid(self._owner, named): named for named in self._machines()}
+        owners = {domain_uuid(self._owner, named): named for named in self._machines()}
         if not owners:
             return []
         try:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from persys.agent.runtimes.host_paths import HostPathError, open_below
-from persys.agent.runtimes.vm.libvirt import MachineError
+from persys.agent.runtimes.vm.libvirt import VmError
 from persys.agent.workloads.node_policy import NodePolicy
 from persys.infra.aio.path_calls import PathCalls
 from persys.model.spec import Disk
@@ -51,7 +51,7 @@ class DiskGuard:
 
     @asynccontextmanager
     async def held(self, disks: Iterable[Disk]) -> AsyncIterator[list[HeldDisk]]:
-        """Hold the existing disks that have a path open in this context. Raises MachineError."""
+        """Hold the existing disks that have a path open in this context. Raises VmError."""
         with ExitStack() as stack:
             held = []
             for disk in disks:
@@ -65,12 +65,12 @@ class DiskGuard:
             yield held
 
     async def check_started(self, held: Sequence[HeldDisk], uuid: str) -> None:
-        """Raises MachineError if the VM runs on a file other than the one that is held."""
+        """Raises VmError if the VM runs on a file other than the one that is held."""
         if not held:
             return
         problem = await self._paths.run("/proc", partial(_replaced, held, uuid))
         if problem:
-            raise MachineError(FailureReason.INVALID_SPEC, problem, code=DISK_REPLACED)
+            raise VmError(FailureReason.INVALID_SPEC, problem, code=DISK_REPLACED)
 
     def _hold(self, disk: Disk) -> HeldDisk | None:
         wanted = self._policy.bind(disk.path, "")
@@ -80,7 +80,7 @@ class DiskGuard:
             if err.missing:  # it is created later, or reported where it is required
                 return None
             problem = f"disk {disk.device}: {err}"
-            raise MachineError(err.failure.reason, problem, code="HostPath") from err
+            raise VmError(err.failure.reason, problem, code="HostPath") from err
         return HeldDisk(disk, _key(os.fstat(descriptor)), descriptor)
 
 

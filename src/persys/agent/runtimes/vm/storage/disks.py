@@ -12,12 +12,12 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from persys.agent.ports import BaseImage, Images
-from persys.agent.runtimes.vm.domain_xml import DiskPart, bus_of, machine_spec
-from persys.agent.runtimes.vm.libvirt import NAME_TAKEN, Libvirt, MachineError
-from persys.agent.runtimes.vm.state_dir import MachinePlace, MadeDisk
+from persys.agent.runtimes.vm.domain_xml import DiskPart, bus_of, vm_spec
+from persys.agent.runtimes.vm.libvirt import NAME_TAKEN, Libvirt, VmError
+from persys.agent.runtimes.vm.state_dir import DiskRecord, VmStateDir
 from persys.agent.runtimes.vm.storage import pools
 from persys.agent.runtimes.vm.storage.disk_guard import DiskGuard
-from persys.agent.runtimes.vm.storage.pools import OwnPool
+from persys.agent.runtimes.vm.storage.pools import AgentPool
 from persys.agent.runtimes.vm.storage.qemu_img import DiskFiles
 from persys.agent.workloads.node_policy import NodePolicy
 from persys.core.agent.disk_formats import QCOW2
@@ -31,12 +31,12 @@ from persys.model.workload import Order
 MAKE_SECONDS = 300.0  # some pools write the whole disk on creation
 
 
-class MachineDisks:
+class VmDisks:
     def __init__(
         self,
         libvirt: Libvirt,
         images: Images,
-        pool: OwnPool,
+        pool: AgentPool,
         clock: Clock,
         paths: PathCalls,
         *,
@@ -52,10 +52,10 @@ class MachineDisks:
         self._pool = pool
         self._clock = clock
 
-    async def check(self, order: Order, place: MachinePlace) -> None:
-        """All checks that are possible before anything is stopped or created. Raises MachineError."""
-        spec = machine_spec(order)
-        made = await self.made(place)
+    async def check(self, order: Order, state_dir: VmStateDir) -> None:
+        """All checks that are possible before anything is stopped or created. Raises VmError."""
+        spec = vm_spec(order)
+        made = await self.made(state_dir)
         for disk in spec.disks:
             _check(disk)
             known = next((one for one in made if one.device == disk.device), None)
@@ -65,30 +65,32 @@ class MachineDisks:
             if name != self._pool.name:
                 await self._libvirt.call(partial(pools.active, name=name))
 
-    async def made(self, place: MachinePlace) -> tuple[MadeDisk, ...]:
+    async def made(self, state_dir: VmStateDir) -> tuple[DiskRecord, ...]:
         """The disks that this agent created for the VM. Raises OSError."""
-        return await self._paths.run(place.root, place.read_disks)
+        return await self._paths.run(state_dir.root, state_dir.read_disks)
 
     async def check_file(self, device: str, form: str, path: str) -> None:
-        """Check that a VM can start from this disk. Raises MachineError."""
+        """Check that a VM can start from this disk. Raises VmError."""
         await self._files.check(device, form, path)
 
-    async def provide(self, order: Order, place: MachinePlace) -> list[DiskPart]:
-        """Create or grow the disks of the VM as needed. Raises MachineError, LibvirtError."""
-        spec = machine_spec(order)
+    async def provide(self, order: Order, state_dir: VmStateDir) -> list[DiskPart]:
+        """Create or grow the disks of the VM as needed. Raises VmError, LibvirtError."""
+        spec = vm_spec(order)
         boot = _boot_order(spec)
         async with self.guard.held(spec.disks):  # no path may contain a link
             return [
-                dataclasses.replace(await self._provide(disk, spec, place), boot=boot[disk.device])
+                dataclasses.replace(
+                    await self._provide(disk, spec, state_dir), boot=boot[disk.device]
+                )
                 for disk in spec.disks
             ]
 
-    async def remove(self, place: MachinePlace) -> None:
-        """Delete the disks that were created for this VM. Raises LibvirtError, MachineError."""
-        for disk in await self.made(place):
-            await self.remove_one(place, disk)
+    async def remove(self, state_dir: VmStateDir) -> None:
+        """Delete the disks that were created for this VM. Raises LibvirtError, VmError."""
+        for disk in await self.made(state_dir):
+            await self.remove_one(state_dir, disk)
 
-    async def remove_one(self, place: MachinePlace, disk: MadeDisk) -> None:
+    async def remove_one(self, state_dir: VmStateDir, disk: DiskRecord) -> None:
         if disk.path:
             await self._files.remove(disk.path)
         else:
@@ -96,19 +98,19 @@ class MachineDisks:
                 partial(pools.remove, pool=disk.pool, volume=disk.volume),
                 deadline=MAKE_SECONDS,
             )
-        left = tuple(other for other in await self.made(place) if other != disk)
-        await self._paths.run(place.root, partial(place.keep_disks, left))
+        left = tuple(other for other in await self.made(state_dir) if other != disk)
+        await self._paths.run(state_dir.root, partial(state_dir.write_disks, left))
 
-    def _pool_of(self, disk: Disk, made: tuple[MadeDisk, ...]) -> str:
+    def _pool_of(self, disk: Disk, made: tuple[DiskRecord, ...]) -> str:
         """The pool of a disk. Without a pool name an existing disk stays in its pool."""
         before = next((one.pool for one in made if one.device == disk.device), "")
         return disk.pool_name or before or self._pool.name
 
-    async def _record(self, place: MachinePlace, made: MadeDisk) -> None:
-        others = (disk for disk in await self.made(place) if disk.device != made.device)
-        await self._paths.run(place.root, partial(place.keep_disks, (*others, made)))
+    async def _record(self, state_dir: VmStateDir, made: DiskRecord) -> None:
+        others = (disk for disk in await self.made(state_dir) if disk.device != made.device)
+        await self._paths.run(state_dir.root, partial(state_dir.write_disks, (*others, made)))
 
-    async def _provide(self, disk: Disk, spec: VMSpec, place: MachinePlace) -> DiskPart:
+    async def _provide(self, disk: Disk, spec: VMSpec, state_dir: VmStateDir) -> DiskPart:
         if disk.type == "cdrom" or disk.format == "iso":
             kind, source = await self._files.source_of(disk)
             cdrom = disk.type == "cdrom"
@@ -116,10 +118,10 @@ class MachineDisks:
         os_image = _image_of(disk, spec)
         base = await self._base(os_image)
         path = str(base.path) if base is not None else ""
-        made = MadeDisk(disk.device, self._clock.now(), os_image=os_image, base=path)
+        made = DiskRecord(disk.device, self._clock.now(), os_image=os_image, base=path)
         if disk.path:
-            return await self._at_path(disk, place, replace(made, path=disk.path), base)
-        return await self._in_pool(disk, place, made, base)
+            return await self._at_path(disk, state_dir, replace(made, path=disk.path), base)
+        return await self._in_pool(disk, state_dir, made, base)
 
     async def _base(self, os_image: str) -> BaseImage | None:
         if not os_image:
@@ -127,20 +129,20 @@ class MachineDisks:
         base = await self._images.base(os_image)
         if base is None:
             problem = f"image {os_image} is not on this node"
-            raise MachineError(FailureReason.IMAGE_NOT_FOUND, problem)
+            raise VmError(FailureReason.IMAGE_NOT_FOUND, problem)
         return base
 
     async def _at_path(
-        self, disk: Disk, place: MachinePlace, made: MadeDisk, base: BaseImage | None
+        self, disk: Disk, state_dir: VmStateDir, made: DiskRecord, base: BaseImage | None
     ) -> DiskPart:
         form = disk.format or QCOW2
         if not await self._files.exists(disk.path):
             size = _size_of(disk, base)
-            await self._record(place, made)
+            await self._record(state_dir, made)
             await self._files.make(disk, form, size, base)
         elif form == QCOW2:
             await self._files.check_references(disk.device, disk.path)
-        if disk.size_gb and any(known.path == disk.path for known in await self.made(place)):
+        if disk.size_gb and any(known.path == disk.path for known in await self.made(state_dir)):
             capacity = await self._files.capacity(disk, form)
             if capacity != disk.size_gb * GIB:
                 _refuse_smaller(disk, capacity)
@@ -149,26 +151,26 @@ class MachineDisks:
         return DiskPart(disk.device, form, source, kind)
 
     async def _in_pool(
-        self, disk: Disk, place: MachinePlace, made: MadeDisk, base: BaseImage | None
+        self, disk: Disk, state_dir: VmStateDir, made: DiskRecord, base: BaseImage | None
     ) -> DiskPart:
-        before = await self.made(place)
+        before = await self.made(state_dir)
         pool, form = self._pool_of(disk, before), disk.format or "qcow2"
-        volume = f"{place.workload_id}-{disk.device}.{form}"
+        volume = f"{state_dir.workload_id}-{disk.device}.{form}"
         known = any((one.pool, one.volume) == (pool, volume) for one in before)
         if pool == self._pool.name:
             await self._libvirt.call(self._pool.ensure)
         found = await self._libvirt.call(partial(pools.find, pool=pool, volume=volume))
         if found is None:
             size = _size_of(disk, base)
-            await self._record(place, replace(made, pool=pool, volume=volume))
+            await self._record(state_dir, replace(made, pool=pool, volume=volume))
             xml = pools.volume_xml(volume, form, size, base)
             found = await self._libvirt.call(
                 partial(pools.make, pool=pool, xml=xml), deadline=MAKE_SECONDS
             )
-            await self._files.note_made(found.source.get("file", ""))
+            await self._files.record_created(found.source.get("file", ""))
         elif not known:
             problem = f"volume {volume} already exists in pool {pool} and was not created by Persys"
-            raise MachineError(FailureReason.STORAGE_ERROR, problem, code=NAME_TAKEN)
+            raise VmError(FailureReason.STORAGE_ERROR, problem, code=NAME_TAKEN)
         elif disk.size_gb and disk.size_gb * GIB != found.capacity:
             _refuse_smaller(disk, found.capacity)
             size = disk.size_gb * GIB
@@ -186,24 +188,24 @@ def _check(disk: Disk) -> None:
         expected = "sda or hda" if cdrom else "vda, sda or hda"
         kind = disk.type or "disk"
         problem = f"invalid device {disk.device!r} of a {kind}: expected for example {expected}"
-        raise MachineError(FailureReason.INVALID_SPEC, problem)
+        raise VmError(FailureReason.INVALID_SPEC, problem)
     if (cdrom or disk.format == "iso") and not disk.path:
         problem = f"disk {disk.device} is read-only and has no path: set path"
-        raise MachineError(FailureReason.INVALID_SPEC, problem)
+        raise VmError(FailureReason.INVALID_SPEC, problem)
 
 
-def _check_same(disk: Disk, known: MadeDisk, os_image: str, pool: str) -> None:
+def _check_same(disk: Disk, known: DiskRecord, os_image: str, pool: str) -> None:
     """A disk keeps its data, so neither its image nor its location can change."""
     if known.os_image != os_image and not disk.path:
         problem = (
             f"disk {disk.device} was created from {known.os_image or 'no image'} and keeps its data; "
             f"a VM from {os_image or 'no image'} needs another workload"
         )
-        raise MachineError(FailureReason.INVALID_SPEC, problem)
+        raise VmError(FailureReason.INVALID_SPEC, problem)
     if (known.path, known.pool) != (disk.path, "" if disk.path else pool):
         where = known.path or f"pool {known.pool}"
         problem = f"disk {disk.device} is in {where} and keeps its data; it cannot be moved"
-        raise MachineError(FailureReason.INVALID_SPEC, problem)
+        raise VmError(FailureReason.INVALID_SPEC, problem)
 
 
 def _image_of(disk: Disk, spec: VMSpec) -> str:
@@ -223,18 +225,18 @@ def _size_of(disk: Disk, base: BaseImage | None) -> int:
     if base is None:
         if not size:
             problem = f"disk {disk.device} does not exist and has no size: set size_gb"
-            raise MachineError(FailureReason.INVALID_SPEC, problem)
+            raise VmError(FailureReason.INVALID_SPEC, problem)
         return size
     if disk.format == "raw":
         problem = f"invalid format 'raw' of disk {disk.device}, which uses an image: expected qcow2"
-        raise MachineError(FailureReason.INVALID_SPEC, problem)
+        raise VmError(FailureReason.INVALID_SPEC, problem)
     if size and size < base.virtual_size_bytes:
         problem = f"disk {disk.device} has {disk.size_gb} GB; its image needs {base.virtual_size_bytes} bytes"
-        raise MachineError(FailureReason.INVALID_SPEC, problem)
+        raise VmError(FailureReason.INVALID_SPEC, problem)
     return size or base.virtual_size_bytes
 
 
 def _refuse_smaller(disk: Disk, capacity: int) -> None:
     if disk.size_gb * GIB < capacity:
         problem = f"disk {disk.device} has {capacity} bytes and cannot shrink to {disk.size_gb} GB"
-        raise MachineError(FailureReason.INVALID_SPEC, problem)
+        raise VmError(FailureReason.INVALID_SPEC, problem)

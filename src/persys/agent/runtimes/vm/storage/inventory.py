@@ -4,12 +4,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from persys.agent.runtimes.docker.mapping import Owner
+from persys.agent.runtimes.docker.mapping import OwnerLabels
 from persys.agent.runtimes.vm import power
-from persys.agent.runtimes.vm.domain_xml import machine_uuid
-from persys.agent.runtimes.vm.libvirt import Libvirt, LibvirtError, MachineError
-from persys.agent.runtimes.vm.state_dir import MachinePlace, MadeDisk, places
-from persys.agent.runtimes.vm.storage.disks import MachineDisks
+from persys.agent.runtimes.vm.domain_xml import domain_uuid
+from persys.agent.runtimes.vm.libvirt import Libvirt, LibvirtError, VmError
+from persys.agent.runtimes.vm.state_dir import DiskRecord, VmStateDir, state_dirs
+from persys.agent.runtimes.vm.storage.disks import VmDisks
 from persys.agent.runtimes.vm.storage.pools import Measured, measure
 from persys.errors import NotFoundError, RefusedError, UnavailableError
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls
@@ -21,7 +21,7 @@ class DiskInventory:
     """Implements agent.ports.Disks."""
 
     def __init__(
-        self, libvirt: Libvirt, disks: MachineDisks, owner: Owner, paths: PathCalls, root: Path
+        self, libvirt: Libvirt, disks: VmDisks, owner: OwnerLabels, paths: PathCalls, root: Path
     ) -> None:
         self._libvirt = libvirt
         self._paths = paths
@@ -42,31 +42,35 @@ class DiskInventory:
             raise power.unavailable(err) from err
 
     async def delete(self, workload_id: WorkloadId, name: str) -> None:
-        place = MachinePlace(self._root, workload_id)
+        state_dir = VmStateDir(self._root, workload_id)
         try:
-            made = await self._disks.made(place)
+            made = await self._disks.made(state_dir)
             disk = next((one for one in made if one.name == name), None)
             if disk is None:
                 raise NotFoundError("volume", f"{workload_id}/{name}")
-            await self._disks.remove_one(place, disk)
+            await self._disks.remove_one(state_dir, disk)
             if len(made) == 1:
-                await self._paths.run(place.root, place.discard, deadline_seconds=LONG_SECONDS)
-        except (LibvirtError, MachineError, OSError) as err:
+                await self._paths.run(
+                    state_dir.root, state_dir.discard, deadline_seconds=LONG_SECONDS
+                )
+        except (LibvirtError, VmError, OSError) as err:
             raise RefusedError(f"cannot remove volume {name}: {err}") from err
 
-    def _made(self) -> list[tuple[WorkloadId, MadeDisk]]:
+    def _made(self) -> list[tuple[WorkloadId, DiskRecord]]:
         return [
-            (place.workload_id, disk) for place in places(self._root) for disk in place.read_disks()
+            (state_dir.workload_id, disk)
+            for state_dir in state_dirs(self._root)
+            for disk in state_dir.read_disks()
         ]
 
     def _measure(
-        self, connection: Any, made: list[tuple[WorkloadId, MadeDisk]]
+        self, connection: Any, made: list[tuple[WorkloadId, DiskRecord]]
     ) -> list[VolumeSeen]:
         domains = {domain.UUIDString() for domain in connection.listAllDomains()}
         seen = []
         for workload_id, disk in made:
             size = Measured(disk.path) if disk.path else measure(connection, disk)
-            here = machine_uuid(self._owner, workload_id) in domains
+            here = domain_uuid(self._owner, workload_id) in domains
             seen.append(
                 VolumeSeen(
                     workload_id,

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 from xml.etree import ElementTree as ET
 
 from persys.agent.ports import BaseImage
-from persys.agent.runtimes.vm.libvirt import Libvirt, LibvirtError, MachineError, load
-from persys.agent.runtimes.vm.state_dir import MadeDisk
+from persys.agent.runtimes.vm.libvirt import Libvirt, LibvirtError, VmError, load
+from persys.agent.runtimes.vm.state_dir import DiskRecord
 from persys.core.agent.shared_pools import Room
 from persys.errors import RuntimeUnavailableError
 from persys.model.status import FailureReason
@@ -43,7 +43,7 @@ class Measured:
     used: int = 0
 
 
-class OwnPool:
+class AgentPool:
     """The pool for disks without a pool name: a directory, created when it is first needed."""
 
     def __init__(self, name: str, directory: Path) -> None:
@@ -79,16 +79,16 @@ class OwnPool:
 
 
 def active(connection: Any, name: str) -> Any:
-    """The active pool. A pool with autostart is started. Raises MachineError with the known pools."""
+    """The active pool. A pool with autostart is started. Raises VmError with the known pools."""
     pool = _lookup(connection, name)
     if pool is None:
         known = ", ".join(sorted(one.name() for one in connection.listAllStoragePools())) or "none"
         problem = f"invalid storage pool {name!r}: expected a pool of this node ({known})"
-        raise MachineError(FailureReason.STORAGE_ERROR, problem)
+        raise VmError(FailureReason.STORAGE_ERROR, problem)
     if not pool.isActive():
         if not pool.autostart():
             problem = f"storage pool {name} is not active; start it with `virsh pool-start {name}`"
-            raise MachineError(FailureReason.STORAGE_ERROR, problem)
+            raise VmError(FailureReason.STORAGE_ERROR, problem)
         pool.create()
     return pool
 
@@ -117,7 +117,7 @@ def remove(connection: Any, *, pool: str, volume: str) -> None:
         found.delete()
 
 
-def measure(connection: Any, disk: MadeDisk) -> Measured:
+def measure(connection: Any, disk: DiskRecord) -> Measured:
     pool = _lookup(connection, disk.pool)
     if pool is None or not pool.isActive():
         return Measured()
@@ -186,7 +186,7 @@ def _found(volume: Any, pool: str) -> Found:
 
 
 class LibvirtPools:
-    def __init__(self, libvirt: Libvirt, own: OwnPool) -> None:
+    def __init__(self, libvirt: Libvirt, own: AgentPool) -> None:
         """`own`: the pool for disks without a pool name."""
         self._libvirt = libvirt
         self._own = own
@@ -223,7 +223,7 @@ class LibvirtPools:
         )
 
 
-def _planned(own: OwnPool) -> Room:
+def _planned(own: AgentPool) -> Room:
     """The pool before its creation: capacity of the file system that its directory will be on."""
     place = next(each for each in (own.directory, *own.directory.parents) if each.is_dir())
     total_gb = shutil.disk_usage(place).total // GIB

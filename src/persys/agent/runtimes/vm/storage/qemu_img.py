@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from persys.agent.ports import BaseImage
-from persys.agent.runtimes.vm.libvirt import MachineError
+from persys.agent.runtimes.vm.libvirt import VmError
 from persys.agent.subprocesses import Ran, run
 from persys.core.agent.disk_formats import (
     CLUSTER_BYTES_MAX,
@@ -47,7 +47,7 @@ class DiskFiles:
         return await self._paths.run(path, Path(path).exists)
 
     async def source_of(self, disk: Disk) -> tuple[str, dict[str, str]]:
-        """The kind of source and its location. Raises MachineError if it does not exist."""
+        """The kind of source and its location. Raises VmError if it does not exist."""
         return await self._paths.run(disk.path, partial(_source_of, disk))
 
     async def make(self, disk: Disk, form: str, size: int, base: BaseImage | None) -> None:
@@ -60,7 +60,7 @@ class DiskFiles:
             return int(json.loads(ran.out)["virtual-size"])
         except (ValueError, KeyError, TypeError) as err:
             problem = f"disk {disk.device}: unexpected output of qemu-img info for {disk.path}"
-            raise MachineError(FailureReason.STORAGE_ERROR, problem) from err
+            raise VmError(FailureReason.STORAGE_ERROR, problem) from err
 
     async def grow(self, disk: Disk, form: str) -> None:
         size = str(disk.size_gb * GIB)
@@ -72,10 +72,10 @@ class DiskFiles:
         await self._paths.run(path, unlink, deadline_seconds=LONG_SECONDS)
 
     async def check(self, device: str, form: str, path: str) -> None:
-        """Raises MachineError if a VM cannot or must not start from this disk."""
+        """Raises VmError if a VM cannot or must not start from this disk."""
         if not await self.exists(path):
             problem = f"disk {device}: {path} does not exist"
-            raise MachineError(FailureReason.STORAGE_ERROR, problem)
+            raise VmError(FailureReason.STORAGE_ERROR, problem)
         if form == QCOW2:
             chain = await self.check_references(device, path)
             # Check backing files too: with a corrupt image the guest hangs, but the VM appears to run.
@@ -84,10 +84,10 @@ class DiskFiles:
                     group.create_task(self._check_one(device, name))
 
     async def check_references(self, device: str, path: str) -> list[str]:
-        """A qcow2 disk and its backing files, which must be in the image store. Raises MachineError."""
-        return await self._paths.run(path, partial(chain_of, device, path, bases=self._bases))
+        """A qcow2 disk and its backing files, which must be in the image store. Raises VmError."""
+        return await self._paths.run(path, partial(backing_chain, device, path, bases=self._bases))
 
-    async def note_made(self, path: str) -> None:
+    async def record_created(self, path: str) -> None:
         """Record a new disk: it cannot be corrupt yet, so its first start skips the check."""
         if path and (mark := await self._paths.run(path, partial(_mark_of, path))) is not None:
             self._made[path] = mark
@@ -111,13 +111,13 @@ def _source_of(disk: Disk) -> tuple[str, dict[str, str]]:
         status = Path(disk.path).stat()
     except OSError as err:
         problem = f"disk {disk.device}: {disk.path}: {err.strerror}"
-        raise MachineError(FailureReason.STORAGE_ERROR, problem) from err
+        raise VmError(FailureReason.STORAGE_ERROR, problem) from err
     if stat.S_ISBLK(status.st_mode):
         return "block", {"dev": disk.path}
     return "file", {"file": disk.path}
 
 
-def chain_of(device: str, path: str, *, bases: Path) -> list[str]:
+def backing_chain(device: str, path: str, *, bases: Path) -> list[str]:
     """The disk and its backing files. Others are rejected: QEMU would open any path for the guest."""
     chain = [path]
     while (name := _backing_name(device, chain[-1])) and len(chain) < _CHAIN_MAX:
@@ -127,7 +127,7 @@ def chain_of(device: str, path: str, *, bases: Path) -> list[str]:
                 f"disk {device}: {chain[-1]} refers to another file, {name[:200]!r}, "
                 "which is not allowed"
             )
-            raise MachineError(FailureReason.INVALID_SPEC, problem, code=_REFERS)
+            raise VmError(FailureReason.INVALID_SPEC, problem, code=_REFERS)
         chain.append(backing)
     return chain
 
@@ -141,17 +141,17 @@ def _backing_name(device: str, path: str) -> str:
                 return ""
             if has_external_data(head):
                 problem = f"disk {device}: {path} has an external data file, which is not allowed"
-                raise MachineError(FailureReason.INVALID_SPEC, problem, code=_REFERS)
+                raise VmError(FailureReason.INVALID_SPEC, problem, code=_REFERS)
             if (backing := backing_of(head)) is None:
                 return ""
             if backing.offset > CLUSTER_BYTES_MAX:
                 problem = f"disk {device}: {path} names a backing file outside its first cluster"
-                raise MachineError(FailureReason.INVALID_SPEC, problem, code=_CORRUPT)
+                raise VmError(FailureReason.INVALID_SPEC, problem, code=_CORRUPT)
             file.seek(backing.offset)
             return os.fsdecode(file.read(backing.length))
     except OSError as err:
         problem = f"disk {device}: {path}: {err.strerror}"
-        raise MachineError(FailureReason.STORAGE_ERROR, problem) from err
+        raise VmError(FailureReason.STORAGE_ERROR, problem) from err
 
 
 def _mark_of(path: str) -> _Mark | None:
@@ -181,12 +181,12 @@ async def _qemu_img(
         ran = await run(["qemu-img", verb, *words], env=os.environ, deadline=DEADLINE_SECONDS)
     except TimeoutError as err:
         problem = f"disk {device}: qemu-img {verb} did not finish within {DEADLINE_SECONDS:.0f} s"
-        raise MachineError(FailureReason.STORAGE_ERROR, problem) from err
+        raise VmError(FailureReason.STORAGE_ERROR, problem) from err
     except OSError as err:
         problem = f"disk {device}: cannot run qemu-img: {err.strerror}"
-        raise MachineError(FailureReason.RUNTIME_ERROR, problem, code="ToolMissing") from err
+        raise VmError(FailureReason.RUNTIME_ERROR, problem, code="ToolMissing") from err
     if ran.code not in ok:
         output = " ".join((ran.err or ran.out).split())[-_OUTPUT_LENGTH_MAX:]
         problem = f"disk {device}: qemu-img {verb} exited with code {ran.code}: {output}"
-        raise MachineError(FailureReason.STORAGE_ERROR, problem, code=code)
+        raise VmError(FailureReason.STORAGE_ERROR, problem, code=code)
     return ran
