@@ -9,18 +9,18 @@ from pathlib import Path
 import structlog
 from aiohttp import web
 
-from persys.gateway.audit import Audit
+from persys.gateway.audit import AuditLog
 from persys.gateway.dashboard.assets import dashboard_routes
 from persys.gateway.database import Database
-from persys.gateway.http.authentication import Identities, Proofs
-from persys.gateway.http.middleware import Door, elsewhere_routes
+from persys.gateway.http.authentication import Authenticator, TokenVerifier
+from persys.gateway.http.middleware import RequestPipeline, fallback_routes
 from persys.gateway.http.permissions import metrics_routes
-from persys.gateway.http.rate_limit import BODY_BYTES_MAX, Rates
-from persys.gateway.http.server import live_context
+from persys.gateway.http.rate_limit import BODY_BYTES_MAX, RateLimiter
+from persys.gateway.http.server import reloading_context
 from persys.gateway.metrics import Metrics
 from persys.gateway.routes.audit import audit_routes
 from persys.gateway.routes.clusters import overview_routes
-from persys.gateway.routes.exec import socket_routes
+from persys.gateway.routes.exec import exec_routes
 from persys.gateway.routes.openapi import openapi_routes
 from persys.gateway.routes.streams import stream_routes
 from persys.gateway.routes.unary import UnaryRoutes
@@ -30,8 +30,8 @@ from persys.gateway.upstream.cluster import Cluster
 from persys.gateway.upstream.config import ClusterFile, one_cluster, read_clusters
 from persys.gateway.upstream.tls import obtain_tls
 from persys.gateway.webhooks.github import WEBHOOK_BYTES_MAX, Webhooks, read_hooks
-from persys.gateway.webhooks.push_queue import Pushes
-from persys.gateway.webhooks.redeploy import Gitops, gitops_routes
+from persys.gateway.webhooks.push_queue import PushQueue
+from persys.gateway.webhooks.redeploy import PushProcessor, gitops_routes
 from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock, SystemClock
@@ -86,14 +86,14 @@ class Gateway:
         self._owned = OwnedWork(supervisor, limit=CHANGES_MAX)
         self._running = AsyncExitStack()
         self._database = Database(settings.audit_db)
-        self._audit = Audit(self._database, self._owned, keep=settings.audit_keep)
-        self._pushes = Pushes(self._database, clock, self.clusters, self._owned)
-        self._door = Door(
+        self._audit = AuditLog(self._database, self._owned, keep=settings.audit_keep)
+        self._pushes = PushQueue(self._database, clock, self.clusters, self._owned)
+        self._pipeline = RequestPipeline(
             self.clusters,
             found.default,
-            identities=Identities(tls, clock),
-            proofs=Proofs(clock),
-            rates=Rates(
+            identities=Authenticator(tls, clock),
+            token_verifier=TokenVerifier(clock),
+            rates=RateLimiter(
                 clock, per_second=settings.requests_per_second, burst=settings.requests_burst
             ),
             audit=self._audit,
@@ -102,13 +102,13 @@ class Gateway:
             supervisor=supervisor,
             owned=self._owned,
         )
-        self._gitops = Gitops(self.clusters, clock, self._audit, self._pushes, supervisor)
+        self._gitops = PushProcessor(self.clusters, clock, self._audit, self._pushes, supervisor)
         self._hooks = read_hooks(settings.webhooks)
         limits = limits or HttpLimits(
             connections_max=settings.connections_max,
             connections_per_address_max=settings.connections_per_address_max,
         )
-        context = live_context(tls) if tls is not None else None
+        context = reloading_context(tls) if tls is not None else None
         self._listener = HttpServer(self._app(), limits=limits, context=context)
         self._public = HttpServer(self._public_app(), limits=limits, context=None)
         self.public_port = 0  # not open
@@ -153,27 +153,27 @@ class Gateway:
 
     def _app(self) -> web.Application:
         app = web.Application(client_max_size=BODY_BYTES_MAX)
-        door, stopping = self._door, self._stopping
+        pipeline, stopping = self._pipeline, self._stopping
         app.router.add_routes(
             [
-                *overview_routes(door),
-                *metrics_routes(door, self._metrics),
-                *openapi_routes(door),
-                *dashboard_routes(door),
-                *audit_routes(door, self._audit),
-                *gitops_routes(door, self._pushes),
-                *UnaryRoutes(door, self._clock).all(),
-                *stream_routes(door, stopping),
-                *upload_routes(door, stopping),
-                *socket_routes(door, stopping),
-                *elsewhere_routes(door),
+                *overview_routes(pipeline),
+                *metrics_routes(pipeline, self._metrics),
+                *openapi_routes(pipeline),
+                *dashboard_routes(pipeline),
+                *audit_routes(pipeline, self._audit),
+                *gitops_routes(pipeline, self._pushes),
+                *UnaryRoutes(pipeline, self._clock).all(),
+                *stream_routes(pipeline, stopping),
+                *upload_routes(pipeline, stopping),
+                *exec_routes(pipeline, stopping),
+                *fallback_routes(pipeline),
             ]
         )
         return app
 
     def _public_app(self) -> web.Application:
         app = web.Application(client_max_size=WEBHOOK_BYTES_MAX)
-        webhooks = Webhooks(self._door, self._hooks, self._clock, self._pushes)
+        webhooks = Webhooks(self._pipeline, self._hooks, self._clock, self._pushes)
         app.router.add_routes(webhooks.routes())
         return app
 

@@ -47,12 +47,12 @@ class AuditEntry(Struct, frozen=True):
     request_id: str
 
 
-class Line(Struct, frozen=True):
+class NumberedEntry(Struct, frozen=True):
     number: int
     deed: AuditEntry
 
 
-class Audit:
+class AuditLog:
     def __init__(self, database: Database, owned: OwnedWork, *, keep: int) -> None:
         self._database = database
         self._owned = owned
@@ -61,7 +61,7 @@ class Audit:
         self._counts = database.read(_count)  # from here on used on the database thread only
         self._queue: GroupCommit[AuditEntry] = GroupCommit()
 
-    async def note(self, deed: AuditEntry) -> None:
+    async def record(self, deed: AuditEntry) -> None:
         """Return once the entry is written. It is written even if the caller is cancelled.
 
         A full disk is logged and does not fail the request.
@@ -80,7 +80,7 @@ class Audit:
             "audit", deed.deed, partial(self._queue.flush, written, self._write_all)
         )
 
-    async def lines(self, *, limit: int, before: int) -> list[Line]:
+    async def lines(self, *, limit: int, before: int) -> list[NumberedEntry]:
         """Entries with a number below `before` (0: no bound), newest first. Raises StoreUnavailableError."""
         return await self._database.run(partial(_read, limit, before))
 
@@ -151,10 +151,12 @@ def _count(database: Connection) -> Counts:
     return Counter({(who, bool(was_done)): count for who, was_done, count in rows})
 
 
-def _read(limit: int, before: int, database: Connection) -> list[Line]:
+def _read(limit: int, before: int, database: Connection) -> list[NumberedEntry]:
     rows = database.execute(
         f"SELECT number, {_COLUMNS} FROM deeds WHERE ? = 0 OR number < ?"  # noqa: S608
         " ORDER BY number DESC LIMIT ?",
         (before, before, limit),
     )
-    return [Line(row[0], AuditEntry(datetime.fromisoformat(row[1]), *row[2:])) for row in rows]
+    return [
+        NumberedEntry(row[0], AuditEntry(datetime.fromisoformat(row[1]), *row[2:])) for row in rows
+    ]

@@ -16,17 +16,17 @@ from prometheus_client import CollectorRegistry
 from builders import owned_work
 from certified import Root
 from persys.core.gitops import Push
-from persys.gateway.audit import Audit, surplus_of
 from persys.gateway.audit import AuditEntry as Line
+from persys.gateway.audit import AuditLog, surplus_of
 from persys.gateway.database import MEMORY, Database
-from persys.gateway.http.authentication import Identities, Proofs
-from persys.gateway.http.middleware import Ask, Door
-from persys.gateway.http.rate_limit import Rates
+from persys.gateway.http.authentication import Authenticator, TokenVerifier
+from persys.gateway.http.middleware import RequestContext, RequestPipeline
+from persys.gateway.http.rate_limit import RateLimiter
 from persys.gateway.metrics import Metrics
-from persys.gateway.upstream.cluster import Answered, Cluster
+from persys.gateway.upstream.cluster import Cluster, RpcResponse
 from persys.gateway.upstream.config import ClusterEntry, SchedulerEntry
-from persys.gateway.webhooks.push_queue import Pushes
-from persys.gateway.webhooks.redeploy import Gitops
+from persys.gateway.webhooks.push_queue import PushQueue
+from persys.gateway.webhooks.redeploy import PushProcessor
 from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import SystemClock
@@ -47,8 +47,8 @@ def a_made_up_token(number: int = 1) -> dict[str, str]:
 
 
 async def audited(house: House, root: Root) -> list[dict[str, str]]:
-    _, told = await ask_as(house, root, Role.ADMIN, "GET", "/api/v1/audit?limit=1000")
-    found: list[dict[str, str]] = told["deeds"]
+    _, answer = await ask_as(house, root, Role.ADMIN, "GET", "/api/v1/audit?limit=1000")
+    found: list[dict[str, str]] = answer["deeds"]
     return found
 
 
@@ -131,11 +131,11 @@ async def test_one_identity_cannot_displace_audit_entries_of_another() -> None:
     database = Database(MEMORY)
     now = SystemClock().now()
     async with owned_work() as owned:
-        audit = Audit(database, owned, keep=20)
+        audit = AuditLog(database, owned, keep=20)
 
         async def note(who: str, status: int, count: int) -> None:
             for number in range(count):
-                await audit.note(Line(now, who, "", "Apply", "c", f"w{number}", status, ""))
+                await audit.record(Line(now, who, "", "Apply", "c", f"w{number}", status, ""))
 
         await note("operator/ann", 200, 5)
         await note("operator/eve", 200, 100)
@@ -156,9 +156,9 @@ async def test_audit_shares_survive_a_restart(tmp_path: Path) -> None:
     for who, count in (("ann", 3), ("eve", 30)):
         database = Database(where)
         async with owned_work() as owned:
-            audit = Audit(database, owned, keep=10)
+            audit = AuditLog(database, owned, keep=10)
             for number in range(count):
-                await audit.note(Line(now, who, "", "Apply", "c", f"w{number}", 200, ""))
+                await audit.record(Line(now, who, "", "Apply", "c", f"w{number}", 200, ""))
         await database.close()
 
     with sqlite3.connect(where) as file:
@@ -199,31 +199,31 @@ async def failing(owned: OwnedWork) -> AsyncIterator[tuple[str, Supervisor]]:
     clock, metrics = SystemClock(), Metrics({}, None)
     supervisor = Supervisor("gateway", clock, metrics.registry)
     database = Database(MEMORY)
-    door = Door(
+    pipeline = RequestPipeline(
         {},
         "default",
-        identities=Identities(None, clock),
-        proofs=Proofs(clock),
-        rates=Rates(clock, per_second=0.0, burst=1),
-        audit=Audit(database, owned, keep=10),
+        identities=Authenticator(None, clock),
+        token_verifier=TokenVerifier(clock),
+        rates=RateLimiter(clock, per_second=0.0, burst=1),
+        audit=AuditLog(database, owned, keep=10),
         clock=clock,
         metrics=metrics,
         supervisor=supervisor,
         owned=owned,
     )
 
-    async def fail(ask: Ask) -> web.StreamResponse:
+    async def fail(ask: RequestContext) -> web.StreamResponse:
         raise RuntimeError("a defect")
 
-    async def fail_later(ask: Ask) -> web.StreamResponse:
+    async def fail_later(ask: RequestContext) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(ask.request)
         await response.write(b"part")
         raise RuntimeError("a defect")
 
     app = web.Application()
-    app.router.add_post("/fail", door.behind(fail, changes="Fail"))
-    app.router.add_get("/fail-later", door.behind(fail_later))
+    app.router.add_post("/fail", pipeline.serve(fail, changes="Fail"))
+    app.router.add_get("/fail-later", pipeline.serve(fail_later))
     server = HttpServer(app, limits=HttpLimits(closing_seconds=1.0), context=None)
     port = await server.start("127.0.0.1", 0)
     yield f"http://127.0.0.1:{port}", supervisor
@@ -265,7 +265,7 @@ async def test_an_exception_during_a_response_closes_the_connection(
 
 
 class DefectiveCluster(Cluster):
-    async def call(self, *_: object, **__: object) -> Answered:
+    async def call(self, *_: object, **__: object) -> RpcResponse:
         raise RuntimeError("a defect")
 
 
@@ -275,13 +275,13 @@ async def test_an_unexpected_exception_fails_one_push_only(owned: OwnedWork) -> 
     database = Database(MEMORY)
     entry = ClusterEntry("default", schedulers=(SchedulerEntry("127.0.0.1:1"),))
     clusters = {"default": DefectiveCluster(entry, new_channel, clock, lambda name: ())}
-    pushes = Pushes(database, clock, clusters, owned)
-    gitops = Gitops(clusters, clock, Audit(database, owned, keep=10), pushes, supervisor)
+    pushes = PushQueue(database, clock, clusters, owned)
+    gitops = PushProcessor(clusters, clock, AuditLog(database, owned, keep=10), pushes, supervisor)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(gitops.run())
         for delivery in ("d1", "d2"):
             push = Push("github.com/acme/shop", delivery, True, "c", delivery)
-            await pushes.take(push, (delivery,), 60.0)
+            await pushes.enqueue(push, (delivery,), 60.0)
         async with asyncio.timeout(DEADLINE_SECONDS):
             while len(supervisor.recent()) < 2:  # noqa: ASYNC110 - its own task tells nobody
                 await asyncio.sleep(0.01)

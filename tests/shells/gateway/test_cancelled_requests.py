@@ -23,7 +23,7 @@ from shells.scheduler.calls import CALLS, World
 from shells.scheduler.harness import Cluster, eventually
 from shells.scheduler.tried import Tried
 
-Ask = Callable[[str, str], Awaitable[int]]
+RequestContext = Callable[[str, str], Awaitable[int]]
 STREAMED = [where for where, route in REST.items() if route.form is not Form.UNARY]
 
 
@@ -42,7 +42,7 @@ async def house(root: Root, world: World, cancelling: Cancelling) -> AsyncIterat
 
 
 @pytest.fixture
-def ask(root: Root, house: House) -> Ask:
+def ask(root: Root, house: House) -> RequestContext:
     """Send a call as an admin. Returns the status; 0 without a response."""
     admin = shows(root, root.write(Role.ADMIN, "ann"))
 
@@ -67,7 +67,7 @@ async def finished(house: House) -> None:
 
 @pytest.mark.parametrize("where", UNARY)
 async def test_a_change_is_complete_with_its_audit_or_never_happened(
-    where: str, world: World, house: House, ask: Ask, cancelling: Cancelling
+    where: str, world: World, house: House, ask: RequestContext, cancelling: Cancelling
 ) -> None:
     name = REST[where].rpc
 
@@ -95,7 +95,7 @@ async def test_a_change_is_complete_with_its_audit_or_never_happened(
     "where", [where for where in UNARY if "/api/v1/" in where and METHODS[REST[where].rpc].mutating]
 )
 async def test_a_retry_with_the_same_key_after_a_broken_connection_is_done_once(
-    where: str, world: World, house: House, ask: Ask, cancelling: Cancelling
+    where: str, world: World, house: House, ask: RequestContext, cancelling: Cancelling
 ) -> None:
     call = CALLS[REST[where].rpc]
 
@@ -117,7 +117,7 @@ def told_of(world: World, kind: str) -> int:
 
 @pytest.mark.parametrize("where", STREAMED)
 async def test_a_cut_upload_is_complete_or_never_happened_and_is_audited(
-    where: str, world: World, house: House, ask: Ask, cancelling: Cancelling
+    where: str, world: World, house: House, ask: RequestContext, cancelling: Cancelling
 ) -> None:
     name = REST[where].rpc
 
@@ -173,9 +173,9 @@ async def is_taken(house: House, delivery: str) -> bool:
 
 async def until_followed(house: House, delivery: str) -> None:
     async def followed() -> bool:
-        _, told = await house.get("/api/v1/gitops")
+        _, answer = await house.get("/api/v1/gitops")
         return any(
-            one.get("last_delivery", {}).get("delivery") == delivery for one in told["workloads"]
+            one.get("last_delivery", {}).get("delivery") == delivery for one in answer["workloads"]
         )
 
     await eventually(followed, lambda: f"{delivery} to be followed", within=10)

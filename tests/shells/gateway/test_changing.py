@@ -10,7 +10,7 @@ from shells.scheduler.harness import Cluster
 WEB = "/api/v1/workloads/web"
 
 
-async def tag_of(house: House) -> str:
+async def etag_of(house: House) -> str:
     async with house.session.get(WEB) as response:
         return response.headers["ETag"]
 
@@ -22,12 +22,12 @@ async def put(house: House, image: str = "nginx", **headers: str) -> tuple[int, 
 
 async def test_a_change_with_a_stale_etag_is_refused(house: House) -> None:
     await put(house)
-    tag = await tag_of(house)
+    tag = await etag_of(house)
 
     assert (await put(house, "nginx:2", If_Match=tag))[0] == 200
     assert (await put(house, "nginx:3", If_Match=tag))[0] == 412
     assert (await house.ask("DELETE", WEB, headers={"If-Match": tag}))[0] == 412
-    assert (await house.ask("DELETE", WEB, headers={"If-Match": await tag_of(house)}))[0] == 200
+    assert (await house.ask("DELETE", WEB, headers={"If-Match": await etag_of(house)}))[0] == 200
 
 
 async def test_if_match_accepts_a_revision(house: House) -> None:
@@ -44,7 +44,7 @@ async def test_if_none_match_protects_an_existing_workload(house: House) -> None
 
 async def test_of_two_changes_with_the_same_etag_one_succeeds(house: House) -> None:
     await put(house)
-    tag = await tag_of(house)
+    tag = await etag_of(house)
 
     async with asyncio.TaskGroup() as group:
         tries = [group.create_task(put(house, f"i:{n}", If_Match=tag)) for n in range(5)]
@@ -95,6 +95,6 @@ async def test_the_audit_log_is_bounded(cluster: Cluster) -> None:
     async with a_gateway(quiet(scheduler_addr=(address,), audit_keep=3)) as house:
         for number in range(6):
             await house.ask("DELETE", f"/workloads/w{number}")
-        _, told = await house.get("/api/v1/audit")
+        _, answer = await house.get("/api/v1/audit")
 
-    assert [deed["target"] for deed in told["deeds"]] == ["w5", "w4", "w3"]
+    assert [deed["target"] for deed in answer["deeds"]] == ["w5", "w4", "w3"]

@@ -84,17 +84,17 @@ async def test_an_unreachable_cluster_does_not_affect_others(towns: House) -> No
 
 async def test_schedulers_are_shown_with_health_and_role(towns: House) -> None:
     async def seen() -> bool:
-        _, told = await towns.get("/clusters")
-        healthy = {one["id"]: one["healthy_schedulers"] for one in told["clusters"]}
+        _, answer = await towns.get("/clusters")
+        healthy = {one["id"]: one["healthy_schedulers"] for one in answer["clusters"]}
         return healthy == {"one": 1, "two": 1, "lost": 0}
 
     await eventually(seen, lambda: "the schedulers to be judged")
-    _, told = await towns.get("/clusters/two")
-    (scheduler,) = told["cluster"]["schedulers"]
+    _, answer = await towns.get("/clusters/two")
+    (scheduler,) = answer["cluster"]["schedulers"]
 
     async def leads() -> bool:
-        _, told = await towns.get("/clusters/two")
-        return bool(told["cluster"]["schedulers"][0]["is_leader"])
+        _, answer = await towns.get("/clusters/two")
+        return bool(answer["cluster"]["schedulers"][0]["is_leader"])
 
     await eventually(leads, lambda: "the leader to be known")
     assert scheduler["last_seen"]
@@ -103,9 +103,9 @@ async def test_schedulers_are_shown_with_health_and_role(towns: House) -> None:
 async def test_a_refusal_keeps_a_scheduler_healthy(towns: House) -> None:
     for _ in range(3):
         await towns.get("/api/v1/clusters/two/workloads/none")
-    _, told = await towns.get("/clusters/two")
+    _, answer = await towns.get("/clusters/two")
 
-    assert told["cluster"]["healthy_schedulers"] == 1
+    assert answer["cluster"]["healthy_schedulers"] == 1
 
 
 async def test_a_returning_scheduler_is_used_again(towns: House, other: Cluster) -> None:
@@ -124,9 +124,9 @@ async def test_the_overview_has_all_clusters(towns: House, other: Cluster) -> No
     await other.control.apply("web", cpu=500, memory=1024)
     await other.control.until("web", "Running")
 
-    _, told = await towns.get("/api/v1/overview")
+    _, answer = await towns.get("/api/v1/overview")
 
-    one, two, lost = told["clusters"]
+    one, two, lost = answer["clusters"]
     assert one["name"] == "First"
     assert two["summary"]["running_workloads"] == 1
     assert two["mode"]["mode"] == "normal"
@@ -136,14 +136,14 @@ async def test_the_overview_has_all_clusters(towns: House, other: Cluster) -> No
 
 
 async def test_schedulers_follow_the_srv_record(cluster: Cluster) -> None:
-    told = [f"127.0.0.1:{cluster.settings.grpc_port}"]
+    answer = [f"127.0.0.1:{cluster.settings.grpc_port}"]
     entry = ClusterEntry("found", discovery="_persys._tcp.test")
-    found = Behind(entry, new_channel, SystemClock(), lambda name: told)
+    found = Behind(entry, new_channel, SystemClock(), lambda name: answer)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(found.run())
 
         async def known() -> bool:
-            return [one.address for one in found.upstreams if one.is_leader] == told
+            return [one.address for one in found.upstreams if one.is_leader] == answer
 
         await eventually(known, lambda: "the scheduler to be found")
         running.cancel()

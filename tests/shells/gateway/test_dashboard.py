@@ -35,8 +35,8 @@ async def test_an_unchanged_file_is_304(house: House) -> None:
 async def test_a_file_is_compressed_if_the_client_accepts_gzip(house: House) -> None:
     async with house.session.get(PREFIX, headers={"Accept-Encoding": "identity"}) as plain:
         assert "Content-Encoding" not in plain.headers
-    async with house.session.get(PREFIX, headers={"Accept-Encoding": "gzip"}) as packed:
-        assert packed.headers["Content-Encoding"] == "gzip"
+    async with house.session.get(PREFIX, headers={"Accept-Encoding": "gzip"}) as compressed:
+        assert compressed.headers["Content-Encoding"] == "gzip"
 
 
 @pytest.mark.parametrize("path", ["/", "/ui"])

@@ -7,7 +7,7 @@ import pytest
 
 from persys.errors import UnavailableError
 from persys.gateway.upstream import batching
-from persys.gateway.upstream.batching import Gathered
+from persys.gateway.upstream.batching import Batcher
 from shells.gateway.test_sharing import turns
 
 
@@ -31,12 +31,12 @@ class Source:
 
 
 async def test_a_read_during_a_call_joins_the_next_batch() -> None:
-    gathered: Gathered[str] = Gathered()
+    gathered: Batcher[str] = Batcher()
     source = Source()
     async with asyncio.TaskGroup() as group:
-        first = group.create_task(gathered.ask("key", "a", source.fetch))
+        first = group.create_task(gathered.get("key", "a", source.fetch))
         await turns()
-        later = [group.create_task(gathered.ask("key", name, source.fetch)) for name in "bcab"]
+        later = [group.create_task(gathered.get("key", name, source.fetch)) for name in "bcab"]
         await turns()
         source.may_end.set()
 
@@ -48,11 +48,11 @@ async def test_a_missing_result_is_none() -> None:
     source = Source()
     source.may_end.set()
 
-    assert await Gathered[str]().ask("key", "none", source.fetch) is None
+    assert await Batcher[str]().get("key", "none", source.fetch) is None
 
 
 async def test_a_failed_batch_does_not_fail_the_next() -> None:
-    gathered: Gathered[str] = Gathered()
+    gathered: Batcher[str] = Batcher()
     source = Source()
 
     async def fail(names: Sequence[str]) -> Mapping[str, str]:
@@ -61,12 +61,12 @@ async def test_a_failed_batch_does_not_fail_the_next() -> None:
 
     async def ask_and_fail() -> None:
         with pytest.raises(UnavailableError):
-            await gathered.ask("key", "a", fail)
+            await gathered.get("key", "a", fail)
 
     async with asyncio.TaskGroup() as group:
         group.create_task(ask_and_fail())
         await turns()
-        well = group.create_task(gathered.ask("key", "b", source.fetch))
+        well = group.create_task(gathered.get("key", "b", source.fetch))
         await turns()
         source.may_end.set()
 
@@ -74,16 +74,16 @@ async def test_a_failed_batch_does_not_fail_the_next() -> None:
 
 
 async def test_a_cancelled_waiter_does_not_affect_its_batch() -> None:
-    gathered: Gathered[str] = Gathered()
+    gathered: Batcher[str] = Batcher()
     source = Source()
     async with asyncio.TaskGroup() as group:
-        first = group.create_task(gathered.ask("key", "a", source.fetch))
+        first = group.create_task(gathered.get("key", "a", source.fetch))
         await turns()
-        leaving = group.create_task(gathered.ask("key", "b", source.fetch))
+        leaving = group.create_task(gathered.get("key", "b", source.fetch))
         await turns()
         leaving.cancel()
         await turns()
-        later = group.create_task(gathered.ask("key", "c", source.fetch))
+        later = group.create_task(gathered.get("key", "c", source.fetch))
         await turns()
         source.may_end.set()
 

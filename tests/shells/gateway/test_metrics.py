@@ -18,11 +18,11 @@ async def test_requests_are_counted_by_method_and_status(house: House) -> None:
     await house.get("/api/v1/nodes")
     await house.get("/api/v1/workloads/nobody")
 
-    told = await page(house)
+    answer = await page(house)
 
-    assert 'persys_gateway_requests_total{method="GET",status="200"} 1.0' in told
-    assert 'persys_gateway_requests_total{method="GET",status="404"} 1.0' in told
-    assert "persys_gateway_request_seconds_count 2.0" in told
+    assert 'persys_gateway_requests_total{method="GET",status="200"} 1.0' in answer
+    assert 'persys_gateway_requests_total{method="GET",status="404"} 1.0' in answer
+    assert "persys_gateway_request_seconds_count 2.0" in answer
 
 
 async def test_reachable_schedulers_are_counted(house: House) -> None:

@@ -49,10 +49,10 @@ async def test_pages_of_events_start_with_the_newest(house: House, cluster: Clus
 
     pages = await pages_of(house, "/api/v1/events?limit=3", "events")
 
-    told = [[int(event["sequence"]) for event in page] for page in pages]
-    assert all(page == sorted(page) for page in told)
-    assert [page[0] for page in told] == sorted((page[0] for page in told), reverse=True)
-    assert sorted(one for page in told for one in page) == list(range(1, told[0][-1] + 1))
+    answer = [[int(event["sequence"]) for event in page] for page in pages]
+    assert all(page == sorted(page) for page in answer)
+    assert [page[0] for page in answer] == sorted((page[0] for page in answer), reverse=True)
+    assert sorted(one for page in answer for one in page) == list(range(1, answer[0][-1] + 1))
 
 
 async def test_an_invalid_page_is_refused(house: House) -> None:
@@ -142,8 +142,8 @@ async def test_batches_too_large_for_one_response_are_split(house: House, cluste
         spec = pb.WorkloadSpec(type="container", container=container)
         await cluster.control.send(pb.ApplyWorkloadRequest(workload_id=name, spec=spec))
 
-    for name, (status, told) in (await ask_all(house, names)).items():
-        assert (status, told["workload"]["workload_id"]) == (200, name)
+    for name, (status, answer) in (await ask_all(house, names)).items():
+        assert (status, answer["workload"]["workload_id"]) == (200, name)
 
 
 class Elder(AgentControlServicer):
@@ -163,10 +163,10 @@ async def test_a_scheduler_without_batch_reads_is_read_one_by_one() -> None:
     names = [f"w{number}" for number in range(30)]
 
     async with a_gateway(quiet(scheduler_addr=(f"127.0.0.1:{port}",))) as house:
-        told = await ask_all(house, names)
+        answer = await ask_all(house, names)
     await server.stop(None)
 
-    assert [told[name][1]["workload"]["workload_id"] for name in names] == names
+    assert [answer[name][1]["workload"]["workload_id"] for name in names] == names
 
 
 async def test_too_many_requests_get_retry_after(cluster: Cluster) -> None:

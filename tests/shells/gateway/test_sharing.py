@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from persys.errors import UnavailableError
-from persys.gateway.upstream.single_flight import Shared
+from persys.gateway.upstream.single_flight import SingleFlight
 
 
 class Source:
@@ -15,7 +15,7 @@ class Source:
         self.begun = 0
         self.may_end = asyncio.Event()
 
-    async def ask(self) -> int:
+    async def call(self) -> int:
         self.begun += 1
         mine = self.begun
         await self.may_end.wait()
@@ -28,12 +28,12 @@ async def turns(count: int = 5) -> None:
 
 
 async def test_a_request_during_a_call_gets_the_next_one() -> None:
-    shared: Shared[int] = Shared()
+    shared: SingleFlight[int] = SingleFlight()
     source = Source()
     async with asyncio.TaskGroup() as group:
-        first = group.create_task(shared.ask("a", source.ask))
+        first = group.create_task(shared.call("a", source.call))
         await turns()
-        later = [group.create_task(shared.ask("a", source.ask)) for _ in range(10)]
+        later = [group.create_task(shared.call("a", source.call)) for _ in range(10)]
         await turns()
         assert source.begun == 1
         source.may_end.set()
@@ -43,15 +43,15 @@ async def test_a_request_during_a_call_gets_the_next_one() -> None:
 
 
 async def test_other_keys_do_not_wait() -> None:
-    shared: Shared[int] = Shared()
+    shared: SingleFlight[int] = SingleFlight()
     source = Source()
     source.may_end.set()
 
-    assert [await shared.ask(key, source.ask) for key in "abc"] == [1, 2, 3]
+    assert [await shared.call(key, source.call) for key in "abc"] == [1, 2, 3]
 
 
 async def test_a_failure_is_shared_and_not_cached() -> None:
-    shared: Shared[int] = Shared()
+    shared: SingleFlight[int] = SingleFlight()
     source = Source()
     gate = asyncio.Event()
 
@@ -60,32 +60,32 @@ async def test_a_failure_is_shared_and_not_cached() -> None:
         raise UnavailableError("away")
 
     async with asyncio.TaskGroup() as group:
-        first = group.create_task(told(shared, fail))
+        first = group.create_task(outcome_of(shared, fail))
         await turns()
-        later = [group.create_task(told(shared, fail)) for _ in range(3)]
+        later = [group.create_task(outcome_of(shared, fail)) for _ in range(3)]
         await turns()
         gate.set()
     source.may_end.set()
 
     assert {one.result() for one in (first, *later)} == {"away"}
-    assert await shared.ask("a", source.ask) == 1
+    assert await shared.call("a", source.call) == 1
 
 
-async def told(shared: Shared[int], ask: object) -> str:
+async def outcome_of(shared: SingleFlight[int], ask: object) -> str:
     with pytest.raises(UnavailableError) as raised:
-        await shared.ask("a", ask)  # type: ignore[arg-type]
+        await shared.call("a", ask)  # type: ignore[arg-type]
     return str(raised.value)
 
 
 async def test_a_cancelled_waiter_affects_no_other() -> None:
-    shared: Shared[int] = Shared()
+    shared: SingleFlight[int] = SingleFlight()
     source = Source()
     async with asyncio.TaskGroup() as group:
-        first = group.create_task(shared.ask("a", source.ask))
+        first = group.create_task(shared.call("a", source.call))
         await turns()
-        leader = group.create_task(shared.ask("a", source.ask))
+        leader = group.create_task(shared.call("a", source.call))
         await turns()
-        stays, leaves = (group.create_task(shared.ask("a", source.ask)) for _ in range(2))
+        stays, leaves = (group.create_task(shared.call("a", source.call)) for _ in range(2))
         await turns()
         leaves.cancel()
         await turns()

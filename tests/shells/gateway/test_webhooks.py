@@ -58,14 +58,14 @@ async def deliver(
 ) -> tuple[int, Any]:
     body = json.dumps(payload).encode()
     signature = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
-    told = {
+    answer = {
         "X-Hub-Signature-256": f"sha256={signature}",
         "X-GitHub-Delivery": delivery or uuid4().hex,
         "X-GitHub-Event": event,
         **headers,
     }
     url = f"http://127.0.0.1:{house.gateway.public_port}/webhooks/github"
-    return await house.ask("POST", url, data=body, headers=told)
+    return await house.ask("POST", url, data=body, headers=answer)
 
 
 async def a_stack(cluster: Cluster, name: str, *, ref: str = "main", desired: str = "") -> str:
@@ -98,8 +98,8 @@ async def test_a_push_redeploys_the_stacks_of_its_branch(hooked: House, cluster:
         await until_anew(cluster, name, revision)
     assert (await cluster.control.workload("other")).revision_id == other
     assert (await cluster.control.workload("stopped")).revision_id == stopped
-    _, told = await hooked.get("/api/v1/gitops")
-    shown = {one["workload_id"]: one for one in told["workloads"]}
+    _, answer = await hooked.get("/api/v1/gitops")
+    shown = {one["workload_id"]: one for one in answer["workloads"]}
     assert shown.keys() == {"shop", "shop2", "other", "stopped"}
     assert (shown["shop"]["repository"], shown["shop"]["branch"]) == (
         "github.com/acme/shop",
@@ -171,10 +171,10 @@ async def test_only_the_newest_waiting_push_of_a_branch_is_processed(
 
 async def last_commit(house: House) -> str:
     """No outcome is known while the cluster is unreachable."""
-    status, told = await house.get("/api/v1/gitops")
+    status, answer = await house.get("/api/v1/gitops")
     if status != 200:
         return ""
-    (shop,) = told["workloads"]
+    (shop,) = answer["workloads"]
     return str(shop.get("last_delivery", {}).get("commit", ""))
 
 

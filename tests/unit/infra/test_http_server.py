@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from certified import Root
-from persys.gateway.http.server import live_context
+from persys.gateway.http.server import reloading_context
 from persys.infra.net.http_server import HttpLimits, HttpServer
 from persys.model.identity import Role
 
@@ -244,7 +244,7 @@ async def test_one_address_cannot_use_all_connections() -> None:
 
 @pytest.fixture
 def context(tmp_path: Path) -> ssl.SSLContext:
-    return live_context(Root(tmp_path).tls(Role.GATEWAY, "g1"))
+    return reloading_context(Root(tmp_path).tls(Role.GATEWAY, "g1"))
 
 
 async def test_handshakes_count_as_connections_and_end(context: ssl.SSLContext) -> None:

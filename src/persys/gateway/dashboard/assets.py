@@ -13,7 +13,7 @@ from aiohttp import web
 from msgspec import Struct
 
 from persys.gateway.dashboard.specs import spec_routes
-from persys.gateway.http.middleware import Door, Served
+from persys.gateway.http.middleware import AiohttpHandler, RequestPipeline
 
 PREFIX = "/ui/"
 PAGE = "index.html"
@@ -44,7 +44,7 @@ class Page(Struct, frozen=True):
     """One static file, plain and compressed."""
 
     plain: bytes
-    packed: bytes
+    compressed: bytes
     media_type: str
 
     @property
@@ -52,14 +52,14 @@ class Page(Struct, frozen=True):
         return sha256(self.plain).hexdigest()[:32]
 
 
-def dashboard_routes(door: Door) -> Iterator[web.RouteDef]:
+def dashboard_routes(pipeline: RequestPipeline) -> Iterator[web.RouteDef]:
     found = pages()
     for path in ("/", PREFIX.rstrip("/")):
         yield web.get(path, _to_the_page)
     yield web.get(PREFIX, _answering(found[PAGE]))
     for name, page in found.items():
         yield web.get(f"{PREFIX}{name}", _answering(page))
-    yield from spec_routes(door)
+    yield from spec_routes(pipeline)
 
 
 def pages() -> dict[str, Page]:
@@ -81,7 +81,7 @@ async def _to_the_page(request: web.Request) -> web.StreamResponse:
     raise web.HTTPFound(PREFIX)
 
 
-def _answering(page: Page) -> Served:
+def _answering(page: Page) -> AiohttpHandler:
     tag = page.tag
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -89,20 +89,20 @@ def _answering(page: Page) -> Served:
         if any(one.value in (tag, "*") for one in shown):
             response = web.Response(status=304, headers=_HEADERS)
         else:
-            response = _whole(page, packed="gzip" in request.headers.get("Accept-Encoding", ""))
+            response = _whole(page, compressed="gzip" in request.headers.get("Accept-Encoding", ""))
         response.etag = tag
         return response
 
     return answer
 
 
-def _whole(page: Page, *, packed: bool) -> web.Response:
+def _whole(page: Page, *, compressed: bool) -> web.Response:
     response = web.Response(
-        body=page.packed if packed else page.plain,
+        body=page.compressed if compressed else page.plain,
         content_type=page.media_type,
         charset="utf-8",
         headers=_HEADERS,
     )
-    if packed:
+    if compressed:
         response.headers["Content-Encoding"] = "gzip"
     return response

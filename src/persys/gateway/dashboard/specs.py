@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import web
 
 from persys.core.bounded_yaml import YamlLimits
-from persys.gateway.http.middleware import Ask, Door, Handler, read_body
+from persys.gateway.http.middleware import Handler, RequestContext, RequestPipeline, read_body
 from persys.gateway.http.problems import ProblemError
 from persys.infra.aio.offload import off_loop
 from persys.wire.gen.control.v1 import control_pb2 as pb
@@ -27,19 +27,19 @@ LIMITS = YamlLimits(bytes_max=BYTES_MAX, nodes_max=100_000, documents_max=2_000)
 _LETS_IN = "GetMode"  # requires only the read permission
 
 
-def spec_routes(door: Door) -> Iterator[web.RouteDef]:
-    yield web.post(PATH, door.behind(_parsing()))
+def spec_routes(pipeline: RequestPipeline) -> Iterator[web.RouteDef]:
+    yield web.post(PATH, pipeline.serve(_parsing()))
 
 
 def _parsing() -> Handler:
     turn = asyncio.Lock()
 
-    async def parse(ask: Ask) -> web.StreamResponse:
-        ask.who.need(_LETS_IN)
-        await ask.cluster.call(
-            _LETS_IN, pb.GetModeRequest(), key="", metadata=ask.metadata, again=True
+    async def parse(context: RequestContext) -> web.StreamResponse:
+        context.caller.need(_LETS_IN)
+        await context.cluster.call(
+            _LETS_IN, pb.GetModeRequest(), key="", metadata=context.metadata, idempotent=True
         )
-        body = await read_body(ask.request)
+        body = await read_body(context.request)
         if len(body) > BYTES_MAX:
             raise ProblemError(413, f"spec file too large: expected at most {BYTES_MAX} bytes")
         async with turn:

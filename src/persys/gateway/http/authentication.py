@@ -38,14 +38,14 @@ _HINT = (
 )
 
 
-class Who(Struct, frozen=True):
+class Caller(Struct, frozen=True):
     name: str  # for logs and the audit
     key: str  # for rate limits and caches
     passed: Metadata = ()  # the identity as gRPC metadata for the scheduler
     deeds: frozenset[Permission] | None = None  # None: the scheduler decides what is allowed
 
     @property
-    def is_unproven(self) -> bool:
+    def needs_verification(self) -> bool:
         """Whether only a scheduler can verify this identity: a token."""
         return bool(self.passed) and self.deeds is None
 
@@ -55,20 +55,20 @@ class Who(Struct, frozen=True):
             raise DeniedError(f"{self.name} may not call {rpc}", reason="role")
 
 
-ANYONE = Who("anyone", "anyone")
+UNAUTHENTICATED = Caller("anyone", "anyone")
 
 
-class Identities:
+class Authenticator:
     def __init__(self, tls: Tls | None, clock: Clock) -> None:
         """Without TLS (-insecure), authentication is optional."""
         self._tls = tls
         self._clock = clock
 
-    def of(self, request: web.Request) -> Who:
+    def of(self, request: web.Request) -> Caller:
         """The caller. Raises ProblemError (401) without credentials, DeniedError for a bad certificate."""
         token = _token(request)
         if self._tls is None:
-            return _by_token(token) if token else ANYONE
+            return _by_token(token) if token else UNAUTHENTICATED
         shown = shown_certificate(request)
         if shown is not None:
             who = self._by_certificate(shown, self._tls)
@@ -77,7 +77,7 @@ class Identities:
             return _by_token(token)
         raise ProblemError(401, _HINT, headers={"WWW-Authenticate": 'Bearer realm="persys"'})
 
-    def _by_certificate(self, shown: bytes, tls: Tls) -> Who:
+    def _by_certificate(self, shown: bytes, tls: Tls) -> Caller:
         claims = _claims(shown)
         # It may have expired after the handshake.
         if not claims.not_before <= self._clock.now() < claims.not_after:
@@ -89,7 +89,7 @@ class Identities:
 
 
 @lru_cache(_KNOWN_MAX)
-def _who(claims: Claims) -> Who:
+def _who(claims: Claims) -> Caller:
     """Schedulers accept only user identities from a gateway. They recheck certificates of open streams."""
     identity = claims.identity
     assert identity is not None
@@ -99,21 +99,21 @@ def _who(claims: Claims) -> Who:
         )
     name = str(identity)
     passed = ((PASSED_IDENTITY, name), (PASSED_CERTIFICATE, msgspec.json.encode(claims)))
-    return Who(name, name, passed, permissions_of(identity.role))
+    return Caller(name, name, passed, permissions_of(identity.role))
 
 
 @lru_cache(_KNOWN_MAX)
-def _by_token(token: str) -> Who:
+def _by_token(token: str) -> Caller:
     mark = sha256(token.encode()).hexdigest()[:16]
     # psk_<id>_<secret>: the id may be logged, the secret may not.
     parts = token.split("_")
     name = f"token {parts[1]}" if len(parts) == 3 else "token"
-    return Who(name, f"token {mark}", (("authorization", f"Bearer {token}"),))
+    return Caller(name, f"token {mark}", (("authorization", f"Bearer {token}"),))
 
 
-def _narrowed(who: Who, token: str) -> Who:
+def _narrowed(who: Caller, token: str) -> Caller:
     shown = _by_token(token)
-    return Who(f"{who.name}, {shown.name}", f"{who.key} {shown.key}", who.passed + shown.passed)
+    return Caller(f"{who.name}, {shown.name}", f"{who.key} {shown.key}", who.passed + shown.passed)
 
 
 def _token(request: web.Request) -> str:
@@ -145,13 +145,13 @@ class _Proof(Struct, frozen=True):
     deeds: frozenset[Permission]
 
 
-class Proofs:
+class TokenVerifier:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._kept: OrderedDict[tuple[str, str], _Proof] = OrderedDict()
 
     async def permissions_of(
-        self, who: Who, cluster: Cluster, metadata: Metadata
+        self, who: Caller, cluster: Cluster, metadata: Metadata
     ) -> frozenset[Permission]:
         """The permissions of a token. Raises AioRpcError: UNAUTHENTICATED for an invalid token."""
         key = (who.key, cluster.id)
@@ -160,7 +160,7 @@ class Proofs:
         if kept is not None and now < kept.until:
             return kept.deeds
         answered = await cluster.call(
-            "GetIdentity", pb.GetIdentityRequest(), key="", metadata=metadata, again=True
+            "GetIdentity", pb.GetIdentityRequest(), key="", metadata=metadata, idempotent=True
         )
         view: pb.IdentityView = answered.answer
         # A scheduler that runs with -insecure returns no role and allows everything.

@@ -41,7 +41,7 @@ class _Key(NamedTuple):
     said: str
 
 
-class Remembered:
+class IdempotencyCache:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._kept: dict[_Key, _Kept] = {}  # the oldest first

@@ -18,15 +18,15 @@ from aiohttp import web
 from msgspec import Struct
 
 from persys.errors import InvalidError, PersysError
-from persys.gateway.audit import Audit, AuditEntry
-from persys.gateway.http.authentication import ANYONE, Identities, Proofs, Who
+from persys.gateway.audit import AuditEntry, AuditLog
+from persys.gateway.http.authentication import UNAUTHENTICATED, Authenticator, Caller, TokenVerifier
 from persys.gateway.http.problems import ProblemError, problem_from, problem_from_rpc
 from persys.gateway.http.rate_limit import (
-    STRANGERS_BURST,
-    STRANGERS_PER_SECOND,
+    FAILED_LOGINS_BURST,
+    FAILED_LOGINS_PER_SECOND,
     STREAMS_MAX,
-    Places,
-    Rates,
+    RateLimiter,
+    StreamLimit,
 )
 from persys.gateway.metrics import Metrics
 from persys.gateway.upstream.balancing import Strategy
@@ -59,18 +59,18 @@ _OWN_IDS = token_hex(8)
 _counted = count(1)
 
 
-class Ask(Struct, frozen=True, eq=False):
+class RequestContext(Struct, frozen=True, eq=False):
     """One authenticated request."""
 
     request: web.Request
-    who: Who
+    caller: Caller
     id: str
     clusters: Mapping[str, Cluster]
     default_cluster: str
     # Raises DeniedError once the certificate of the caller is invalid.
     check: Callable[[web.Request], object]
 
-    async def until_denied(self) -> NoReturn:
+    async def watch_credentials(self) -> NoReturn:
         """Watch an open stream: raises DeniedError when the caller's certificate expires or is revoked.
 
         The scheduler that serves the stream also checks certificates, and tokens.
@@ -100,7 +100,7 @@ class Ask(Struct, frozen=True, eq=False):
     def metadata(self) -> Metadata:
         """gRPC metadata for the scheduler: identity, source address, request id, trace context."""
         source = (PASSED_SOURCE, self.request.remote or "")
-        beside = (*self.who.passed, source, (_REQUEST_ID_METADATA, self.id))
+        beside = (*self.caller.passed, source, (_REQUEST_ID_METADATA, self.id))
         trace = self.request.headers.get(_TRACE)
         if trace is not None and _TRACE_FORM.fullmatch(trace):
             return (*beside, (_TRACE, trace))
@@ -114,19 +114,19 @@ class Ask(Struct, frozen=True, eq=False):
                 session = headers.get("X-Persys-Session") or self.request.cookies.get(
                     "persys_session"
                 )
-                return session or self.who.key
+                return session or self.caller.key
             case Strategy.SHARD:
                 return headers.get("X-Persys-Workload-Key") or workload_id
             case Strategy.LEADER_ONLY:
                 return ""
 
 
-Handler = Callable[[Ask], Awaitable[web.StreamResponse]]
-Served = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Handler = Callable[[RequestContext], Awaitable[web.StreamResponse]]
+AiohttpHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class _Endpoint(Struct, frozen=True, eq=False):
-    """A handler and how it is served; see `Door.behind`."""
+    """A handler and how it is served; see `RequestPipeline.serve`."""
 
     handler: Handler
     open_to_all: bool
@@ -140,20 +140,20 @@ class _Exchange(Struct, eq=False):
 
     request: web.Request
     id: str
-    who: Who = ANYONE
+    caller: Caller = UNAUTHENTICATED
     is_known: bool = False  # the identity is verified: from here on the request is audited
 
 
-class Door:
+class RequestPipeline:
     def __init__(
         self,
         clusters: Mapping[str, Cluster],
         default_cluster: str,
         *,
-        identities: Identities,
-        proofs: Proofs,
-        rates: Rates,
-        audit: Audit,
+        identities: Authenticator,
+        token_verifier: TokenVerifier,
+        rates: RateLimiter,
+        audit: AuditLog,
         clock: Clock,
         metrics: Metrics,
         supervisor: Supervisor,
@@ -162,17 +162,19 @@ class Door:
         self._clusters = clusters
         self._default_cluster = default_cluster
         self._identities = identities
-        self.proofs = proofs
+        self.token_verifier = token_verifier
         self._rates = rates
-        self._strangers = Rates(clock, per_second=STRANGERS_PER_SECOND, burst=STRANGERS_BURST)
-        self.streams = Places(STREAMS_MAX)
+        self._failed_logins = RateLimiter(
+            clock, per_second=FAILED_LOGINS_PER_SECOND, burst=FAILED_LOGINS_BURST
+        )
+        self.streams = StreamLimit(STREAMS_MAX)
         self._audit = audit
         self._clock = clock
         self._metrics = metrics
         self._supervisor = supervisor
         self._owned = owned
 
-    def behind(
+    def serve(
         self,
         handler: Handler,
         *,
@@ -180,7 +182,7 @@ class Door:
         contract: bool = False,
         changes: str = "",
         unary: bool = False,
-    ) -> Served:
+    ) -> AiohttpHandler:
         """Wrap a handler. `open_to_all`: no authentication. `contract`: a route of older clients.
 
         `changes` is the RPC name of a request that is audited. A `unary` one is finished, with its audit
@@ -198,81 +200,87 @@ class Door:
             response.headers[REQUEST_ID] = exchange.id
             if response.status >= _CLIENT_ERROR and not request.content.is_eof():
                 response.force_close()  # the rest of the body is not read
-        if response.status == _UNKNOWN and exchange.who.passed:
-            self._count_stranger(request)
+        if response.status == _UNKNOWN and exchange.caller.passed:
+            self._count_failed_login(request)
         seconds = self._clock.monotonic() - began
         self._metrics.served(request.method, response.status, seconds)
         if request.method not in _SAFE or response.status >= _SERVER_ERROR:
-            _tell(exchange, response, seconds)
+            _log(exchange, response, seconds)
         return response
 
     async def _respond(self, endpoint: _Endpoint, exchange: _Exchange) -> web.StreamResponse:
         """Convert every refusal to a problem. It is audited if the caller is known."""
         try:
-            ask = await self._admit(endpoint, exchange)
-            return await self._serve(endpoint, ask)
+            context = await self._admit(endpoint, exchange)
+            return await self._serve(endpoint, context)
         except (PersysError, grpc.aio.AioRpcError) as err:
             response = _problem(err).response(exchange.id, contract=endpoint.contract)
             if exchange.is_known:
-                await self._note(self._ask(exchange), endpoint.changes, response.status)
+                await self._audit_if_changed(
+                    self._context(exchange), endpoint.changes, response.status
+                )
             return response
 
-    async def _admit(self, endpoint: _Endpoint, exchange: _Exchange) -> Ask:
+    async def _admit(self, endpoint: _Endpoint, exchange: _Exchange) -> RequestContext:
         """Authenticate the caller and check its rate limit. Raises PersysError, AioRpcError."""
         request = exchange.request
         if not endpoint.open_to_all:
             self._refuse_other_sites(request)
-            exchange.who = self._identities.of(request)
-            self._limit_rate(exchange.who, request)
-        ask = self._ask(exchange)
+            exchange.caller = self._identities.of(request)
+            self._limit_rate(exchange.caller, request)
+        context = self._context(exchange)
         if endpoint.changes or request.body_exists:
-            await self._prove(ask)
+            await self._verify_token(context)
         exchange.is_known = True
-        return ask
+        return context
 
-    async def _serve(self, endpoint: _Endpoint, ask: Ask) -> web.StreamResponse:
+    async def _serve(self, endpoint: _Endpoint, context: RequestContext) -> web.StreamResponse:
         """Run the handler; a change as work of the gateway, which is finished in any case."""
         if not (endpoint.changes and endpoint.unary):
-            return await self._answered(endpoint, ask)
-        ask.who.need(endpoint.changes)
-        await read_body(ask.request)
+            return await self._answered(endpoint, context)
+        context.caller.need(endpoint.changes)
+        await read_body(context.request)
         return await self._owned.finish(
-            "request", endpoint.changes, partial(self._answered, endpoint, ask)
+            "request", endpoint.changes, partial(self._answered, endpoint, context)
         )
 
-    def _limit_rate(self, who: Who, request: web.Request) -> None:
+    def _limit_rate(self, who: Caller, request: web.Request) -> None:
         """Raises ProblemError (429)."""
-        self._rates.take(who.key)
-        if who.is_unproven:
-            self._strangers.check(request.remote or "")
+        self._rates.count(who.key)
+        if who.needs_verification:
+            self._failed_logins.check(request.remote or "")
 
-    async def _prove(self, ask: Ask) -> None:
+    async def _verify_token(self, context: RequestContext) -> None:
         """Verify a token before the body is read and before anything is recorded under its name."""
-        if ask.who.is_unproven:
-            await self.proofs.permissions_of(ask.who, ask.cluster, ask.metadata)
+        if context.caller.needs_verification:
+            await self.token_verifier.permissions_of(
+                context.caller, context.cluster, context.metadata
+            )
 
-    async def _answered(self, endpoint: _Endpoint, ask: Ask) -> web.StreamResponse:
+    async def _answered(self, endpoint: _Endpoint, context: RequestContext) -> web.StreamResponse:
         """Run the handler, convert its error to a problem, and write the audit entry."""
         try:
-            response = await self._handled(endpoint.handler, ask)
+            response = await self._handled(endpoint.handler, context)
         except (PersysError, grpc.aio.AioRpcError) as err:
-            response = _problem(err).response(ask.id, contract=endpoint.contract)
+            response = _problem(err).response(context.id, contract=endpoint.contract)
         except (ConnectionError, asyncio.CancelledError):
-            await self._note(ask, endpoint.changes, _LEFT)  # the change may have been made
+            await self._audit_if_changed(
+                context, endpoint.changes, _LEFT
+            )  # the change may have been made
             raise
-        await self._note(ask, endpoint.changes, response.status)
+        await self._audit_if_changed(context, endpoint.changes, response.status)
         return response
 
-    async def _handled(self, handler: Handler, ask: Ask) -> web.StreamResponse:
+    async def _handled(self, handler: Handler, context: RequestContext) -> web.StreamResponse:
         """Run the handler. An unexpected exception is contained and becomes a 500."""
-        request = ask.request
+        request = context.request
         answer: web.StreamResponse | None = None
         left: ConnectionError | None = None
         where = request.match_info.route.resource
         key = f"{request.method} {where.canonical if where is not None else ''}"
         with self._supervisor.contain("request", key, failed=lambda _: None):
             try:
-                answer = await handler(ask)
+                answer = await handler(context)
             except ConnectionError as err:
                 left = err  # the client left; aiohttp closes the connection
             except web.RequestPayloadError as err:
@@ -287,7 +295,7 @@ class Door:
             return answer
         if request.writer.output_size:
             raise ConnectionResetError("failed after part of the response was sent")
-        raise ProblemError(500, f"internal error; see the gateway log for request id {ask.id}")
+        raise ProblemError(500, f"internal error; see the gateway log for request id {context.id}")
 
     def _refuse_other_sites(self, request: web.Request) -> None:
         """Refuse cross-site requests. They are counted and not logged one by one: anyone can send them."""
@@ -295,28 +303,37 @@ class Door:
             self._metrics.refused_cross_site()
             raise ProblemError(403, "cross-site requests are not allowed")
 
-    def _ask(self, exchange: _Exchange) -> Ask:
-        who = exchange.who
-        check = self._identities.of if who is not ANYONE else _admitted
-        return Ask(exchange.request, who, exchange.id, self._clusters, self._default_cluster, check)
-
-    def _count_stranger(self, request: web.Request) -> None:
-        with suppress(ProblemError):  # the next request is refused
-            self._strangers.take(request.remote or "")
-
-    async def _note(self, ask: Ask, changes: str, status: int) -> None:
-        if changes and status not in _NOT_LET_IN:
-            await self.note(ask, changes, status)
-
-    async def note(self, ask: Ask, deed: str, status: int) -> None:
-        """Write an audit entry."""
-        path = ask.request.match_info
-        target = "/".join(value for name, value in path.items() if name != "cluster")
-        where = ask.request.remote or ""
-        noted = AuditEntry(
-            self._clock.now(), ask.who.name, where, deed, ask.cluster_id, target, status, ask.id
+    def _context(self, exchange: _Exchange) -> RequestContext:
+        who = exchange.caller
+        check = self._identities.of if who is not UNAUTHENTICATED else _admitted
+        return RequestContext(
+            exchange.request, who, exchange.id, self._clusters, self._default_cluster, check
         )
-        await self._audit.note(noted)
+
+    def _count_failed_login(self, request: web.Request) -> None:
+        with suppress(ProblemError):  # the next request is refused
+            self._failed_logins.count(request.remote or "")
+
+    async def _audit_if_changed(self, context: RequestContext, changes: str, status: int) -> None:
+        if changes and status not in _NOT_LET_IN:
+            await self.record(context, changes, status)
+
+    async def record(self, context: RequestContext, deed: str, status: int) -> None:
+        """Write an audit entry."""
+        path = context.request.match_info
+        target = "/".join(value for name, value in path.items() if name != "cluster")
+        where = context.request.remote or ""
+        noted = AuditEntry(
+            self._clock.now(),
+            context.caller.name,
+            where,
+            deed,
+            context.cluster_id,
+            target,
+            status,
+            context.id,
+        )
+        await self._audit.record(noted)
 
 
 async def read_body(request: web.Request) -> bytes:
@@ -340,7 +357,7 @@ def _admitted(_request: web.Request) -> None:
     """The check of unauthenticated requests: open routes, or -insecure."""
 
 
-def _tell(exchange: _Exchange, response: web.StreamResponse, seconds: float) -> None:
+def _log(exchange: _Exchange, response: web.StreamResponse, seconds: float) -> None:
     """The log line of a request. Successful reads are not logged: there are too many."""
     say = log.warning if response.status >= _SERVER_ERROR else log.info
     say(
@@ -348,16 +365,16 @@ def _tell(exchange: _Exchange, response: web.StreamResponse, seconds: float) -> 
         method=exchange.request.method,
         path=exchange.request.path,
         status=response.status,
-        who=exchange.who.name,
+        who=exchange.caller.name,
         request_id=exchange.id,
         seconds=round(seconds, 4),
     )
 
 
 def _request_id(request: web.Request) -> str:
-    told = request.headers.get(REQUEST_ID, "")
-    if told and len(told) <= _ID_LENGTH_MAX and told.isascii() and told.isprintable():
-        return told
+    sent = request.headers.get(REQUEST_ID, "")
+    if sent and len(sent) <= _ID_LENGTH_MAX and sent.isascii() and sent.isprintable():
+        return sent
     return f"{_OWN_IDS}{next(_counted):016x}"
 
 
@@ -370,13 +387,13 @@ def _is_from_another_site(request: web.Request) -> bool:
     return bool(origin and origin.partition("://")[2] != request.host) or site not in _OWN_ORIGIN
 
 
-def elsewhere_routes(door: Door) -> Iterator[web.RouteDef]:
+def fallback_routes(pipeline: RequestPipeline) -> Iterator[web.RouteDef]:
     """Must be registered last: it matches every path."""
-    yield web.route("*", f"{API}/{{nowhere:.*}}", door.behind(_refuse, open_to_all=True))
+    yield web.route("*", f"{API}/{{nowhere:.*}}", pipeline.serve(_refuse, open_to_all=True))
 
 
-async def _refuse(ask: Ask) -> web.StreamResponse:
-    request = ask.request
+async def _refuse(context: RequestContext) -> web.StreamResponse:
+    request = context.request
     allowed: set[str] = set()
     for resource in request.app.router.resources():
         if resource is not request.match_info.route.resource:

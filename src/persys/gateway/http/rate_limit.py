@@ -15,8 +15,8 @@ from persys.infra.clock import Clock
 BODY_BYTES_MAX = 4 * 1024 * 1024
 STREAMS_MAX = 100
 # Failed authentications from one address: guessed tokens must not load the schedulers.
-STRANGERS_PER_SECOND = 2.0
-STRANGERS_BURST = 20
+FAILED_LOGINS_PER_SECOND = 2.0
+FAILED_LOGINS_BURST = 20
 _BUCKETS_MAX = 10_000
 
 
@@ -25,7 +25,7 @@ class _Bucket(Struct):
     at: float
 
 
-class Places:
+class StreamLimit:
     """Limits the open streams of each identity."""
 
     def __init__(self, most: int) -> None:
@@ -46,7 +46,7 @@ class Places:
                 del self._taken[key]
 
 
-class Rates:
+class RateLimiter:
     def __init__(self, clock: Clock, *, per_second: float, burst: int) -> None:
         """`per_second` 0 disables the limit."""
         self._clock = clock
@@ -54,7 +54,7 @@ class Rates:
         self._burst = float(burst)
         self._buckets: dict[str, _Bucket] = {}
 
-    def take(self, key: str) -> None:
+    def count(self, key: str) -> None:
         """Count one request. Raises ProblemError (429) with Retry-After."""
         if not self._rate:
             return

@@ -16,7 +16,7 @@ PACK_BYTES = 1024
 NEXT_CURSOR = "X-Next-Cursor"
 
 
-class Encoded(Struct, frozen=True, eq=False):
+class JsonBody(Struct, frozen=True, eq=False):
     """A JSON response body with its headers. It is immutable, so several requests can share it."""
 
     body: bytes
@@ -25,24 +25,24 @@ class Encoded(Struct, frozen=True, eq=False):
     next_cursor: str = ""
 
 
-def encoded(
+def json_body(
     body: bytes, next_cursor: str = "", *, mode: str = "", data_age_ms: str = ""
-) -> Encoded:
+) -> JsonBody:
     """`mode` is the mode of the scheduler, or empty in normal mode."""
-    tag = tag_of(body)
+    tag = etag_of(body)
     headers = CIMultiDict({"Content-Type": JSON, "ETag": f'"{tag}"', "Cache-Control": "no-cache"})
     if mode:  # the data may be stale
         headers.update({MODE: mode, DATA_AGE_MS: data_age_ms})
     if next_cursor:
         headers[NEXT_CURSOR] = next_cursor
-    return Encoded(body, tag, headers, next_cursor)
+    return JsonBody(body, tag, headers, next_cursor)
 
 
-def tag_of(body: bytes) -> str:
+def etag_of(body: bytes) -> str:
     return blake2b(body, digest_size=16).hexdigest()
 
 
-def answer(request: web.Request, found: Encoded) -> web.Response:
+def answer(request: web.Request, found: JsonBody) -> web.Response:
     """The response to a read: 200 with the body, or 304 if the client has this content."""
     headers = found.headers.copy()
     if found.next_cursor:
@@ -52,10 +52,10 @@ def answer(request: web.Request, found: Encoded) -> web.Response:
         del headers["Content-Type"]
         return web.Response(status=304, headers=headers)
     response = web.Response(body=found.body, headers=headers)
-    return packed(request, response) if len(found.body) > PACK_BYTES else response
+    return compressed(request, response) if len(found.body) > PACK_BYTES else response
 
 
-def packed(request: web.Request, response: web.Response) -> web.Response:
+def compressed(request: web.Request, response: web.Response) -> web.Response:
     body = response.body
     if isinstance(body, bytes) and len(body) > PACK_BYTES:
         response.headers["Vary"] = "Accept-Encoding"

@@ -10,7 +10,7 @@ from persys.infra.tls.certificates import KeyPair
 from persys.infra.tls.tls import Tls
 
 
-def live_context(tls: Tls) -> ssl.SSLContext:
+def reloading_context(tls: Tls) -> ssl.SSLContext:
     """A context whose handshakes always use the current certificate."""
     current = _context(tls.in_use())
 

@@ -6,10 +6,10 @@ from aiohttp import web
 
 from persys.core.numbers import whole_number
 from persys.errors import InvalidError
-from persys.gateway.audit import Audit
-from persys.gateway.http.middleware import Ask, Door, Handler
-from persys.gateway.http.permissions import needing
-from persys.gateway.routes.clusters import told
+from persys.gateway.audit import AuditLog
+from persys.gateway.http.middleware import Handler, RequestContext, RequestPipeline
+from persys.gateway.http.permissions import require_permission
+from persys.gateway.routes.clusters import json_response
 from persys.model.identity import Permission
 from persys.wire.rest.routes import API
 
@@ -17,19 +17,22 @@ LIMIT_MAX = 1000
 LIMIT_USUAL = 100
 
 
-def audit_routes(door: Door, audit: Audit) -> Iterator[web.RouteDef]:
+def audit_routes(pipeline: RequestPipeline, audit: AuditLog) -> Iterator[web.RouteDef]:
     """Requires the permission to manage tokens."""
     yield web.get(
-        f"{API}/audit", door.behind(needing(Permission.TOKENS, door.proofs, _listing(audit)))
+        f"{API}/audit",
+        pipeline.serve(
+            require_permission(Permission.TOKENS, pipeline.token_verifier, _listing(audit))
+        ),
     )
 
 
-def _listing(audit: Audit) -> Handler:
-    async def handle(ask: Ask) -> web.StreamResponse:
-        limit = _number(ask, "limit", LIMIT_USUAL)
+def _listing(audit: AuditLog) -> Handler:
+    async def handle(context: RequestContext) -> web.StreamResponse:
+        limit = _number(context, "limit", LIMIT_USUAL)
         if not 1 <= limit <= LIMIT_MAX:
             raise InvalidError("limit", f"expected 1 to {LIMIT_MAX}")
-        lines = await audit.lines(limit=limit + 1, before=_number(ask, "cursor", 0))
+        lines = await audit.lines(limit=limit + 1, before=_number(context, "cursor", 0))
         shown, more = lines[:limit], len(lines) > limit
         plain = {
             "deeds": [
@@ -48,13 +51,13 @@ def _listing(audit: Audit) -> Handler:
             ],
             "next_cursor": str(shown[-1].number) if more else "",
         }
-        return told(ask, plain)
+        return json_response(context, plain)
 
     return handle
 
 
-def _number(ask: Ask, name: str, usual: int) -> int:
-    text = ask.request.query.get(name, str(usual))
+def _number(context: RequestContext, name: str, usual: int) -> int:
+    text = context.request.query.get(name, str(usual))
     number = whole_number(text)
     if number is None:
         raise InvalidError(name, f"{text[:40]!r}: expected a number")

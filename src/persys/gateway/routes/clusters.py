@@ -13,10 +13,10 @@ import msgspec
 from aiohttp import web
 
 from persys.errors import PersysError
-from persys.gateway.http.middleware import Ask, Door
-from persys.gateway.http.permissions import needing
+from persys.gateway.http.middleware import RequestContext, RequestPipeline
+from persys.gateway.http.permissions import require_permission
 from persys.gateway.http.problems import problem_from, problem_from_rpc
-from persys.gateway.http.responses import answer, encoded
+from persys.gateway.http.responses import answer, json_body
 from persys.gateway.upstream.cluster import Cluster
 from persys.model.identity import Permission
 from persys.wire.gen.control.v1 import control_pb2 as pb
@@ -28,36 +28,42 @@ CLUSTER_SECONDS = 5.0
 MILLICORES = 1000
 
 
-def overview_routes(door: Door) -> Iterator[web.RouteDef]:
+def overview_routes(pipeline: RequestPipeline) -> Iterator[web.RouteDef]:
     listing, getting = (
-        needing(Permission.READ, door.proofs, handler) for handler in (list_clusters, get_cluster)
+        require_permission(Permission.READ, pipeline.token_verifier, handler)
+        for handler in (list_clusters, get_cluster)
     )
-    yield web.get("/health", door.behind(health, open_to_all=True, contract=True))
-    yield web.get("/clusters", door.behind(listing, contract=True))
-    yield web.get("/clusters/{cluster}", door.behind(getting, contract=True))
-    yield web.get(f"{API}/clusters", door.behind(listing))
-    yield web.get(f"{API}/clusters/{{cluster}}", door.behind(getting))
-    yield web.get(f"{API}/overview", door.behind(needing(Permission.READ, door.proofs, overview)))
+    yield web.get("/health", pipeline.serve(health, open_to_all=True, contract=True))
+    yield web.get("/clusters", pipeline.serve(listing, contract=True))
+    yield web.get("/clusters/{cluster}", pipeline.serve(getting, contract=True))
+    yield web.get(f"{API}/clusters", pipeline.serve(listing))
+    yield web.get(f"{API}/clusters/{{cluster}}", pipeline.serve(getting))
+    yield web.get(
+        f"{API}/overview",
+        pipeline.serve(require_permission(Permission.READ, pipeline.token_verifier, overview)),
+    )
 
 
-async def health(ask: Ask) -> web.StreamResponse:
-    return told(ask, {"status": "ok", "service": SERVICE})
+async def health(context: RequestContext) -> web.StreamResponse:
+    return json_response(context, {"status": "ok", "service": SERVICE})
 
 
-async def list_clusters(ask: Ask) -> web.StreamResponse:
-    views = [cluster_view(cluster) for cluster in ask.clusters.values()]
-    return told(ask, {"default_cluster_id": ask.default_cluster, "clusters": views})
+async def list_clusters(context: RequestContext) -> web.StreamResponse:
+    views = [cluster_view(cluster) for cluster in context.clusters.values()]
+    return json_response(
+        context, {"default_cluster_id": context.default_cluster, "clusters": views}
+    )
 
 
-async def get_cluster(ask: Ask) -> web.StreamResponse:
-    view = cluster_view(ask.cluster)
-    return told(ask, {"default_cluster_id": ask.default_cluster, "cluster": view})
+async def get_cluster(context: RequestContext) -> web.StreamResponse:
+    view = cluster_view(context.cluster)
+    return json_response(context, {"default_cluster_id": context.default_cluster, "cluster": view})
 
 
-async def overview(ask: Ask) -> web.StreamResponse:
+async def overview(context: RequestContext) -> web.StreamResponse:
     async with asyncio.TaskGroup() as group:
-        views = [group.create_task(_state_of(ask, one)) for one in ask.clusters.values()]
-    return told(ask, {"clusters": [view.result() for view in views]})
+        views = [group.create_task(_state_of(context, one)) for one in context.clusters.values()]
+    return json_response(context, {"clusters": [view.result() for view in views]})
 
 
 def cluster_view(cluster: Cluster) -> dict[str, Any]:
@@ -81,18 +87,20 @@ def cluster_view(cluster: Cluster) -> dict[str, Any]:
     }
 
 
-async def _state_of(ask: Ask, cluster: Cluster) -> dict[str, Any]:
+async def _state_of(context: RequestContext, cluster: Cluster) -> dict[str, Any]:
     view = cluster_view(cluster)
     del view["schedulers"]
     try:
         async with asyncio.timeout(CLUSTER_SECONDS):
-            summary = await _asked(ask, cluster, "GetClusterSummary", pb.GetClusterSummaryRequest())
-            mode = await _asked(ask, cluster, "GetMode", pb.GetModeRequest())
-            nodes = await _asked(ask, cluster, "ListNodes", pb.ListNodesRequest())
+            summary = await _asked(
+                context, cluster, "GetClusterSummary", pb.GetClusterSummaryRequest()
+            )
+            mode = await _asked(context, cluster, "GetMode", pb.GetModeRequest())
+            nodes = await _asked(context, cluster, "ListNodes", pb.ListNodesRequest())
     except PersysError as err:
-        return view | {"problem": problem_from(err).plain(ask.id)}
+        return view | {"problem": problem_from(err).plain(context.id)}
     except grpc.aio.AioRpcError as err:
-        return view | {"problem": problem_from_rpc(err).plain(ask.id)}
+        return view | {"problem": problem_from_rpc(err).plain(context.id)}
     except TimeoutError:
         return view | {"problem": {"status": 504, "detail": "deadline exceeded"}}
     return view | {
@@ -102,10 +110,10 @@ async def _state_of(ask: Ask, cluster: Cluster) -> dict[str, Any]:
     }
 
 
-async def _asked(ask: Ask, cluster: Cluster, rpc: str, request: Any) -> Any:
-    key = ask.routing_key(cluster)
+async def _asked(context: RequestContext, cluster: Cluster, rpc: str, request: Any) -> Any:
+    key = context.routing_key(cluster)
     answered = await cluster.call(
-        rpc, request, key=key, metadata=ask.metadata, again=True, seconds=CLUSTER_SECONDS
+        rpc, request, key=key, metadata=context.metadata, idempotent=True, seconds=CLUSTER_SECONDS
     )
     return answered.answer
 
@@ -132,5 +140,5 @@ def capacity_of(nodes: Any) -> dict[str, dict[str, int]]:
     return {"cpu_millicores": cpu, "memory_mb": memory, "disk_gb": disk}
 
 
-def told(ask: Ask, plain: Any) -> web.Response:
-    return answer(ask.request, encoded(msgspec.json.encode(plain)))
+def json_response(context: RequestContext, plain: Any) -> web.Response:
+    return answer(context.request, json_body(msgspec.json.encode(plain)))

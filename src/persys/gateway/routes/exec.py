@@ -15,12 +15,12 @@ from google.protobuf.message import DecodeError
 
 from persys.errors import InvalidError, PersysError
 from persys.gateway.http.authentication import SOCKET_PROTOCOL
-from persys.gateway.http.middleware import Ask, Door, Handler
+from persys.gateway.http.middleware import Handler, RequestContext, RequestPipeline
 from persys.gateway.http.problems import ProblemError, problem_from, problem_from_rpc
 from persys.gateway.http.transcoding import Transcoder
-from persys.gateway.routes.streams import in_place
+from persys.gateway.routes.streams import with_stream_limit
 from persys.gateway.routes.unary import IN_CLUSTER, audited_as
-from persys.gateway.upstream.scheduler import Upstream
+from persys.gateway.upstream.scheduler import SchedulerConnection
 from persys.infra.aio.task_group import together
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.rest.json_codec import fill, read_json, to_json
@@ -33,32 +33,32 @@ REASON_BYTES_MAX = 123
 _CLOSE_BASE = 4000
 
 
-def socket_routes(door: Door, stopping: asyncio.Event) -> Iterator[web.RouteDef]:
+def exec_routes(pipeline: RequestPipeline, stopping: asyncio.Event) -> Iterator[web.RouteDef]:
     for route in ROUTES:
         if route.form is Form.SOCKET:
-            handler = in_place(door, socket_handler(door, route, stopping))
-            served = door.behind(handler, changes=audited_as(route))
+            handler = with_stream_limit(pipeline, exec_handler(pipeline, route, stopping))
+            served = pipeline.serve(handler, changes=audited_as(route))
             for prefix in (API, API + IN_CLUSTER):
                 yield web.get(prefix + route.path, served, allow_head=False)
 
 
-def socket_handler(door: Door, route: Route, stopping: asyncio.Event) -> Handler:
+def exec_handler(pipeline: RequestPipeline, route: Route, stopping: asyncio.Event) -> Handler:
     transcoder = Transcoder(route, ignored=frozenset({"frames"}))
 
-    async def handle(ask: Ask) -> web.StreamResponse:
-        ask.who.need(route.rpc)
-        start = transcoder.request(ask.request.match_info, ask.request.query, b"")
-        upstream = await ask.cluster.reach(start.workload_id)
+    async def handle(context: RequestContext) -> web.StreamResponse:
+        context.caller.need(route.rpc)
+        start = transcoder.request(context.request.match_info, context.request.query, b"")
+        upstream = await context.cluster.reach(start.workload_id)
         socket = web.WebSocketResponse(
             protocols=(SOCKET_PROTOCOL,), heartbeat=HEARTBEAT_SECONDS, max_msg_size=FRAME_BYTES_MAX
         )
-        if not socket.can_prepare(ask.request).ok:
+        if not socket.can_prepare(context.request).ok:
             detail = "expected a WebSocket upgrade request"
             raise ProblemError(426, detail, headers={"Upgrade": "websocket"})
-        await socket.prepare(ask.request)
+        await socket.prepare(context.request)
         # A session may be long: the audit gets an entry at its start and one at its end.
-        await door.note(ask, route.rpc, socket.status)
-        await _Session(ask, socket, start, upstream).run(stopping)
+        await pipeline.record(context, route.rpc, socket.status)
+        await _Session(context, socket, start, upstream).run(stopping)
         return socket
 
     return handle
@@ -66,9 +66,13 @@ def socket_handler(door: Door, route: Route, stopping: asyncio.Event) -> Handler
 
 class _Session:
     def __init__(
-        self, ask: Ask, socket: web.WebSocketResponse, start: pb.ExecStart, upstream: Upstream
+        self,
+        context: RequestContext,
+        socket: web.WebSocketResponse,
+        start: pb.ExecStart,
+        upstream: SchedulerConnection,
     ) -> None:
-        self._ask = ask
+        self._context = context
         self._socket = socket
         self._start = start
         self._upstream = upstream
@@ -92,13 +96,13 @@ class _Session:
     async def _talk(self, stopping: asyncio.Event) -> None:
         first = await self._first()
         begun = asyncio.Event()
-        call = self._upstream.stub.Exec(metadata=self._ask.metadata)
+        call = self._upstream.stub.Exec(metadata=self._context.metadata)
         try:
             async with together() as group:
                 tasks = [
                     group.create_task(self._feed(call, first, begun)),
                     group.create_task(_until_stopped(stopping)),
-                    group.create_task(self._ask.until_denied()),
+                    group.create_task(self._context.watch_credentials()),
                 ]
                 async for output in call:
                     begun.set()
@@ -112,7 +116,7 @@ class _Session:
         """The start message: from the URL, or from the first frame. The path wins over both."""
         if self._start.command or self._start.console:
             # A command in the URL comes from a browser, which reads text frames.
-            self._as_text = self._ask.request.query.get("frames", "") != "binary"
+            self._as_text = self._context.request.query.get("frames", "") != "binary"
             return pb.ExecInput(start=self._start)
         try:
             async with asyncio.timeout(START_SECONDS):

@@ -8,11 +8,11 @@ import msgspec
 from aiohttp import web
 
 from persys import __version__
-from persys.gateway.http.middleware import Ask, Door
+from persys.gateway.http.middleware import RequestContext, RequestPipeline
 from persys.gateway.http.paging import LISTS
 from persys.gateway.http.preconditions import CONDITIONAL
 from persys.gateway.http.problems import PROBLEM
-from persys.gateway.http.responses import JSON, answer, encoded
+from persys.gateway.http.responses import JSON, answer, json_body
 from persys.gateway.http.transcoding import SERVICE, path_fields, request_descriptor
 from persys.gateway.routes.streams import EVENT_STREAM, NDJSON
 from persys.wire.rest.openapi_schema import Schema, field_schema, reference, schemas_of
@@ -149,13 +149,13 @@ _SEGMENT: Schema = {"type": "string", "minLength": 1, "pattern": r"^[^/{}]+$"}
 _TEXTS = {"StreamLogs": "text/plain", "SaveSnapshot": "application/octet-stream"}
 
 
-def openapi_routes(door: Door) -> Iterator[web.RouteDef]:
-    found = encoded(msgspec.json.encode(document()))
+def openapi_routes(pipeline: RequestPipeline) -> Iterator[web.RouteDef]:
+    found = json_body(msgspec.json.encode(document()))
 
-    async def handle(ask: Ask) -> web.StreamResponse:
-        return answer(ask.request, found)
+    async def handle(context: RequestContext) -> web.StreamResponse:
+        return answer(context.request, found)
 
-    yield web.get(PATH, door.behind(handle, open_to_all=True))
+    yield web.get(PATH, pipeline.serve(handle, open_to_all=True))
 
 
 def document() -> dict[str, Any]:

@@ -10,13 +10,13 @@ from typing import Any
 
 from aiohttp import web
 
-from persys.gateway.http.middleware import Ask, Door, Handler
+from persys.gateway.http.middleware import Handler, RequestContext, RequestPipeline
 from persys.gateway.http.problems import ProblemError, refusal_in
 from persys.gateway.http.responses import JSON
 from persys.gateway.http.transcoding import Transcoder
-from persys.gateway.routes.streams import NDJSON, in_place, pass_on, write_lines
+from persys.gateway.routes.streams import NDJSON, forward_stream, with_stream_limit, write_lines
 from persys.gateway.routes.unary import IN_CLUSTER, audited_as
-from persys.gateway.upstream.stream_buffer import Pump
+from persys.gateway.upstream.stream_buffer import StreamBuffer
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.rest.json_codec import to_json
 from persys.wire.rest.routes import API, ROUTES, Form, Route
@@ -27,21 +27,25 @@ RESTORE_SECONDS = 300.0
 FIRST_SECONDS = 30.0  # clients do not read the response while they upload
 
 
-def upload_routes(door: Door, stopping: asyncio.Event) -> Iterator[web.RouteDef]:
+def upload_routes(pipeline: RequestPipeline, stopping: asyncio.Event) -> Iterator[web.RouteDef]:
     for route in ROUTES:
         if route.form is Form.UPLOAD:
             make = image_handler if route.rpc == "AddImage" else snapshot_handler
-            served = door.behind(in_place(door, make(route, stopping)), changes=audited_as(route))
+            served = pipeline.serve(
+                with_stream_limit(pipeline, make(route, stopping)), changes=audited_as(route)
+            )
             for prefix in (API, API + IN_CLUSTER):
                 yield web.put(prefix + route.path, served)
 
 
 def snapshot_handler(route: Route, stopping: asyncio.Event) -> Handler:
-    async def handle(ask: Ask) -> web.StreamResponse:
-        ask.who.need(route.rpc)
-        upstream = await ask.cluster.reach("")
-        chunks = (pb.SnapshotChunk(data=part) async for part in _parts(ask.request))
-        call = upstream.stub.RestoreSnapshot(chunks, timeout=RESTORE_SECONDS, metadata=ask.metadata)
+    async def handle(context: RequestContext) -> web.StreamResponse:
+        context.caller.need(route.rpc)
+        upstream = await context.cluster.reach("")
+        chunks = (pb.SnapshotChunk(data=part) async for part in _parts(context.request))
+        call = upstream.stub.RestoreSnapshot(
+            chunks, timeout=RESTORE_SECONDS, metadata=context.metadata
+        )
         answer: pb.RecoveryAnswer = await call
         refusal = refusal_in(answer, mode="")
         if refusal is not None:
@@ -54,15 +58,15 @@ def snapshot_handler(route: Route, stopping: asyncio.Event) -> Handler:
 def image_handler(route: Route, stopping: asyncio.Event) -> Handler:
     transcoder = Transcoder(route)
 
-    async def handle(ask: Ask) -> web.StreamResponse:
-        ask.who.need(route.rpc)
-        start = transcoder.request(ask.request.match_info, ask.request.query, b"")
-        upstream = await ask.cluster.reach("")
+    async def handle(context: RequestContext) -> web.StreamResponse:
+        context.caller.need(route.rpc)
+        start = transcoder.request(context.request.match_info, context.request.query, b"")
+        upstream = await context.cluster.reach("")
         if not start.url and not start.size_bytes:
-            start.size_bytes = ask.request.content_length or 0
-        upload = _Upload(upstream.stub, ask, start)
-        return await pass_on(
-            ask,
+            start.size_bytes = context.request.content_length or 0
+        upload = _Upload(upstream.stub, context, start)
+        return await forward_stream(
+            context,
             upload,
             stopping,
             kind=NDJSON,
@@ -73,20 +77,22 @@ def image_handler(route: Route, stopping: asyncio.Event) -> Handler:
     return handle
 
 
-async def _write_progress(ask: Ask, pump: Pump, response: web.StreamResponse) -> None:
-    await write_lines(ask, pump, response)
+async def _write_progress(
+    context: RequestContext, buffer: StreamBuffer, response: web.StreamResponse
+) -> None:
+    await write_lines(context, buffer, response)
 
 
 class _Upload:
     """An AddImage call. Yields the progress of each node; during the upload only the newest is kept."""
 
-    def __init__(self, stub: Any, ask: Ask, start: pb.AddImageStart) -> None:
-        self._ask = ask
+    def __init__(self, stub: Any, context: RequestContext, start: pb.AddImageStart) -> None:
+        self._context = context
         self._start = start
         self._begun = asyncio.Event()
         self._over = asyncio.Event()
         self._sent = bool(start.url)
-        self._call = stub.AddImage(self._requests(), metadata=ask.metadata)
+        self._call = stub.AddImage(self._requests(), metadata=context.metadata)
 
     def cancel(self) -> None:
         self._over.set()
@@ -113,7 +119,7 @@ class _Upload:
         yield pb.AddImageRequest(start=self._start)
         await self._begun.wait()  # a refusal would be lost behind a failed write
         if not self._start.url:
-            async for part in _parts(self._ask.request):
+            async for part in _parts(self._context.request):
                 if self._over.is_set():
                     break
                 yield pb.AddImageRequest(data=part)

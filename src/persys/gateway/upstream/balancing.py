@@ -30,7 +30,7 @@ class Candidate(Protocol):
 C = TypeVar("C", bound=Candidate)
 
 
-def in_order(candidates: Sequence[C], strategy: Strategy, key: str) -> Sequence[C]:
+def order_by_strategy(candidates: Sequence[C], strategy: Strategy, key: str) -> Sequence[C]:
     if len(candidates) < 2:
         return candidates
     if strategy is Strategy.LEADER_ONLY:

@@ -9,8 +9,8 @@ from typing import Generic, TypeVar
 
 import grpc
 
-from persys.gateway.upstream.cluster import Answered, Cluster, Metadata
-from persys.gateway.upstream.single_flight import Shared
+from persys.gateway.upstream.cluster import Cluster, Metadata, RpcResponse
+from persys.gateway.upstream.single_flight import SingleFlight
 from persys.infra.aio.task_group import together
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
@@ -20,12 +20,12 @@ AT_ONCE_MAX = 64  # workloads per call
 LINES = 2  # parallel batches: one is written to clients while the scheduler works on the other
 
 
-class Gathered(Generic[T]):
+class Batcher(Generic[T]):
     def __init__(self) -> None:
         self._waiting: dict[Hashable, dict[str, None]] = {}
-        self._rounds: Shared[Mapping[str, T]] = Shared()
+        self._rounds: SingleFlight[Mapping[str, T]] = SingleFlight()
 
-    async def ask(
+    async def get(
         self,
         key: Hashable,
         name: str,
@@ -34,7 +34,7 @@ class Gathered(Generic[T]):
         """Fetch `name` in a batch with others of the same key. None: `fetch` did not return it."""
         line = (key, hash(name) % LINES)
         self._waiting.setdefault(line, {})[name] = None
-        found = await self._rounds.ask(line, partial(self._begin, line, fetch))
+        found = await self._rounds.call(line, partial(self._begin, line, fetch))
         return found.get(name)
 
     async def _begin(
@@ -45,7 +45,7 @@ class Gathered(Generic[T]):
 
 async def read_many(
     cluster: Cluster, names: Sequence[str], *, key: str, metadata: Metadata
-) -> list[Answered]:
+) -> list[RpcResponse]:
     """Call GetWorkloads in batches. Raises AioRpcError, UnavailableError.
 
     Workloads missing in the responses must be read one by one: all of them with a scheduler that does not
@@ -59,10 +59,12 @@ async def read_many(
 
 async def _read(
     cluster: Cluster, names: Sequence[str], key: str, metadata: Metadata
-) -> Answered | None:
+) -> RpcResponse | None:
     request = pb.GetWorkloadsRequest(workload_ids=names)
     try:
-        return await cluster.call("GetWorkloads", request, key=key, metadata=metadata, again=True)
+        return await cluster.call(
+            "GetWorkloads", request, key=key, metadata=metadata, idempotent=True
+        )
     except grpc.aio.AioRpcError as err:
         if err.code() is grpc.StatusCode.UNIMPLEMENTED:
             return None

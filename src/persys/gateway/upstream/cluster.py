@@ -8,9 +8,9 @@ import grpc
 import structlog
 
 from persys.errors import UnavailableError
-from persys.gateway.upstream.balancing import in_order
+from persys.gateway.upstream.balancing import order_by_strategy
 from persys.gateway.upstream.config import ClusterEntry, SchedulerEntry
-from persys.gateway.upstream.scheduler import Dial, Upstream
+from persys.gateway.upstream.scheduler import Dial, SchedulerConnection
 from persys.infra.clock import Clock
 from persys.wire.metadata_keys import DATA_AGE_MS, MODE, NOT_LEADING
 
@@ -25,7 +25,7 @@ Metadata = tuple[tuple[str, str | bytes], ...]
 Find = Callable[[str], Sequence[str]]
 
 
-class Answered(NamedTuple):
+class RpcResponse(NamedTuple):
     answer: Any
     mode: str  # of the scheduler; empty in normal mode
     data_age_ms: str = ""  # set if the scheduler answered from memory
@@ -47,7 +47,7 @@ class Cluster:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._look())
+            group.create_task(self._probe())
             if self.entry.discovery:
                 group.create_task(self._discover())
 
@@ -62,12 +62,12 @@ class Cluster:
         *,
         key: str,
         metadata: Metadata,
-        again: bool,
+        idempotent: bool,
         seconds: float = CALL_SECONDS,
-    ) -> Answered:
+    ) -> RpcResponse:
         """Call one scheduler. Raises AioRpcError, UnavailableError.
 
-        `again`: the call is idempotent and may be retried on another scheduler after a broken connection.
+        `idempotent`: after a broken connection the call may be retried on another scheduler.
         """
         failed: grpc.aio.AioRpcError | None = None
         async for upstream in self._reached(key):
@@ -75,38 +75,38 @@ class Cluster:
             try:
                 answer = await call
             except grpc.aio.AioRpcError as err:
-                if not (_is_certain_not_taken(err) or (upstream.broke() and again)):
+                if not (_is_certain_not_taken(err) or (upstream.lost_connection() and idempotent)):
                     raise
                 failed = err
                 continue
-            told = await call.trailing_metadata()
-            beside = {name: str(text) for name, text in told or ()}
-            return Answered(answer, beside.get(MODE, ""), beside.get(DATA_AGE_MS, ""))
+            trailing = await call.trailing_metadata()
+            beside = {name: str(text) for name, text in trailing or ()}
+            return RpcResponse(answer, beside.get(MODE, ""), beside.get(DATA_AGE_MS, ""))
         raise failed or self._unavailable()
 
-    async def reach(self, key: str) -> Upstream:
+    async def reach(self, key: str) -> SchedulerConnection:
         """The scheduler to open a stream to. Raises UnavailableError."""
         async for upstream in self._reached(key):
             return upstream
         raise self._unavailable()
 
-    async def _reached(self, key: str) -> AsyncIterator[Upstream]:
-        for upstream in in_order(self.upstreams, self.entry.routing_strategy, key):
+    async def _reached(self, key: str) -> AsyncIterator[SchedulerConnection]:
+        for upstream in order_by_strategy(self.upstreams, self.entry.routing_strategy, key):
             if await upstream.connect():
                 yield upstream
 
     def _unavailable(self) -> UnavailableError:
         return UnavailableError(f"no scheduler of cluster {self.id} can be reached")
 
-    async def _look(self) -> None:
+    async def _probe(self) -> None:
         while True:
             async with asyncio.TaskGroup() as group:
                 for upstream in self.upstreams:
-                    group.create_task(upstream.look())
-            self._tell()
+                    group.create_task(upstream.probe())
+            self._log()
             await asyncio.sleep(LOOK_SECONDS)
 
-    def _tell(self) -> None:
+    def _log(self) -> None:
         """Log when the cluster becomes unreachable and when it is reachable again."""
         reachable = any(upstream.healthy for upstream in self.upstreams)
         if reachable is not self._reachable:
@@ -135,8 +135,8 @@ class Cluster:
         for upstream in known.values():
             await upstream.close(LEAVE_SECONDS)
 
-    def _open(self, scheduler: SchedulerEntry) -> Upstream:
-        return Upstream(scheduler.id, scheduler.address, self._dial, self._clock)
+    def _open(self, scheduler: SchedulerEntry) -> SchedulerConnection:
+        return SchedulerConnection(scheduler.id, scheduler.address, self._dial, self._clock)
 
 
 def _is_certain_not_taken(err: grpc.aio.AioRpcError) -> bool:

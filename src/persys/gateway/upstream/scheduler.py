@@ -24,7 +24,7 @@ Dial = Callable[[str], grpc.aio.Channel]
 _READY = grpc.ChannelConnectivity.READY
 
 
-class Upstream:
+class SchedulerConnection:
     def __init__(self, scheduler_id: str, address: str, dial: Dial, clock: Clock) -> None:
         self.id = scheduler_id or address
         self.address = address
@@ -42,17 +42,17 @@ class Upstream:
         state = self._channel.get_state(try_to_connect=True)
         if state is not _READY:
             state = await self._settled(state)
-        self._noted(reachable=state is _READY)
+        self._set_reachable(reachable=state is _READY)
         return state is _READY
 
-    def broke(self) -> bool:
+    def lost_connection(self) -> bool:
         """Whether a call failed because the connection was lost."""
         broken = self._channel.get_state() is not _READY
         if broken:
-            self._noted(reachable=False)
+            self._set_reachable(reachable=False)
         return broken
 
-    async def look(self) -> None:
+    async def probe(self) -> None:
         """Probe mode and role. Any response means that the scheduler is reachable."""
         if not await self.connect():
             return
@@ -61,8 +61,8 @@ class Upstream:
         except grpc.aio.AioRpcError as err:
             self.mode = None
             self.is_leader = False
-            if err.code() is grpc.StatusCode.DEADLINE_EXCEEDED or self.broke():
-                self._noted(reachable=False)
+            if err.code() is grpc.StatusCode.DEADLINE_EXCEEDED or self.lost_connection():
+                self._set_reachable(reachable=False)
             return
         # Older schedulers report no role: they run without standbys.
         self.is_leader = self.mode.role in ("", "leader")
@@ -80,7 +80,7 @@ class Upstream:
             pass
         return state
 
-    def _noted(self, *, reachable: bool) -> None:
+    def _set_reachable(self, *, reachable: bool) -> None:
         self.healthy = reachable
         if reachable:
             self.last_seen = self._clock.now()

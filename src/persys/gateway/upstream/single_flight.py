@@ -13,12 +13,12 @@ from persys.errors import UnavailableError
 T = TypeVar("T")
 
 
-class Shared(Generic[T]):
+class SingleFlight(Generic[T]):
     def __init__(self) -> None:
         self._running: dict[Hashable, _Round[T]] = {}
         self._next: dict[Hashable, _Round[T]] = {}
 
-    async def ask(self, key: Hashable, begin: Callable[[], Awaitable[T]]) -> T:
+    async def call(self, key: Hashable, begin: Callable[[], Awaitable[T]]) -> T:
         waiting = self._next.get(key)
         if waiting is not None:
             return await waiting.wait()

@@ -18,15 +18,15 @@ from persys.infra.aio.task_group import together
 AHEAD_MAX = 16
 # A stream without a message for this long counts as accepted: a refusal arrives sooner.
 FIRST_SECONDS = 1.5
-SILENCE: Final = object()
+IDLE: Final = object()
 _END: Final = object()
 
 
-class StreamEndedError(PersysError):
+class GatewayStoppingError(PersysError):
     """The gateway is stopping and ends its streams."""
 
 
-class Pump:
+class StreamBuffer:
     def __init__(self, call: Any, stopping: asyncio.Event) -> None:
         self._call = call
         self._stopping = stopping
@@ -53,7 +53,7 @@ class Pump:
                     async with asyncio.timeout(silence_seconds):
                         found = await self._queue.get()
                 except TimeoutError:
-                    found = SILENCE
+                    found = IDLE
             if found is _END:
                 return
             if isinstance(found, ProblemError):
@@ -71,26 +71,26 @@ class Pump:
 
     async def watch_for_stop(self) -> None:
         await self._stopping.wait()
-        raise StreamEndedError("the gateway is stopping; try again")
+        raise GatewayStoppingError("the gateway is stopping; try again")
 
 
 @asynccontextmanager
-async def pumping(
+async def stream_buffer(
     call: Any,
     stopping: asyncio.Event,
     *,
-    until_denied: Callable[[], Coroutine[None, None, NoReturn]],
-) -> AsyncIterator[Pump]:
+    watch_credentials: Callable[[], Coroutine[None, None, NoReturn]],
+) -> AsyncIterator[StreamBuffer]:
     """Raises StreamEndedError when the gateway stops, DeniedError when the caller loses its permission."""
-    pump = Pump(call, stopping)
+    buffer = StreamBuffer(call, stopping)
     try:
         async with together() as group:
             tasks = [
-                group.create_task(pump.read()),
-                group.create_task(pump.watch_for_stop()),
-                group.create_task(until_denied()),
+                group.create_task(buffer.read()),
+                group.create_task(buffer.watch_for_stop()),
+                group.create_task(watch_credentials()),
             ]
-            yield pump
+            yield buffer
             for task in tasks:
                 task.cancel()
     finally:

@@ -18,12 +18,12 @@ from msgspec import Struct
 
 from persys.core.gitops import repository_name
 from persys.errors import InvalidError, SettingsError
-from persys.gateway.http.middleware import Ask, Door, read_body
+from persys.gateway.http.middleware import RequestContext, RequestPipeline, read_body
 from persys.gateway.http.problems import ProblemError
-from persys.gateway.http.rate_limit import Rates
+from persys.gateway.http.rate_limit import RateLimiter
 from persys.gateway.http.responses import JSON
 from persys.gateway.routes.clusters import health
-from persys.gateway.webhooks.push_queue import Pushes
+from persys.gateway.webhooks.push_queue import PushQueue
 from persys.infra.clock import Clock
 from persys.wire.rest.github import RepositoryPayload, read_delivery, read_push
 
@@ -31,7 +31,7 @@ log = structlog.get_logger()
 
 PATH = "/webhooks/github"
 WEBHOOK_BYTES_MAX = 5 * 1024 * 1024
-YOUNG_SECONDS = 3600.0
+MAX_AGE_SECONDS = 3600.0
 PER_SECOND = 10.0
 BURST = 50
 _SIGNATURE = "X-Hub-Signature-256"
@@ -49,10 +49,10 @@ class Hook(Struct, frozen=True):
         return f"Hook({self.repository})"  # keeps the secret out of tracebacks
 
 
-def read_hooks(told: Sequence[Mapping[str, str]]) -> dict[str, Hook]:
+def read_hooks(configured: Sequence[Mapping[str, str]]) -> dict[str, Hook]:
     """Hooks by repository. Raises SettingsError, also for a hook without a secret."""
     hooks: dict[str, Hook] = {}
-    for one in told:
+    for one in configured:
         unknown = one.keys() - {"repository", "secret", "secret_file"}
         if unknown or not one.get("repository"):
             raise SettingsError("webhooks: expected repository, and secret or secret_file")
@@ -64,25 +64,25 @@ def read_hooks(told: Sequence[Mapping[str, str]]) -> dict[str, Hook]:
 class Webhooks:
     def __init__(
         self,
-        door: Door,
+        pipeline: RequestPipeline,
         hooks: Mapping[str, Hook],
         clock: Clock,
-        pushes: Pushes,
+        pushes: PushQueue,
     ) -> None:
-        self._door = door
+        self._pipeline = pipeline
         self._hooks = hooks
         self._clock = clock
         self._pushes = pushes
-        self._rates = Rates(clock, per_second=PER_SECOND, burst=BURST)
+        self._rates = RateLimiter(clock, per_second=PER_SECOND, burst=BURST)
 
     def routes(self) -> Iterator[web.RouteDef]:
         """All routes of the public port."""
-        yield web.get("/health", self._door.behind(health, open_to_all=True, contract=True))
-        yield web.post(PATH, self._door.behind(self._deliver, open_to_all=True, contract=True))
+        yield web.get("/health", self._pipeline.serve(health, open_to_all=True, contract=True))
+        yield web.post(PATH, self._pipeline.serve(self._deliver, open_to_all=True, contract=True))
 
-    async def _deliver(self, ask: Ask) -> web.StreamResponse:
-        request = ask.request
-        self._rates.take(request.remote or "")
+    async def _deliver(self, context: RequestContext) -> web.StreamResponse:
+        request = context.request
+        self._rates.count(request.remote or "")
         delivery = _header(request, _DELIVERY)
         signature = request.headers.get(_SIGNATURE, "")
         if not delivery or not signature:
@@ -95,7 +95,7 @@ class Webhooks:
         event = _header(request, _EVENT)
         push = read_push(body, delivery) if event == "push" else None
         # Remembered for twice the accepted age: either clock may be off.
-        await self._pushes.take(push, (delivery, signature), 2 * YOUNG_SECONDS)
+        await self._pushes.enqueue(push, (delivery, signature), 2 * MAX_AGE_SECONDS)
         log.info(
             "webhook.taken", repository=repository.full_name, event_kind=event, delivery=delivery
         )
@@ -123,7 +123,7 @@ class Webhooks:
                 times.append(round(parsedate_to_datetime(date).timestamp()))
             except ValueError as err:
                 raise InvalidError("Date", f"{date[:40]!r}: expected an HTTP date") from err
-        if any(at and abs(now - at) > YOUNG_SECONDS for at in times):
+        if any(at and abs(now - at) > MAX_AGE_SECONDS for at in times):
             raise ProblemError(409, "the delivery is too old: send it again")
 
 

@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS outcomes (
 """
 
 
-class Outcome(Struct, frozen=True):
+class PushOutcome(Struct, frozen=True):
     """The result of the last push for a workload."""
 
     delivery: str
@@ -44,12 +44,12 @@ class Outcome(Struct, frozen=True):
     detail: str = ""
 
 
-class Waiting(Struct, frozen=True):
+class QueuedPush(Struct, frozen=True):
     number: int
     push: Push
 
 
-class Pushes:
+class PushQueue:
     def __init__(
         self, database: Database, clock: Clock, clusters: Iterable[str], owned: OwnedWork
     ) -> None:
@@ -59,7 +59,7 @@ class Pushes:
         self._come = {name: asyncio.Event() for name in clusters}
         database.prepare(_TABLES)
 
-    async def take(self, push: Push | None, marks: tuple[str, ...], keep_seconds: float) -> None:
+    async def enqueue(self, push: Push | None, marks: tuple[str, ...], keep_seconds: float) -> None:
         """Store a push, or only its delivery ids (`push` None).
 
         Raises ProblemError, 409 for a duplicate delivery and 503 for a full queue, and StoreUnavailableError.
@@ -74,7 +74,7 @@ class Pushes:
         for come in self._come.values():
             come.set()
 
-    async def next(self, cluster: str) -> Waiting:
+    async def next(self, cluster: str) -> QueuedPush:
         """The oldest waiting push; waits for one. Raises StoreUnavailableError."""
         while True:
             self._come[cluster].clear()
@@ -83,13 +83,13 @@ class Pushes:
                 return found
             await self._come[cluster].wait()
 
-    async def followed(self, waiting: Waiting) -> None:
+    async def followed(self, waiting: QueuedPush) -> None:
         await self._database.run(partial(_remove, waiting.number))
 
-    async def note(self, cluster: str, workload_id: str, outcome: Outcome) -> None:
-        await self._database.run(partial(_note, cluster, workload_id, outcome))
+    async def record(self, cluster: str, workload_id: str, outcome: PushOutcome) -> None:
+        await self._database.run(partial(_audit_if_changed, cluster, workload_id, outcome))
 
-    async def outcomes(self, cluster: str) -> Mapping[str, Outcome]:
+    async def outcomes(self, cluster: str) -> Mapping[str, PushOutcome]:
         """By workload. Raises StoreUnavailableError."""
         return await self._database.run(partial(_outcomes, cluster))
 
@@ -124,25 +124,27 @@ class Pushes:
         (count,) = database.execute("SELECT count(*) FROM pushes").fetchone()
         if count + len(self._come) > WAITING_MAX:
             raise ProblemError(503, "too many pushes are waiting")
-        packed = msgspec.json.encode(push)
+        stored = msgspec.json.encode(push)
         database.executemany(
             "INSERT INTO pushes (cluster, repository, branch, push) VALUES (?, ?, ?, ?)",
-            [(name, push.repository, push.branch, packed) for name in self._come],
+            [(name, push.repository, push.branch, stored) for name in self._come],
         )
 
 
-def _oldest(cluster: str, database: Connection) -> Waiting | None:
+def _oldest(cluster: str, database: Connection) -> QueuedPush | None:
     row = database.execute(
         "SELECT number, push FROM pushes WHERE cluster = ? ORDER BY number LIMIT 1", (cluster,)
     ).fetchone()
-    return None if row is None else Waiting(row[0], msgspec.json.decode(row[1], type=Push))
+    return None if row is None else QueuedPush(row[0], msgspec.json.decode(row[1], type=Push))
 
 
 def _remove(number: int, database: Connection) -> None:
     database.execute("DELETE FROM pushes WHERE number = ?", (number,))
 
 
-def _note(cluster: str, workload_id: str, outcome: Outcome, database: Connection) -> None:
+def _audit_if_changed(
+    cluster: str, workload_id: str, outcome: PushOutcome, database: Connection
+) -> None:
     database.execute(
         "INSERT OR REPLACE INTO outcomes (cluster, workload_id, outcome) VALUES (?, ?, ?)",
         (cluster, workload_id, msgspec.json.encode(outcome)),
@@ -153,8 +155,8 @@ def _note(cluster: str, workload_id: str, outcome: Outcome, database: Connection
     )
 
 
-def _outcomes(cluster: str, database: Connection) -> Mapping[str, Outcome]:
+def _outcomes(cluster: str, database: Connection) -> Mapping[str, PushOutcome]:
     rows = database.execute(
         "SELECT workload_id, outcome FROM outcomes WHERE cluster = ?", (cluster,)
     )
-    return {name: msgspec.json.decode(packed, type=Outcome) for name, packed in rows}
+    return {name: msgspec.json.decode(stored, type=PushOutcome) for name, stored in rows}

@@ -14,13 +14,13 @@ from aiohttp import web
 
 from persys.core.gitops import Push, follows, repository_name
 from persys.errors import UnavailableError
-from persys.gateway.audit import Audit, AuditEntry
-from persys.gateway.http.middleware import Ask, Door, Handler
+from persys.gateway.audit import AuditEntry, AuditLog
+from persys.gateway.http.middleware import Handler, RequestContext, RequestPipeline
 from persys.gateway.http.problems import problem_from, problem_from_rpc, refusal_in
-from persys.gateway.routes.clusters import told
+from persys.gateway.routes.clusters import json_response
 from persys.gateway.upstream.batching import read_many
 from persys.gateway.upstream.cluster import Cluster, Metadata
-from persys.gateway.webhooks.push_queue import Outcome, Pushes
+from persys.gateway.webhooks.push_queue import PushOutcome, PushQueue
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock
 from persys.infra.rpc.authorizer import PASSED_IDENTITY
@@ -38,13 +38,13 @@ _STOPPED = "Stopped"
 _OK = 200
 
 
-class Gitops:
+class PushProcessor:
     def __init__(
         self,
         clusters: Mapping[str, Cluster],
         clock: Clock,
-        audit: Audit,
-        pushes: Pushes,
+        audit: AuditLog,
+        pushes: PushQueue,
         supervisor: Supervisor,
     ) -> None:
         self._supervisor = supervisor
@@ -59,7 +59,7 @@ class Gitops:
                 group.create_task(self._follow(cluster))
 
     async def _follow(self, cluster: Cluster) -> None:
-        told, pause = "", RETRY_SECONDS
+        logged, pause = "", RETRY_SECONDS
         while True:
             try:
                 waiting = await self._pushes.next(cluster.id)
@@ -67,13 +67,13 @@ class Gitops:
                 await self._pushes.followed(waiting)
             except (grpc.aio.AioRpcError, UnavailableError) as err:
                 reason = _reason(err)
-                if reason != told:
+                if reason != logged:
                     log.warning("push.waits", cluster=cluster.id, reason=reason)
-                    told = reason
+                    logged = reason
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, RETRY_SECONDS_MAX)
             else:
-                told, pause = "", RETRY_SECONDS
+                logged, pause = "", RETRY_SECONDS
 
     async def _follow_one(self, cluster: Cluster, push: Push) -> None:
         """Process one push. Raises AioRpcError, UnavailableError: retry. A bug fails this push only."""
@@ -90,7 +90,7 @@ class Gitops:
     async def _redeploy_all(self, cluster: Cluster, push: Push) -> None:
         passed = _as_webhook(push.delivery)
         outcomes = await self._pushes.outcomes(cluster.id)
-        async for view in followers(cluster, passed):
+        async for view in git_workloads(cluster, passed):
             compose = view.spec.compose
             follow = follows(push, git_repo=compose.git_repo, git_ref=compose.git_ref)
             last = outcomes.get(view.workload_id)
@@ -108,7 +108,7 @@ class Gitops:
         status, detail = _OK, ""
         try:
             answered = await cluster.call(
-                "RedeployWorkload", request, key=workload_id, metadata=passed, again=False
+                "RedeployWorkload", request, key=workload_id, metadata=passed, idempotent=False
             )
             refusal = refusal_in(answered.answer, mode=answered.mode)
         except grpc.aio.AioRpcError as err:
@@ -118,9 +118,9 @@ class Gitops:
         if refusal is not None:
             status, detail = refusal.status, refusal.detail
         now = self._clock.now()
-        outcome = Outcome(push.delivery, push.commit, now, status, detail)
-        await self._pushes.note(cluster.id, workload_id, outcome)
-        await self._audit.note(
+        outcome = PushOutcome(push.delivery, push.commit, now, status, detail)
+        await self._pushes.record(cluster.id, workload_id, outcome)
+        await self._audit.record(
             AuditEntry(
                 *(now, str(WEBHOOK), "", "RedeployWorkload", cluster.id),
                 *(workload_id, status, push.delivery),
@@ -128,12 +128,14 @@ class Gitops:
         )
 
 
-async def followers(cluster: Cluster, passed: Metadata) -> AsyncIterator[pb.WorkloadView]:
+async def git_workloads(cluster: Cluster, passed: Metadata) -> AsyncIterator[pb.WorkloadView]:
     """Compose workloads with a git repository, with their specs."""
     listed = await _read(cluster, "ListWorkloads", pb.ListWorkloadsRequest(), passed)
     ids = [view.workload_id for view in listed.workloads if view.type == _COMPOSE]
     many = await read_many(cluster, ids, key="", metadata=passed)
-    views = {one.workload.workload_id: one.workload for told in many for one in told.answer.found}
+    views = {
+        one.workload.workload_id: one.workload for response in many for one in response.answer.found
+    }
     for name in ids:
         view = views.get(name) or await _view(cluster, name, passed)
         if view is not None and view.spec.compose.git_repo:
@@ -154,7 +156,7 @@ async def _view(cluster: Cluster, workload_id: str, passed: Metadata) -> pb.Work
 
 
 async def _read(cluster: Cluster, rpc: str, request: Any, passed: Metadata) -> Any:
-    answered = await cluster.call(rpc, request, key="", metadata=passed, again=True)
+    answered = await cluster.call(rpc, request, key="", metadata=passed, idempotent=True)
     return answered.answer
 
 
@@ -168,20 +170,20 @@ def _reason(err: Exception) -> str:
     return str(err)
 
 
-def gitops_routes(door: Door, pushes: Pushes) -> Iterator[web.RouteDef]:
-    yield web.get(f"{API}/gitops", door.behind(_listing(pushes)))
+def gitops_routes(pipeline: RequestPipeline, pushes: PushQueue) -> Iterator[web.RouteDef]:
+    yield web.get(f"{API}/gitops", pipeline.serve(_listing(pushes)))
 
 
-def _listing(pushes: Pushes) -> Handler:
-    async def handle(ask: Ask) -> web.StreamResponse:
-        ask.who.need("ListWorkloads")
-        wanted = [ask.cluster] if _is_named(ask) else list(ask.clusters.values())
+def _listing(pushes: PushQueue) -> Handler:
+    async def handle(context: RequestContext) -> web.StreamResponse:
+        context.caller.need("ListWorkloads")
+        wanted = [context.cluster] if _is_named(context) else list(context.clusters.values())
         found: list[dict[str, Any]] = []
         problems: list[dict[str, Any]] = []
         for cluster in wanted:
             outcomes = await pushes.outcomes(cluster.id)
             try:
-                async for view in followers(cluster, ask.metadata):
+                async for view in git_workloads(cluster, context.metadata):
                     found.append(_shown(cluster, view, outcomes.get(view.workload_id)))
             except UnavailableError as err:
                 problem = problem_from(err)
@@ -191,17 +193,17 @@ def _listing(pushes: Pushes) -> Handler:
                 continue
             if len(wanted) == 1:
                 raise problem
-            problems.append({"cluster": cluster.id, **problem.plain(ask.id)})
-        return told(ask, {"workloads": found, "problems": problems})
+            problems.append({"cluster": cluster.id, **problem.plain(context.id)})
+        return json_response(context, {"workloads": found, "problems": problems})
 
     return handle
 
 
-def _is_named(ask: Ask) -> bool:
-    return ask.cluster_id != ask.default_cluster or "cluster_id" in ask.request.query
+def _is_named(context: RequestContext) -> bool:
+    return context.cluster_id != context.default_cluster or "cluster_id" in context.request.query
 
 
-def _shown(cluster: Cluster, view: pb.WorkloadView, outcome: Outcome | None) -> dict[str, Any]:
+def _shown(cluster: Cluster, view: pb.WorkloadView, outcome: PushOutcome | None) -> dict[str, Any]:
     compose = view.spec.compose
     shown = {
         "cluster": cluster.id,
