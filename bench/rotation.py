@@ -23,8 +23,8 @@ import grpc
 from bench.processes import BIN, free_port, process
 from bench.verdict import Verdict, report
 from persys.client.ca.client import AuthoritySource
+from persys.infra.atomic_files import CertificateFiles
 from persys.infra.clock import SystemClock
-from persys.infra.files import CertificateFiles
 from persys.infra.tls.tls import Tls
 from persys.model.identity import Role
 from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc

@@ -14,7 +14,7 @@ from persys.core.placement.requirements import Requirements
 from persys.core.placement.select import place
 from persys.core.reconcile.dispatch import Dispatch, Goal
 from persys.core.reconcile.situation import Placer, Situation
-from persys.infra.aio.owned import OwnedWork
+from persys.infra.aio.owned_work import OwnedWork
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId, Revision, WorkloadId

@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.x509.oid import NameOID
 
 from persys.ca.x509 import issue, new_root, pem
+from persys.infra.atomic_files import PRIVATE, PUBLIC, write_together
 from persys.infra.clock import SystemClock
-from persys.infra.files import PRIVATE, PUBLIC, write_together
 from persys.infra.tls.certificates import CertificateFiles
 from persys.infra.tls.keys import key_pem, new_key
 from persys.infra.tls.revocation import Revocations

@@ -42,13 +42,13 @@ from persys.wire.agent import (
 from persys.wire.agent import (
     spec as agent_spec,
 )
-from persys.wire.compose import file as compose_file
+from persys.wire.compose import compose_file
 from persys.wire.compose import source as compose_source
 from persys.wire.control import spec_decode
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.limits import check as limits_check
-from persys.wire.specfile import read as specfile_read
+from persys.wire.specfile import parser as specfile_read
 from persys.wire.stored import records, snapshot
 from persys.wire.stored.revision import revision_of
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from persys.core.secrets import parse, redacted
 from persys.errors import InvalidError
-from persys.infra.sealing import Key
+from persys.infra.encryption import Key
 from persys.model.secret import Reference, StoredReference, VaultReference
 
 WORDS = st.from_regex(r"[a-zA-Z0-9_-]{1,12}", fullmatch=True)

@@ -40,7 +40,7 @@ from persys.wire.agent import messages as agent_messages
 from persys.wire.compose import source as compose_source
 from persys.wire.control import messages as control_messages
 from persys.wire.gen.control.v1 import control_pb2
-from persys.wire.specfile.read import read_spec_file
+from persys.wire.specfile.parser import read_spec_file
 from persys.wire.stored import records, revision
 from persys.wire.times import EPOCH
 

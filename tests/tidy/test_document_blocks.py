@@ -8,7 +8,7 @@ import pytest
 
 from e2e.docs_runner.blocks import ROOT, SHOWN, TYPED, Block, blocks_in, blocks_of, documents
 from persys.cli.framework.parser import parse
-from persys.wire.specfile.read import read_spec_file
+from persys.wire.specfile.parser import read_spec_file
 
 PROGRAMS = ("persysctl", "persys", "make", "docker", "etcdctl", "deploy/install", "systemctl")
 NAMED_TEST = re.compile(r"tests/[\w/]+(?:\.py)?")

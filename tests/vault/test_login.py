@@ -11,9 +11,8 @@ from e2e.waiting import eventually
 from persys.errors import DeniedError, NotFoundError
 from persys.infra.clock import SystemClock
 from persys.infra.vault.http import VaultHttp
-from persys.infra.vault.kv import VaultKv
 from persys.infra.vault.login import AuthMethod, Credentials
-from persys.infra.vault.session import Vault
+from persys.infra.vault.session import Vault, VaultKv
 from vault.server import VaultServer
 
 pytestmark = pytest.mark.full

@@ -57,10 +57,9 @@ from persys.core.agent.admission import Load
 from persys.core.agent.garbage import Ages
 from persys.core.agent.health import HEALTH
 from persys.infra.aio.keyed_lock import Turns
-from persys.infra.aio.owned import OwnedWork
-from persys.infra.aio.parts import OnError, supervised
+from persys.infra.aio.owned_work import OwnedWork
 from persys.infra.aio.path_calls import PathCalls, ThreadPathCalls
-from persys.infra.aio.supervisor import Supervisor
+from persys.infra.aio.supervisor import OnError, Supervisor, supervised_parts
 from persys.infra.clock import Clock, SystemClock, since_boot
 from persys.infra.process import serve
 from persys.infra.rpc.authorized_service import Guarded
@@ -307,7 +306,7 @@ class Agent:
             self._uplink = self._new_uplink(port)
             parts["uplink"] = self._uplink.run
             parts["contact"] = self._contact.run
-        return supervised(parts, PARTS.__getitem__, self.supervisor, self._clock)
+        return supervised_parts(parts, PARTS.__getitem__, self.supervisor, self._clock)
 
     def _build_past(self) -> PreviousLogs | None:
         docker = self._runtimes.docker

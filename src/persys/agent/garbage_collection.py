@@ -30,7 +30,7 @@ from persys.core.agent.garbage import (
 )
 from persys.errors import RuntimeUnavailableError, StoreUnavailableError
 from persys.infra.aio.keyed_lock import Turns
-from persys.infra.aio.owned import OwnedWork
+from persys.infra.aio.owned_work import OwnedWork
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
 from persys.model.ids import WorkloadId

@@ -13,9 +13,9 @@ from persys.ca.authority import Authority
 from persys.ca.settings import CaSettings
 from persys.core.duration import parse_duration
 from persys.errors import SettingsError
+from persys.infra.atomic_files import PRIVATE, PUBLIC, write_together
 from persys.infra.clock import SystemClock
 from persys.infra.command_line import StrictParser
-from persys.infra.files import PRIVATE, PUBLIC, write_together
 from persys.infra.settings import load
 from persys.infra.tls.keys import key_pem, new_key, new_request
 from persys.model.identity import Identity, Role

@@ -23,7 +23,7 @@ from msgspec import Struct
 from persys.ca.x509 import Issuer, new_intermediate, new_root, pem
 from persys.core.auth.certificate_renewal import renew_at
 from persys.errors import SettingsError
-from persys.infra.files import PUBLIC, write_whole
+from persys.infra.atomic_files import PUBLIC, write_whole
 from persys.infra.tls.keys import key_pem
 
 log = structlog.get_logger()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from persys.client.grpc.channel import RequestRefusedError, Trust
     from persys.client.rest.connection import Gateway
     from persys.client.scheduler import SchedulerClient
-    from persys.infra.files import CertificateFiles
+    from persys.infra.atomic_files import CertificateFiles
 
 __all__ = [
     "AgentClient",
@@ -28,7 +28,7 @@ __all__ = [
 _MODULES = {
     "AgentClient": "persys.client.agent",
     "AuthorityClient": "persys.client.ca.client",
-    "CertificateFiles": "persys.infra.files",
+    "CertificateFiles": "persys.infra.atomic_files",
     "Gateway": "persys.client.rest.connection",
     "RequestRefusedError": "persys.client.grpc.channel",
     "SchedulerClient": "persys.client.scheduler",

@@ -32,7 +32,7 @@ from persys.gateway.upstream.tls import obtain_tls
 from persys.gateway.webhooks.github import WEBHOOK_BYTES_MAX, Webhooks, read_hooks
 from persys.gateway.webhooks.push_queue import PushQueue
 from persys.gateway.webhooks.redeploy import PushProcessor, gitops_routes
-from persys.infra.aio.owned import OwnedWork
+from persys.infra.aio.owned_work import OwnedWork
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock, SystemClock
 from persys.infra.gc_tuning import sweep

@@ -17,7 +17,7 @@ from msgspec import Struct
 from persys.errors import StoreUnavailableError
 from persys.gateway.database import Connection, Database
 from persys.infra.aio.group_commit import GroupCommit
-from persys.infra.aio.owned import OwnedWork
+from persys.infra.aio.owned_work import OwnedWork
 
 log = structlog.get_logger()
 

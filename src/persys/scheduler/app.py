@@ -13,10 +13,10 @@ from persys.core.event_retention import EventLimits
 from persys.core.reconcile.effects import Effect
 from persys.errors import PersysError, QuarantinedError
 from persys.infra.aio.keyed_lock import Turns
-from persys.infra.aio.owned import OwnedWork
+from persys.infra.aio.owned_work import OwnedWork
 from persys.infra.aio.supervisor import KeyedWork, Loop, Supervisor
 from persys.infra.clock import Clock
-from persys.infra.sealing import KeyFile
+from persys.infra.encryption import KeyFile
 from persys.model.event import Numbered
 from persys.model.ids import NodeId
 from persys.model.placement import Tombstone

@@ -37,8 +37,7 @@ from persys.infra.tls.first_certificate import ensure_certificate
 from persys.infra.tls.identity import Claims
 from persys.infra.tls.metrics import watch_certificate
 from persys.infra.tls.tls import Tls
-from persys.infra.vault.kv import VaultKv
-from persys.infra.vault.session import open_vault
+from persys.infra.vault.session import VaultKv, open_vault
 from persys.model.identity import Token
 from persys.scheduler.api.authorization import build_authorizer
 from persys.scheduler.api.context import SERVICE, SERVICE_DESCRIPTOR

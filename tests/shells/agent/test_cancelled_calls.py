@@ -19,7 +19,7 @@ from cancelling import Moment, at_every_wait, cancelled_at
 from persys.agent.api.service import AgentApi, Outcome, _translated
 from persys.agent.journal.records import Image
 from persys.core.agent.garbage import ImageUse, Item, Kind
-from persys.infra.aio.owned import OwnedWork
+from persys.infra.aio.owned_work import OwnedWork
 from persys.model.ids import WorkloadId
 from persys.model.status import Actual
 from persys.model.workload import Desired

@@ -31,7 +31,7 @@ from persys.agent.volumes.registry import Book
 from persys.agent.workloads.node_policy import NodePolicy
 from persys.core.agent.pull_progress import Download
 from persys.errors import InvalidError, NotFoundError, RefusedError
-from persys.infra.aio.owned import OwnedWork
+from persys.infra.aio.owned_work import OwnedWork
 from persys.infra.aio.path_calls import DirectPathCalls, ThreadPathCalls
 from persys.infra.clock import SystemClock
 from persys.infra.process import serve

@@ -14,7 +14,7 @@ import pytest
 from persys.agent.api.tunnel_server import AbortedError
 from persys.agent.app import PARTS
 from persys.agent.journal.records import JournalChange
-from persys.infra.aio.parts import OnError
+from persys.infra.aio.supervisor import OnError
 from persys.model.ids import WorkloadId
 from persys.model.status import Actual
 from persys.wire.gen.agent.v1 import agent_pb2

@@ -11,8 +11,8 @@ from persys.ca.app import Ca
 from persys.ca.cli import run_command
 from persys.ca.settings import CaSettings
 from persys.client.ca.client import AuthorityClient, join
+from persys.infra.atomic_files import PRIVATE, PUBLIC, write_together
 from persys.infra.clock import SystemClock
-from persys.infra.files import PRIVATE, PUBLIC, write_together
 from persys.infra.tls.certificates import CertificateFiles
 from persys.infra.tls.keys import Issued, key_pem, new_key, new_request
 from persys.model.identity import Identity, Role

@@ -7,7 +7,7 @@ import yaml
 
 from persys.cli.local.up import write_context
 from persys.client.grpc.channel import Trust
-from persys.infra.files import CertificateFiles
+from persys.infra.atomic_files import CertificateFiles
 
 TRUST = Trust(CertificateFiles(Path("/c/a.crt"), Path("/c/a.key"), Path("/c/ca.crt")))
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from persys.infra.files import CertificateFiles
+    from persys.infra.atomic_files import CertificateFiles
     from shells.cli.conftest import Ended, Run
 
 

@@ -11,8 +11,8 @@ import structlog
 
 from persys.ca.app import LIMITS
 from persys.ca.settings import CaSettings
+from persys.infra.atomic_files import CertificateFiles
 from persys.infra.clock import SystemClock
-from persys.infra.files import CertificateFiles
 from persys.infra.tls.tls import Tls
 from persys.model.identity import Role
 from persys.store.memory import MemoryStore

@@ -27,7 +27,7 @@ from persys.gateway.upstream.cluster import Cluster, RpcResponse
 from persys.gateway.upstream.config import ClusterEntry, SchedulerEntry
 from persys.gateway.webhooks.push_queue import PushQueue
 from persys.gateway.webhooks.redeploy import PushProcessor
-from persys.infra.aio.owned import OwnedWork
+from persys.infra.aio.owned_work import OwnedWork
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import SystemClock
 from persys.infra.net.http_server import HttpLimits, HttpServer

@@ -12,8 +12,8 @@ from aiohttp.typedefs import Middleware
 from certified import Root
 from persys.gateway.app import Gateway
 from persys.gateway.settings import GatewaySettings
+from persys.infra.atomic_files import CertificateFiles
 from persys.infra.clock import Clock, SystemClock
-from persys.infra.files import CertificateFiles
 from persys.infra.net.http_server import HttpLimits
 from persys.infra.tls.tls import Tls
 from persys.model.identity import Role

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 
 from cancelling import Moment, at_every_wait, cancelled_at
 from persys.core.auth.permissions import permissions_of
-from persys.infra.aio.owned import OwnedWork
+from persys.infra.aio.owned_work import OwnedWork
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import SystemClock
 from persys.infra.rpc.authorized_service import Guarded

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from builders import a_workload
 from persys.core.reconcile.situation import Policy
-from persys.infra.aio.time_slice import SLICE_SECONDS, TimeSlice
+from persys.infra.aio.offload import SLICE_SECONDS, TimeSlice
 from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId
 from persys.model.node import Capabilities, Node

@@ -6,7 +6,7 @@ from persys.agent.workloads.node_policy import NodePolicy
 from persys.core.agent.compose_policy import SYSTEM_DIRECTORIES
 from persys.errors import InvalidError
 from persys.model.spec import ComposeSpec, ContainerSpec, Disk, VMSpec, VolumeMount
-from persys.wire.compose.file import read_inline
+from persys.wire.compose.compose_file import read_inline
 
 STATE = "/srv/agent"
 

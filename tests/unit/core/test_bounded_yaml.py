@@ -20,11 +20,11 @@ from persys.gateway.upstream.config import read_clusters
 from persys.model.ids import WorkloadId
 from persys.model.spec import CloudInit, VMSpec
 from persys.wire.agent import messages as agent_messages
-from persys.wire.compose.file import read_resolved
+from persys.wire.compose.compose_file import read_resolved
 from persys.wire.control.spec_decode import workload_spec
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
-from persys.wire.specfile.read import FILE_LIMITS, read_spec_file
+from persys.wire.specfile.parser import FILE_LIMITS, read_spec_file
 
 CPU_SECONDS_MAX = 5.0  # refused within milliseconds; the limit leaves room for a slow machine
 NAMES = "abcdefghij"

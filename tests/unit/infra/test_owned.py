@@ -7,7 +7,7 @@ import pytest
 
 from builders import a_supervisor, owned_work
 from persys.errors import ConflictError, DefectError, FencedError, UnavailableError
-from persys.infra.aio.owned import OwnedWork
+from persys.infra.aio.owned_work import OwnedWork
 
 
 async def test_the_caller_gets_the_result() -> None:

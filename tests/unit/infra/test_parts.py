@@ -6,9 +6,8 @@ import pytest
 
 from builders import a_supervisor
 from persys.errors import UnavailableError
-from persys.infra.aio import parts as parts_module
-from persys.infra.aio.parts import OnError, Part, supervised
-from persys.infra.aio.supervisor import BACKOFF_FIRST
+from persys.infra.aio import supervisor as parts_module
+from persys.infra.aio.supervisor import BACKOFF_FIRST, OnError, Part, supervised_parts
 from persys.infra.clock import SystemClock
 
 
@@ -27,7 +26,9 @@ class Failing:
 
 
 def wrapped(part: Part, on_error: OnError) -> Part:
-    return supervised({"it": part}, lambda _name: on_error, a_supervisor(), SystemClock())["it"]
+    return supervised_parts({"it": part}, lambda _name: on_error, a_supervisor(), SystemClock())[
+        "it"
+    ]
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from persys.errors import SettingsError
 from persys.infra.rpc.grpc_server import new_channel, new_server, start_server
-from persys.infra.rpc.limits import MESSAGE_BYTES_MAX
+from persys.infra.rpc.message_sizes import MESSAGE_BYTES_MAX
 from persys.wire.gen.control.v1 import control_pb2
 
 SERVICE = "persys.control.v1.AgentControl"

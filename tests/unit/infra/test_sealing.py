@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from persys.errors import RefusedError
-from persys.infra.sealing import KeyFile
+from persys.infra.encryption import KeyFile
 
 
 def test_a_key_is_created_privately_and_read_again(tmp_path: Path) -> None:

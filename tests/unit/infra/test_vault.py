@@ -19,9 +19,8 @@ from persys.errors import (
 )
 from persys.infra.clock import SystemClock
 from persys.infra.vault.http import VaultHttp
-from persys.infra.vault.kv import VaultKv
 from persys.infra.vault.login import AuthMethod, Credentials
-from persys.infra.vault.session import Vault
+from persys.infra.vault.session import Vault, VaultKv
 from vault_stand_in import StandIn, standing_in
 
 HOUR = 3600.0

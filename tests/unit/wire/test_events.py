@@ -9,11 +9,12 @@ from persys.model.action import Action, ActionKind, ActionState, Sighting
 from persys.model.event import Event, EventKind, Numbered
 from persys.model.ids import ActionId, NodeId, WorkloadId
 from persys.model.suggestion import Ruling, SuggestedAction, Suggestion
-from persys.wire.control.events import event_kinds, event_message
 from persys.wire.control.messages import sighting_message
-from persys.wire.control.suggestions import (
+from persys.wire.control.views import (
     ID_LENGTH_MAX,
     TEXT_LENGTH_MAX,
+    event_kinds,
+    event_message,
     ruling_message,
     suggestion,
 )

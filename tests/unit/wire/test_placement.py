@@ -13,7 +13,7 @@ from persys.model.spec import ContainerSpec
 from persys.wire.control.messages import spec_message, workload_rules
 from persys.wire.control.placement import node_taints, rules
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from persys.wire.specfile.read import read_spec_file
+from persys.wire.specfile.parser import read_spec_file
 from persys.wire.specfile.strict import SpecFileError
 from persys.wire.stored.revision import revision_of
 

@@ -7,7 +7,7 @@ from persys.model.spec import ContainerSpec, FileMount
 from persys.wire.control.spec_decode import workload_spec
 from persys.wire.control.spec_encode import spec_message
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from persys.wire.specfile.read import read_spec_file
+from persys.wire.specfile.parser import read_spec_file
 
 
 def container(**parts: object) -> pb.WorkloadSpec:

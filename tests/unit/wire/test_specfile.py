@@ -8,7 +8,7 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 
 from persys.wire.gen.control.v1 import control_pb2
-from persys.wire.specfile.read import read_spec_file
+from persys.wire.specfile.parser import read_spec_file
 from persys.wire.specfile.strict import SpecFileError
 
 MINIMAL = "id: web\ncontainer:\n  image: nginx\n"

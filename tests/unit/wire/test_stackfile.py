@@ -10,7 +10,7 @@ from persys.errors import InvalidError
 from persys.model import feature
 from persys.model.placement import HostPort
 from persys.model.spec import Port, RestartPolicy, StackNeeds
-from persys.wire.compose.file import StackFile, read_inline, read_resolved
+from persys.wire.compose.compose_file import StackFile, read_inline, read_resolved
 from persys.wire.control.spec_decode import workload_spec
 from persys.wire.gen.control.v1 import control_pb2 as pb
 

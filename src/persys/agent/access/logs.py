@@ -35,7 +35,7 @@ from persys.core.secrets import redacted, values_of
 from persys.errors import NotFoundError, PersysError, UnavailableError
 from persys.infra.aio.path_calls import PathCalls
 from persys.infra.aio.task_group import together
-from persys.infra.files import write_whole
+from persys.infra.atomic_files import write_whole
 from persys.model.ids import WorkloadId
 from persys.model.workload import Desired, Order
 from persys.wire.gen.agent.v1 import agent_pb2

@@ -11,7 +11,7 @@ from functools import partial
 
 from persys.agent.images.store import ImageStore, OnProgress
 from persys.errors import InvalidError, PersysError, RefusedError, UnavailableError
-from persys.infra.aio.owned import OwnedWork
+from persys.infra.aio.owned_work import OwnedWork
 from persys.infra.aio.task_group import together
 from persys.model.volume import Image
 from persys.wire.gen.agent.v1 import agent_pb2

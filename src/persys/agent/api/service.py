@@ -38,7 +38,7 @@ from persys.errors import (
     StaleEpochError,
 )
 from persys.infra.aio.offload import off_loop
-from persys.infra.aio.owned import OwnedWork
+from persys.infra.aio.owned_work import OwnedWork
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
 from persys.infra.rpc.authorizer import Door

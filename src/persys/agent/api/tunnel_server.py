@@ -22,7 +22,7 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 
 from persys.errors import InvalidError, PersysError
-from persys.infra.aio.flow import Inbox, SendWindow
+from persys.infra.aio.flow_control import Inbox, SendWindow
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.wire.errors import grpc_code
 from persys.wire.gen.agent.v1 import agent_pb2, agent_pb2_grpc

@@ -16,9 +16,9 @@ from persys.client.ca.client import join
 from persys.core.auth.enrolment import Fault
 from persys.core.bounded_yaml import dump, load_mapping
 from persys.errors import DeniedError, InvalidError, SettingsError
+from persys.infra.atomic_files import PRIVATE, PUBLIC, write_together
 from persys.infra.clock import SystemClock
 from persys.infra.command_line import StrictParser
-from persys.infra.files import PRIVATE, PUBLIC, write_together
 from persys.infra.net.address import is_service
 from persys.infra.settings import load
 from persys.infra.tls.certificates import CertificateFiles, KeyPair, read_key_pair

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from persys.agent.journal.records import Entry
 from persys.core.secrets import SecretValues, put_back, take_out
 from persys.errors import RefusedError
-from persys.infra.sealing import Key, KeyFile
+from persys.infra.encryption import Key, KeyFile
 
 SETTING = "PERSYS_JOURNAL_KEY_FILE"
 CREDENTIAL = "persys-journal-key"  # the name of the systemd credential

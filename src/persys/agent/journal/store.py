@@ -32,7 +32,7 @@ from persys.agent.journal.secrets import Sealer, has_plain_values, journal_key_f
 from persys.errors import RefusedError, SettingsError, StoreUnavailableError
 from persys.infra.aio.group_commit import GroupCommit, Pending
 from persys.infra.aio.supervisor import Supervisor
-from persys.infra.sealing import KeyFile
+from persys.infra.encryption import KeyFile
 from persys.model.action import Action, ActionState
 from persys.model.ids import ActionId, NodeId, WorkloadId
 from persys.model.volume import Volume

@@ -7,7 +7,7 @@ from persys.agent.journal.store import Journal
 from persys.agent.ports import Disks, Volumes
 from persys.errors import NotFoundError, RefusedError
 from persys.infra.aio.keyed_lock import Turns
-from persys.infra.aio.owned import OwnedWork
+from persys.infra.aio.owned_work import OwnedWork
 from persys.model.ids import WorkloadId
 from persys.model.volume import VolumeSeen
 

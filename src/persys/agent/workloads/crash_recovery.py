@@ -22,7 +22,7 @@ from persys.agent.journal.records import JournalChange
 from persys.agent.journal.store import Journal
 from persys.core.agent.quarantine import LastExit, crashes_after, last_exit
 from persys.errors import PersysError, StoreUnavailableError
-from persys.infra.files import PRIVATE
+from persys.infra.atomic_files import PRIVATE
 from persys.model.ids import WorkloadId
 
 log = structlog.get_logger()

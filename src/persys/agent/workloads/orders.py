@@ -19,7 +19,7 @@ from persys.agent.workloads.worker import Worker
 from persys.core.agent.accept_order import Draining, Stale, Taken, Unchanged, receive
 from persys.errors import InvalidError, StaleEpochError
 from persys.infra.aio.keyed_lock import Turns
-from persys.infra.aio.owned import OwnedWork
+from persys.infra.aio.owned_work import OwnedWork
 from persys.infra.clock import Clock
 from persys.infra.failpoints import passing
 from persys.model.action import ActionKind

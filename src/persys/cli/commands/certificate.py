@@ -10,8 +10,8 @@ from persys.cli.framework.exit_codes import Exit
 from persys.cli.framework.output import render_rows
 from persys.client.ca.client import issued, join
 from persys.errors import SettingsError
+from persys.infra.atomic_files import PRIVATE, PUBLIC, write_together
 from persys.infra.clock import SystemClock
-from persys.infra.files import PRIVATE, PUBLIC, write_together
 from persys.infra.tls.identity import read_claims
 from persys.infra.tls.keys import Issued, key_pem, new_key, new_request
 from persys.model.identity import Identity, Role

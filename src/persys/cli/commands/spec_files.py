@@ -13,7 +13,7 @@ from persys.cli.framework.exit_codes import UsageError
 from persys.wire.gen.control.v1.control_pb2 import ApplyWorkloadRequest
 
 if TYPE_CHECKING:
-    from persys.wire.specfile.read import SpecDocument
+    from persys.wire.specfile.parser import SpecDocument
 
 
 _STDIN = "-"
@@ -77,7 +77,7 @@ def _files(names: Sequence[str]) -> Iterator[str]:
 
 
 def _read(name: str, stack_id: str) -> list[Spec]:
-    from persys.wire.specfile.read import read_spec_file
+    from persys.wire.specfile.parser import read_spec_file
     from persys.wire.specfile.strict import SpecFileError
 
     shown = "standard input" if name == _STDIN else name

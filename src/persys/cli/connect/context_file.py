@@ -101,7 +101,7 @@ def read_contexts() -> ContextFile:
 def write_contexts(file: ContextFile) -> None:
     """Replace the file atomically, readable only by its owner. Raises SettingsError."""
     from persys.core.bounded_yaml import dump
-    from persys.infra.files import write_whole
+    from persys.infra.atomic_files import write_whole
 
     path = context_path()
     text = file.comments + dump(_plain(file.content))

@@ -41,7 +41,7 @@ def certificate_files(
                 f"missing --{option} for the client certificate ({variable}, or {key} in "
                 "~/.persys/config.yaml)"
             )
-    from persys.infra.files import CertificateFiles
+    from persys.infra.atomic_files import CertificateFiles
 
     roots, certificate, private = (Path(found[name]).expanduser() for name, _, _ in _NAMES)
     return CertificateFiles(certificate, private, roots)

@@ -16,8 +16,8 @@ from persys.client.grpc.channel import Trust
 from persys.core.auth.certificate_renewal import Freshness, freshness
 from persys.core.duration import format_duration
 from persys.errors import SettingsError
+from persys.infra.atomic_files import CertificateFiles
 from persys.infra.clock import SystemClock
-from persys.infra.files import CertificateFiles
 from persys.infra.net.node_name import own_node_id
 from persys.infra.tls.certificates import read_key_pair
 from persys.infra.tls.identity import read_claims

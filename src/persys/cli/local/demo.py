@@ -16,7 +16,7 @@ from persys.cli.framework.live import Progress
 from persys.cli.local.docker import run_docker
 from persys.cli.local.packages import find_command, install_packages
 from persys.wire.gen.control.v1.control_pb2 import ApplyWorkloadRequest
-from persys.wire.specfile.read import read_spec_file
+from persys.wire.specfile.parser import read_spec_file
 
 IMAGE = "persys-demo:latest"
 _LABEL = "persys.demo"

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 from persys.errors import PersysError, RefusedError, SettingsError, UnavailableError
-from persys.infra.files import CertificateFiles
-from persys.infra.rpc.limits import LIST_BYTES_MAX, MESSAGE_BYTES_MAX
+from persys.infra.atomic_files import CertificateFiles
+from persys.infra.rpc.message_sizes import LIST_BYTES_MAX, MESSAGE_BYTES_MAX
 from persys.model.role import NAMES, Role
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from persys.client.grpc.channel import Trust
 from persys.client.rest.duplex import Duplex
 from persys.errors import DeniedError, PersysError, SettingsError, UnavailableError
-from persys.infra.rpc.limits import LIST_BYTES_MAX
+from persys.infra.rpc.message_sizes import LIST_BYTES_MAX
 from persys.model.role import NAMES, Role
 
 # A broken or malicious server must not fill the memory of the client.

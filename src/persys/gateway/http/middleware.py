@@ -31,7 +31,7 @@ from persys.gateway.http.rate_limit import (
 from persys.gateway.metrics import Metrics
 from persys.gateway.upstream.balancing import Strategy
 from persys.gateway.upstream.cluster import Cluster, Metadata
-from persys.infra.aio.owned import OwnedWork
+from persys.infra.aio.owned_work import OwnedWork
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock
 from persys.infra.rpc.authorized_service import RECHECK_SECONDS

@@ -16,7 +16,7 @@ from msgspec import Struct
 from persys.core.gitops import Push
 from persys.gateway.database import Connection, Database
 from persys.gateway.http.problems import ProblemError
-from persys.infra.aio.owned import OwnedWork
+from persys.infra.aio.owned_work import OwnedWork
 from persys.infra.clock import Clock
 
 WAITING_MAX = 1_000  # in all clusters together

@@ -1,6 +1,6 @@
-"""Runs CPU-bound work on data of a peer, such as parsing, on a thread.
+"""Keeps the event loop responsive: time slices for long loops, threads for CPU-bound work such as parsing.
 
-The work itself must be bounded: a thread cannot be stopped. The deadline bounds how long the caller waits,
+Work on a thread must be bounded: a thread cannot be stopped. The deadline bounds how long the caller waits,
 and the number of jobs is limited, so that a flood of large requests is refused instead of queued.
 """
 
@@ -9,6 +9,22 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from persys.errors import UnavailableError
+from persys.infra.clock import Clock
+
+SLICE_SECONDS = 0.005
+
+
+class TimeSlice:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ends = clock.monotonic() + SLICE_SECONDS
+
+    async def between(self) -> None:
+        """Yield to other tasks if the slice is over. Call it wherever the computation may pause."""
+        if self._clock.monotonic() >= self._ends:
+            await asyncio.sleep(0)
+            self._ends = self._clock.monotonic() + SLICE_SECONDS
+
 
 T = TypeVar("T")
 

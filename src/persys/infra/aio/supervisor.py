@@ -3,16 +3,18 @@
 An expected failure is a PersysError and passes through: the caller handles it. Any other exception is a
 defect of this program. It is logged with its traceback, counted in `persys_internal_errors_total` and stored
 for `doctor`; then the caller's `failed` decides what happens to the key. The process continues.
+`supervised_parts` restarts the long-lived loops of a process, except for the essential ones, which end it.
 Apart from the outermost frame of a process, only this module catches `Exception`.
 """
 
 import asyncio
 import traceback
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 from functools import partial
 from types import TracebackType
 from typing import Generic, TypeVar
@@ -250,3 +252,46 @@ def _traceback(err: Exception) -> str:
 def _text(err: Exception) -> str:
     text = f"{type(err).__name__}: {err}" if str(err) else type(err).__name__
     return text if len(text) <= TEXT_MAX else f"{text[: TEXT_MAX - 1]}…"
+
+
+# After a run of this length the back-off is reset.
+STABLE_SECONDS = 60.0
+
+Part = Callable[[], Awaitable[None]]
+
+
+class OnError(StrEnum):
+    EXIT = "exit"
+    RESTART = "restart"
+
+
+def supervised_parts(
+    parts: Mapping[str, Part],
+    policy: Callable[[str], OnError],
+    supervisor: Supervisor,
+    clock: Clock,
+) -> dict[str, Part]:
+    """The parts, wrapped according to `policy` for their names."""
+    return {
+        name: part
+        if policy(name) is OnError.EXIT
+        else partial(_restarted, name, part, supervisor, clock)
+        for name, part in parts.items()
+    }
+
+
+async def _restarted(name: str, part: Part, supervisor: Supervisor, clock: Clock) -> None:
+    delay = BACKOFF_FIRST
+    while True:
+        errors: list[InternalError] = []
+        began = clock.monotonic()
+        try:
+            with supervisor.contain("part", name, failed=errors.append):
+                await part()
+                return
+        except (PersysError, ExceptionGroup) as err:  # a group of nothing but expected errors
+            log.warning("part.failed", part=name, reason=str(err))
+        if clock.monotonic() - began >= STABLE_SECONDS:
+            delay = BACKOFF_FIRST
+        await asyncio.sleep(delay.total_seconds())
+        delay = min(2 * delay, BACKOFF_MAX)

@@ -13,7 +13,7 @@ from grpc_reflection.v1alpha import reflection
 
 from persys.core.dns_names import PORT_MAX
 from persys.errors import SettingsError
-from persys.infra.rpc.limits import LIST_BYTES_MAX, MESSAGE_BYTES_MAX
+from persys.infra.rpc.message_sizes import LIST_BYTES_MAX, MESSAGE_BYTES_MAX
 from persys.infra.tls.certificates import Certificates
 from persys.model.identity import NAMES, Role
 

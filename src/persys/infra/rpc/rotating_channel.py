@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from persys.infra.rpc.authorizer import PASSED_IDENTITY, UNNAMED
 from persys.infra.rpc.grpc_server import new_channel
-from persys.infra.rpc.limits import LIST_BYTES_MAX
+from persys.infra.rpc.message_sizes import LIST_BYTES_MAX
 from persys.infra.tls.certificates import Certificates, KeyPair
 from persys.model.identity import Role
 

@@ -22,9 +22,9 @@ from cryptography.hazmat.primitives.serialization import (
 from msgspec import Struct
 
 from persys.errors import SettingsError
+from persys.infra.atomic_files import CertificateFiles as CertificateFiles
+from persys.infra.atomic_files import Stamp, stamp
 from persys.infra.clock import Clock
-from persys.infra.files import CertificateFiles as CertificateFiles
-from persys.infra.files import Stamp, stamp
 from persys.infra.tls.identity import Claims, claims_of
 
 log = structlog.get_logger()

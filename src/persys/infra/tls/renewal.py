@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPri
 
 from persys.core.auth.certificate_renewal import Freshness, freshness, retry_after
 from persys.errors import PersysError, SettingsError
+from persys.infra.atomic_files import PRIVATE, PUBLIC, write_together
 from persys.infra.clock import Clock
-from persys.infra.files import PRIVATE, PUBLIC, write_together
 from persys.infra.tls.certificates import (
     CertificateFiles,
     Certificates,

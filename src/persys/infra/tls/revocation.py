@@ -15,8 +15,8 @@ import structlog
 from cryptography import x509
 
 from persys.errors import PersysError, SettingsError
+from persys.infra.atomic_files import PUBLIC, Stamp, stamp, write_whole
 from persys.infra.clock import Clock
-from persys.infra.files import PUBLIC, Stamp, stamp, write_whole
 
 log = structlog.get_logger()
 

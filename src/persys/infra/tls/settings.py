@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from persys.errors import SettingsError
-from persys.infra.files import CertificateFiles
+from persys.infra.atomic_files import CertificateFiles
 from persys.infra.settings import setting
 from persys.infra.tls.identity import CN_ROLES
 from persys.infra.tls.tls import Verify

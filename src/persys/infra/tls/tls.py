@@ -11,7 +11,7 @@ from persys.core.auth.certificate_renewal import freshness
 from persys.errors import DeniedError
 from persys.infra.clock import Clock
 from persys.infra.rpc.grpc_server import server_name
-from persys.infra.rpc.limits import LIST_BYTES_MAX, MESSAGE_BYTES_MAX
+from persys.infra.rpc.message_sizes import LIST_BYTES_MAX, MESSAGE_BYTES_MAX
 from persys.infra.rpc.rotating_channel import LiveChannel
 from persys.infra.tls.certificates import CertificateFiles, Certificates, KeyPair
 from persys.infra.tls.identity import Claims

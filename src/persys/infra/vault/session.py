@@ -1,4 +1,4 @@
-"""A Vault client that logs in and keeps its login valid."""
+"""A Vault client that logs in and keeps its login valid, and reads secrets from the KV engine."""
 
 import asyncio
 from collections.abc import Mapping
@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
 import structlog
 
-from persys.errors import DeniedError, PersysError
+from persys.errors import DeniedError, NotFoundError, PersysError, UnavailableError
 from persys.infra.clock import Clock
 from persys.infra.vault.http import VaultHttp
 from persys.infra.vault.login import Credentials, VaultLogin
@@ -110,3 +111,29 @@ def _is_here(address: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+class VaultKv:
+    def __init__(self, vault: Vault) -> None:
+        self._vault = vault
+
+    async def read(self, path: str, version: int | None = None) -> Mapping[str, str]:
+        """The fields of a secret: texts unchanged, other values as JSON. `version` None: the latest.
+
+        The first segment of the path is the mount of the engine. Raises NotFoundError for a missing secret or
+        a deleted version, DeniedError, or UnavailableError.
+        """
+        mount, _, rest = path.strip("/").partition("/")
+        if not rest or not all(rest.split("/")) or {".", ".."} & {*rest.split("/"), mount}:
+            raise NotFoundError("secret in Vault", f"{path} (expected mount/path)")
+        params = {"version": str(version)} if version is not None else None
+        answer = await self._vault.ask("GET", f"{mount}/data/{rest}", params=params)
+        outer = answer.get("data")
+        data = outer.get("data") if isinstance(outer, dict) else None
+        if not isinstance(data, dict):
+            raise UnavailableError(f"{mount} in Vault is not a KV engine of version 2")
+        return {key: _text(value) for key, value in data.items()}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -27,7 +27,7 @@ from persys.errors import (
     PersysError,
     UnavailableError,
 )
-from persys.infra.aio.owned import OwnedWork
+from persys.infra.aio.owned_work import OwnedWork
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock
 from persys.infra.rpc.authorized_service import as_writer, contained

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 
 from persys.errors import InvalidError, PersysError
-from persys.infra.aio.owned import OwnedWork
+from persys.infra.aio.owned_work import OwnedWork
 from persys.model import feature
 from persys.model.ids import node_id
 from persys.scheduler.api.context import Context, need

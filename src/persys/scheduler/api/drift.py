@@ -7,7 +7,7 @@ from persys.scheduler.api.context import Context, need
 from persys.scheduler.drift.adoption import Adoption
 from persys.scheduler.state.cluster import ClusterState
 from persys.wire.control import messages as control_messages
-from persys.wire.control.adoption import orphan_view
+from persys.wire.control.views import orphan_view
 from persys.wire.gen.control.v1 import control_pb2
 
 

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 from persys.errors import InvalidError, RefusedError
 from persys.scheduler.api.context import Context
 from persys.scheduler.state.event_log import Bookmark, EventLog, Filter
-from persys.wire.control.events import event_kinds, event_message
 from persys.wire.control.messages import instant
+from persys.wire.control.views import event_kinds, event_message
 from persys.wire.gen.control.v1 import control_pb2
 
 # Below the maximum message size of clients.

@@ -17,7 +17,7 @@ from persys.model.ids import WorkloadId
 from persys.scheduler.api.context import Context, need
 from persys.scheduler.dispatch.agent_client import AgentClient, OpenCall
 from persys.scheduler.state.cluster import ClusterState
-from persys.wire.agent import logs_exec
+from persys.wire.agent import messages as agent_messages
 from persys.wire.gen.control.v1 import control_pb2
 
 Inputs = AsyncIterator[control_pb2.ExecInput]
@@ -31,10 +31,10 @@ class LogsExecApi:
     async def StreamLogs(self, request: control_pb2.LogsRequest, context: Context) -> None:
         need(request.workload_id, "workload_id")
         with self._call(request.workload_id, "StreamLogs") as open_call:
-            call = open_call(logs_exec.logs_request(request))
+            call = open_call(agent_messages.logs_request(request))
             try:
                 async for chunk in call:
-                    await context.write(logs_exec.log_chunk(chunk))
+                    await context.write(agent_messages.log_chunk(chunk))
             finally:
                 call.cancel()
 
@@ -51,7 +51,7 @@ class LogsExecApi:
                     feeding = group.create_task(_feed(call, first, inputs, begun))
                     async for output in call:
                         begun.set()
-                        await context.write(logs_exec.exec_output(output))
+                        await context.write(agent_messages.exec_output(output))
                     feeding.cancel()
             finally:
                 call.cancel()
@@ -83,8 +83,8 @@ async def _feed(
 ) -> None:
     """The reader gets the reason when the agent refuses; a failed write carries no reason."""
     with suppress(asyncio.InvalidStateError, grpc.aio.AioRpcError):
-        await call.write(logs_exec.exec_input(first))
+        await call.write(agent_messages.exec_input(first))
         await begun.wait()  # a write after the end would hide the agent's refusal
         async for one in inputs:
-            await call.write(logs_exec.exec_input(one))
+            await call.write(agent_messages.exec_input(one))
         await call.done_writing()

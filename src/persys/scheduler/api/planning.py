@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from persys.core.reconcile.situation import Policy
-from persys.infra.aio.time_slice import TimeSlice
+from persys.infra.aio.offload import TimeSlice
 from persys.infra.clock import Clock
 from persys.scheduler.api.context import Context, need
 from persys.scheduler.queries.explain import Explainer

@@ -13,7 +13,7 @@ from persys.scheduler.recovery.recovery import Recovered, Recovery
 from persys.scheduler.recovery.snapshots import Snapshots
 from persys.scheduler.state.cluster import ClusterState
 from persys.wire.control import messages as control_messages
-from persys.wire.control.adoption import recovered_view
+from persys.wire.control.views import recovered_view
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.stored import snapshot
 

@@ -6,7 +6,7 @@ from persys.infra.rpc.authorizer import CALLER
 from persys.model.suggestion import Ruling
 from persys.scheduler.api.context import Context, need
 from persys.scheduler.reconcile.suggestions import Suggestions
-from persys.wire.control.suggestions import (
+from persys.wire.control.views import (
     DECISIONS,
     decision_of,
     ruling_message,

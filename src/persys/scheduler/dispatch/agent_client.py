@@ -30,7 +30,7 @@ from persys.errors import (
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
 from persys.infra.rpc.grpc_server import new_channel
-from persys.infra.rpc.limits import LIST_BYTES_MAX, MESSAGE_BYTES_MAX
+from persys.infra.rpc.message_sizes import LIST_BYTES_MAX, MESSAGE_BYTES_MAX
 from persys.infra.rpc.parsed_replies import parsed
 from persys.infra.telemetry import tracing
 from persys.model.action import ACTIONS_MAX, Action

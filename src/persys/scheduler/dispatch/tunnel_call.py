@@ -12,7 +12,7 @@ from typing import Generic, Self, TypeVar
 import grpc
 from google.protobuf.message import DecodeError
 
-from persys.infra.aio.flow import Inbox, SendWindow
+from persys.infra.aio.flow_control import Inbox, SendWindow
 from persys.infra.rpc.parsed_replies import CANNOT_BE_PARSED, rpc_error
 from persys.wire.gen.control.v1 import control_pb2
 

@@ -14,7 +14,7 @@ from itertools import islice
 
 from persys.core.reconcile.effects import Effect, PollStatus, Remove
 from persys.errors import ConflictError, StoreUnavailableError
-from persys.infra.aio.time_slice import TimeSlice
+from persys.infra.aio.offload import TimeSlice
 from persys.infra.clock import Clock
 from persys.model import feature
 from persys.model.event import Event, EventKind

@@ -17,8 +17,7 @@ from persys.core.placement.requirements import Requirements, requirements_of
 from persys.core.reconcile.evacuate import must_leave, stays_because
 from persys.core.reconcile.situation import Situation, described, is_finished
 from persys.errors import NotFoundError
-from persys.infra.aio.offload import off_loop
-from persys.infra.aio.time_slice import TimeSlice
+from persys.infra.aio.offload import TimeSlice, off_loop
 from persys.infra.clock import Clock
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.placement import Assignment

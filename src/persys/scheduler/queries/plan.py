@@ -16,7 +16,7 @@ from persys.core.placement.select import choose
 from persys.core.reconcile.decide import decide
 from persys.core.reconcile.situation import Decision, Policy, Situation
 from persys.errors import RefusedError
-from persys.infra.aio.time_slice import TimeSlice
+from persys.infra.aio.offload import TimeSlice
 from persys.model.ids import WorkloadId, workload_id
 from persys.model.placement import Assignment
 from persys.model.status import WorkloadStatus

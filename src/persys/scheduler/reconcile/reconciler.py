@@ -34,7 +34,7 @@ from persys.errors import (
     StoreUnavailableError,
 )
 from persys.infra.aio.keyed_lock import Turns
-from persys.infra.aio.owned import OwnedWork
+from persys.infra.aio.owned_work import OwnedWork
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
 from persys.infra.telemetry import tracing

@@ -10,7 +10,7 @@ from persys.core.secrets import VALUE_BYTES_MAX, check_name, with_version
 from persys.errors import InvalidError, NotFoundError, RefusedError
 from persys.infra.aio.keyed_lock import Turns
 from persys.infra.clock import Clock
-from persys.infra.sealing import Key, KeyFile
+from persys.infra.encryption import Key, KeyFile
 from persys.model.event import Event, EventKind
 from persys.model.secret import Secret, SecretVersion, StoredReference
 from persys.scheduler.commit.group_commit import Committer, retry_on_conflict

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from persys.core.recovery.merge import Merged
 from persys.errors import CompactedError, RefusedError
-from persys.infra.aio.time_slice import TimeSlice
+from persys.infra.aio.offload import TimeSlice
 from persys.infra.clock import Clock
 from persys.scheduler.state.cluster import ClusterState
 from persys.scheduler.state.memory import Memory

@@ -15,7 +15,7 @@ from persys.errors import InvalidError
 from persys.model.resources import Resources
 from persys.model.spec import ComposeSpec, StackNeeds
 from persys.wire.compose import git_source
-from persys.wire.compose.file import PROFILES, read_inline
+from persys.wire.compose.compose_file import PROFILES, read_inline
 from persys.wire.spec import checks
 
 NOTHING = Resources()

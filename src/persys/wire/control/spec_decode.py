@@ -5,12 +5,17 @@ as `persys.vm_spec_b64` in the metadata, in the form of the agent contract. It t
 removed from the metadata.
 """
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
+from google.protobuf.message import Message
+
+from persys.core.bounded_yaml import scalars
+from persys.core.secrets import is_reference, parse
 from persys.errors import InvalidError
 from persys.model.placement import Rules
 from persys.model.resources import Resources
+from persys.model.secret import SCHEME
 from persys.model.spec import (
     ComposeSpec,
     ContainerSpec,
@@ -24,15 +29,63 @@ from persys.wire.agent import vm as agent_vm
 from persys.wire.compose import source as compose_source
 from persys.wire.control import placement
 from persys.wire.gen.control.v1 import control_pb2
-from persys.wire.spec import (
-    checks,
-    fields,
-    files,
-    health,
-    login,
-    secret_references,
-    vm_rules,
-)
+from persys.wire.spec import checks, fields, files, health, login, vm_rules
+
+_PLACES = ("spec.container.env[", "spec.compose.env[")
+_FILES = "spec.container.files["
+
+
+def _check_references(message: control_pb2.WorkloadSpec) -> None:
+    """Raises InvalidError with the first field that has an invalid or misplaced reference."""
+    if SCHEME.encode() not in message.SerializeToString():
+        return
+    for path, text in _texts(message, "spec"):
+        if not is_reference(text):
+            continue
+        if not path.startswith(_PLACES) and not (
+            path.startswith(_FILES) and path.endswith("].content")
+        ):
+            raise InvalidError(
+                path, "secret references are allowed only in env and in the content of files"
+            )
+        parse(text, path)
+
+
+def _check_compose_references(text: str) -> None:
+    """Raises InvalidError if a Compose file contains a reference: Compose does not resolve it."""
+    if SCHEME not in text:
+        return
+    for scalar, line in scalars(text):
+        if _holds_one(scalar):
+            raise InvalidError(
+                "spec.compose.inline_yaml",
+                f"has {SCHEME} on line {line}; write ${{NAME}} there and set NAME "
+                "to the reference in spec.compose.env",
+            )
+
+
+def _holds_one(scalar: str) -> bool:
+    """Whether it is a reference, or NAME=reference."""
+    return is_reference(scalar) or is_reference(scalar.partition("=")[2])
+
+
+def _texts(message: Message, path: str) -> Iterator[tuple[str, str]]:
+    for field, value in message.ListFields():
+        yield from _texts_in(value, f"{path}.{field.name}")
+
+
+def _texts_in(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, Message):
+        yield from _texts(value, path)
+    elif isinstance(value, Mapping):
+        for key in value:
+            yield from _texts_in(value[key], f"{path}[{key!r}]")
+    elif isinstance(value, Sequence) and not isinstance(value, bytes):
+        for index, item in enumerate(value):
+            yield from _texts_in(item, f"{path}[{index}]")
+
 
 VM_SPEC_KEY = "persys.vm_spec_b64"
 
@@ -43,7 +96,7 @@ _TYPES = {kind.value: kind for kind in WorkloadType}
 def workload_spec(message: control_pb2.WorkloadSpec) -> tuple[Spec, Resources, dict[str, str]]:
     """The spec, its resources and the user's metadata. Raises InvalidError with the first invalid field."""
     checks.size(message.ByteSize())
-    secret_references.check(message)
+    _check_references(message)
     metadata = dict(message.metadata)
     encoded_machine = metadata.pop(VM_SPEC_KEY, "")
     kind = _type(message, vm_in_metadata=bool(encoded_machine))
@@ -52,7 +105,7 @@ def workload_spec(message: control_pb2.WorkloadSpec) -> tuple[Spec, Resources, d
         return _container(message.container), resources, metadata
     if kind is WorkloadType.COMPOSE:
         stack = _compose(message.compose)
-        secret_references.check_stack(stack.yaml)
+        _check_compose_references(stack.yaml)
         return stack, _stack_resources(stack, resources), metadata
     if encoded_machine:
         spec = agent_vm.from_base64(encoded_machine, f"spec.metadata[{VM_SPEC_KEY}]")

@@ -1,4 +1,4 @@
-"""The spec in the control contract, encoded from the model: the reverse of `control_spec`.
+"""The spec in the control contract, encoded from the model: the reverse of `spec_decode`.
 
 A VM is encoded as `persys.vm_spec_b64` only when field 12 cannot represent all of it. The limits of a
 container spec are left out: this contract has them as resources.

@@ -1,4 +1,4 @@
-"""The limits that `limits.py` enforces, by field name, or by `Message.field` where one message differs.
+"""The limits that `check.py` enforces, by field name, or by `Message.field` where one message differs.
 
 Lengths are in characters. Each limit follows from where the value is used: a store record (1 MiB), a path
 (PATH_MAX) or file name (NAME_MAX) of the kernel, one argument or variable of a process (128 KiB), a DNS name,

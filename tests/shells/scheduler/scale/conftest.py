@@ -17,7 +17,7 @@ import structlog
 from certified import Root
 from e2e.etcd import Etcd
 from persys.infra.clock import SystemClock
-from persys.infra.sealing import KeyFile
+from persys.infra.encryption import KeyFile
 from persys.model.identity import Role
 from persys.scheduler.app import Scheduler
 from persys.scheduler.settings import SchedulerSettings

@@ -10,7 +10,7 @@ from itertools import islice
 from msgspec import Struct
 
 from builders import a_workload
-from persys.infra.sealing import Key
+from persys.infra.encryption import Key
 from persys.model import feature
 from persys.model.action import History
 from persys.model.cluster import ClusterMarker

@@ -5,7 +5,7 @@ No transaction grows with their number, and nothing else is delayed for long whi
 
 import pytest
 
-from persys.infra.sealing import Key
+from persys.infra.encryption import Key
 from persys.model.placement import EpochCounter
 from persys.scheduler.state.records import RECORDS
 from persys.wire.methods import METHODS

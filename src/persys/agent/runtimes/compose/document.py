@@ -17,7 +17,7 @@ from persys.core.agent.compose_policy import Json
 from persys.core.bounded_yaml import load_mapping
 from persys.core.numbers import whole_number
 from persys.errors import InvalidError
-from persys.wire.compose.secret_references import PROJECT_DIRECTORY, Reference, references
+from persys.wire.compose.rules import PROJECT_DIRECTORY, Reference, references
 
 Document = dict[str, Json]
 _SECTIONS = ("services", "networks", "volumes", "secrets", "configs")

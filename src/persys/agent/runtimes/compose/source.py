@@ -35,12 +35,12 @@ from persys.core.agent.notes import effective_env
 from persys.errors import InvalidError
 from persys.infra.aio.offload import off_loop
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
-from persys.infra.files import write_whole
+from persys.infra.atomic_files import write_whole
 from persys.model.spec import ComposeSpec, PullPolicy
 from persys.model.status import Failure, FailureReason
 from persys.model.workload import Order
 from persys.wire.agent.legacy_agents import RUNTIME_NOT_AVAILABLE
-from persys.wire.compose.file import PROFILES, StackFile, read_resolved
+from persys.wire.compose.compose_file import PROFILES, StackFile, read_resolved
 from persys.wire.compose.source import compose_text
 
 log = structlog.get_logger()

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from persys.core.agent.compose_status import ServicePlan
 from persys.core.agent.deviations import Shape
-from persys.infra.files import write_whole
+from persys.infra.atomic_files import write_whole
 from persys.model.ids import Revision, WorkloadId
 from persys.model.spec import Port
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import structlog
 
 from persys.core.secrets import PLAIN_MODE, SECRET_MODE
-from persys.infra.files import write_whole
+from persys.infra.atomic_files import write_whole
 from persys.infra.mount_table import MountEntry, read_mount_table
 from persys.model.ids import WorkloadId
 from persys.model.spec import ContainerSpec, FileMount

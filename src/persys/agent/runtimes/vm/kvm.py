@@ -21,8 +21,8 @@ import structlog
 from persys.agent.node.host import boot_id
 from persys.agent.subprocesses import run
 from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
+from persys.infra.atomic_files import write_whole
 from persys.infra.clock import Clock
-from persys.infra.files import write_whole
 
 log = structlog.get_logger()
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from persys.infra.files import write_whole
+from persys.infra.atomic_files import write_whole
 from persys.model.ids import WorkloadId
 
 _TRAVERSABLE = 0o711

@@ -15,7 +15,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from persys.errors import RefusedError
-from persys.infra.files import write_whole
+from persys.infra.atomic_files import write_whole
 
 KEY_BITS = 256
 _NONCE_BYTES = 12

@@ -5,7 +5,9 @@ reads the output of `docker compose config` (`resolved`): includes, extends and 
 and files below the project directory (`inside`) are allowed. Unsupported features are refused both times.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
+from math import ceil
 from posixpath import normpath
 from typing import NamedTuple
 
@@ -14,10 +16,88 @@ from persys.core.bounded_yaml import MappingNode, ScalarNode
 from persys.core.numbers import whole_number
 from persys.errors import InvalidError
 from persys.model.spec import Port, RestartPolicy, StackNeeds
-from persys.wire.compose import units as compose_units
 from persys.wire.compose.interpolation import interpolated
 from persys.wire.compose.rules import NO_OTHER_FILE, Rules
+from persys.wire.spec.checks import CPU_MILLICORES_MAX, MEMORY_MB_MAX, PORT_MAX
 from persys.wire.specfile.yaml_nodes import Item, Walk
+
+_PORT = re.compile(
+    r"(?:(?:(?P<address>[^/]*):)?(?P<host>\d+(?:-\d+)?)?:)?"
+    r"(?P<container>\d+(?:-\d+)?)(?:/(?P<protocol>[a-z]+))?"
+)
+_SIZE = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?) *(?P<unit>[bkmgt]?)(?:i?b)?", re.IGNORECASE)
+_UNITS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+_CPUS = re.compile(r"[0-9]+(\.[0-9]+)?|\.[0-9]+")
+_MEBIBYTE = 1 << 20
+
+
+class Mount(NamedTuple):
+    """`source` is a host path, a volume name, or "" for an anonymous volume."""
+
+    source: str
+    read_only: bool
+    target: str = ""
+
+    @property
+    def is_bind(self) -> bool:
+        return self.source.startswith(("/", ".", "~"))
+
+
+def _short_ports(text: str) -> tuple[Port, ...]:
+    """The fixed host ports of a short port syntax such as `8080:80/udp`. Raises ValueError."""
+    found = _PORT.fullmatch(text)
+    if found is None:
+        raise ValueError("expected a port such as 80, 8080:80 or 127.0.0.1:8080:80/udp")
+    return _published(found["host"] or "", found["container"], found["protocol"] or "tcp")
+
+
+def _published(host: str, container: str, protocol: str) -> tuple[Port, ...]:
+    inside = _range(container)
+    if not host:
+        return ()
+    outside = _range(host)
+    if len(outside) != len(inside):
+        return ()  # Docker picks a free port of the range
+    pairs = zip(outside, inside, strict=True)
+    return tuple(Port(target, source, protocol) for source, target in pairs if source)
+
+
+def _short_mount(text: str) -> Mount:
+    """`name:/path`, `/host/path:/path:ro`, or `/path` for an anonymous volume."""
+    source, *rest = text.split(":")
+    if not rest:
+        return Mount("", read_only=False)
+    modes = rest[1].split(",") if len(rest) > 1 else []
+    return Mount(source, "ro" in modes, rest[0])
+
+
+def _memory_mb(text: str) -> int:
+    """Mebibytes, rounded up. Raises ValueError."""
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise ValueError("expected a size such as 64m or 1g")
+    size = float(found["number"]) * (1 << _UNITS[found["unit"].lower()]) / _MEBIBYTE
+    if size > MEMORY_MB_MAX:
+        raise ValueError(f"expected at most {MEMORY_MB_MAX >> 10}g")
+    return ceil(size)
+
+
+def _cpu_millicores(text: str) -> int:
+    if not _CPUS.fullmatch(text):
+        raise ValueError("expected a number of cpus such as 0.5")
+    millicores = float(text) * 1000
+    if millicores > CPU_MILLICORES_MAX:
+        raise ValueError(f"expected at most {CPU_MILLICORES_MAX // 1000}")
+    return ceil(millicores)
+
+
+def _range(text: str) -> range:
+    first, _, last = text.partition("-")
+    begin, end = whole_number(first), whole_number(last or first)
+    if begin is None or end is None or not begin <= end <= PORT_MAX:
+        raise ValueError(f"expected ports from 1 to {PORT_MAX}")
+    return range(begin, end + 1)
+
 
 PROFILES = "COMPOSE_PROFILES"
 _COPIES_MAX = 9_999
@@ -169,21 +249,17 @@ class _Reader:
     def _port(self, item: Item) -> tuple[Port, ...]:
         walk = self._walk
         if isinstance(item.node, ScalarNode):
-            return compose_units.ports(walk.text(item))
+            return _short_ports(walk.text(item))
         port = walk.mapping(item)
         protocol = walk.text_at(port, "protocol") or "tcp"
-        return compose_units.published(
-            walk.text_at(port, "published"), walk.text_at(port, "target"), protocol
-        )
+        return _published(walk.text_at(port, "published"), walk.text_at(port, "target"), protocol)
 
     def _cpu(self, parts: Mapping[str, Item]) -> int:
-        return self._amount(
-            self._limit(parts, "cpus") or parts.get("cpus"), compose_units.cpu_millicores
-        )
+        return self._amount(self._limit(parts, "cpus") or parts.get("cpus"), _cpu_millicores)
 
     def _memory(self, parts: Mapping[str, Item]) -> int:
         item = self._limit(parts, "memory") or parts.get("mem_limit")
-        return self._amount(item or parts.get("mem_reservation"), compose_units.memory_mb)
+        return self._amount(item or parts.get("mem_reservation"), _memory_mb)
 
     def _limit(self, parts: Mapping[str, Item], key: str) -> Item | None:
         deploy = self._walk.mapping_at(parts, "deploy")
@@ -218,11 +294,11 @@ class _Reader:
         shared = {key: self._walk.plain(top[key]) for key in ("networks", "volumes") if key in top}
         return next((found.path[:_PATH_CHARACTERS_MAX] for found in violations(shared)), "")
 
-    def _mounts(self, parts: Mapping[str, Item]) -> Iterator[tuple[Item, compose_units.Mount]]:
+    def _mounts(self, parts: Mapping[str, Item]) -> Iterator[tuple[Item, Mount]]:
         walk = self._walk
         for item in walk.sequence_at(parts, "volumes"):
             if isinstance(item.node, ScalarNode):
-                yield item, compose_units.mount(walk.text(item))
+                yield item, _short_mount(walk.text(item))
                 continue
             mount = walk.mapping(item)
             kind = walk.text_at(mount, "type")
@@ -232,7 +308,7 @@ class _Reader:
                 raise item.refused(f"type {kind!r} is not supported; use bind, volume or tmpfs")
             read_only = walk.text_at(mount, "read_only").lower() == "true"
             source, target = walk.text_at(mount, "source"), walk.text_at(mount, "target")
-            yield item, compose_units.Mount(source, read_only, target)
+            yield item, Mount(source, read_only, target)
 
     def _binds(self, parts: Mapping[str, Item]) -> Iterator[Bind]:
         for item, mount in self._mounts(parts):

@@ -1,9 +1,15 @@
-"""Suggestions of automation policies in the control contract. Texts are truncated to the record limit."""
+"""Events, suggestions and reported workloads (orphans, recovered workloads) in the control contract."""
 
+from collections.abc import Iterable
 from datetime import datetime
 
+from persys.core.secrets import secret_names
 from persys.errors import InvalidError, MissingFieldError
+from persys.model.event import EventKind, Numbered
+from persys.model.ids import NodeId
 from persys.model.suggestion import Ruling, SuggestedAction, Suggestion
+from persys.model.workload import Workload
+from persys.wire.control.spec_encode import spec_message
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.times import timestamp
 
@@ -85,3 +91,59 @@ def _suggestion_message(suggestion: Suggestion) -> control_pb2.AutomationSuggest
         replica_delta=suggestion.replica_delta,
         reason=suggestion.reason,
     )
+
+
+def orphan_view(
+    reported: Workload | None, drift: control_pb2.DriftView | None
+) -> control_pb2.OrphanView:
+    """`reported` is None when the node does not store the spec."""
+    view = control_pb2.OrphanView(drift=drift)
+    if reported is not None:
+        view.spec.CopyFrom(_spec(reported))
+        view.secrets.extend(sorted(secret_names(reported.spec)))
+    return view
+
+
+def recovered_view(node_id: NodeId, workload: Workload) -> control_pb2.RecoveredWorkload:
+    return control_pb2.RecoveredWorkload(
+        workload_id=workload.id,
+        node_id=node_id,
+        spec=_spec(workload),
+        secrets=sorted(secret_names(workload.spec)),
+    )
+
+
+def _spec(workload: Workload) -> control_pb2.WorkloadSpec:
+    return spec_message(workload.spec, workload.resources, workload.metadata, rules=workload.rules)
+
+
+_KINDS = {kind.value.lower(): kind for kind in EventKind}
+
+
+def event_message(numbered: Numbered) -> control_pb2.EventView:
+    sequence, event = numbered
+    return control_pb2.EventView(
+        sequence=sequence,
+        at=timestamp(event.at),
+        kind=event.kind,
+        message=event.message,
+        workload_id=event.workload_id,
+        node_id=event.node_id,
+        revision_id=event.revision,
+        epoch=event.epoch,
+        identity=event.identity,
+        source=event.source,
+        task_id=event.task_id,
+    )
+
+
+def event_kinds(words: Iterable[str]) -> frozenset[EventKind]:
+    """The kinds with these names, in any case."""
+    return frozenset(_kind(word) for word in words)
+
+
+def _kind(word: str) -> EventKind:
+    kind = _KINDS.get(word.lower())
+    if kind is None:
+        raise InvalidError("kinds", f"{word!r} is unknown; expected {', '.join(EventKind)}")
+    return kind

@@ -2,12 +2,15 @@
 
 Two formats are accepted. The flat format has `id` and the fields of the spec at the top level. The format of
 the contract has `workload_id` and the spec under `spec`. A document without a spec changes only the desired
-state of its workload. The output of `workload get` and Compose files are accepted too, see `spec_document`.
+state of its workload. The output of `workload get` and Compose files are accepted too, see `document.py`.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+
+from google.protobuf.message import Message
 
 from persys.core.bounded_yaml import (
     NULL_TAG,
@@ -20,11 +23,14 @@ from persys.core.bounded_yaml import (
     compose_all,
 )
 from persys.core.duration import parse_duration
+from persys.core.numbers import whole_number
 from persys.errors import InvalidError
 from persys.model.ids import workload_id
 from persys.wire.control.messages import desired
 from persys.wire.control.spec_decode import workload_rules, workload_spec
 from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.spec import health
+from persys.wire.spec.checks import PORT_MAX
 from persys.wire.specfile.document import (
     compose_error,
     intent_of_view,
@@ -33,8 +39,45 @@ from persys.wire.specfile.document import (
     placed,
     stack_of,
 )
-from persys.wire.specfile.shorthand import SHORT_FORMS
 from persys.wire.specfile.strict import SpecFileError, entries, fill, text_of, unknown, wrong
+
+_PORT = re.compile(r"(?:(?P<host>\d+):)?(?P<container>\d+)(?:/(?P<protocol>tcp|udp))?")
+
+
+def port(path: str, text: str, message: Message) -> None:
+    """ "80" lets the node choose the host port."""
+    assert isinstance(message, control_pb2.Port)
+    found = _PORT.fullmatch(text)
+    if found is None:
+        expected = 'expected "8080:80", "8080:80/udp" or "80"'
+        raise InvalidError(path, f"invalid port {text!r}: {expected}")
+    host, container = whole_number(found["host"] or "0"), whole_number(found["container"])
+    if host is None or container is None or not 1 <= container <= PORT_MAX or host > PORT_MAX:
+        raise InvalidError(path, f"invalid port {text[:40]!r}: expected ports from 1 to {PORT_MAX}")
+    message.host_port = host
+    message.container_port = container
+    message.protocol = found["protocol"] or "tcp"
+
+
+def volume(path: str, text: str, message: Message) -> None:
+    assert isinstance(message, control_pb2.VolumeMount)
+    parts = text.split(":")
+    mode = parts[2] if len(parts) == 3 else "rw"
+    if (
+        len(parts) not in (2, 3)
+        or mode not in ("ro", "rw")
+        or not all(part.startswith("/") for part in parts[:2])
+    ):
+        raise InvalidError(
+            path,
+            f'invalid volume {text!r}: expected "/host/path:/container/path", with :ro for read-only',
+        )
+    message.host_path, message.container_path = parts[:2]
+    message.read_only = mode == "ro"
+
+
+SHORT_FORMS = {"Port": port, "VolumeMount": volume, "HealthCheck": health.short}
+
 
 _OF_SPEC = (
     "type",
