@@ -39,8 +39,8 @@ from persys.agent.uplink.heartbeat import PendingReports
 from persys.agent.volumes.detect import detect_drivers
 from persys.agent.volumes.filesystems import Mounted
 from persys.agent.volumes.managed import ManagedVolumes
-from persys.agent.volumes.programs import Tools
-from persys.agent.volumes.registry import Book
+from persys.agent.volumes.programs import Programs as VolumePrograms
+from persys.agent.volumes.registry import VolumeRegistry
 from persys.infra.process import serve
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.status import Actual
@@ -201,13 +201,15 @@ async def a_running_agent(world: World) -> AsyncIterator[Running]:
     )
     read = clock.as_read()
     journal = Journal(settings.state_path, cluster_id="default", node_id=NODE, thread=AtOnce())
-    book = Book(journal)
+    volume_registry = VolumeRegistry(journal)
     detector = Detector(settings, owner, journal, read, world.paths, images_changed=news.tell_node)
-    drivers = detect_drivers(settings, book, Tools(os.environ["PATH"]), world.paths)
+    drivers = detect_drivers(
+        settings, volume_registry, VolumePrograms(os.environ["PATH"]), world.paths
+    )
     around = Environment(
         journal=journal,
         runtimes=detector.found,
-        volumes=ManagedVolumes(drivers, book, read, world.paths),
+        volumes=ManagedVolumes(drivers, volume_registry, read, world.paths),
         machine=Hardware(cpu_millicores=8000, memory_mb=16384, disk_gb=100),
         clock=read,
         paths=world.paths,

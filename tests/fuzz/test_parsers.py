@@ -20,7 +20,7 @@ from fuzz.budget import inputs
 from fuzz.generator import a_change, a_message, some_bytes
 from fuzz.mutation import TEXTS, a_text_like, as_yaml, bytes_like, changed
 from persys.agent.runtimes.compose import document as compose_document
-from persys.ca.csr import read_request
+from persys.ca.csr import parse_csr
 from persys.core.agent import cloud_init
 from persys.core.agent.compose_policy import Json, first_violation, violations
 from persys.errors import PersysError
@@ -205,7 +205,7 @@ def a_cloud_init_text(random: Random, text: str) -> str:
 
 
 def read_certificate_request(random: Random) -> None:
-    read_request(certificate_requests.draw(random))
+    parse_csr(certificate_requests.draw(random))
 
 
 def read_record(random: Random) -> None:

@@ -42,8 +42,8 @@ from persys.agent.uplink.stream_link import over_stream
 from persys.agent.volumes.detect import detect_drivers
 from persys.agent.volumes.inventory import Inventory
 from persys.agent.volumes.managed import ManagedVolumes
-from persys.agent.volumes.programs import Tools
-from persys.agent.volumes.registry import Book
+from persys.agent.volumes.programs import Programs
+from persys.agent.volumes.registry import VolumeRegistry
 from persys.agent.workloads.admission import Admission, AdmissionLimits
 from persys.agent.workloads.crash_recovery import Recovery, guarded_run
 from persys.agent.workloads.health_probes import HealthProbes
@@ -131,13 +131,16 @@ async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
     paths = ThreadPathCalls(roots=workload_roots(settings, owner))
     detector = Detector(settings, owner, journal, clock, paths, images_changed=news.tell_node)
     try:
-        book = Book(journal)
+        registry = VolumeRegistry(journal)
         with guarded_run(journal, settings.state_path, stop) as recovery:
             around = Environment(
                 journal=journal,
                 runtimes=detector.found,
                 volumes=ManagedVolumes(
-                    detect_drivers(settings, book, Tools(), paths), book, clock, paths
+                    detect_drivers(settings, registry, Programs(), paths),
+                    registry,
+                    clock,
+                    paths,
                 ),
                 machine=host,
                 clock=clock,

@@ -8,12 +8,12 @@ from datetime import timedelta
 
 import structlog
 
-from persys.ca.api.authorization import Door
+from persys.ca.api.authorization import AuthorizedRoutes
 from persys.ca.api.cfssl_routes import CfsslApi
 from persys.ca.api.routes import Api
-from persys.ca.authority import Authority, Rules
-from persys.ca.database import Book
-from persys.ca.key_files import BOOK, Keys, open_keys
+from persys.ca.authority import Authority, CaPolicy
+from persys.ca.database import CaDatabase
+from persys.ca.key_files import DATABASE_FILE, Keys, open_keys
 from persys.ca.metrics import Metrics
 from persys.ca.settings import CaSettings
 from persys.core.auth.certificate_renewal import renew_at
@@ -101,7 +101,7 @@ class Ca:
         metrics = Metrics(clock)
         metrics.watch_keys(lambda: self.authority.keys)
         handlers = {**Api(self.authority, metrics).handlers(), **by_key.handlers()}
-        door = Door(
+        routes = AuthorizedRoutes(
             self.authority,
             clock,
             thread=self._thread,
@@ -111,7 +111,7 @@ class Ca:
             metrics=metrics,
         )
         self._context = server_context(self.authority.keys.roots_pem)
-        self._listener = HttpServer(door.app(), limits=limits, context=self._context)
+        self._listener = HttpServer(routes.app(), limits=limits, context=self._context)
         self._renew_at = clock.now()
 
     async def start(self) -> None:
@@ -134,14 +134,14 @@ class Ca:
             if now >= self._renew_at:
                 await self._on_thread(self._renew)
             if now >= cleanup_at:
-                await self._on_thread(self.authority.forget)
+                await self._on_thread(self.authority.delete_expired)
                 cleanup_at = now + _CLEANUP_INTERVAL
             left = (min(self._renew_at, cleanup_at) - now).total_seconds()
             await asyncio.sleep(min(max(left, _CHECK_SECONDS_MIN), _CHECK_SECONDS_MAX))
 
     async def stop(self) -> None:
         await self._listener.stop()
-        await self._on_thread(self.authority.book.close)
+        await self._on_thread(self.authority.database.close)
         self._thread.shutdown()
 
     def _renew(self) -> None:
@@ -150,7 +150,9 @@ class Ca:
         self.authority.keys = _keys(self._settings, self._passphrase, self._clock)
         key = new_key()
         life = self._settings.cert_ttl
-        chain = self.authority.certify_itself(key.public_key(), own_hosts(self._addresses()), life)
+        chain = self.authority.issue_own_certificate(
+            key.public_key(), own_hosts(self._addresses()), life
+        )
         show_certificate(self._context, chain, key_pem(key))
         self._renew_at = renew_at(now, now + life)
 
@@ -166,9 +168,9 @@ def open_authority(
 ) -> Authority:
     """Opens the keys first: the database belongs to an existing root."""
     keys = _keys(settings, settings.passphrase(), clock)
-    book = Book(settings.dir / BOOK, trust_domain=settings.trust_domain)
-    rules = Rules(settings.trust_domain, settings.cert_ttl, settings.keep)
-    return Authority(keys, book, clock, rules, addresses=found_at)
+    database = CaDatabase(settings.dir / DATABASE_FILE, trust_domain=settings.trust_domain)
+    policy = CaPolicy(settings.trust_domain, settings.cert_ttl, settings.keep)
+    return Authority(keys, database, clock, policy, addresses=found_at)
 
 
 def _keys(settings: CaSettings, passphrase: bytes, clock: Clock) -> Keys:

@@ -12,8 +12,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from msgspec import Struct
 
-from persys.ca.csr import PublicKey, check_identity, read_request
-from persys.ca.database import REFUSED, Book
+from persys.ca.csr import PublicKey, check_csr_identity, parse_csr
+from persys.ca.database import REFUSED, CaDatabase
 from persys.ca.key_files import Keys
 from persys.ca.x509 import issue, pem, revocation_list
 from persys.core.auth.denials import Denial, Ration
@@ -56,13 +56,13 @@ RENEWALS_PER_HOUR = 1_000
 _DETAIL_LENGTH_MAX = 500
 
 
-class Rules(Struct, frozen=True):
+class CaPolicy(Struct, frozen=True):
     trust_domain: str
     life: timedelta
     keep: timedelta
 
 
-class Holder(Struct, frozen=True):
+class CertificateHolder(Struct, frozen=True):
     """A client that presented a certificate of this CA."""
 
     identity: Identity
@@ -70,7 +70,7 @@ class Holder(Struct, frozen=True):
     hosts: tuple[str, ...]
 
 
-class Wish(Struct, frozen=True):
+class Issuance(Struct, frozen=True):
     """A certificate to issue, after all checks of the request."""
 
     identity: Identity
@@ -87,17 +87,17 @@ class Authority:
     def __init__(
         self,
         keys: Keys,
-        book: Book,
+        database: CaDatabase,
         clock: Clock,
-        rules: Rules,
+        policy: CaPolicy,
         *,
         addresses: Callable[[], Sequence[str]],
     ) -> None:
         """`addresses` returns the host:port pairs of this CA; called for each token."""
         self.keys = keys
-        self.book = book
+        self.database = database
         self._clock = clock
-        self._rules = rules
+        self._policy = policy
         self._addresses = addresses
         self._refusals = 0
         self._identified = Ration(told_max=_REFUSALS_PER_MINUTE)
@@ -105,40 +105,40 @@ class Authority:
 
     @property
     def trust_domain(self) -> str:
-        return self._rules.trust_domain
+        return self._policy.trust_domain
 
     @property
     def life(self) -> timedelta:
-        return self._rules.life
+        return self._policy.life
 
     def join(self, request: JoinRequest, where: str) -> IssuedAnswer:
-        token = self.book.token(request.id)
+        token = self.database.token(request.id)
         fault = token_fault(token, request.secret, self._clock.now())
         if fault is not None:
             raise _denied(fault)
         assert token is not None, "token_fault rejects a missing token"
-        asked = read_request(request.csr.encode())
-        check_identity(asked, token.identity, self.trust_domain)
-        wish = Wish(
+        parsed = parse_csr(request.csr.encode())
+        check_csr_identity(parsed, token.identity, self.trust_domain)
+        issuance = Issuance(
             identity=token.identity,
-            hosts=joining_hosts(token, asked.hosts, source_address=where),
+            hosts=joining_hosts(token, parsed.hosts, source_address=where),
             asked_by=f"token {token.id} of {token.created_by}, from {where}",
             how="joined",
             token_id=token.id,
         )
         try:
-            return self.give(wish, asked.public_key)
+            return self.issue_certificate(issuance, parsed.public_key)
         except ConflictError as err:
             raise _denied(Fault.USED) from err
 
-    def renew(self, holder: Holder, csr: bytes) -> IssuedAnswer:
+    def renew(self, holder: CertificateHolder, csr: bytes) -> IssuedAnswer:
         """Issue a certificate for the same identity. The hosts may be a subset of the current ones."""
-        asked = read_request(csr)
-        check_identity(asked, holder.identity, self.trust_domain)
+        parsed = parse_csr(csr)
+        check_csr_identity(parsed, holder.identity, self.trust_domain)
         self._limit_renewals(holder.identity)
-        wish = Wish(
+        issuance = Issuance(
             identity=holder.identity,
-            hosts=granted_hosts(asked.hosts, holder.hosts) or holder.hosts,
+            hosts=granted_hosts(parsed.hosts, holder.hosts) or holder.hosts,
             asked_by=str(holder.identity),
             how="renewed",
             ttl=self._life_before(holder),
@@ -146,45 +146,49 @@ class Authority:
             enrolled_at=holder.claims.enrolled_at,
         )
         try:
-            return self.give(wish, asked.public_key)
+            return self.issue_certificate(issuance, parsed.public_key)
         except ConflictError as err:
             raise DeniedError("the certificate has been revoked", reason="revoked") from err
 
     def create(self, asked_by: str, request: CertificateRequest) -> IssuedAnswer:
-        asked = read_request(request.csr.encode())
+        parsed = parse_csr(request.csr.encode())
         identity = granted(Identity(_role(request.role), request.name))
-        check_identity(asked, identity, self.trust_domain)
+        check_csr_identity(parsed, identity, self.trust_domain)
         ttl = _span(request.ttl_seconds)
-        wish = Wish(identity, granted_hosts(asked.hosts), asked_by, how="created", ttl=ttl)
-        return self.give(wish, asked.public_key)
+        issuance = Issuance(identity, granted_hosts(parsed.hosts), asked_by, how="created", ttl=ttl)
+        return self.issue_certificate(issuance, parsed.public_key)
 
-    def give(self, wish: Wish, public_key: PublicKey) -> IssuedAnswer:
+    def issue_certificate(self, issuance: Issuance, public_key: PublicKey) -> IssuedAnswer:
         """Sign the certificate and record it before it is returned."""
         now = self._clock.now()
         issuer = self.keys.issuer
-        self._check_alike(granted(wish.identity), now)
+        self._check_alike(granted(issuance.identity), now)
         life = granted_life(
-            wish.identity.role,
-            wish.ttl,
-            usual=self._rules.life,
+            issuance.identity.role,
+            issuance.ttl,
+            usual=self._policy.life,
             issuer_ends_at=issuer.certificate.not_valid_after_utc,
             now=now,
         )
-        made = self._sign(wish, public_key, now, life)
+        made = self._sign(issuance, public_key, now, life)
         view = CertificateView(
             serial=f"{made.serial_number:x}",
-            role=wish.identity.role,
-            name=wish.identity.name,
-            hosts=wish.hosts,
+            role=issuance.identity.role,
+            name=issuance.identity.name,
+            hosts=issuance.hosts,
             issued_at=now,
             expires_at=made.not_valid_after_utc,
-            asked_by=wish.asked_by,
-            how=wish.how,
-            enrolled_at=wish.enrolled_at or now,
+            asked_by=issuance.asked_by,
+            how=issuance.how,
+            enrolled_at=issuance.enrolled_at or now,
         )
-        line = self._line(wish.how, wish.asked_by, str(wish.identity), ", ".join(wish.hosts))
+        line = self._line(
+            issuance.how, issuance.asked_by, str(issuance.identity), ", ".join(issuance.hosts)
+        )
         line.serial = view.serial
-        self.book.add_certificate(view, line, token_id=wish.token_id, renews=wish.renews)
+        self.database.add_certificate(
+            view, line, token_id=issuance.token_id, renews=issuance.renews
+        )
         return IssuedAnswer(
             certificate=(pem(made) + self.keys.chain_pem).decode(),
             roots=self.keys.roots_pem.decode(),
@@ -192,13 +196,15 @@ class Authority:
             expires_at=view.expires_at,
         )
 
-    def certify_itself(self, public_key: PublicKey, hosts: Sequence[str], life: timedelta) -> bytes:
+    def issue_own_certificate(
+        self, public_key: PublicKey, hosts: Sequence[str], life: timedelta
+    ) -> bytes:
         """The CA's own server certificate with its chain. It is not recorded."""
-        wish = Wish(Identity(Role.CA, "ca"), tuple(hosts), asked_by="ca", how="created")
-        made = self._sign(wish, public_key, self._clock.now(), life)
+        issuance = Issuance(Identity(Role.CA, "ca"), tuple(hosts), asked_by="ca", how="created")
+        made = self._sign(issuance, public_key, self._clock.now(), life)
         return pem(made) + self.keys.chain_pem
 
-    def invite(self, asked_by: str, request: TokenRequest) -> TokenAnswer:
+    def create_token(self, asked_by: str, request: TokenRequest) -> TokenAnswer:
         identity = invited(Identity(_role(request.role), request.name))
         now = self._clock.now()
         self._check_alike(identity, now)
@@ -212,7 +218,7 @@ class Authority:
             created_by=asked_by,
             hosts=granted_hosts(request.hosts),
         )
-        self.book.add_token(
+        self.database.add_token(
             token, self._line("invited", asked_by, str(identity), f"token {token.id}")
         )
         line = JoinToken(
@@ -225,7 +231,7 @@ class Authority:
         )
         return TokenAnswer(write_token(line), token.id, token.expires_at)
 
-    def revoke(self, asker: Identity, request: RevokeRequest) -> RevokeAnswer:
+    def revoke(self, client: Identity, request: RevokeRequest) -> RevokeAnswer:
         """Raises NotFoundError if there is none, unless `enrolled_until` is set.
 
         A certificate that is already revoked is not an error. A serial revokes its whole renewal chain: the
@@ -234,22 +240,22 @@ class Authority:
 
         def choose() -> list[CertificateView]:
             found = self._found(request)
-            if asker.role is not Role.ADMIN and any(view.role != Role.AGENT for view in found):
-                raise DeniedError(f"{asker} may revoke certificates of agents only", reason="role")
+            if client.role is not Role.ADMIN and any(view.role != Role.AGENT for view in found):
+                raise DeniedError(f"{client} may revoke certificates of agents only", reason="role")
             return found
 
         def line(view: CertificateView) -> AuditLine:
-            return self._line("revoked", str(asker), f"{view.role}/{view.name}", request.reason)
+            return self._line("revoked", str(client), f"{view.role}/{view.name}", request.reason)
 
-        return RevokeAnswer(self.book.revoke(choose, line))
+        return RevokeAnswer(self.database.revoke(choose, line))
 
     def is_revoked(self, serial: str) -> bool:
-        view = self.book.certificate(serial)
+        view = self.database.certificate(serial)
         return view is not None and view.revoked_at is not None
 
     def revocation_list(self) -> x509.CertificateRevocationList:
         now = self._clock.now()
-        return revocation_list(self.keys.issuer, self.book.revoked(now), now=now)
+        return revocation_list(self.keys.issuer, self.database.revoked(now), now=now)
 
     def crl_der(self) -> bytes:
         return self.revocation_list().public_bytes(Encoding.DER)
@@ -257,7 +263,7 @@ class Authority:
     def crl_pem(self) -> bytes:
         return self.revocation_list().public_bytes(Encoding.PEM)
 
-    def note_refusal(self, who: Identity | None, where: str, what: str, why: str) -> None:
+    def record_rejection(self, who: Identity | None, where: str, what: str, why: str) -> None:
         """Record a rejected request. Any client can cause these, so only some per minute are recorded.
 
         Requests without an identity are counted separately, so that they cannot hide those with one.
@@ -269,33 +275,33 @@ class Authority:
         if ration.take(Denial(name, "", what, where, "", why), now) is not None:
             lines.append((name, why))
         for author, text in lines:
-            self.book.add_line(self._line(REFUSED, author, what, text))
+            self.database.add_line(self._line(REFUSED, author, what, text))
         self._refusals += len(lines)
         if self._refusals >= _REFUSALS_BETWEEN:
             self._refusals = 0
-            self.forget()
+            self.delete_expired()
 
-    def forget(self) -> None:
+    def delete_expired(self) -> None:
         now = self._clock.now()
-        self.book.forget(now - self._rules.keep, now)
+        self.database.delete_expired(now - self._policy.keep, now)
 
     def _sign(
-        self, wish: Wish, public_key: PublicKey, now: datetime, life: timedelta
+        self, issuance: Issuance, public_key: PublicKey, now: datetime, life: timedelta
     ) -> x509.Certificate:
         return issue(
             self.keys.issuer,
             public_key,
-            wish.identity,
+            issuance.identity,
             trust_domain=self.trust_domain,
-            hosts=wish.hosts,
+            hosts=issuance.hosts,
             now=now,
             life=life,
-            enrolled_at=wish.enrolled_at,
+            enrolled_at=issuance.enrolled_at,
         )
 
-    def _life_before(self, holder: Holder) -> timedelta | None:
+    def _life_before(self, holder: CertificateHolder) -> timedelta | None:
         """Users keep the lifetime that an admin set; services get the default."""
-        view = self.book.certificate(holder.claims.serial)
+        view = self.database.certificate(holder.claims.serial)
         if view is None or holder.identity.role in SERVICES:
             return None
         return view.expires_at - view.issued_at
@@ -303,7 +309,7 @@ class Authority:
     def _limit_renewals(self, identity: Identity) -> None:
         """A client that renews continuously must not fill the disk."""
         since = self._clock.now() - timedelta(hours=1)
-        if self.book.issued_since(identity, since) >= RENEWALS_PER_HOUR:
+        if self.database.issued_since(identity, since) >= RENEWALS_PER_HOUR:
             raise DeniedError(
                 f"{identity} got {RENEWALS_PER_HOUR} certificates within an hour; try again later",
                 reason="rate",
@@ -311,7 +317,7 @@ class Authority:
 
     def _check_alike(self, identity: Identity, now: datetime) -> None:
         # DNS names in certificates are case-insensitive: N1 could impersonate n1.
-        for view in self.book.certificates_of(identity, now):
+        for view in self.database.certificates_of(identity, now):
             if view.name != identity.name:
                 raise InvalidError(
                     "name", f"{identity} differs only in case from {view.role}/{view.name}"
@@ -321,11 +327,11 @@ class Authority:
         if bool(request.serial) == bool(request.role and request.name):
             raise InvalidError("serial", "expected a serial, or a role and a name")
         if request.serial:
-            view = self.book.certificate(request.serial.lower().replace(":", "").lstrip("0"))
+            view = self.database.certificate(request.serial.lower().replace(":", "").lstrip("0"))
             found = [] if view is None else self._chain_of(view)
         else:
             identity = Identity(_role(request.role), request.name)
-            found = self.book.revocable(identity, self._clock.now())
+            found = self.database.revocable(identity, self._clock.now())
             if request.enrolled_until is not None:
                 return [view for view in found if _enrolled(view) <= request.enrolled_until]
         if not found:
@@ -336,7 +342,7 @@ class Authority:
     def _chain_of(self, view: CertificateView) -> list[CertificateView]:
         """The certificate with all others of its renewal chain."""
         identity = Identity(_role(view.role), view.name)
-        chain = self.book.revocable(identity, self._clock.now(), enrolled_at=_enrolled(view))
+        chain = self.database.revocable(identity, self._clock.now(), enrolled_at=_enrolled(view))
         return [view, *(one for one in chain if one.serial != view.serial)]
 
     def _line(self, deed: str, who: str, what: str, detail: str) -> AuditLine:

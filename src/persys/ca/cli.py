@@ -42,7 +42,7 @@ def run_command(argv: Sequence[str], environ: Mapping[str, str]) -> str:
             return _token(authority, options)
         return _certificate(authority, options)
     finally:
-        authority.book.close()
+        authority.database.close()
 
 
 def is_revoked(serial: str, environ: Mapping[str, str]) -> bool:
@@ -52,12 +52,12 @@ def is_revoked(serial: str, environ: Mapping[str, str]) -> bool:
     try:
         return authority.is_revoked(serial)
     finally:
-        authority.book.close()
+        authority.database.close()
 
 
 def _token(authority: Authority, options: Namespace) -> str:
     request = TokenRequest(options.role, options.name, tuple(options.host), _seconds(options.ttl))
-    return authority.invite(_ASKED_BY, request).token
+    return authority.create_token(_ASKED_BY, request).token
 
 
 def _certificate(authority: Authority, options: Namespace) -> str:

@@ -28,14 +28,14 @@ _PARSE_ERRORS = (
 )
 
 
-class Asked(Struct, frozen=True):
+class ParsedCsr(Struct, frozen=True):
     public_key: PublicKey
     common_name: str
     hosts: tuple[str, ...]
     uris: tuple[str, ...]
 
 
-def read_request(pem: bytes) -> Asked:
+def parse_csr(pem: bytes) -> ParsedCsr:
     """Raises InvalidError, also if the sender does not hold the private key."""
     try:
         request = x509.load_pem_x509_csr(pem)
@@ -50,17 +50,17 @@ def read_request(pem: bytes) -> Asked:
     if len(common_names) > 1:
         raise InvalidError("csr", "has more than one common name")
     common_name = str(common_names[0].value) if common_names else ""
-    return Asked(_usable(key), common_name, hosts, uris)
+    return ParsedCsr(_usable(key), common_name, hosts, uris)
 
 
-def check_identity(asked: Asked, identity: Identity, trust_domain: str) -> None:
+def check_csr_identity(parsed: ParsedCsr, identity: Identity, trust_domain: str) -> None:
     """Raises DeniedError if the request names another identity. It may name none."""
-    named = asked.common_name
+    named = parsed.common_name
     if named and named != str(identity)[:_COMMON_NAME_LENGTH] and by_common_name(named) != identity:
         raise DeniedError(
             f"the request is for {named}, but only {identity} is allowed", reason="identity"
         )
-    for uri in asked.uris:
+    for uri in parsed.uris:
         if uri != identity.uri(trust_domain):
             raise DeniedError(
                 f"the request is for {uri}, but only {identity} is allowed", reason="identity"

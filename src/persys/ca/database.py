@@ -56,7 +56,7 @@ _TOKEN_CREATORS = sorted(role for role in Role if Permission.TOKENS in permissio
 _MATTERS = "(expires_at > ? OR (role IN (SELECT value FROM json_each(?)) AND expires_at > ?))"
 
 
-class Book:
+class CaDatabase:
     def __init__(self, path: Path, *, trust_domain: str) -> None:
         """Raises SettingsError if the file cannot be opened."""
         self._path = path
@@ -204,7 +204,7 @@ class Book:
             for number, at, *rest in reversed(rows)
         ]
 
-    def forget(self, before: datetime, now: datetime) -> None:
+    def delete_expired(self, before: datetime, now: datetime) -> None:
         """Delete records that ended before then, and audit lines above the limits."""
         over = _text(before)
         with self._writing():

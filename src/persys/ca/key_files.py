@@ -31,7 +31,7 @@ log = structlog.get_logger()
 ROOT = "root.pem"
 INTERMEDIATE = "intermediate.pem"
 ROOTS = "roots.crt"  # a copy of the root certificate for distribution
-BOOK = "book.db"
+DATABASE_FILE = "book.db"
 _FOLDER_MODE = 0o700
 _FILE_MODE = 0o600
 _OTHERS = 0o077
@@ -88,7 +88,7 @@ def _root(folder: Path, trust_domain: str, passphrase: bytes, now: datetime) -> 
                 "create a new CA in another directory"
             )
         return stored
-    for name in (INTERMEDIATE, BOOK):
+    for name in (INTERMEDIATE, DATABASE_FILE):
         if (folder / name).exists():
             raise SettingsError(
                 f"{folder / name} exists but {path} does not: restore it, "

@@ -11,8 +11,8 @@ from persys.agent.journal.store import Journal
 from persys.agent.settings import AgentSettings
 from persys.agent.volumes.detect import detect_drivers
 from persys.agent.volumes.managed import ManagedVolumes
-from persys.agent.volumes.programs import Tools
-from persys.agent.volumes.registry import Book
+from persys.agent.volumes.programs import Programs
+from persys.agent.volumes.registry import VolumeRegistry
 from persys.infra.aio.path_calls import ThreadPathCalls
 from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId, WorkloadId
@@ -57,10 +57,10 @@ def paths() -> Iterator[WithDeadMount]:
 def node(tmp_path: Path, paths: WithDeadMount) -> Iterator[Node]:
     (tmp_path / "book").mkdir()
     journal = Journal(tmp_path / "book" / "state.db", cluster_id="default", node_id=NodeId("n1"))
-    book = Book(journal)
+    volume_registry = VolumeRegistry(journal)
     settings = AgentSettings(storage_local_root=tmp_path / "volumes")
-    drivers = detect_drivers(settings, book, Tools(), paths)
-    yield Node(tmp_path, volumes=ManagedVolumes(drivers, book, SystemClock(), paths))
+    drivers = detect_drivers(settings, volume_registry, Programs(), paths)
+    yield Node(tmp_path, volumes=ManagedVolumes(drivers, volume_registry, SystemClock(), paths))
     journal.close()
 
 

@@ -26,8 +26,8 @@ from persys.agent.uplink.heartbeat import PendingReports
 from persys.agent.uplink.link import Link
 from persys.agent.volumes.detect import detect_drivers
 from persys.agent.volumes.managed import ManagedVolumes
-from persys.agent.volumes.programs import Tools
-from persys.agent.volumes.registry import Book
+from persys.agent.volumes.programs import Programs
+from persys.agent.volumes.registry import VolumeRegistry
 from persys.agent.workloads.node_policy import NodePolicy
 from persys.core.agent.pull_progress import Download
 from persys.errors import InvalidError, NotFoundError, RefusedError
@@ -609,11 +609,16 @@ async def test_a_node_reports_a_new_image_at_once(
 
     settings = AgentSettings(insecure=True, storage_local_root=tmp_path, gc_enabled=False)
     journal = Journal(tmp_path / "state.db", cluster_id="default", node_id=NodeId("n1"))
-    book, clock, paths = Book(journal), SystemClock(), DirectPathCalls()
+    registry, clock, paths = VolumeRegistry(journal), SystemClock(), DirectPathCalls()
     around = Environment(
         journal=journal,
         runtimes=NodeRuntimes(images=store),
-        volumes=ManagedVolumes(detect_drivers(settings, book, Tools(), paths), book, clock, paths),
+        volumes=ManagedVolumes(
+            detect_drivers(settings, registry, Programs(), paths),
+            registry,
+            clock,
+            paths,
+        ),
         machine=host,
         clock=clock,
         paths=paths,

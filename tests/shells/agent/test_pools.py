@@ -22,8 +22,8 @@ from persys.agent.settings import AgentSettings
 from persys.agent.uplink.link import Link
 from persys.agent.volumes.detect import detect_drivers
 from persys.agent.volumes.managed import ManagedVolumes
-from persys.agent.volumes.programs import Tools
-from persys.agent.volumes.registry import Book
+from persys.agent.volumes.programs import Programs
+from persys.agent.volumes.registry import VolumeRegistry
 from persys.core.agent.shared_pools import Room
 from persys.infra.aio.path_calls import DirectPathCalls
 from persys.infra.clock import SystemClock
@@ -142,11 +142,16 @@ async def test_a_node_whose_pools_changed_registers_again(
 
     settings = AgentSettings(insecure=True, storage_local_root=tmp_path, gc_enabled=False)
     journal = Journal(tmp_path / "state.db", cluster_id="default", node_id=NodeId("n1"))
-    book, clock, paths = Book(journal), SystemClock(), DirectPathCalls()
+    registry, clock, paths = VolumeRegistry(journal), SystemClock(), DirectPathCalls()
     around = Environment(
         journal=journal,
         runtimes=NodeRuntimes(pools=pools),
-        volumes=ManagedVolumes(detect_drivers(settings, book, Tools(), paths), book, clock, paths),
+        volumes=ManagedVolumes(
+            detect_drivers(settings, registry, Programs(), paths),
+            registry,
+            clock,
+            paths,
+        ),
         machine=host,
         clock=clock,
         paths=paths,

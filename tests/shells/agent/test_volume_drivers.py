@@ -26,8 +26,8 @@ from persys.agent.volumes.filesystems import Mounts, mounted_at
 from persys.agent.volumes.local import LocalDriver
 from persys.agent.volumes.managed import ManagedVolumes
 from persys.agent.volumes.nfs import Export, NfsDriver
-from persys.agent.volumes.programs import Tools
-from persys.agent.volumes.registry import Book
+from persys.agent.volumes.programs import Programs
+from persys.agent.volumes.registry import VolumeRegistry
 from persys.errors import InvalidError, NotFoundError
 from persys.infra.aio.path_calls import DirectPathCalls
 from persys.infra.clock import SystemClock
@@ -96,14 +96,14 @@ def _losetup(room: Path) -> list[str]:
 async def volumes_of(room: Path, *made: tuple[str, object]) -> AsyncIterator[ManagedVolumes]:
     """Volumes with their own journal and these drivers; drivers that are functions get the registry."""
     journal = Journal(room / "state.db", cluster_id="c", node_id=NodeId("n"))
-    book = Book(journal)
+    volume_registry = VolumeRegistry(journal)
     drivers: dict[str, Driver] = {
-        name: each(book) if callable(each) else each  # type: ignore[misc]  # one of the two
+        name: each(volume_registry) if callable(each) else each  # type: ignore[misc]  # one of the two
         for name, each in made
     }
     async with asyncio.TaskGroup() as group:
         writing = group.create_task(journal.run(a_supervisor(), Metrics().journal.written))
-        yield ManagedVolumes(Drivers(drivers, {}), book, SystemClock(), PATHS)
+        yield ManagedVolumes(Drivers(drivers, {}), volume_registry, SystemClock(), PATHS)
         writing.cancel()
     journal.close()
 
@@ -121,15 +121,15 @@ def an_order(
 
 
 def local(room: Path) -> tuple[str, LocalDriver]:
-    return "local", LocalDriver(room / "local", Tools(), PATHS)
+    return "local", LocalDriver(room / "local", Programs(), PATHS)
 
 
-def stand_in(room: Path, name: str, text: str) -> Tools:
+def stand_in(room: Path, name: str, text: str) -> Programs:
     programs = room / "bin"
     programs.mkdir(exist_ok=True)
     (programs / name).write_text(text)
     (programs / name).chmod(0o755)
-    return Tools(f"{programs}:{SYSTEM_PATH}")
+    return Programs(f"{programs}:{SYSTEM_PATH}")
 
 
 async def test_a_vm_volume_is_a_disk_that_grows(room: Path) -> None:
@@ -143,7 +143,7 @@ async def test_a_vm_volume_is_a_disk_that_grows(room: Path) -> None:
         assert await volumes.prepare(an_order(larger, machine=True)) is None
 
         assert disk.stat().st_size == 2 << 30
-        blocks = await Tools().run("dumpe2fs", "-h", str(disk))
+        blocks = await Programs().run("dumpe2fs", "-h", str(disk))
         assert f"Block count:              {(2 << 30) // 4096}" in blocks.out
         assert _losetup(room) == []
 
@@ -151,7 +151,7 @@ async def test_a_vm_volume_is_a_disk_that_grows(room: Path) -> None:
 async def test_a_file_system_of_a_workload_is_mounted_without_setuid_and_devices(
     room: Path,
 ) -> None:
-    mounts = Mounts(Tools(), PATHS)
+    mounts = Mounts(Programs(), PATHS)
     await mounts.mount("tmpfs", room / "made", "tmpfs")
 
     flags = os.statvfs(room / "made").f_flag
@@ -197,7 +197,7 @@ async def test_a_directory_that_is_older_than_the_registry_is_found(room: Path) 
 async def test_a_foreign_mount_at_the_volume_path_is_not_changed(room: Path) -> None:
     at = room / "local/web/data"
     at.mkdir(parents=True)
-    await Tools().run("mount", "-t", "tmpfs", "other", str(at))
+    await Programs().run("mount", "-t", "tmpfs", "other", str(at))
     (at / "theirs").write_text("kept")
     async with volumes_of(room, local(room)) as volumes:
         failure = await volumes.remove(WEB, frozenset({"data"}))
@@ -222,7 +222,7 @@ async def test_a_volume_in_use_is_kept_until_it_is_released(room: Path) -> None:
 
 
 async def test_without_the_programs_a_size_is_rejected_by_name(room: Path) -> None:
-    bare = LocalDriver(room / "local", Tools(str(room)), PATHS)
+    bare = LocalDriver(room / "local", Programs(str(room)), PATHS)
     async with volumes_of(room, ("local", bare)) as volumes:
         with pytest.raises(
             InvalidError, match=r"size_gb: a volume with a size needs mount and umount and losetup"
@@ -239,10 +239,10 @@ async def test_a_driver_without_its_programs_is_unavailable_and_names_them(
     )
     journal = Journal(room / "state.db", cluster_id="c", node_id=NodeId("n"))
 
-    found = detect_drivers(settings, Book(journal), Tools(str(room)), PATHS)
+    found = detect_drivers(settings, VolumeRegistry(journal), Programs(str(room)), PATHS)
 
-    assert list(found.there) == ["local"]
-    assert found.cures == {
+    assert list(found.available) == ["local"]
+    assert found.remedies == {
         "nfs": "install mount, umount, mount.nfs",
         "ceph-rbd": "install rbd, mount, umount, blkid",
     }
@@ -251,7 +251,10 @@ async def test_a_driver_without_its_programs_is_unavailable_and_names_them(
 
 async def test_an_unreachable_server_is_a_mount_failure(room: Path) -> None:
     export = Export("127.0.0.1", "/none", "port=1,timeo=1,retrans=0,retry=0", room / "stage")
-    nfs = ("nfs", lambda book: NfsDriver(export, "c", book, Tools(), PATHS))
+    nfs = (
+        "nfs",
+        lambda volume_registry: NfsDriver(export, "c", volume_registry, Programs(), PATHS),
+    )
     async with volumes_of(room, nfs) as volumes:
         failure = await volumes.prepare(an_order(ManagedVolume("data", driver="nfs")))
 
@@ -268,7 +271,7 @@ def nfs(room: Path) -> tuple[str, object]:
         (room / name).mkdir()
     tools = stand_in(room, "mount", MOUNT.format(real="/usr/bin/mount", room=room))
     export = Export("server", "/srv", "", room / "stage")
-    return "nfs", lambda book: NfsDriver(export, "c", book, tools, PATHS)
+    return "nfs", lambda volume_registry: NfsDriver(export, "c", volume_registry, tools, PATHS)
 
 
 async def test_an_export_is_mounted_once_and_until_its_last_use(

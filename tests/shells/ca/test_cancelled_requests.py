@@ -23,7 +23,7 @@ import pytest
 from cancelled_requests import Cancelling
 from cancelling import Moment, at_every_wait
 from persys.ca.app import LIMITS
-from persys.ca.authority import Authority, Wish
+from persys.ca.authority import Authority, Issuance
 from persys.ca.settings import CaSettings
 from persys.core.auth.permissions import CA
 from persys.infra.tls.certificates import CertificateFiles
@@ -46,15 +46,15 @@ def csr(role: Role, name: str) -> str:
 
 def a_join(authority: Authority, own: str) -> Body:
     """A join with its own token."""
-    answer = authority.invite("admin/ada", TokenRequest("agent", own))
+    answer = authority.create_token("admin/ada", TokenRequest("agent", own))
     token = read_token(answer.token)
     return {"id": token.id, "secret": token.secret, "csr": csr(Role.AGENT, own)}
 
 
 def a_revocation(authority: Authority, own: str) -> Body:
     """Revocation of a new certificate."""
-    wish = Wish(Identity(Role.AGENT, own), (), asked_by="admin/ada", how="created")
-    return {"serial": authority.give(wish, new_key().public_key()).serial}
+    issuance = Issuance(Identity(Role.AGENT, own), (), asked_by="admin/ada", how="created")
+    return {"serial": authority.issue_certificate(issuance, new_key().public_key()).serial}
 
 
 def a_signing(_authority: Authority, own: str) -> Body:
@@ -94,7 +94,7 @@ def test_every_mutating_route_is_covered() -> None:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ParsedCsr:
     """A CA and an admin client."""
 
     town: Town
@@ -107,14 +107,14 @@ class Asked:
             return response.status
 
     def state(self) -> State:
-        book = self.town.ca.authority.book
-        certificates, tokens = book.certificates(1000), book.tokens(1000)
+        database = self.town.ca.authority.database
+        certificates, tokens = database.certificates(1000), database.tokens(1000)
         return Counter(
             certificates=len(certificates),
             revoked=sum(one.revoked_at is not None for one in certificates),
             tokens=len(tokens),
             used=sum(one.used_at is not None for one in tokens),
-            lines=len(book.audit(1000)),
+            lines=len(database.audit(1000)),
         )
 
 
@@ -126,7 +126,7 @@ def cancelling() -> Cancelling:
 @pytest.fixture
 async def asked(
     settings: CaSettings, tmp_path: Path, cancelling: Cancelling
-) -> AsyncIterator[Asked]:
+) -> AsyncIterator[ParsedCsr]:
     async with a_town(settings, tmp_path, LIMITS, around=cancelling.middleware()) as town:
         files: CertificateFiles = await asyncio.to_thread(town.certificate, Role.ADMIN, "ada")
         context = ssl.create_default_context(cadata=town.ca.authority.keys.roots_pem.decode())
@@ -135,12 +135,12 @@ async def asked(
         connector = aiohttp.TCPConnector(ssl=context)
         base = f"https://{town.address}"
         async with aiohttp.ClientSession(base, connector=connector) as session:
-            yield Asked(town, session)
+            yield ParsedCsr(town, session)
 
 
 @pytest.mark.parametrize("route", CALLS)
 async def test_a_cancelled_request_is_applied_completely_or_not_at_all(
-    route: str, asked: Asked, cancelling: Cancelling
+    route: str, asked: ParsedCsr, cancelling: Cancelling
 ) -> None:
     authority = asked.town.ca.authority
 

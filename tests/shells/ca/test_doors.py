@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry
 
-from persys.ca.api.authorization import Answer, Call, Door
+from persys.ca.api.authorization import AuthorizedRoutes, CaRequest, CaResponse
 from persys.ca.api.cfssl import PREFIX
 from persys.ca.metrics import Metrics
 from persys.core.auth.permissions import CA
@@ -239,9 +239,9 @@ async def test_anonymous_rejections_do_not_hide_those_of_an_identity(town: Town)
     def refuse_many() -> Sequence[AuditLine]:
         for number in range(3_000):
             address = f"10.0.{number // 250}.{number % 250}"
-            authority.note_refusal(None, address, "POST /x", "unknown")
-        authority.note_refusal(operator, "10.1.1.1", "POST /api/v1/tokens", "may not")
-        return authority.book.audit(10_000)
+            authority.record_rejection(None, address, "POST /x", "unknown")
+        authority.record_rejection(operator, "10.1.1.1", "POST /api/v1/tokens", "may not")
+        return authority.database.audit(10_000)
 
     lines = await town.on_thread(refuse_many)
 
@@ -255,11 +255,11 @@ async def test_an_unexpected_exception_returns_500_and_the_ca_keeps_running(town
     clock = SystemClock()
     supervisor = Supervisor("ca", clock, CollectorRegistry())
 
-    def fail(call: Call) -> Answer:
+    def fail(call: CaRequest) -> CaResponse:
         raise RuntimeError("a defect")
 
     with ThreadPoolExecutor(1) as thread:
-        door = Door(
+        door = AuthorizedRoutes(
             town.ca.authority,
             clock,
             thread=thread,

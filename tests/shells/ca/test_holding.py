@@ -12,7 +12,7 @@ import pytest
 from cryptography import x509
 
 from persys.ca.app import Ca
-from persys.ca.authority import RENEWALS_PER_HOUR, Holder
+from persys.ca.authority import RENEWALS_PER_HOUR, CertificateHolder
 from persys.ca.settings import CaSettings
 from persys.client.ca.client import AuthoritySource
 from persys.errors import DeniedError, RefusedError, UnavailableError
@@ -246,14 +246,14 @@ async def test_the_ca_renews_its_own_certificate_while_it_runs(
 
 async def test_renewals_per_identity_and_hour_are_limited(town: Town) -> None:
     files = await town.joined("n1")
-    book, now = town.ca.authority.book, town.clock.now()
+    database, now = town.ca.authority.database, town.clock.now()
 
     def renew_often() -> None:
         for number in range(RENEWALS_PER_HOUR):
             view = CertificateView(
                 f"{number:x}", "agent", "n1", (), now, now + timedelta(hours=1), "", "renewed"
             )
-            book.add_certificate(view, AuditLine(0, now, "renewed", "agent/n1", "agent/n1"))
+            database.add_certificate(view, AuditLine(0, now, "renewed", "agent/n1", "agent/n1"))
 
     await town.on_thread(renew_often)
     csr = new_request(new_key(), Identity(Role.AGENT, "n1"), ())
@@ -315,7 +315,7 @@ async def test_the_crl_omits_expired_certificates_of_nodes(town: Town) -> None:
 async def test_a_renewal_during_a_revocation_is_rejected(town: Town) -> None:
     files = await town.joined("n1")
     claims = read_claims(files.certificate.read_bytes())
-    holder = Holder(N1, claims, ())  # the request was authorized before the revocation
+    holder = CertificateHolder(N1, claims, ())  # the request was authorized before the revocation
     await town.as_admin(lambda client: client.revoke(RevokeRequest(serial=claims.serial)))
 
     with pytest.raises(DeniedError, match="revoked"):

@@ -99,7 +99,7 @@ async def test_the_secret_is_not_sent_to_a_server_with_another_root(
         with pytest.raises(DeniedError, match="fingerprint") as err:
             await town.join(token)
         assert err.value.reason == "fingerprint"
-        assert other.authority.book.audit(10) == []
+        assert other.authority.database.audit(10) == []
     finally:
         await other.stop()
     await town.join(msgspec.structs.replace(token, ca=(town.address,)))  # the token is still unused
@@ -117,7 +117,7 @@ async def test_the_secret_is_not_sent_to_a_server_with_the_root_but_no_key_under
     from persys.infra.tls.keys import key_pem
 
     key = new_key()
-    chain = other.authority.certify_itself(key.public_key(), ("127.0.0.1",), HOUR)
+    chain = other.authority.issue_own_certificate(key.public_key(), ("127.0.0.1",), HOUR)
     files.write_bytes(key_pem(key) + chain)
     context.load_cert_chain(files)
     roots = town.ca.authority.keys.roots_pem
@@ -137,7 +137,7 @@ async def test_the_secret_is_not_sent_to_a_server_with_the_root_but_no_key_under
             await town.join(token)
     assert err.value.reason == "authority"
     assert not any(token.secret.encode() in said for said in heard)
-    await asyncio.to_thread(other.authority.book.close)
+    await asyncio.to_thread(other.authority.database.close)
 
 
 @pytest.mark.parametrize("asked", [Identity(Role.AGENT, "n2"), Identity(Role.ADMIN, "n1")])
@@ -167,8 +167,8 @@ async def test_ca_constraints_in_a_csr_are_ignored(town: Town) -> None:
     from cryptography.hazmat.primitives.serialization import Encoding
 
     builder = x509.CertificateSigningRequestBuilder(x509.Name([]))
-    wish = x509.BasicConstraints(ca=True, path_length=None)
-    builder = builder.add_extension(wish, critical=True)
+    issuance = x509.BasicConstraints(ca=True, path_length=None)
+    builder = builder.add_extension(issuance, critical=True)
     request = builder.sign(new_key(), hashes.SHA256()).public_bytes(Encoding.PEM)
 
     issued = await asyncio.to_thread(join, await town.token(), request)

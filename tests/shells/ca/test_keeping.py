@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from persys.ca.database import Book
-from persys.ca.key_files import BOOK, INTERMEDIATE, ROOT, ROOTS, Keys, open_keys
+from persys.ca.database import CaDatabase
+from persys.ca.key_files import DATABASE_FILE, INTERMEDIATE, ROOT, ROOTS, Keys, open_keys
 from persys.ca.settings import CaSettings
 from persys.ca.x509 import INTERMEDIATE_LIFE, new_root, pem
 from persys.errors import SettingsError
@@ -77,11 +77,11 @@ def test_an_invalid_key_file_stops_the_start_and_is_not_changed(
     assert (tmp_path / name).read_bytes() == content
 
 
-@pytest.mark.parametrize("left", [INTERMEDIATE, BOOK])
+@pytest.mark.parametrize("left", [INTERMEDIATE, DATABASE_FILE])
 def test_a_missing_root_is_not_recreated(tmp_path: Path, left: str) -> None:
     opened(tmp_path)
-    Book(tmp_path / BOOK, trust_domain="persys.local").close()
-    for name in (ROOT, INTERMEDIATE, BOOK):
+    CaDatabase(tmp_path / DATABASE_FILE, trust_domain="persys.local").close()
+    for name in (ROOT, INTERMEDIATE, DATABASE_FILE):
         if name != left:
             (tmp_path / name).unlink()
 
@@ -123,33 +123,33 @@ def test_an_expired_root_stops_the_start(tmp_path: Path) -> None:
 
 
 def test_a_database_belongs_to_one_trust_domain(tmp_path: Path) -> None:
-    Book(tmp_path / BOOK, trust_domain="one").close()
+    CaDatabase(tmp_path / DATABASE_FILE, trust_domain="one").close()
 
-    assert mode(tmp_path / BOOK) == 0o600
+    assert mode(tmp_path / DATABASE_FILE) == 0o600
     with pytest.raises(SettingsError, match="expected 'one'"):
-        Book(tmp_path / BOOK, trust_domain="two")
+        CaDatabase(tmp_path / DATABASE_FILE, trust_domain="two")
 
 
 def test_a_database_of_the_previous_version_is_migrated(tmp_path: Path) -> None:
-    book = Book(tmp_path / BOOK, trust_domain="one")
+    database = CaDatabase(tmp_path / DATABASE_FILE, trust_domain="one")
     view = CertificateView("1", "agent", "n1", (), NOW, NOW + timedelta(days=1), "ada", "joined")
-    book.add_certificate(view, AuditLine(0, NOW, "joined", "ada", "agent/n1"))
-    book.close()
-    with sqlite3.connect(tmp_path / BOOK) as before:
+    database.add_certificate(view, AuditLine(0, NOW, "joined", "ada", "agent/n1"))
+    database.close()
+    with sqlite3.connect(tmp_path / DATABASE_FILE) as before:
         before.execute("ALTER TABLE certificates DROP COLUMN enrolled_at")
         before.execute("PRAGMA user_version = 1")
     before.close()
 
-    again = Book(tmp_path / BOOK, trust_domain="one")
+    again = CaDatabase(tmp_path / DATABASE_FILE, trust_domain="one")
     assert again.certificate("1") == view
     again.close()
 
 
 def test_an_invalid_database_file_stops_the_start(tmp_path: Path) -> None:
-    (tmp_path / BOOK).write_bytes(b"not a database" * 100)
+    (tmp_path / DATABASE_FILE).write_bytes(b"not a database" * 100)
 
     with pytest.raises(SettingsError, match="book"):
-        Book(tmp_path / BOOK, trust_domain="one")
+        CaDatabase(tmp_path / DATABASE_FILE, trust_domain="one")
 
 
 @pytest.mark.parametrize(

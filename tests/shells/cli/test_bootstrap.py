@@ -23,7 +23,7 @@ def test_valid_certificates_are_kept_and_revoked_ones_are_reissued(tmp_path: Pat
 
     authority = open_authority(CaSettings(dir=bootstrap.ca_dir), SystemClock(), tuple)
     authority.revoke(Identity(Role.SCHEDULER, "s"), RevokeRequest(role=Role.AGENT, name=node))
-    authority.book.close()
+    authority.database.close()
 
     assert bootstrap.ensure() == [f"agent/{node}"]
     assert bootstrap.ensure() == []

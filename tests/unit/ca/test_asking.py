@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from persys.ca.csr import read_request
+from persys.ca.csr import parse_csr
 from persys.errors import InvalidError
 
 ALTERNATIVE_NAMES = "2.5.29.17"
@@ -53,4 +53,4 @@ def an_unknown_version() -> bytes:
 )
 def test_an_unparsable_csr_is_rejected(der: bytes) -> None:
     with pytest.raises(InvalidError, match="csr"):
-        read_request(pem(der))
+        parse_csr(pem(der))

@@ -19,7 +19,7 @@ from msgspec import Struct
 from persys.agent.volumes import filesystems
 from persys.agent.volumes.driver import Measure
 from persys.agent.volumes.filesystems import Mounts
-from persys.agent.volumes.programs import BRIEF_SECONDS, LONG_SECONDS, Tools, VolumeError
+from persys.agent.volumes.programs import BRIEF_SECONDS, LONG_SECONDS, Programs, VolumeError
 from persys.core.agent.volume_changes import Abilities
 from persys.infra.aio.path_calls import PathCalls
 from persys.model.ids import WorkloadId
@@ -41,20 +41,20 @@ class Ceph(Struct, frozen=True):
 class CephDriver:
     can = Abilities(sizes=True, needs_size=True, disks=True)
 
-    def __init__(self, ceph: Ceph, cluster_id: str, tools: Tools, paths: PathCalls) -> None:
+    def __init__(self, ceph: Ceph, cluster_id: str, programs: Programs, paths: PathCalls) -> None:
         self._ceph = ceph
         self._stage = ceph.stage.resolve()
         self._prefix = quote(cluster_id, safe="").replace(".", "%2E")
-        self._tools = tools
-        self._mounts = Mounts(tools, paths)
+        self._programs = programs
+        self._mounts = Mounts(programs, paths)
         self._paths = paths
 
     @property
     def pool(self) -> str:
         return self._ceph.pool
 
-    def lacks(self, fs_type: str) -> str:
-        return filesystems.problem_with(fs_type, self._tools) if fs_type else ""
+    def unsupported(self, fs_type: str) -> str:
+        return filesystems.format_problem(fs_type, self._programs) if fs_type else ""
 
     async def find(self, _workload_id: WorkloadId, _name: str) -> Volume | None:
         """An image of another node is found when it is attached."""
@@ -80,11 +80,11 @@ class CephDriver:
         if grows := has_bytes < wanted.size_gb * GIB:
             await self._rbd("resize", "--size", f"{wanted.size_gb}G", self._image(wanted))
         device = await self._map(wanted)
-        if not await filesystems.type_on(Path(device), self._tools):
+        if not await filesystems.filesystem_on(Path(device), self._programs):
             if known is not None:
                 text = f"volume {wanted.name} is lost: {self._image(wanted)} has no file system any more"
                 raise VolumeError(text, code="VolumeLost")
-            await filesystems.make(wanted.fs_type, Path(device), self._tools)
+            await filesystems.create(wanted.fs_type, Path(device), self._programs)
         if wanted.as_disk:
             return
         at = self._at(wanted)
@@ -99,12 +99,12 @@ class CephDriver:
 
     async def _grow(self, device: str, at: Path, wanted: Volume) -> None:
         try:
-            await filesystems.grow(wanted.fs_type, device, at, self._tools)
+            await filesystems.grow(wanted.fs_type, device, at, self._programs)
         except VolumeError:  # online resize needs CAP_SYS_RESOURCE
             if not filesystems.grows_unmounted(wanted.fs_type):
                 raise
             await self._mounts.unmount(at)
-            await filesystems.grow_unmounted(wanted.fs_type, device, self._tools)
+            await filesystems.grow_unmounted(wanted.fs_type, device, self._programs)
             await self._mounts.mount(device, at, wanted.fs_type)
 
     async def detach(self, volume: Volume) -> None:
@@ -122,7 +122,7 @@ class CephDriver:
     async def _map(self, volume: Volume) -> str:
         if device := await self._mapped(volume):
             return device
-        ran = await self._tools.run(
+        ran = await self._programs.run(
             *self._command("map", "--exclusive", self._image(volume)), deadline=BRIEF_SECONDS
         )
         return ran.out.strip()
@@ -146,10 +146,10 @@ class CephDriver:
             raise _unexpected_output("info") from err
 
     async def _rbd(self, *words: str, deadline: float = BRIEF_SECONDS) -> None:
-        await self._tools.run(*self._command(*words), deadline=deadline)
+        await self._programs.run(*self._command(*words), deadline=deadline)
 
     async def _rbd_json(self, *words: str) -> Any:
-        ran = await self._tools.run(*self._command(*words, "--format", "json"))
+        ran = await self._programs.run(*self._command(*words, "--format", "json"))
         try:
             return json.loads(ran.out)
         except ValueError as err:

@@ -10,8 +10,8 @@ from persys.agent.volumes.ceph_rbd import Ceph, CephDriver
 from persys.agent.volumes.driver import Driver
 from persys.agent.volumes.local import LocalDriver
 from persys.agent.volumes.nfs import Export, NfsDriver
-from persys.agent.volumes.programs import Tools
-from persys.agent.volumes.registry import Book
+from persys.agent.volumes.programs import Programs
+from persys.agent.volumes.registry import VolumeRegistry
 from persys.infra.aio.path_calls import PathCalls
 
 log = structlog.get_logger()
@@ -19,17 +19,19 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Drivers:
-    there: dict[str, Driver]
-    cures: dict[str, str]  # what to do to enable a missing driver
+    available: dict[str, Driver]
+    remedies: dict[str, str]  # what to do to enable a missing driver
 
 
-def detect_drivers(settings: AgentSettings, book: Book, tools: Tools, paths: PathCalls) -> Drivers:
-    there: dict[str, Driver] = {
-        local.DRIVER: LocalDriver(settings.storage_local_root, tools, paths)
+def detect_drivers(
+    settings: AgentSettings, registry: VolumeRegistry, programs: Programs, paths: PathCalls
+) -> Drivers:
+    available: dict[str, Driver] = {
+        local.DRIVER: LocalDriver(settings.storage_local_root, programs, paths)
     }
-    cures: dict[str, str] = {}
-    if cure := _cure_of_nfs(settings, tools):
-        cures[nfs.DRIVER] = cure
+    remedies: dict[str, str] = {}
+    if cure := _cure_of_nfs(settings, programs):
+        remedies[nfs.DRIVER] = cure
     else:
         export = Export(
             settings.storage_nfs_server,
@@ -37,9 +39,9 @@ def detect_drivers(settings: AgentSettings, book: Book, tools: Tools, paths: Pat
             settings.storage_nfs_options,
             settings.storage_nfs_stage_dir,
         )
-        there[nfs.DRIVER] = NfsDriver(export, settings.cluster_id, book, tools, paths)
-    if cure := _cure_of_ceph(settings, tools):
-        cures[ceph_rbd.DRIVER] = cure
+        available[nfs.DRIVER] = NfsDriver(export, settings.cluster_id, registry, programs, paths)
+    if cure := _cure_of_ceph(settings, programs):
+        remedies[ceph_rbd.DRIVER] = cure
     else:
         images = Ceph(
             settings.storage_ceph_cluster,
@@ -48,20 +50,20 @@ def detect_drivers(settings: AgentSettings, book: Book, tools: Tools, paths: Pat
             settings.storage_ceph_keyring,
             settings.storage_ceph_stage_dir,
         )
-        there[ceph_rbd.DRIVER] = CephDriver(images, settings.cluster_id, tools, paths)
-    return Drivers(there, cures)
+        available[ceph_rbd.DRIVER] = CephDriver(images, settings.cluster_id, programs, paths)
+    return Drivers(available, remedies)
 
 
-def _cure_of_nfs(settings: AgentSettings, tools: Tools) -> str:
+def _cure_of_nfs(settings: AgentSettings, programs: Programs) -> str:
     if not settings.storage_nfs_server or not settings.storage_nfs_export:
         return "set PERSYS_STORAGE_NFS_SERVER and PERSYS_STORAGE_NFS_EXPORT"
-    return _install(nfs.DRIVER, tools.missing(*nfs.TOOLS))
+    return _install(nfs.DRIVER, programs.missing(*nfs.TOOLS))
 
 
-def _cure_of_ceph(settings: AgentSettings, tools: Tools) -> str:
+def _cure_of_ceph(settings: AgentSettings, programs: Programs) -> str:
     if not settings.storage_ceph_pool:
         return "set PERSYS_STORAGE_CEPH_POOL"
-    return _install(ceph_rbd.DRIVER, tools.missing(*ceph_rbd.TOOLS))
+    return _install(ceph_rbd.DRIVER, programs.missing(*ceph_rbd.TOOLS))
 
 
 def _install(driver: str, missing: list[str]) -> str:

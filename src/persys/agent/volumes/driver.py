@@ -21,7 +21,7 @@ class Driver(Protocol):
     def pool(self) -> str:
         """The name of the pool that holds its volumes."""
 
-    def lacks(self, fs_type: str) -> str:
+    def unsupported(self, fs_type: str) -> str:
         """Why this node cannot create a volume with such a file system, or ""."""
 
     async def find(self, workload_id: WorkloadId, name: str) -> Volume | None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from persys.agent.volumes.programs import LONG_SECONDS, Tools, VolumeError, said
+from persys.agent.volumes.programs import LONG_SECONDS, Programs, VolumeError, output_of
 from persys.infra.aio.path_calls import PathCalls
 from persys.infra.mount_table import read_mount_table
 
@@ -62,19 +62,19 @@ def _has_loop_device(file: str) -> bool:
 
 
 class Mounts:
-    def __init__(self, tools: Tools, paths: PathCalls) -> None:
-        self._tools = tools
+    def __init__(self, programs: Programs, paths: PathCalls) -> None:
+        self._programs = programs
         self._paths = paths
 
     async def at(self, path: Path) -> Mounted | None:
         """The current mount at a path without links."""
         return await self._paths.run(_TABLE, partial(mounted_at, path))
 
-    async def file_behind(self, device: str) -> str:
+    async def backing_file_of(self, device: str) -> str:
         """The backing file of a loop device, or ""."""
         return await self._paths.run(_LOOPS, partial(backing_file, device))
 
-    async def until_let_go(self, file: Path) -> None:
+    async def wait_until_released(self, file: Path) -> None:
         """Wait until no loop device uses the file. A device outlives its mount while a process reads it.
 
         Raises VolumeError if the device is not released in time.
@@ -90,20 +90,20 @@ class Mounts:
         await self._paths.run(at, partial(at.mkdir, parents=True, exist_ok=True))
         flags = ",".join(filter(None, (options, UNTRUSTED)))
         command = ("mount", "-t", fs_type, "-o", flags, source, str(at))
-        ran = await self._tools.run(*command, deadline=MOUNT_SECONDS, ok=range(256))
+        ran = await self._programs.run(*command, deadline=MOUNT_SECONDS, ok=range(256))
         if not ran.ok:
             code, fault = _FAULTS.get(ran.code, _FAULTS[32])
-            raise VolumeError(f"cannot mount {source}: {fault}: {said(ran)}", code=code)
+            raise VolumeError(f"cannot mount {source}: {fault}: {output_of(ran)}", code=code)
 
     async def unmount(self, at: Path) -> None:
         """Raises VolumeError if it is in use or cannot be reached."""
         for _ in range(_LAYERS_MAX):
             if await self.at(at) is None:
                 return
-            ran = await self._tools.run("umount", str(at), deadline=MOUNT_SECONDS, ok=range(256))
+            ran = await self._programs.run("umount", str(at), deadline=MOUNT_SECONDS, ok=range(256))
             if not ran.ok:
                 code = "VolumeBusy" if ran.code == _BUSY else "UnmountFailed"
-                raise VolumeError(f"cannot unmount {at}: {said(ran)}", code=code)
+                raise VolumeError(f"cannot unmount {at}: {output_of(ran)}", code=code)
         text = f"cannot unmount {at}: still mounted after {_LAYERS_MAX} runs of umount"
         raise VolumeError(text, code="UnmountFailed")
 
@@ -128,40 +128,40 @@ FORMATS = {
 }
 
 
-def problem_with(fs_type: str, tools: Tools) -> str:
+def format_problem(fs_type: str, programs: Programs) -> str:
     """Why this node cannot create such a file system, or ""."""
     if fs_type not in FORMATS:
         return f"invalid file system {fs_type!r}: expected {', '.join(FORMATS)}"
     known = FORMATS[fs_type]
-    if missing := tools.missing(known.make[0], known.grow[0]):
+    if missing := programs.missing(known.make[0], known.grow[0]):
         return f"file system {fs_type!r} needs {' and '.join(missing)}: install them on this node"
     return ""
 
 
-async def make(fs_type: str, device: Path, tools: Tools) -> None:
-    await tools.run(*FORMATS[fs_type].make, str(device), deadline=LONG_SECONDS)
+async def create(fs_type: str, device: Path, programs: Programs) -> None:
+    await programs.run(*FORMATS[fs_type].make, str(device), deadline=LONG_SECONDS)
 
 
-async def grow(fs_type: str, device: str, mount: Path, tools: Tools) -> None:
+async def grow(fs_type: str, device: str, mount: Path, programs: Programs) -> None:
     """Grow a mounted file system to the size of its device."""
     known = FORMATS[fs_type]
     target = device if known.grows_by_device else str(mount)
-    await tools.run(*known.grow, target, deadline=LONG_SECONDS)
+    await programs.run(*known.grow, target, deadline=LONG_SECONDS)
 
 
 def grows_unmounted(fs_type: str) -> bool:
     return bool(FORMATS[fs_type].check)
 
 
-async def grow_unmounted(fs_type: str, device: str, tools: Tools) -> None:
+async def grow_unmounted(fs_type: str, device: str, programs: Programs) -> None:
     known = FORMATS[fs_type]
-    await tools.run(*known.check, device, deadline=LONG_SECONDS, ok=(0, _CORRECTED))
-    await tools.run(*known.grow, device, deadline=LONG_SECONDS)
+    await programs.run(*known.check, device, deadline=LONG_SECONDS, ok=(0, _CORRECTED))
+    await programs.run(*known.grow, device, deadline=LONG_SECONDS)
 
 
-async def type_on(device: Path, tools: Tools) -> str:
+async def filesystem_on(device: Path, programs: Programs) -> str:
     """The file system on the device, or "" if it is blank."""
-    ran = await tools.run(
+    ran = await programs.run(
         "blkid", "-p", "-s", "TYPE", "-o", "value", str(device), ok=(0, _NOT_FOUND)
     )
     return ran.out.strip()

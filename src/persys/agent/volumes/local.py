@@ -20,7 +20,7 @@ from pathlib import Path
 from persys.agent.volumes import filesystems
 from persys.agent.volumes.driver import Measure
 from persys.agent.volumes.filesystems import Mounts, mounted_at
-from persys.agent.volumes.programs import Tools, VolumeError
+from persys.agent.volumes.programs import Programs, VolumeError
 from persys.core.agent.volume_changes import Abilities
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
 from persys.model.ids import WorkloadId
@@ -62,7 +62,7 @@ def extend(path: Path, size_bytes: int) -> None:
         os.close(descriptor)
 
 
-def used_below(directory: Path) -> int:
+def disk_usage(directory: Path) -> int:
     """Bytes on disk; 0 if there are too many files to count."""
     used = count = 0
     for parent, _, names in os.walk(directory):
@@ -92,18 +92,18 @@ class LocalDriver:
     can = Abilities(sizes=True, disks=True)
     pool = DRIVER
 
-    def __init__(self, root: Path, tools: Tools, paths: PathCalls) -> None:
+    def __init__(self, root: Path, programs: Programs, paths: PathCalls) -> None:
         self.root = root.resolve()  # as in the mount table
-        self._tools = tools
+        self._programs = programs
         self._paths = paths
-        self._mounts = Mounts(tools, paths)
+        self._mounts = Mounts(programs, paths)
 
-    def lacks(self, fs_type: str) -> str:
+    def unsupported(self, fs_type: str) -> str:
         if not fs_type:
             return ""
-        if missing := self._tools.missing(*_TOOLS):
+        if missing := self._programs.missing(*_TOOLS):
             return f"a volume with a size needs {' and '.join(missing)}: install them on this node"
-        return filesystems.problem_with(fs_type, self._tools)
+        return filesystems.format_problem(fs_type, self._programs)
 
     async def find(self, workload_id: WorkloadId, name: str) -> Volume | None:
         place = self.root / workload_id
@@ -144,7 +144,7 @@ class LocalDriver:
         if volume.size_gb:
             await self._mounts.unmount(self._at(volume))
             with suppress(VolumeError):  # it is unmounted; only writes to the file need more
-                await self._mounts.until_let_go(self._file(volume))
+                await self._mounts.wait_until_released(self._file(volume))
 
     async def delete(self, volume: Volume) -> None:
         try:
@@ -156,7 +156,7 @@ class LocalDriver:
     async def measure(self, volume: Volume) -> Measure:
         at = self._at(volume)
         if not volume.size_gb:
-            return Measure(0, await self._paths.run(at, partial(used_below, at)))
+            return Measure(0, await self._paths.run(at, partial(disk_usage, at)))
         used = 0
         if not volume.as_disk and await self._mounts.at(at) is not None:
             found = await self._paths.run(at, partial(os.statvfs, at))
@@ -178,7 +178,7 @@ class LocalDriver:
                 await self._grow(file, wanted)
             data = self._at(wanted) / _DATA
             await self._paths.run(data, partial(data.mkdir, exist_ok=True))
-        elif grows and await filesystems.type_on(file, self._tools) == wanted.fs_type:
+        elif grows and await filesystems.filesystem_on(file, self._programs) == wanted.fs_type:
             # If the VM changed the file system, the VM must grow it.
             await self._grow_disk(file, wanted)
 
@@ -188,7 +188,7 @@ class LocalDriver:
         reserve = partial(_reserve, unfinished, wanted.size_gb * GIB)
         try:
             await self._paths.run(file, reserve, deadline_seconds=LONG_SECONDS)
-            await filesystems.make(wanted.fs_type, unfinished, self._tools)
+            await filesystems.create(wanted.fs_type, unfinished, self._programs)
             await self._paths.run(file, partial(unfinished.rename, file))
         except BaseException:
             with suppress(OSError, PathTimeoutError):
@@ -203,7 +203,7 @@ class LocalDriver:
             options = "loop,noexec" if wanted.as_disk else "loop"
             await self._mounts.mount(str(file), at, wanted.fs_type, options)
         mounted = await self._mounts.at(at)
-        if mounted is None or await self._mounts.file_behind(mounted.source) != str(file):
+        if mounted is None or await self._mounts.backing_file_of(mounted.source) != str(file):
             source = mounted.source if mounted is not None else "nothing"
             raise VolumeError(f"{at}: {source} is mounted there, not {file}", code="MountFailed")
         return mounted.source
@@ -212,15 +212,15 @@ class LocalDriver:
         """Grow the file system. It is not in use during preparation, so it may be unmounted if necessary."""
         at = self._at(wanted)
         device = await self._mount(file, wanted)
-        await self._tools.run("losetup", "-c", device)
+        await self._programs.run("losetup", "-c", device)
         try:
-            await filesystems.grow(wanted.fs_type, device, at, self._tools)
+            await filesystems.grow(wanted.fs_type, device, at, self._programs)
         except VolumeError:  # online resize needs CAP_SYS_RESOURCE
             if not filesystems.grows_unmounted(wanted.fs_type):
                 raise
             await self._mounts.unmount(at)
-            await self._mounts.until_let_go(file)
-            await filesystems.grow_unmounted(wanted.fs_type, str(file), self._tools)
+            await self._mounts.wait_until_released(file)
+            await filesystems.grow_unmounted(wanted.fs_type, str(file), self._programs)
             await self._mount(file, wanted)
 
     async def _grow_disk(self, file: Path, wanted: Volume) -> None:
@@ -230,7 +230,7 @@ class LocalDriver:
         finally:
             at = self._at(wanted)
             await self._mounts.unmount(at)
-            await self._mounts.until_let_go(file)
+            await self._mounts.wait_until_released(file)
             await self._paths.run(at, partial(_remove_empty, at, self.root))
 
     def _make_directory(self, wanted: Volume, known: Volume | None) -> None:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from persys.agent.volumes.detect import Drivers
 from persys.agent.volumes.driver import Driver
 from persys.agent.volumes.programs import VolumeError
-from persys.agent.volumes.registry import Book
+from persys.agent.volumes.registry import VolumeRegistry
 from persys.core.agent.describe import shortened
 from persys.core.agent.volume_changes import DEFAULT_FS_TYPE, object_to, settled
 from persys.errors import InvalidError, NotFoundError, RefusedError, UnavailableError
@@ -37,10 +37,12 @@ PATH_TIMEOUT = "PathTimeout"
 
 
 class ManagedVolumes:
-    def __init__(self, found: Drivers, book: Book, clock: Clock, paths: PathCalls) -> None:
-        self._drivers: Mapping[str, Driver] = found.there
-        self._cures = found.cures
-        self._book = book
+    def __init__(
+        self, found: Drivers, registry: VolumeRegistry, clock: Clock, paths: PathCalls
+    ) -> None:
+        self._drivers: Mapping[str, Driver] = found.available
+        self._remedies = found.remedies
+        self._registry = registry
         self._clock = clock
         self._paths = paths
 
@@ -109,18 +111,18 @@ class ManagedVolumes:
 
     async def remove(self, workload_id: WorkloadId, names: frozenset[str]) -> Failure | None:
         try:
-            for volume in self._book.of(workload_id):
+            for volume in self._registry.of(workload_id):
                 await self._detach(volume)
             for name in sorted(names):
                 if (doomed := await self._known(workload_id, name)) is not None:
                     await self._driver(doomed.driver).delete(doomed)
-                    await self._book.drop(doomed)
+                    await self._registry.remove(doomed)
         except VolumeError as err:
             return err.failure
         return None
 
     async def inventory(self) -> list[VolumeSeen]:
-        known = {(each.workload_id, each.name): each for each in self._book.all()}
+        known = {(each.workload_id, each.name): each for each in self._registry.all()}
         for driver in self._drivers.values():
             for found in await _found(driver.find_all()):
                 known.setdefault((found.workload_id, found.name), found)
@@ -135,7 +137,7 @@ class ManagedVolumes:
             await self._driver(volume.driver).delete(volume)
         except VolumeError as err:
             raise RefusedError(f"cannot delete volume {name} of {workload_id}: {err}") from err
-        await self._book.drop(volume)
+        await self._registry.remove(volume)
         log.info("volume.deleted", workload_id=workload_id, name=name, driver=volume.driver)
 
     async def _attach(
@@ -146,16 +148,16 @@ class ManagedVolumes:
             wanted, known, workload_id=workload_id, as_disk=as_disk, now=self._clock.now()
         )
         await self._driver(wanted.driver).attach(volume, known)
-        await self._book.keep(volume)
+        await self._registry.save(volume)
 
     async def _detach(self, volume: Volume) -> None:
         await self._driver(volume.driver).detach(volume)
         if volume.attached:
-            await self._book.keep(replace(volume, attached=False))
+            await self._registry.save(replace(volume, attached=False))
 
     async def _detach_others(self, workload_id: WorkloadId, wanted: set[str]) -> None:
         """Detach volumes of an earlier revision. They are kept until the workload is deleted."""
-        for volume in self._book.of(workload_id):
+        for volume in self._registry.of(workload_id):
             if volume.attached and volume.name not in wanted:
                 try:
                     await self._detach(volume)
@@ -163,7 +165,7 @@ class ManagedVolumes:
                     log.warning("volume.not_detached", name=volume.name, reason=str(err))
 
     async def _seen(self, volume: Volume) -> VolumeSeen:
-        owned = self._book.has_owner(volume.workload_id)
+        owned = self._registry.has_owner(volume.workload_id)
         state = VolumeState.ATTACHED if owned else VolumeState.RETAINED
         seen = VolumeSeen(
             volume.workload_id,
@@ -194,7 +196,7 @@ class ManagedVolumes:
         driver = self._drivers.get(wanted.driver)
         if driver is None:
             present = ", ".join(sorted(self._drivers))
-            cure = self._cures.get(wanted.driver, "")
+            cure = self._remedies.get(wanted.driver, "")
             problem = f"driver {wanted.driver!r} is not available on this node: expected {present}"
             raise InvalidError(f"{where}.driver", f"{problem}; {cure}" if cure else problem)
         if objection := object_to(wanted, known, driver.can, as_disk=as_disk):
@@ -202,12 +204,12 @@ class ManagedVolumes:
         fs_type = wanted.fs_type or (known.fs_type if known is not None else "")
         if wanted.size_gb and not fs_type:
             fs_type = DEFAULT_FS_TYPE
-        if lack := driver.lacks(fs_type):
+        if lack := driver.unsupported(fs_type):
             raise InvalidError(f"{where}.{'fs_type' if wanted.fs_type else 'size_gb'}", lack)
 
     async def _known(self, workload_id: WorkloadId, name: str) -> Volume | None:
         """The registered volume, or one that is older than the registry. Raises UnavailableError."""
-        if (kept := self._book.get(workload_id, name)) is not None:
+        if (kept := self._registry.get(workload_id, name)) is not None:
             return kept
         for driver in self._drivers.values():
             if (found := await _found(driver.find(workload_id, name))) is not None:
@@ -215,7 +217,7 @@ class ManagedVolumes:
         return None
 
     def _kept(self, workload_id: WorkloadId, name: str) -> Volume:
-        volume = self._book.get(workload_id, name)
+        volume = self._registry.get(workload_id, name)
         assert volume is not None, "volumes are prepared before they are used"
         return volume
 

@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from persys.agent.volumes.driver import Measure
 from persys.agent.volumes.filesystems import Mounts
-from persys.agent.volumes.programs import LONG_SECONDS, Tools, VolumeError
-from persys.agent.volumes.registry import Book
+from persys.agent.volumes.programs import LONG_SECONDS, Programs, VolumeError
+from persys.agent.volumes.registry import VolumeRegistry
 from persys.core.agent.volume_changes import Abilities
 from persys.infra.aio.path_calls import PathCalls
 from persys.model.ids import WorkloadId
@@ -41,21 +41,26 @@ class NfsDriver:
     can = Abilities(shares=True)
 
     def __init__(
-        self, export: Export, cluster_id: str, book: Book, tools: Tools, paths: PathCalls
+        self,
+        export: Export,
+        cluster_id: str,
+        registry: VolumeRegistry,
+        programs: Programs,
+        paths: PathCalls,
     ) -> None:
         self._export = export
         self._stage = export.stage.resolve()
         self._base = self._stage / cluster_id
-        self._book = book
-        self._tools = tools
-        self._mounts = Mounts(tools, paths)
+        self._registry = registry
+        self._programs = programs
+        self._mounts = Mounts(programs, paths)
         self._mount_lock = asyncio.Lock()  # serializes mount and unmount
 
     @property
     def pool(self) -> str:
         return self._export.source
 
-    def lacks(self, fs_type: str) -> str:
+    def unsupported(self, fs_type: str) -> str:
         return "is not supported by nfs: the server determines the file system" if fs_type else ""
 
     async def find(self, _workload_id: WorkloadId, _name: str) -> Volume | None:
@@ -87,7 +92,7 @@ class NfsDriver:
     async def detach(self, volume: Volume) -> None:
         """Called while the registry still lists the volume as attached."""
         async with self._mount_lock:
-            others = [each for each in self._book.attached(DRIVER) if not _same(each, volume)]
+            others = [each for each in self._registry.attached(DRIVER) if not _same(each, volume)]
             if not others:
                 await self._mounts.unmount(self._stage)
 
@@ -101,7 +106,7 @@ class NfsDriver:
                     else self._delete(self._root(volume))
                 )
             finally:
-                if not self._book.attached(DRIVER):
+                if not self._registry.attached(DRIVER):
                     await self._mounts.unmount(self._stage)
 
     async def measure(self, _volume: Volume) -> Measure:
@@ -133,15 +138,15 @@ class NfsDriver:
         await self._delete(trash)
 
     async def _delete(self, directory: Path) -> None:
-        await self._tools.run(
+        await self._programs.run(
             "rm", "-rf", "--one-file-system", str(directory), deadline=LONG_SECONDS
         )
 
     async def _exists(self, directory: Path) -> bool:
-        return (await self._tools.run("test", "-d", str(directory), ok=(0, 1))).ok
+        return (await self._programs.run("test", "-d", str(directory), ok=(0, 1))).ok
 
     async def _run(self, *command: str) -> None:
-        await self._tools.run(*command)
+        await self._programs.run(*command)
 
     def _root(self, volume: Volume) -> Path:
         if volume.shared:

@@ -33,7 +33,7 @@ class VolumeError(PersysError):
         self.failure = Failure(reason, message, retryable=reason.retryable, code=code)
 
 
-class Tools:
+class Programs:
     def __init__(self, path: str | None = None) -> None:
         self._path = path if path is not None else f"{os.environ.get('PATH', '')}:{_SYSTEM}"
 
@@ -58,11 +58,11 @@ class Tools:
             text = f"cannot run {program}: {err.strerror}"
             raise VolumeError(text, code="ToolMissing") from err
         if ran.code not in ok:
-            text = f"{program} exited with code {ran.code}: {said(ran)}"
+            text = f"{program} exited with code {ran.code}: {output_of(ran)}"
             raise VolumeError(text, code="ToolFailed")
         return ran
 
 
-def said(ran: Ran) -> str:
+def output_of(ran: Ran) -> str:
     """The output of the program in one line."""
     return " ".join((ran.err or ran.out).split())[-_OUTPUT_LENGTH_MAX:] or "no output"

@@ -10,7 +10,7 @@ from persys.model.ids import WorkloadId
 from persys.model.volume import Volume
 
 
-class Book:
+class VolumeRegistry:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
@@ -30,12 +30,12 @@ class Book:
     def has_owner(self, workload_id: WorkloadId) -> bool:
         return workload_id in self._journal.entries
 
-    async def keep(self, volume: Volume) -> None:
+    async def save(self, volume: Volume) -> None:
         """Raises StoreUnavailableError."""
         if self.get(volume.workload_id, volume.name) != volume:
             await self._journal.commit(JournalChange(volumes=[volume]))
 
-    async def drop(self, volume: Volume) -> None:
+    async def remove(self, volume: Volume) -> None:
         """Raises StoreUnavailableError."""
         if self.get(volume.workload_id, volume.name) is not None:
             await self._journal.commit(

@@ -17,7 +17,7 @@ from cryptography import x509
 from msgspec import Struct
 
 from persys.ca.api import cfssl
-from persys.ca.authority import Authority, Holder
+from persys.ca.authority import Authority, CertificateHolder
 from persys.ca.metrics import Metrics
 from persys.core.auth.permissions import CA, permissions_of
 from persys.core.numbers import whole_number
@@ -29,8 +29,8 @@ from persys.infra.tls.identity import claims_of, hosts_of
 from persys.model.identity import Identity, Permission, Role
 from persys.wire.ca.messages import BODY_BYTES_MAX, Refusal, http_status
 
-LIST_MAX = 10_000
-_LIST_USUAL = 1_000
+LIMIT_MAX = 10_000
+_LIMIT_DEFAULT = 1_000
 JSON = "application/json"
 
 
@@ -38,14 +38,14 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 
-class Call(Struct, frozen=True):
+class CaRequest(Struct, frozen=True):
     body: bytes
     query: Mapping[str, str]
     where: str  # address of the client
-    holder: Holder | None  # the client, if it presented a valid certificate
+    holder: CertificateHolder | None  # the client, if it presented a valid certificate
 
     @property
-    def asker(self) -> Holder:
+    def client(self) -> CertificateHolder:
         assert self.holder is not None, "the route requires a certificate"
         return self.holder
 
@@ -55,22 +55,22 @@ class Call(Struct, frozen=True):
         return f"{named}, from {self.where}"
 
     def limit(self) -> int:
-        text = self.query.get("limit", str(_LIST_USUAL))
+        text = self.query.get("limit", str(_LIMIT_DEFAULT))
         limit = whole_number(text)
-        if limit is None or not 1 <= limit <= LIST_MAX:
-            raise InvalidError("limit", f"invalid limit {text[:40]!r}: expected 1 to {LIST_MAX}")
+        if limit is None or not 1 <= limit <= LIMIT_MAX:
+            raise InvalidError("limit", f"invalid limit {text[:40]!r}: expected 1 to {LIMIT_MAX}")
         return limit
 
 
-class Answer(Struct, frozen=True):
+class CaResponse(Struct, frozen=True):
     body: bytes
     kind: str = JSON
 
 
-Handler = Callable[[Call], Answer]
+Handler = Callable[[CaRequest], CaResponse]
 
 
-class Door:
+class AuthorizedRoutes:
     def __init__(
         self,
         authority: Authority,
@@ -95,24 +95,24 @@ class Door:
 
     def app(self) -> web.Application:
         app = web.Application(client_max_size=BODY_BYTES_MAX)
-        for door, deed in CA.items():
-            method, _, path = door.partition(" ")
-            app.router.add_route(method, path, self._behind(door, deed))
+        for route, permission in CA.items():
+            method, _, path = route.partition(" ")
+            app.router.add_route(method, path, self._handler(route, permission))
         return app
 
-    def _behind(
-        self, door: str, deed: Permission | None
+    def _handler(
+        self, route: str, permission: Permission | None
     ) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def handle(request: web.Request) -> web.Response:
             began = self._clock.monotonic()
-            answer = await self._contained(door, deed, request)
-            self._metrics.served(door, answer.status, self._clock.monotonic() - began)
+            answer = await self._supervised(route, permission, request)
+            self._metrics.served(route, answer.status, self._clock.monotonic() - began)
             return answer
 
         return handle
 
-    async def _contained(
-        self, door: str, deed: Permission | None, request: web.Request
+    async def _supervised(
+        self, route: str, permission: Permission | None, request: web.Request
     ) -> web.Response:
         error: InternalError | None = None
 
@@ -122,9 +122,9 @@ class Door:
 
         answer: web.Response | None = None
         left: ConnectionError | None = None
-        with self._supervisor.contain("request", door, failed=failed):
+        with self._supervisor.contain("request", route, failed=failed):
             try:
-                answer = await self._answer(door, deed, request)
+                answer = await self._answer(route, permission, request)
             except ConnectionError as err:
                 left = err  # the client disconnected; aiohttp closes the connection
         if left is not None:
@@ -132,28 +132,36 @@ class Door:
         if answer is not None:
             return answer
         assert error is not None, "contained"
-        return _refused(door, 500, f"internal error in {error.where}; see the log of persys-ca")
+        return _error_response(
+            route, 500, f"internal error in {error.where}; see the log of persys-ca"
+        )
 
     async def _answer(
-        self, door: str, deed: Permission | None, request: web.Request
+        self, route: str, permission: Permission | None, request: web.Request
     ) -> web.Response:
-        shown = shown_certificate(request) if deed is not None else None
+        shown = shown_certificate(request) if permission is not None else None
         where = request.remote or "?"
         try:
             async with asyncio.timeout(self._request_seconds):
                 # The body of a client without the required certificate is not read.
-                needs_body = deed is None or shown is not None
+                needs_body = permission is None or shown is not None
                 body = await request.read() if needs_body else b""
-                serve = partial(self._serve, door, deed, shown, where)
+                serve = partial(self._serve, route, permission, shown, where)
                 answer = await self._run(partial(serve, body, dict(request.query)))
         except TimeoutError:
-            return _refused(door, 408, f"the request took longer than {self._request_seconds:g} s")
+            return _error_response(
+                route, 408, f"the request took longer than {self._request_seconds:g} s"
+            )
         except web.HTTPRequestEntityTooLarge:
-            return _refused(door, 413, f"request body is larger than {BODY_BYTES_MAX} bytes")
+            return _error_response(
+                route, 413, f"request body is larger than {BODY_BYTES_MAX} bytes"
+            )
         except web.RequestPayloadError as err:
-            return _refused(door, 400, f"body: {err}")
+            return _error_response(route, 400, f"body: {err}")
         except PersysError as err:
-            refused = _refused(door, http_status(err), str(err), reason=getattr(err, "reason", ""))
+            refused = _error_response(
+                route, http_status(err), str(err), reason=getattr(err, "reason", "")
+            )
             if not request.content.is_eof():
                 refused.force_close()
             return refused
@@ -161,28 +169,30 @@ class Door:
 
     def _serve(
         self,
-        door: str,
-        deed: Permission | None,
+        route: str,
+        permission: Permission | None,
         shown: bytes | None,
         where: str,
         body: bytes,
         query: Mapping[str, str],
-    ) -> Answer:
+    ) -> CaResponse:
         """Runs on the CA's thread."""
         who: Identity | None = None
         try:
-            holder = None if deed is None else self._holder(shown)
+            holder = None if permission is None else self._holder(shown)
             if holder is not None:
                 who = holder.identity
-            if holder is not None and deed not in permissions_of(holder.identity.role):
-                raise DeniedError(f"{holder.identity} has no permission for {door}", reason="role")
-            return self._handlers[door](Call(body, query, where, holder))
+            if holder is not None and permission not in permissions_of(holder.identity.role):
+                raise DeniedError(f"{holder.identity} has no permission for {route}", reason="role")
+            return self._handlers[route](CaRequest(body, query, where, holder))
         except (DeniedError, InvalidError) as err:
-            log.warning("request.refused", door=door, who=str(who or ""), where=where, why=str(err))
-            self._authority.note_refusal(who, where, door, str(err))
+            log.warning(
+                "request.refused", door=route, who=str(who or ""), where=where, why=str(err)
+            )
+            self._authority.record_rejection(who, where, route, str(err))
             raise
 
-    def _holder(self, shown: bytes | None) -> Holder:
+    def _holder(self, shown: bytes | None) -> CertificateHolder:
         if shown is None:
             raise DeniedError("a client certificate of this CA is required", reason="certificate")
         certificate = x509.load_der_x509_certificate(shown)
@@ -198,14 +208,14 @@ class Door:
             raise DeniedError("the certificate has expired", reason="expired")
         if self._authority.is_revoked(claims.serial):
             raise DeniedError("the certificate has been revoked", reason="revoked")
-        return Holder(identity, claims, hosts_of(certificate))
+        return CertificateHolder(identity, claims, hosts_of(certificate))
 
     async def _run(self, job: Callable[[], T]) -> T:
         # A client that disconnects must not cancel a write.
         return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, job))
 
 
-def _refused(door: str, status: int, text: str, *, reason: str = "") -> web.Response:
+def _error_response(route: str, status: int, text: str, *, reason: str = "") -> web.Response:
     ours = msgspec.json.encode(Refusal(text, reason))
-    body = cfssl.refusal(text) if cfssl.PREFIX in door else ours
+    body = cfssl.refusal(text) if cfssl.PREFIX in route else ours
     return web.Response(status=status, body=body, content_type=JSON)

@@ -39,7 +39,7 @@ class SignRequest(Struct):
     subject: Subject | None = None
 
 
-class SealedRequest(Struct):
+class AuthsignRequest(Struct):
     """A request with an HMAC of the shared key."""
 
     token: str
@@ -62,9 +62,9 @@ class NewCertRequest(Struct):
     profile: str = ""
 
 
-def unseal(body: bytes, key: bytes) -> SignRequest:
+def verify_authsign(body: bytes, key: bytes) -> SignRequest:
     """Raises DeniedError if the HMAC does not match this key."""
-    sealed = read_body(body, SealedRequest)
+    sealed = read_body(body, AuthsignRequest)
     if not key:
         raise DeniedError("authsign is disabled: set PERSYS_CA_AUTH_KEY_FILE", reason="key")
     try:
@@ -77,7 +77,7 @@ def unseal(body: bytes, key: bytes) -> SignRequest:
     return read_body(request, SignRequest)
 
 
-def meant(profile: str, common_name: str) -> Identity:
+def identity_for(profile: str, common_name: str) -> Identity:
     """The identity that a cfssl request is for."""
     named = by_common_name(common_name)
     role = Role(profile) if profile in list(Role) else None

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from persys.ca.api import cfssl
-from persys.ca.api.authorization import Answer, Call, Handler
-from persys.ca.authority import Authority, Wish
-from persys.ca.csr import RSA_BITS, Asked, read_request
+from persys.ca.api.authorization import CaRequest, CaResponse, Handler
+from persys.ca.authority import Authority, Issuance
+from persys.ca.csr import RSA_BITS, ParsedCsr, parse_csr
 from persys.core.auth.enrolment import granted_hosts
 from persys.errors import DeniedError, InvalidError
 from persys.infra.tls.identity import parse_uri
@@ -39,7 +39,7 @@ class CfsslApi:
             f"GET {cfssl.PREFIX}crl": self._crl,
         }
 
-    def _info(self, call: Call) -> Answer:
+    def _info(self, call: CaRequest) -> CaResponse:
         return _answer(
             {
                 "certificate": self._authority.keys.roots_pem.decode(),
@@ -48,23 +48,23 @@ class CfsslApi:
             }
         )
 
-    def _sign(self, call: Call) -> Answer:
+    def _sign(self, call: CaRequest) -> CaResponse:
         certificate = self._signed(read_body(call.body, cfssl.SignRequest), call.who, None)
         return _answer({"certificate": certificate})
 
-    def _authsign(self, call: Call) -> Answer:
-        request = cfssl.unseal(call.body, self._key)
+    def _authsign(self, call: CaRequest) -> CaResponse:
+        request = cfssl.verify_authsign(call.body, self._key)
         certificate = self._signed(request, f"auth key, from {call.where}", self._roles)
         return _answer({"certificate": certificate})
 
-    def _newcert(self, call: Call) -> Answer:
+    def _newcert(self, call: CaRequest) -> CaResponse:
         """The only route that generates a key for the client, because cfssl clients expect it."""
-        asked = read_body(call.body, cfssl.NewCertRequest)
-        identity = cfssl.meant(asked.profile, asked.request.CN)
-        hosts = granted_hosts(asked.request.hosts or ())
-        key = _new_key(asked.request.key or cfssl.KeyRequest())
-        issued = self._authority.give(
-            Wish(identity, hosts, asked_by=call.who, how="created"), key.public_key()
+        wanted = read_body(call.body, cfssl.NewCertRequest)
+        identity = cfssl.identity_for(wanted.profile, wanted.request.CN)
+        hosts = granted_hosts(wanted.request.hosts or ())
+        key = _new_key(wanted.request.key or cfssl.KeyRequest())
+        issued = self._authority.issue_certificate(
+            Issuance(identity, hosts, asked_by=call.who, how="created"), key.public_key()
         )
         return _answer(
             {
@@ -74,38 +74,38 @@ class CfsslApi:
             }
         )
 
-    def _crl(self, call: Call) -> Answer:
+    def _crl(self, call: CaRequest) -> CaResponse:
         return _answer(base64.b64encode(self._authority.crl_der()).decode())
 
     def _signed(
         self, request: cfssl.SignRequest, asked_by: str, roles: frozenset[Role] | None
     ) -> str:
-        asked = read_request(request.certificate_request.encode())
-        identity = self._meant(request, asked)
+        parsed = parse_csr(request.certificate_request.encode())
+        identity = self._identity_for(request, parsed)
         if roles is not None and identity.role not in roles:
             raise DeniedError(
                 f"the authsign key is not valid for role {identity.role}", reason="role"
             )
-        hosts = granted_hosts(cfssl.hosts_of(request, asked.hosts))
-        wish = Wish(identity, hosts, asked_by=asked_by, how="signed")
-        return self._authority.give(wish, asked.public_key).certificate
+        hosts = granted_hosts(cfssl.hosts_of(request, parsed.hosts))
+        issuance = Issuance(identity, hosts, asked_by=asked_by, how="signed")
+        return self._authority.issue_certificate(issuance, parsed.public_key).certificate
 
-    def _meant(self, request: cfssl.SignRequest, asked: Asked) -> Identity:
+    def _identity_for(self, request: cfssl.SignRequest, parsed: ParsedCsr) -> Identity:
         named = request.subject.CN if request.subject is not None else ""
-        identity = cfssl.meant(request.profile, named or asked.common_name)
-        for uri in asked.uris:
+        identity = cfssl.identity_for(request.profile, named or parsed.common_name)
+        for uri in parsed.uris:
             if parse_uri(uri) != (identity, self._authority.trust_domain):
                 raise InvalidError("csr", f"URI {uri[:200]} does not match {identity}")
         return identity
 
 
-def _new_key(asked: cfssl.KeyRequest) -> ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey:
-    if asked.algo == "ecdsa" and asked.size in _CURVES:
-        return ec.generate_private_key(_CURVES[asked.size])
-    if asked.algo == "rsa" and asked.size in RSA_BITS:
-        return rsa.generate_private_key(public_exponent=65537, key_size=asked.size)
+def _new_key(wanted: cfssl.KeyRequest) -> ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey:
+    if wanted.algo == "ecdsa" and wanted.size in _CURVES:
+        return ec.generate_private_key(_CURVES[wanted.size])
+    if wanted.algo == "rsa" and wanted.size in RSA_BITS:
+        return rsa.generate_private_key(public_exponent=65537, key_size=wanted.size)
     raise InvalidError("key", "expected ecdsa with size 256, 384 or 521, or rsa with 2048 to 8192")
 
 
-def _answer(result: object) -> Answer:
-    return Answer(cfssl.answer(result))
+def _answer(result: object) -> CaResponse:
+    return CaResponse(cfssl.answer(result))

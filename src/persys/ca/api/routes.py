@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from persys.ca.api.authorization import Answer, Call, Handler
+from persys.ca.api.authorization import CaRequest, CaResponse, Handler
 from persys.ca.authority import Authority
 from persys.ca.metrics import PAGE, Metrics
 from persys.core.auth.enrolment import Invitation
@@ -30,23 +30,23 @@ class Api:
     def handlers(self) -> Mapping[str, Handler]:
         return {
             "GET /health": self._health,
-            "GET /metrics": lambda call: Answer(self._metrics.page(), PAGE),
-            "GET /crl": lambda call: Answer(self._authority.crl_der(), _CRL),
-            "GET /crl.pem": lambda call: Answer(self._authority.crl_pem(), _PEM),
-            "GET /api/v1/roots": lambda call: Answer(self._authority.keys.roots_pem, _PEM),
+            "GET /metrics": lambda call: CaResponse(self._metrics.page(), PAGE),
+            "GET /crl": lambda call: CaResponse(self._authority.crl_der(), _CRL),
+            "GET /crl.pem": lambda call: CaResponse(self._authority.crl_pem(), _PEM),
+            "GET /api/v1/roots": lambda call: CaResponse(self._authority.keys.roots_pem, _PEM),
             "POST /api/v1/join": self._join,
             "POST /api/v1/renew": self._renew,
             "GET /api/v1/certificates": self._certificates,
             "POST /api/v1/certificates": self._create,
             "POST /api/v1/revoke": self._revoke,
             "GET /api/v1/tokens": self._tokens,
-            "POST /api/v1/tokens": self._invite,
+            "POST /api/v1/tokens": self._create_token,
             "GET /api/v1/audit": self._audit,
         }
 
-    def _health(self, call: Call) -> Answer:
+    def _health(self, call: CaRequest) -> CaResponse:
         keys = self._authority.keys
-        self._authority.book.audit(1)  # fails if the database cannot be read
+        self._authority.database.audit(1)  # fails if the database cannot be read
         return _json(
             {
                 "status": "ok",
@@ -57,31 +57,31 @@ class Api:
             }
         )
 
-    def _join(self, call: Call) -> Answer:
+    def _join(self, call: CaRequest) -> CaResponse:
         return _json(self._authority.join(read_body(call.body, JoinRequest), call.where))
 
-    def _renew(self, call: Call) -> Answer:
+    def _renew(self, call: CaRequest) -> CaResponse:
         request = read_body(call.body, RenewRequest)
-        return _json(self._authority.renew(call.asker, request.csr.encode()))
+        return _json(self._authority.renew(call.client, request.csr.encode()))
 
-    def _create(self, call: Call) -> Answer:
+    def _create(self, call: CaRequest) -> CaResponse:
         return _json(self._authority.create(call.who, read_body(call.body, CertificateRequest)))
 
-    def _invite(self, call: Call) -> Answer:
-        return _json(self._authority.invite(call.who, read_body(call.body, TokenRequest)))
+    def _create_token(self, call: CaRequest) -> CaResponse:
+        return _json(self._authority.create_token(call.who, read_body(call.body, TokenRequest)))
 
-    def _revoke(self, call: Call) -> Answer:
+    def _revoke(self, call: CaRequest) -> CaResponse:
         request = read_body(call.body, RevokeRequest)
-        return _json(self._authority.revoke(call.asker.identity, request))
+        return _json(self._authority.revoke(call.client.identity, request))
 
-    def _certificates(self, call: Call) -> Answer:
-        return _json(self._authority.book.certificates(call.limit()))
+    def _certificates(self, call: CaRequest) -> CaResponse:
+        return _json(self._authority.database.certificates(call.limit()))
 
-    def _tokens(self, call: Call) -> Answer:
-        return _json([_token(token) for token in self._authority.book.tokens(call.limit())])
+    def _tokens(self, call: CaRequest) -> CaResponse:
+        return _json([_token(token) for token in self._authority.database.tokens(call.limit())])
 
-    def _audit(self, call: Call) -> Answer:
-        return _json(self._authority.book.audit(call.limit()))
+    def _audit(self, call: CaRequest) -> CaResponse:
+        return _json(self._authority.database.audit(call.limit()))
 
 
 def _token(token: Invitation) -> TokenView:
@@ -98,5 +98,5 @@ def _token(token: Invitation) -> TokenView:
     )
 
 
-def _json(value: object) -> Answer:
-    return Answer(msgspec.json.encode(value))
+def _json(value: object) -> CaResponse:
+    return CaResponse(msgspec.json.encode(value))

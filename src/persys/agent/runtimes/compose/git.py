@@ -25,7 +25,7 @@ import structlog
 
 from persys.agent.credentials import Credential, Credentials
 from persys.agent.subprocesses import Ran, run
-from persys.agent.volumes.local import used_below
+from persys.agent.volumes.local import disk_usage
 from persys.errors import RefusedError
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
 from persys.infra.aio.task_group import together
@@ -178,7 +178,7 @@ class Git:
                 raise _too_large("the repository", self._bytes_max)
 
     async def _is_large(self, store: Path) -> bool:
-        return await self._paths.run(store, partial(used_below, store)) >= self._bytes_max
+        return await self._paths.run(store, partial(disk_usage, store)) >= self._bytes_max
 
     async def _discarded(self, store: Path) -> FetchError:
         remove = partial(shutil.rmtree, store, ignore_errors=True)
