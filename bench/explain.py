@@ -12,8 +12,8 @@ from time import process_time
 
 from bench.verdict import Verdict, report
 from persys.core.placement.explain import explain
-from persys.core.placement.node_index import NodeIndex
-from persys.core.placement.node_slot import NodeSlot
+from persys.core.placement.index.node_index import NodeIndex
+from persys.core.placement.index.node_slot import NodeSlot
 from persys.core.placement.requirements import Requirements
 from persys.core.placement.select import choose
 from persys.model.ids import NodeId, WorkloadId

@@ -10,8 +10,8 @@ from time import process_time
 
 from bench.verdict import Verdict, report
 from persys.core.placement.filters import reject
-from persys.core.placement.node_index import NodeIndex
-from persys.core.placement.node_slot import NodeSlot
+from persys.core.placement.index.node_index import NodeIndex
+from persys.core.placement.index.node_slot import NodeSlot
 from persys.core.placement.pending_queue import PendingEntry, PendingQueue
 from persys.core.placement.requirements import Requirements
 from persys.core.placement.select import Placed, place

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from persys.core.nodes import Phase
 from persys.core.placement.filters import Rejection, reject
-from persys.core.placement.node_index import NodeIndex
+from persys.core.placement.index.node_index import NodeIndex
 from persys.core.placement.requirements import Requirements
 from persys.core.placement.select import place
 from persys.core.reconcile.dispatch import Dispatch, Goal

@@ -11,7 +11,7 @@ from fuzz.budget import inputs
 from fuzz.mutation import bytes_like
 from persys.agent.runtimes.vm.libvirt import VmError
 from persys.agent.runtimes.vm.storage.qemu_img import backing_chain
-from persys.core.agent.disk_formats import (
+from persys.core.agent.storage import (
     HEAD_BYTES,
     QCOW2,
     backing_of,

@@ -1,7 +1,7 @@
 """Scheduler and agents as pure decisions: any order of requests, effects, losses and outages.
 
-One id that is created and deleted repeatedly, and two nodes. `decide` and `receive` are the real functions;
-the code between them is simplified here.
+One id that is created and deleted repeatedly, and two nodes. `decide` and `classify_order` are the real
+functions; the code between them is simplified here.
 """
 
 from dataclasses import dataclass, replace
@@ -21,9 +21,9 @@ from hypothesis.stateful import (
 from msgspec.structs import replace as changed
 
 from builders import NOON, a_workload, add_node, rooms_of
-from persys.core.agent.accept_order import Taken, Unchanged, receive
+from persys.core.agent.admission import AcceptedOrder, Unchanged, classify_order
 from persys.core.nodes import Phase
-from persys.core.placement.node_index import NodeIndex
+from persys.core.placement.index.node_index import NodeIndex
 from persys.core.placement.requirements import holds_data
 from persys.core.reconcile.decide import decide
 from persys.core.reconcile.dispatch import Dispatch, Goal, answered, unanswered
@@ -259,10 +259,10 @@ class CoreMachine(RuleBasedStateMachine):
                 agent.deleted_epoch = max(agent.deleted_epoch, effect.epoch)
             self.note_answer(effect, given=answer)
             return
-        receipt = receive(
+        receipt = classify_order(
             order, agent.order, failed=False, deleted_epoch=agent.deleted_epoch, draining=False
         )
-        if isinstance(receipt, Taken | Unchanged):
+        if isinstance(receipt, AcceptedOrder | Unchanged):
             agent.order = receipt.order
         self.note_answer(effect, given=answer)
 

@@ -7,11 +7,10 @@ from hypothesis import strategies as st
 
 from persys.core.intent.diff import changed_fields
 from persys.core.placement.capacity import lose, room_on, total_of
-from persys.core.placement.explain import explain
+from persys.core.placement.explain import explain, remedy
 from persys.core.placement.filters import reject
-from persys.core.placement.node_index import NodeIndex
-from persys.core.placement.node_slot import NodeSlot
-from persys.core.placement.remedy import remedy
+from persys.core.placement.index.node_index import NodeIndex
+from persys.core.placement.index.node_slot import NodeSlot
 from persys.core.placement.requirements import Requirements
 from persys.core.placement.select import choose
 from persys.model.ids import NodeId, WorkloadId

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from builders import CONTAINER
 from persys.core.placement.filters import reject
-from persys.core.placement.node_index import NodeIndex
-from persys.core.placement.node_slot import NodeSlot, utilisation
+from persys.core.placement.index.node_index import NodeIndex
+from persys.core.placement.index.node_slot import NodeSlot, utilisation
 from persys.core.placement.requirements import Requirements
 from persys.core.placement.select import Placed, Unplaceable, place
 from persys.model.ids import NodeId, WorkloadId

@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 from persys.core.placement.capacity import room_on
 from persys.core.placement.explain import explain
 from persys.core.placement.filters import reject
-from persys.core.placement.node_index import NodeIndex
-from persys.core.placement.node_slot import utilisation
-from persys.core.placement.pool_capacity import accounts_of
+from persys.core.placement.index.node_index import NodeIndex
+from persys.core.placement.index.node_slot import accounts_of, utilisation
 from persys.core.placement.requirements import Requirements
 from persys.core.placement.select import Placed, place
 from persys.model.ids import NodeId, WorkloadId

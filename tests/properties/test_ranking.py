@@ -7,11 +7,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import CONTAINER
-from persys.core.placement.chunked_order import LOOKS_MAX, ChunkedOrder, Entry, TooFarError
-from persys.core.placement.node_index import NodeIndex
-from persys.core.placement.ranking import WORTH_KEEPING, Arrangement, Domain, Ranking
+from persys.core.placement.index.node_index import NodeIndex
+from persys.core.placement.index.ranking import (
+    LOOKS_MAX,
+    WORTH_KEEPING,
+    Arrangement,
+    ChunkedOrder,
+    Domain,
+    Entry,
+    Ranking,
+    TooFarError,
+)
 from persys.core.placement.requirements import Requirements
-from persys.core.placement.vector_search import eligible
+from persys.core.placement.search import eligible
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import Constraint, Operator, Rules
 from persys.model.resources import Resources

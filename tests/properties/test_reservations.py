@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from builders import NOON, a_workload
 from persys.core.nodes import Phase
-from persys.core.placement.port import placer_over
+from persys.core.placement.placer import placer_over
 from persys.core.reconcile.decide import decide
 from persys.core.reconcile.situation import Policy, Situation
 from persys.model.ids import NodeId, WorkloadId

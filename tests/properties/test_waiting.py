@@ -10,7 +10,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from builders import CONTAINER
-from persys.core.placement.node_index import NodeIndex
+from persys.core.placement.index.node_index import NodeIndex
 from persys.core.placement.pending_queue import PendingEntry, PendingQueue
 from persys.core.placement.requirements import Requirements
 from persys.core.placement.select import Placed, choose, place

@@ -211,7 +211,7 @@ REGRESSIONS = (
         "the epoch of a removed copy is ignored by its agent",
         (
             Patch(
-                "src/persys/core/agent/accept_order.py",
+                "src/persys/core/agent/admission.py",
                 "if known is None and 0 < order.epoch <= deleted_epoch:",
                 "if False:",
             ),

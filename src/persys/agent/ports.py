@@ -16,8 +16,8 @@ from persys.agent.journal.records import Image
 from persys.agent.node.host import CpuTime, Disk, Memory
 from persys.core.agent.garbage import ImageUse, Item
 from persys.core.agent.next_step import Artefact
-from persys.core.agent.pull_progress import Download, Layers
-from persys.core.agent.shared_pools import Room
+from persys.core.agent.report import Download, Layers
+from persys.core.agent.storage import Room
 from persys.model.ids import WorkloadId
 from persys.model.status import Failure
 from persys.model.volume import VolumeSeen

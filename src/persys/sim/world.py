@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc
 
-from persys.core.placement.node_index import NodeIndex
+from persys.core.placement.index.node_index import NodeIndex
 from persys.errors import FencedError, PersysError
 from persys.model.ids import NodeId, WorkloadId
 from persys.scheduler.ha.leader_key import leader_of

@@ -23,7 +23,7 @@ from persys.agent.ports import Disks, GarbageSource, Host, PoolSource, Runtime, 
 from persys.agent.runtimes.detect import NodeRuntimes
 from persys.core.agent.garbage import Item, Kind
 from persys.core.agent.next_step import Artefact
-from persys.core.agent.shared_pools import Room
+from persys.core.agent.storage import Room
 from persys.model.ids import WorkloadId
 from persys.model.status import Actual
 from shells.agent.in_memory import (

@@ -29,7 +29,7 @@ from persys.agent.volumes.managed import ManagedVolumes
 from persys.agent.volumes.programs import Programs
 from persys.agent.volumes.registry import VolumeRegistry
 from persys.agent.workloads.node_policy import NodePolicy
-from persys.core.agent.pull_progress import Download
+from persys.core.agent.report import Download
 from persys.errors import InvalidError, NotFoundError, RefusedError
 from persys.infra.aio.owned_work import OwnedWork
 from persys.infra.aio.path_calls import DirectPathCalls, ThreadPathCalls

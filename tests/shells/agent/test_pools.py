@@ -24,7 +24,7 @@ from persys.agent.volumes.detect import detect_drivers
 from persys.agent.volumes.managed import ManagedVolumes
 from persys.agent.volumes.programs import Programs
 from persys.agent.volumes.registry import VolumeRegistry
-from persys.core.agent.shared_pools import Room
+from persys.core.agent.storage import Room
 from persys.infra.aio.path_calls import DirectPathCalls
 from persys.infra.clock import SystemClock
 from persys.infra.process import serve

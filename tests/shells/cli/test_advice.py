@@ -7,8 +7,8 @@ import pytest
 
 from persys.cli.commands.workload_status import _ADVICE, next_step
 from persys.cli.framework.parser import parse
-from persys.core.agent.describe import INTERNAL_ERROR
-from persys.core.agent.quarantine import QUARANTINED
+from persys.core.agent.admission import QUARANTINED
+from persys.core.agent.report import INTERNAL_ERROR
 from persys.model.status import FailureReason
 from persys.scheduler.secrets.resolver import UNRESOLVED
 from persys.wire.gen.control.v1.control_pb2 import ReasonDetail, WorkloadView

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from builders import owned_work
 from certified import Root
-from persys.core.gitops import Push
+from persys.core.intent.gitops import Push
 from persys.gateway.audit import AuditEntry as Line
 from persys.gateway.audit import AuditLog, surplus_of
 from persys.gateway.database import MEMORY, Database

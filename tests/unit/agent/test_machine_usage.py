@@ -1,7 +1,7 @@
 """Usage samples from libvirt statistics."""
 
 from persys.agent.runtimes.vm.usage import sample_of
-from persys.core.agent.usage import Sample
+from persys.core.agent.report import Sample
 from persys.model.ids import WorkloadId
 
 VM = WorkloadId("vm")

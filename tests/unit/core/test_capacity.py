@@ -2,7 +2,7 @@
 
 from builders import add_node, needs
 from persys.core.placement.capacity import NodeCapacity, NodeLoss, lose, room_on, total_of
-from persys.core.placement.node_index import NodeIndex
+from persys.core.placement.index.node_index import NodeIndex
 from persys.core.placement.requirements import Requirements
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import HostPort, Rules

@@ -17,7 +17,7 @@ from builders import (
     rooms_of,
 )
 from persys.core.agent.admission import NODE_FULL
-from persys.core.placement.node_index import NodeIndex
+from persys.core.placement.index.node_index import NodeIndex
 from persys.core.reconcile.decide import decide
 from persys.core.reconcile.situation import Copy, Decision, Policy, described
 from persys.model.spec import ContainerSpec, VolumeMount

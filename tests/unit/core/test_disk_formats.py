@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from persys.core.agent.disk_formats import HEAD_BYTES, backing_of, format_of, has_external_data
+from persys.core.agent.storage import HEAD_BYTES, backing_of, format_of, has_external_data
 
 
 def a_disk(path: Path, *words: str) -> bytes:

@@ -3,11 +3,10 @@
 import pytest
 
 from builders import add_node, needs
-from persys.core.placement.explain import explain
+from persys.core.placement.explain import explain, remedy
 from persys.core.placement.filters import Filter
-from persys.core.placement.hypothetical import set_aside
-from persys.core.placement.node_index import NodeIndex
-from persys.core.placement.remedy import remedy
+from persys.core.placement.index.node_index import NodeIndex
+from persys.core.placement.placer import without_workload
 from persys.core.placement.requirements import Requirements
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import Constraint, HostPort, Operator, Rules
@@ -142,7 +141,7 @@ def test_a_workload_set_aside_has_no_room_and_then_has_it_again() -> None:
     node_index.hold(WEB, N1, Resources(600), frozenset({HostPort(80)}), group="shop", apart=True)
     before = node_index.slots[N1].copy()
 
-    with set_aside(WEB, N1, node_index):
+    with without_workload(WEB, N1, node_index):
         assert node_index.slots[N1].free.cpu_millicores == 1000
         assert node_index.slots[N1].members == {}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from persys.core.gitops import Push, branch_of, follows, repository_name
+from persys.core.intent.gitops import Push, branch_of, follows, repository_name
 
 
 @pytest.mark.parametrize(

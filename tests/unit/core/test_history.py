@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import N1, NOON, WEB, after
-from persys.core.reconcile.timeout_history import ID_LENGTH_MAX, TEXT_LENGTH_MAX, remember, tell
+from persys.core.reconcile.task_history import ID_LENGTH_MAX, TEXT_LENGTH_MAX, remember, tell
 from persys.model.action import ACTIONS_MAX, Action, ActionKind, ActionState
 from persys.model.ids import ActionId
 

@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from persys.core.agent.describe import describe
 from persys.core.agent.next_step import (
     BOOT_FAILED,
     COMPLETED,
@@ -21,6 +20,7 @@ from persys.core.agent.next_step import (
     launching,
     next_step,
 )
+from persys.core.agent.report import describe
 from persys.model.ids import Revision, WorkloadId
 from persys.model.spec import RestartPolicy, VMSpec, WorkloadType
 from persys.model.status import Actual, Failure, FailureReason

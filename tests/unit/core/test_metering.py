@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from persys.core.agent.usage import Sample, metered
+from persys.core.agent.report import Sample, metered
 from persys.model.ids import WorkloadId
 from persys.model.node import WorkloadUsage
 from persys.model.spec import WorkloadType

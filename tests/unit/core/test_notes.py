@@ -1,6 +1,6 @@
 """Fields of a spec without effect are reported."""
 
-from persys.core.agent.notes import PROJECT_NAME, effective_env, notes_of
+from persys.core.agent.report import PROJECT_NAME, effective_env, notes_of
 from persys.model.ids import Revision, WorkloadId
 from persys.model.spec import CloudInit, ComposeSpec, Spec, VMSpec, type_of
 from persys.model.workload import Desired, Order

@@ -4,7 +4,7 @@ import pytest
 
 from builders import CONTAINER, N1, N2
 from persys.core.placement.filters import Filter, reject, reject_resident
-from persys.core.placement.node_index import NodeIndex
+from persys.core.placement.index.node_index import NodeIndex
 from persys.core.placement.requirements import Requirements
 from persys.core.placement.score import GroupProximity, score_parts
 from persys.core.placement.select import Placed, Unplaceable, place

@@ -6,9 +6,9 @@ from builders import a_workload, add_node
 from persys.core.placement.capacity import room_on
 from persys.core.placement.explain import explain
 from persys.core.placement.filters import reject
-from persys.core.placement.node_index import NodeIndex
+from persys.core.placement.index.node_index import NodeIndex
+from persys.core.placement.index.node_slot import Accounts, accounts_of
 from persys.core.placement.pending_queue import PendingEntry, PendingQueue
-from persys.core.placement.pool_capacity import Accounts, accounts_of
 from persys.core.placement.requirements import Requirements, requirements_of
 from persys.core.placement.select import Placed, Unplaceable, place
 from persys.model.ids import NodeId, WorkloadId

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persys.core.agent.shared_pools import Room, as_pools
+from persys.core.agent.storage import Room, as_pools
 
 LOCAL = Room("local", "local", 100, device=1)
 

@@ -1,6 +1,6 @@
 """Progress of a pull, from the lines of Docker."""
 
-from persys.core.agent.pull_progress import Layers
+from persys.core.agent.report import Layers
 
 
 def a_line(layer: str, status: str, current: int = 0, total: int = 0) -> dict[str, object]:

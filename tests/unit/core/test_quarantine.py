@@ -1,6 +1,6 @@
 import pytest
 
-from persys.core.agent.quarantine import LastExit, crashes_after, last_exit, quarantine
+from persys.core.agent.admission import LastExit, crashes_after, last_exit, quarantine
 from persys.model.ids import WorkloadId
 
 WEB, DB = WorkloadId("web"), WorkloadId("db")

@@ -4,7 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from persys.core.agent.accept_order import Draining, Receipt, Stale, Taken, Unchanged, receive
+from persys.core.agent.admission import (
+    AcceptedOrder,
+    Draining,
+    OrderClass,
+    Stale,
+    Unchanged,
+    classify_order,
+)
 from persys.model.ids import Revision, WorkloadId
 from persys.model.spec import ContainerSpec, WorkloadType
 from persys.model.workload import Desired, Order
@@ -26,12 +33,14 @@ def received(
     failed: bool = False,
     deleted_epoch: int = 0,
     draining: bool = False,
-) -> Receipt:
-    return receive(order, known, failed=failed, deleted_epoch=deleted_epoch, draining=draining)
+) -> OrderClass:
+    return classify_order(
+        order, known, failed=failed, deleted_epoch=deleted_epoch, draining=draining
+    )
 
 
 def test_an_unknown_workload_is_taken() -> None:
-    assert received(ORDER, None) == Taken(ORDER)
+    assert received(ORDER, None) == AcceptedOrder(ORDER)
 
 
 def test_the_same_again_is_unchanged() -> None:
@@ -39,7 +48,7 @@ def test_the_same_again_is_unchanged() -> None:
 
 
 def test_the_same_again_after_a_failure_is_a_new_try() -> None:
-    assert received(ORDER, failed=True) == Taken(ORDER)
+    assert received(ORDER, failed=True) == AcceptedOrder(ORDER)
 
 
 def test_a_new_revision_or_desired_state_is_taken() -> None:
@@ -48,7 +57,7 @@ def test_a_new_revision_or_desired_state_is_taken() -> None:
         replace(ORDER, desired=Desired.STOPPED),
         replace(ORDER, desired=Desired.DELETED),
     ):
-        assert received(order) == Taken(order)
+        assert received(order) == AcceptedOrder(order)
 
 
 def test_the_proof_of_the_newest_epoch_is_kept() -> None:
@@ -57,7 +66,7 @@ def test_the_proof_of_the_newest_epoch_is_kept() -> None:
     without = replace(ORDER, epoch=0, revision=Revision("r2"))
 
     assert received(newer, known) == Unchanged(replace(known, epoch=6, proof=b"new"))
-    assert received(without, known) == Taken(replace(without, epoch=5, proof=b"old"))
+    assert received(without, known) == AcceptedOrder(replace(without, epoch=5, proof=b"old"))
     assert received(ORDER, known) == Unchanged(known)
 
 
@@ -70,20 +79,20 @@ def test_a_newer_epoch_of_the_same_is_only_noted() -> None:
 def test_a_sender_without_epochs_does_not_lower_the_known_one() -> None:
     order = replace(ORDER, epoch=0, revision=Revision("r2"))
 
-    assert received(order) == Taken(replace(order, epoch=5))
+    assert received(order) == AcceptedOrder(replace(order, epoch=5))
 
 
 def test_an_apply_of_an_assignment_that_was_deleted_here_is_refused() -> None:
     assert received(replace(ORDER, epoch=4), None, deleted_epoch=5) == Stale(5, deleted=True)
     assert received(ORDER, None, deleted_epoch=5) == Stale(5, deleted=True)
-    assert received(replace(ORDER, epoch=6), None, deleted_epoch=5) == Taken(
+    assert received(replace(ORDER, epoch=6), None, deleted_epoch=5) == AcceptedOrder(
         replace(ORDER, epoch=6)
     )
 
 
 def test_an_apply_without_an_epoch_is_taken_after_a_delete() -> None:
     order = replace(ORDER, epoch=0)
-    assert received(order, None, deleted_epoch=5) == Taken(order)
+    assert received(order, None, deleted_epoch=5) == AcceptedOrder(order)
 
 
 def test_an_apply_of_the_same_assignment_does_not_undo_a_delete_that_is_under_way() -> None:
@@ -92,19 +101,19 @@ def test_an_apply_of_the_same_assignment_does_not_undo_a_delete_that_is_under_wa
 
     assert received(ORDER, deleting) == Stale(ORDER.epoch, deleted=True)
     assert received(deleting, deleting) == Unchanged(deleting)
-    assert received(newer, deleting) == Taken(newer)
+    assert received(newer, deleting) == AcceptedOrder(newer)
 
 
 def test_a_draining_node_takes_orders_only_for_what_it_has() -> None:
     assert received(replace(ORDER, epoch=0), None, draining=True) == Draining()
     stopped = replace(ORDER, desired=Desired.STOPPED)
-    assert received(stopped, draining=True) == Taken(stopped)
+    assert received(stopped, draining=True) == AcceptedOrder(stopped)
 
 
 def test_an_order_with_an_epoch_is_taken_by_a_node_that_has_not_heard_that_its_drain_is_over() -> (
     None
 ):
-    assert received(ORDER, None, draining=True) == Taken(ORDER)
+    assert received(ORDER, None, draining=True) == AcceptedOrder(ORDER)
 
 
 @given(st.integers(0, 10), st.integers(0, 10), st.sampled_from(Desired), st.booleans())
@@ -112,7 +121,7 @@ def test_the_known_epoch_never_falls(sent: int, known: int, desired: Desired, fa
     order = replace(ORDER, epoch=sent, desired=desired)
 
     match received(order, replace(ORDER, epoch=known), failed=failed):
-        case Taken(order=kept) | Unchanged(order=kept):
+        case AcceptedOrder(order=kept) | Unchanged(order=kept):
             assert kept.epoch >= known
         case Stale(known_epoch=epoch):
             assert 0 < sent < epoch

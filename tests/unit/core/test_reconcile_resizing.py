@@ -15,7 +15,7 @@ from builders import (
     rooms_of,
 )
 from persys.core.nodes import Phase
-from persys.core.placement.node_index import NodeIndex
+from persys.core.placement.index.node_index import NodeIndex
 from persys.core.reconcile.decide import decide
 from persys.core.reconcile.effects import Apply
 from persys.core.reconcile.situation import Decision, Policy, Situation

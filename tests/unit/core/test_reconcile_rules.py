@@ -10,8 +10,8 @@ from builders import (
     an_assignment,
     an_observation,
 )
-from persys.core.placement.node_index import NodeIndex
-from persys.core.placement.port import placer_over
+from persys.core.placement.index.node_index import NodeIndex
+from persys.core.placement.placer import placer_over
 from persys.core.reconcile.decide import decide
 from persys.core.reconcile.effects import Apply
 from persys.core.reconcile.situation import Decision, Policy, Situation

@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from persys.core.agent.compose_status import Member, ServicePlan, artefact_of, speaks_for, to_start
-from persys.core.agent.describe import describe
 from persys.core.agent.health import Health
 from persys.core.agent.next_step import (
     COMPLETED,
@@ -19,6 +18,7 @@ from persys.core.agent.next_step import (
     Step,
     next_step,
 )
+from persys.core.agent.report import describe
 from persys.model.ids import Revision, WorkloadId
 from persys.model.spec import ComposeSpec, RestartPolicy, WorkloadType
 from persys.model.status import Actual

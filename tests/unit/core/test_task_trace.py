@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import N1, NOON, WEB, after
-from persys.core.agent.task_trace import (
+from persys.core.reconcile.task_history import (
     Ending,
     Operation,
     ending,

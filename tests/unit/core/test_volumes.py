@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from persys.core.agent.volume_changes import Abilities, object_to, settled
+from persys.core.agent.storage import Abilities, object_to, settled
 from persys.model.ids import WorkloadId
 from persys.model.spec import ManagedVolume
 from persys.model.volume import Volume

@@ -14,7 +14,7 @@ from builders import (
     an_assignment,
     needs,
 )
-from persys.core.placement.node_index import NodeIndex
+from persys.core.placement.index.node_index import NodeIndex
 from persys.core.placement.pending_queue import PendingEntry, PendingQueue, wait_of
 from persys.core.placement.requirements import Requirements
 from persys.core.reconcile.situation import Copy

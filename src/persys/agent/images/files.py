@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import Struct
 
 from persys.agent.subprocesses import Ran, run
-from persys.core.agent.disk_formats import (
+from persys.core.agent.storage import (
     HEAD_BYTES,
     QCOW2,
     RAW,

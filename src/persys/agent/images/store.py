@@ -26,7 +26,7 @@ from persys.agent.images import sources as images_sources
 from persys.agent.images.files import BadImageError
 from persys.agent.ports import BaseImage, PullWatch
 from persys.agent.workloads.node_policy import NodePolicy
-from persys.core.agent.pull_progress import Download
+from persys.core.agent.report import Download
 from persys.errors import NotFoundError, RefusedError, UnavailableError
 from persys.infra.aio.keyed_lock import Turns
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError

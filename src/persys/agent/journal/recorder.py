@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from persys.agent.journal.records import DeletionMarker, Entry, JournalChange, ReportedStatus
 from persys.agent.journal.store import Journal
 from persys.agent.metrics import Metrics
-from persys.core.agent.describe import shortened
 from persys.core.agent.next_step import (
     Artefact,
     Do,
@@ -28,6 +27,7 @@ from persys.core.agent.next_step import (
     repairing,
     replacing,
 )
+from persys.core.agent.report import shortened
 from persys.core.secrets import redacted, values_of
 from persys.errors import StoreUnavailableError
 from persys.infra.clock import Clock

@@ -12,7 +12,7 @@ from persys.agent.ports import Host, PoolSource, Volumes
 from persys.agent.runtimes.detect import NodeRuntimes, has_git
 from persys.agent.settings import AgentSettings
 from persys.agent.volumes.local import DRIVER
-from persys.core.agent.shared_pools import Room, as_pools
+from persys.core.agent.storage import Room, as_pools
 from persys.errors import RuntimeUnavailableError
 from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
 from persys.model import feature

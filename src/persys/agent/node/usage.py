@@ -13,7 +13,7 @@ from persys.agent.journal.store import Journal
 from persys.agent.node import host
 from persys.agent.ports import Host
 from persys.core.agent.admission import demand_of
-from persys.core.agent.usage import Sample, metered
+from persys.core.agent.report import Sample, metered
 from persys.errors import RuntimeUnavailableError
 from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
 from persys.infra.aio.supervisor import Supervisor

@@ -11,7 +11,7 @@ from persys.agent.journal.records import DeletionMarker, Entry
 from persys.agent.journal.store import Journal
 from persys.agent.node.usage import UtilizationSampler, WorkloadUsageSampler
 from persys.agent.workloads.node_policy import NodePolicy
-from persys.core.agent.describe import shortened
+from persys.core.agent.report import shortened
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
 from persys.model.ids import NodeId, WorkloadId

@@ -20,7 +20,7 @@ from persys.agent.volumes import filesystems
 from persys.agent.volumes.driver import Measure
 from persys.agent.volumes.filesystems import Mounts
 from persys.agent.volumes.programs import BRIEF_SECONDS, LONG_SECONDS, Programs, VolumeError
-from persys.core.agent.volume_changes import Abilities
+from persys.core.agent.storage import Abilities
 from persys.infra.aio.path_calls import PathCalls
 from persys.model.ids import WorkloadId
 from persys.model.volume import GIB, Volume

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from persys.core.agent.volume_changes import Abilities
+from persys.core.agent.storage import Abilities
 from persys.model.ids import WorkloadId
 from persys.model.volume import Volume
 

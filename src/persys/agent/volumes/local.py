@@ -21,7 +21,7 @@ from persys.agent.volumes import filesystems
 from persys.agent.volumes.driver import Measure
 from persys.agent.volumes.filesystems import Mounts, mounted_at
 from persys.agent.volumes.programs import Programs, VolumeError
-from persys.core.agent.volume_changes import Abilities
+from persys.core.agent.storage import Abilities
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
 from persys.model.ids import WorkloadId
 from persys.model.spec import LOCAL_DRIVER

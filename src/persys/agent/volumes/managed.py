@@ -17,8 +17,8 @@ from persys.agent.volumes.detect import Drivers
 from persys.agent.volumes.driver import Driver
 from persys.agent.volumes.programs import VolumeError
 from persys.agent.volumes.registry import VolumeRegistry
-from persys.core.agent.describe import shortened
-from persys.core.agent.volume_changes import DEFAULT_FS_TYPE, object_to, settled
+from persys.core.agent.report import shortened
+from persys.core.agent.storage import DEFAULT_FS_TYPE, object_to, settled
 from persys.errors import InvalidError, NotFoundError, RefusedError, UnavailableError
 from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
 from persys.infra.clock import Clock

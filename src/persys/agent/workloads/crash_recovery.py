@@ -20,7 +20,7 @@ import structlog
 
 from persys.agent.journal.records import JournalChange
 from persys.agent.journal.store import Journal
-from persys.core.agent.quarantine import LastExit, crashes_after, last_exit
+from persys.core.agent.admission import LastExit, crashes_after, last_exit
 from persys.errors import PersysError, StoreUnavailableError
 from persys.infra.atomic_files import PRIVATE
 from persys.model.ids import WorkloadId

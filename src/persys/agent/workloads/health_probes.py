@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from persys.agent.journal.records import Entry
 from persys.agent.metrics import Metrics
-from persys.core.agent.describe import ID, STARTED_AT, describe
 from persys.core.agent.health import (
     HEALTH,
     Timing,
@@ -26,6 +25,7 @@ from persys.core.agent.health import (
     timing_of,
 )
 from persys.core.agent.next_step import Artefact, Condition
+from persys.core.agent.report import ID, STARTED_AT, describe
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
 from persys.model.ids import WorkloadId

@@ -16,7 +16,7 @@ from persys.agent.workloads.admission import Admission
 from persys.agent.workloads.node_policy import NodePolicy
 from persys.agent.workloads.steps import volumes_of
 from persys.agent.workloads.worker import Worker
-from persys.core.agent.accept_order import Draining, Stale, Taken, Unchanged, receive
+from persys.core.agent.admission import AcceptedOrder, Draining, Stale, Unchanged, classify_order
 from persys.errors import InvalidError, StaleEpochError
 from persys.infra.aio.keyed_lock import Turns
 from persys.infra.aio.owned_work import OwnedWork
@@ -113,12 +113,12 @@ class OrderService:
         async with self._turns.of(order.workload_id):
             known = self._journal.entries.get(order.workload_id)
             match self._receive(order, known):
-                case Taken(order=order) if known is None:
+                case AcceptedOrder(order=order) if known is None:
                     if (full := await self._admission.refusal(order)) is not None:
                         return Refused(full)
                     with self._admission.arriving(order):
                         return await self._accept(order, None, intent)
-                case Taken(order=order):
+                case AcceptedOrder(order=order):
                     return await self._accept(order, known, intent)
                 case Unchanged(order=order):
                     assert known is not None, "an unchanged order has an entry"
@@ -147,7 +147,7 @@ class OrderService:
                 known.order, desired=Desired.DELETED, epoch=epoch, keeps_data=keeps_data
             )
             match self._receive(order, known):
-                case Taken(order=order):
+                case AcceptedOrder(order=order):
                     await self._take(order, known, ActionKind.DELETE)
                     passing(failpoints.DELETE_ACCEPTED)
                     return "delete accepted"
@@ -170,11 +170,13 @@ class OrderService:
         )
         await self._journal.commit(JournalChange(burials=[burial]))
 
-    def _receive(self, order: Order, known: Entry | None) -> Taken | Unchanged | Stale | Draining:
+    def _receive(
+        self, order: Order, known: Entry | None
+    ) -> AcceptedOrder | Unchanged | Stale | Draining:
         known_order = known.order if known is not None else None
         if known is not None and not self._counts_here(known.cluster_uid):
             known_order = replace(known.order, epoch=0)
-        return receive(
+        return classify_order(
             order,
             known_order,
             failed=known is not None and _needs_an_order(known),

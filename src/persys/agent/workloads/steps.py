@@ -14,7 +14,7 @@ from persys.agent.journal.store import Journal
 from persys.agent.metrics import Metrics
 from persys.agent.ports import PullWatch, Runtime, Volumes
 from persys.core.agent.next_step import Artefact, Step
-from persys.core.agent.pull_progress import Download, Layers
+from persys.core.agent.report import Download, Layers
 from persys.errors import ConflictError, PersysError, RuntimeUnavailableError, StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.model.ids import WorkloadId

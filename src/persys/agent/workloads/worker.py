@@ -22,7 +22,7 @@ from persys.agent.workloads.crash_recovery import Recovery, note_alone
 from persys.agent.workloads.health_probes import HealthProbes
 from persys.agent.workloads.steps import Steps
 from persys.agent.workloads.work_queue import WorkQueue
-from persys.core.agent.describe import describe, internal_failure
+from persys.core.agent.admission import LastExit, quarantine
 from persys.core.agent.disk_limits import within_disk_limit
 from persys.core.agent.next_step import (
     STOPPED_ALONE,
@@ -33,8 +33,7 @@ from persys.core.agent.next_step import (
     next_step,
     without_reconciliation,
 )
-from persys.core.agent.notes import NOTE, notes_of
-from persys.core.agent.quarantine import LastExit, quarantine
+from persys.core.agent.report import NOTE, describe, internal_failure, notes_of
 from persys.errors import ConflictError, PersysError, UnavailableError
 from persys.infra.aio.keyed_lock import Turns
 from persys.infra.aio.keyed_queue import Lanes

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from persys.cli.connect.clients import scheduler
 from persys.cli.framework.exit_codes import Exit
 from persys.cli.framework.output import Row, render_rows
-from persys.core.gitops import repository_name
+from persys.core.intent.gitops import repository_name
 from persys.errors import NotFoundError
 
 if TYPE_CHECKING:

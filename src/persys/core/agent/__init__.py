@@ -1,1 +1,17 @@
-"""agent."""
+"""The decisions of an agent: which orders it accepts, the next step of each, and what it reports.
+
+    admission.py       whether an order is accepted, or resumed after a crash
+    next_step.py       the next step towards the state of an order, or that it is settled
+    disk_limits.py     stops a workload that exceeds its disk limit
+    health.py          health from consecutive probes
+    deviations.py      how a running container differs from its configuration
+    compose_status.py  the state of a stack from its containers
+    compose_policy.py  which Compose documents and host paths a node accepts
+    cloud_init.py      the cloud-init seed of a VM
+    storage.py         pools, changes of volumes, headers of disk files
+    report.py          status metadata, notes, usage and pull progress
+    garbage.py         what may be removed from the node
+    actions.py         selection of recorded actions
+
+The agent process calls it; core.reconcile uses the codes that both sides share.
+"""

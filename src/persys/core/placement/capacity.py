@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from persys.core.placement.filters import Filter, crowded, reject
-from persys.core.placement.node_index import NodeIndex
-from persys.core.placement.node_slot import NodeSlot
+from persys.core.placement.index.node_index import NodeIndex
+from persys.core.placement.index.node_slot import NodeSlot
 from persys.core.placement.requirements import Requirements
 from persys.core.placement.select import choose
 from persys.model.ids import NodeId, WorkloadId

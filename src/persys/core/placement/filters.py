@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from persys.core.placement.constraints import holds, written
-from persys.core.placement.node_slot import NodeSlot
+from persys.core.placement.index.node_slot import NodeSlot
 from persys.core.placement.requirements import Requirements
 from persys.model.placement import HostPort, Rules
 

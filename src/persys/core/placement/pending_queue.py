@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from persys.core.placement.filters import reject
-from persys.core.placement.node_slot import NodeSlot
+from persys.core.placement.index.node_slot import NodeSlot
 from persys.core.placement.requirements import Requirements, holds_data, requirements_of
 from persys.core.reconcile.evacuate import must_leave
 from persys.core.reconcile.situation import Situation

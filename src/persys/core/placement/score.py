@@ -8,9 +8,9 @@ left.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from persys.core.placement.node_index import NodeIndex
-from persys.core.placement.node_slot import NodeSlot
-from persys.core.placement.ranking import Domain
+from persys.core.placement.index.node_index import NodeIndex
+from persys.core.placement.index.node_slot import NodeSlot
+from persys.core.placement.index.ranking import Domain
 from persys.core.placement.requirements import Requirements
 from persys.model.ids import NodeId
 from persys.model.placement import Strategy

@@ -9,14 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from persys.core.placement.chunked_order import TooFarError
 from persys.core.placement.filters import Filter, Rejection, reject
-from persys.core.placement.node_index import NodeIndex
-from persys.core.placement.node_slot import NodeSlot
-from persys.core.placement.ordered_search import ordered_search
+from persys.core.placement.index.node_index import NodeIndex
+from persys.core.placement.index.node_slot import NodeSlot
+from persys.core.placement.index.ranking import TooFarError
 from persys.core.placement.requirements import Requirements
 from persys.core.placement.score import GroupProximity, score, strategy_of
-from persys.core.placement.vector_search import search
+from persys.core.placement.search import ordered_search, vector_search
 from persys.model.ids import NodeId
 from persys.model.placement import Operator, Strategy
 
@@ -116,7 +115,7 @@ def choose(needs: Requirements, node_index: NodeIndex) -> NodeSlot | None:
     try:
         return ordered_search(needs, node_index)
     except TooFarError:
-        return search(needs, node_index)
+        return vector_search(needs, node_index)
 
 
 def _pinned(needs: Requirements, node_index: NodeIndex) -> list[NodeSlot] | None:

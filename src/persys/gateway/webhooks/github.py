@@ -17,7 +17,7 @@ import structlog
 from aiohttp import web
 from msgspec import Struct, field
 
-from persys.core.gitops import Push, branch_of, repository_name
+from persys.core.intent.gitops import Push, branch_of, repository_name
 from persys.errors import InvalidError, SettingsError
 from persys.gateway.http.middleware import RequestContext, RequestPipeline, read_body
 from persys.gateway.http.problems import ProblemError

@@ -13,7 +13,7 @@ from functools import partial
 import msgspec
 from msgspec import Struct
 
-from persys.core.gitops import Push
+from persys.core.intent.gitops import Push
 from persys.gateway.database import Connection, Database
 from persys.gateway.http.problems import ProblemError
 from persys.infra.aio.owned_work import OwnedWork

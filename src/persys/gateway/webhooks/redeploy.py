@@ -12,7 +12,7 @@ import grpc
 import structlog
 from aiohttp import web
 
-from persys.core.gitops import Push, follows, repository_name
+from persys.core.intent.gitops import Push, follows, repository_name
 from persys.errors import UnavailableError
 from persys.gateway.audit import AuditEntry, AuditLog
 from persys.gateway.http.middleware import Handler, RequestContext, RequestPipeline

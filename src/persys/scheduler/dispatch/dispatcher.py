@@ -14,9 +14,9 @@ from typing import assert_never
 import structlog
 from msgspec import structs
 
-from persys.core.agent.task_trace import Operation, ending, finished, is_lost, is_unclear
 from persys.core.reconcile.dispatch import answered, unanswered
 from persys.core.reconcile.effects import Apply, Effect, FetchActions, PollStatus, Remove
+from persys.core.reconcile.task_history import Operation, ending, finished, is_lost, is_unclear
 from persys.errors import AgentUnreachableError, FencedError, PersysError
 from persys.infra.aio.keyed_queue import Lanes
 from persys.infra.aio.supervisor import Containment, InternalError, Supervisor

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import structlog
 
 from persys.core.reconcile.effects import FetchActions
-from persys.core.reconcile.timeout_history import remember, tell
+from persys.core.reconcile.task_history import remember, tell
 from persys.errors import ConflictError, StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.model.action import Action

@@ -16,8 +16,8 @@ from itertools import islice
 import structlog
 
 from persys.core import drift
-from persys.core.agent.task_trace import shows_removed
 from persys.core.drift import UnassignedCopy
+from persys.core.reconcile.task_history import shows_removed
 from persys.errors import (
     AgentUnreachableError,
     ConflictError,

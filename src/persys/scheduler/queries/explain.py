@@ -11,8 +11,8 @@ from functools import partial
 from persys.core.nodes import Phase
 from persys.core.placement.capacity import lose, room_on
 from persys.core.placement.explain import Explanation, explain
-from persys.core.placement.hypothetical import set_aside
-from persys.core.placement.node_index import NodeIndex
+from persys.core.placement.index.node_index import NodeIndex
+from persys.core.placement.placer import without_workload
 from persys.core.placement.requirements import Requirements, requirements_of
 from persys.core.reconcile.evacuate import must_leave, stays_because
 from persys.core.reconcile.situation import Situation, described, is_finished
@@ -148,5 +148,5 @@ def _explained(
     """An assigned workload is explained as if it had no reservation."""
     if assignment is None:
         return explain(requirements_of(workload), node_index, limit=told)
-    with set_aside(workload.id, assignment.node_id, node_index):
+    with without_workload(workload.id, assignment.node_id, node_index):
         return explain(requirements_of(workload), node_index, limit=told)

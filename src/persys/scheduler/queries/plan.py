@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from persys.core.intent.apply import Accepted, Unchanged
 from persys.core.intent.diff import action_of, changed_fields, displaced
-from persys.core.placement.port import placer_over
+from persys.core.placement.placer import placer_over
 from persys.core.placement.requirements import Requirements, requirements_of
 from persys.core.placement.select import choose
 from persys.core.reconcile.decide import decide

@@ -12,7 +12,7 @@ from persys.core.reconcile.assign import amount_differs
 from persys.core.reconcile.dispatch import Dispatch, Goal
 from persys.core.reconcile.effects import Apply, Remove
 from persys.core.reconcile.situation import Decision, Situation
-from persys.core.reconcile.timeout_history import is_remembered, remember
+from persys.core.reconcile.task_history import is_remembered, remember
 from persys.errors import ConflictError, PersysError, UnavailableError
 from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId

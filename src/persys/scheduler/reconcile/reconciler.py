@@ -16,9 +16,8 @@ from typing import TypeVar
 
 from persys.core.epochs import KEY_BITS
 from persys.core.intent.apply import Accepted, Unchanged
-from persys.core.placement.hypothetical import BEING_REMOVED, TURNED_AWAY, excluding_nodes
 from persys.core.placement.pending_queue import wait_of
-from persys.core.placement.port import placer_over
+from persys.core.placement.placer import BEING_REMOVED, TURNED_AWAY, excluding_nodes, placer_over
 from persys.core.placement.requirements import requirements_of
 from persys.core.reconcile.assign import refused_as_full, refused_by_runtime
 from persys.core.reconcile.decide import decide

@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 
 from persys.core.epochs import Epochs, is_proven, prove
 from persys.core.nodes import Removals, closed_because
-from persys.core.placement.node_index import NodeIndex, hold_of
+from persys.core.placement.index.node_index import NodeIndex, hold_of
+from persys.core.placement.index.node_slot import accounts_of
 from persys.core.placement.pending_queue import PendingQueue
-from persys.core.placement.pool_capacity import accounts_of
 from persys.core.placement.requirements import facts_of, traits_of
 from persys.core.reconcile.dispatch import Dispatch
 from persys.core.reconcile.situation import RejectedNode, satisfies

@@ -5,7 +5,7 @@ Each function returns the problem, or an empty string.
 
 from collections.abc import Sequence
 
-from persys.core.placement.node_index import NodeIndex
+from persys.core.placement.index.node_index import NodeIndex
 from persys.core.placement.requirements import requirements_of
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.resources import Resources

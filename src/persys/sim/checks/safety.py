@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from persys.agent.journal.records import Entry
-from persys.core.placement.node_index import NodeIndex
+from persys.core.placement.index.node_index import NodeIndex
 from persys.core.placement.requirements import holds_data
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import NodeStatus

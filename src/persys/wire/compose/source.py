@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from persys.core.agent.notes import PROJECT_NAME
+from persys.core.agent.report import PROJECT_NAME
 from persys.core.bounded_yaml import MappingNode, YamlError
 from persys.core.bounded_yaml import compose as compose_yaml
 from persys.errors import InvalidError

@@ -6,8 +6,7 @@ from google.protobuf.json_format import MessageToDict
 
 from persys.core.intent.diff import FieldChange
 from persys.core.placement.capacity import NodeCapacity, NodeLoss, total_of
-from persys.core.placement.explain import Explanation, Verdict
-from persys.core.placement.remedy import UNITS
+from persys.core.placement.explain import UNITS, Explanation, Verdict
 from persys.model.workload import Workload
 from persys.wire.agent import vm
 from persys.wire.control.messages import desired_word

@@ -31,7 +31,7 @@ from persys.agent.volumes.managed import storage_failure
 from persys.agent.workloads.node_policy import NodePolicy
 from persys.core.agent import compose_policy
 from persys.core.agent.compose_status import ServicePlan
-from persys.core.agent.notes import effective_env
+from persys.core.agent.report import effective_env
 from persys.errors import InvalidError
 from persys.infra.aio.offload import off_loop
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError

@@ -24,7 +24,7 @@ from persys.agent.runtimes.docker.engine import (
     as_unavailable,
     parsing_response,
 )
-from persys.core.agent.pull_progress import Layers
+from persys.core.agent.report import Layers
 from persys.errors import InvalidError, NotFoundError
 from persys.infra.aio.path_calls import PathCalls
 from persys.model.spec import ContainerSpec, PullPolicy

@@ -24,7 +24,7 @@ from persys.agent.runtimes.docker.engine import (
     parsing_response,
 )
 from persys.agent.runtimes.docker.mapping import WORKLOAD_LABEL, OwnerLabels
-from persys.core.agent.usage import Sample
+from persys.core.agent.report import Sample
 from persys.infra.aio.path_calls import PathCalls
 from persys.infra.aio.task_group import together
 from persys.infra.clock import Clock

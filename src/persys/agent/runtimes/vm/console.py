@@ -18,7 +18,7 @@ from persys.agent.runtimes.docker.mapping import OwnerLabels
 from persys.agent.runtimes.vm.domain_xml import domain_uuid
 from persys.agent.runtimes.vm.libvirt import Libvirt, LibvirtError, is_code, load
 from persys.agent.runtimes.vm.state_dir import VmStateDir
-from persys.core.agent.describe import LOG_TAIL_BYTES_MAX
+from persys.core.agent.report import LOG_TAIL_BYTES_MAX
 from persys.errors import NotFoundError, RefusedError, RuntimeUnavailableError
 from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
 from persys.model.ids import WorkloadId

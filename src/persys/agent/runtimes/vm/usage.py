@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from persys.agent.runtimes.docker.mapping import OwnerLabels
 from persys.agent.runtimes.vm.domain_xml import domain_uuid
 from persys.agent.runtimes.vm.libvirt import Libvirt, LibvirtError, load
-from persys.core.agent.usage import Sample
+from persys.core.agent.report import Sample
 from persys.errors import RuntimeUnavailableError
 from persys.infra.clock import Clock
 from persys.model.ids import WorkloadId

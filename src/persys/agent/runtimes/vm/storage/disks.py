@@ -20,7 +20,7 @@ from persys.agent.runtimes.vm.storage.disk_guard import DiskGuard
 from persys.agent.runtimes.vm.storage.pools import AgentPool
 from persys.agent.runtimes.vm.storage.qemu_img import DiskFiles
 from persys.agent.workloads.node_policy import NodePolicy
-from persys.core.agent.disk_formats import QCOW2
+from persys.core.agent.storage import QCOW2
 from persys.infra.aio.path_calls import PathCalls
 from persys.infra.clock import Clock
 from persys.model.spec import Disk, VMSpec

@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 from persys.agent.ports import BaseImage
 from persys.agent.runtimes.vm.libvirt import Libvirt, LibvirtError, VmError, load
 from persys.agent.runtimes.vm.state_dir import DiskRecord
-from persys.core.agent.shared_pools import Room
+from persys.core.agent.storage import Room
 from persys.errors import RuntimeUnavailableError
 from persys.model.status import FailureReason
 from persys.model.volume import GIB

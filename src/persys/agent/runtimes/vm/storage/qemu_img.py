@@ -10,7 +10,7 @@ from pathlib import Path
 from persys.agent.ports import BaseImage
 from persys.agent.runtimes.vm.libvirt import VmError
 from persys.agent.subprocesses import Ran, run
-from persys.core.agent.disk_formats import (
+from persys.core.agent.storage import (
     CLUSTER_BYTES_MAX,
     HEAD_BYTES,
     QCOW2,

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from persys.core.placement.node_slot import NodeSlot
+from persys.core.placement.index.node_slot import NodeSlot
 from persys.model.resources import Resources
 
 

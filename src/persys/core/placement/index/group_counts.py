@@ -6,7 +6,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from persys.core.placement.node_slot import NodeSlot
+from persys.core.placement.index.node_slot import NodeSlot
 from persys.model.ids import NodeId
 
 KeyT = TypeVar("KeyT")

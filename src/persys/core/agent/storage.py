@@ -1,17 +1,55 @@
-"""Decides whether an existing volume can be changed to what a spec requests.
+"""Storage of a node: shared pools, changes of volumes, and headers of disk files.
 
-Existing data is never shrunk, converted or reused for another purpose. An impossible change is refused with
-the field that requests it.
+Pools on the same file system share its capacity: it is counted once, for the first pool.
+
+Existing data of a volume is never shrunk, converted or reused for another purpose. An impossible change is
+refused with the field that requests it.
+
+A qcow2 file can name a backing file and an external data file, and QEMU opens them for the guest. The header
+is parsed here before any tool gets the file, because tools that probe a format may open the referenced files.
 """
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
 from msgspec import Struct
 
 from persys.model.ids import WorkloadId
+from persys.model.node import StoragePool
 from persys.model.spec import ManagedVolume
 from persys.model.volume import Volume
+
+
+class Room(Struct, frozen=True):
+    """A pool of the machine. `device` is its file system; None: it is not shared."""
+
+    name: str
+    type: str
+    total_gb: int
+    device: int | None = None
+    for_disks: bool = False
+
+
+def as_pools(rooms: Sequence[Room]) -> tuple[StoragePool, ...]:
+    """Of two pools with the same name the first counts."""
+    pools: dict[str, StoragePool] = {}
+    owners: dict[int, str] = {}
+    for room in rooms:
+        if room.name in pools:
+            continue
+        owner = owners.setdefault(room.device, room.name) if room.device is not None else room.name
+        shares = owner != room.name
+        pools[room.name] = StoragePool(
+            room.name,
+            room.type,
+            0 if shares else room.total_gb,
+            owner if shares else "",
+            room.for_disks,
+        )
+    return tuple(pools.values())
+
 
 DEFAULT_FS_TYPE = "ext4"
 _ALONE = ("", "readwriteonce", "readonlyonce")
@@ -126,3 +164,68 @@ def _against_change(wanted: ManagedVolume, known: Volume, *, as_disk: bool) -> O
     if known.fs_type and wanted.fs_type not in ("", known.fs_type):
         return Objection("fs_type", f"{wanted.name} already exists with {known.fs_type}")
     return None
+
+
+HEAD_BYTES = 4096
+CLUSTER_BYTES_MAX = 2 << 20  # of qcow2; a backing file is named in the first cluster
+QCOW2 = "qcow2"
+RAW = "raw"
+_QCOW2_MAGIC = b"QFI\xfb"
+_OTHERS = {
+    b"KDMV": "vmdk",
+    b"COWD": "vmdk",
+    b"# Disk DescriptorFile": "vmdk",
+    b"vhdxfile": "vhdx",
+    b"conectix": "vpc",
+    b"QED\0": "qed",
+    b"WithoutFreeSpace": "parallels",
+    b"WithouFreSpacExt": "parallels",
+}
+_VDI_MAGIC, _VDI_OFFSET = b"\x7f\x10\xda\xbe", 64
+_NAME_LENGTH_MAX = 1023  # of a backing file, by the format's own rule
+_EXTERNAL_DATA = 1 << 2  # an incompatible feature of version 3
+_DATA_FILE_NAME = 0x44415441  # the extension of the header that names the file
+_OLD_HEADER_BYTES = 72
+
+
+@dataclass(frozen=True, slots=True)
+class Backing:
+    """Where in the file the name of the backing file is."""
+
+    offset: int
+    length: int
+
+
+def format_of(head: bytes) -> str:
+    """By the magic number; a file without one is raw."""
+    if head.startswith(_QCOW2_MAGIC):
+        return QCOW2
+    if head[_VDI_OFFSET : _VDI_OFFSET + len(_VDI_MAGIC)] == _VDI_MAGIC:
+        return "vdi"
+    return next((name for magic, name in _OTHERS.items() if head.startswith(magic)), RAW)
+
+
+def has_external_data(head: bytes) -> bool:
+    """Whether a qcow2 file has its data in another file, or names such a file without the feature flag."""
+    is_recent = _number(head, 4, 4) >= 3
+    needs_it = is_recent and bool(_number(head, 72, 8) & _EXTERNAL_DATA)
+    return needs_it or _DATA_FILE_NAME in _extensions(head, is_recent=is_recent)
+
+
+def backing_of(head: bytes) -> Backing | None:
+    """None: the qcow2 file has no backing file."""
+    offset, length = _number(head, 8, 8), _number(head, 16, 4)
+    return Backing(offset, min(length, _NAME_LENGTH_MAX)) if offset else None
+
+
+def _extensions(head: bytes, *, is_recent: bool) -> Iterator[int]:
+    """The types of the header extensions in the given bytes."""
+    at = _number(head, 100, 4) if is_recent else _OLD_HEADER_BYTES
+    while at + 8 <= len(head) and (kind := _number(head, at, 4)):
+        yield kind
+        length = _number(head, at + 4, 4)
+        at += 8 + length + -length % 8
+
+
+def _number(head: bytes, at: int, length: int) -> int:
+    return int.from_bytes(head[at : at + length], "big")

@@ -8,11 +8,16 @@ releasing twice has no effect.
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 
-from persys.core.placement.anti_affinity import GroupCounts
-from persys.core.placement.arrays import Eligible, LabelEncoding, NodeArrays
-from persys.core.placement.node_slot import NodeSlot, Order, utilisation
-from persys.core.placement.pool_capacity import Accounts, PoolRoom
-from persys.core.placement.ranking import RankingCache
+from persys.core.placement.index.arrays import Eligible, LabelEncoding, NodeArrays
+from persys.core.placement.index.group_counts import GroupCounts
+from persys.core.placement.index.node_slot import (
+    Accounts,
+    NodeOrder,
+    NodeSlot,
+    PoolRoom,
+    utilisation,
+)
+from persys.core.placement.index.ranking import RankingCache
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import Assignment, HostPort, Strategy
 from persys.model.resources import Draws, Resources
@@ -65,7 +70,7 @@ class NodeIndex:
         self.version = 0  # increases with every change
         self.slots: dict[NodeId, NodeSlot] = {}
         self.groups = GroupCounts()
-        self.order = Order()
+        self.order = NodeOrder()
         self.ranking_cache = RankingCache(self.slots, self.order)
         self.arrays = NodeArrays(SIZE_AT_FIRST)
         self.traits: LabelEncoding[frozenset[str]] = LabelEncoding(SIZE_AT_FIRST)
@@ -73,7 +78,9 @@ class NodeIndex:
         self.tainted: set[NodeId] = set()
         self.port_holders: dict[HostPort, dict[NodeId, NodeSlot]] = {}
         self.pooled: dict[NodeId, NodeSlot] = {}  # nodes with several pools
-        self.eligible: dict[Hashable, Eligible] = {}  # cache of `search`, until a node changes
+        self.eligible: dict[
+            Hashable, Eligible
+        ] = {}  # cache of `vector_search`, until a node changes
         self.refused: tuple[int, dict[Hashable, object]] = (
             0,
             {},

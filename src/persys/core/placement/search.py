@@ -1,23 +1,124 @@
-"""Ordered search: checks the first few nodes in order, or those of the domains with the fewest group members.
+"""Finds the best node among many: an ordered search first, a search of all nodes with arrays if it gives up.
 
-The first node in order that fits, with the smallest possible number of group members near it, is the best. A
-search that would take too long raises TooFarError, without a result.
+`ordered_search` checks the first few nodes in order, or those of the domains with the fewest group members.
+The first node that fits, with the smallest possible number of group members near it, is the best. A search
+that would take too long raises TooFarError, without a result. `vector_search` applies the same filters and
+the same score to all nodes at once.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection
+from functools import partial
 from itertools import islice
+from operator import attrgetter
 
-from persys.core.placement.anti_affinity import Tally
-from persys.core.placement.arrays import LabelEncoding
-from persys.core.placement.chunked_order import ChunkedOrder, Entry, TooFarError
-from persys.core.placement.filters import crowded
-from persys.core.placement.node_index import NodeIndex
-from persys.core.placement.node_slot import NodeSlot
-from persys.core.placement.ranking import Arrangement, Domain, Ranking
+import numpy as np
+from numpy.typing import NDArray
+
+from persys.core.placement.constraints import holds_for
+from persys.core.placement.filters import crowded, repels
+from persys.core.placement.index.arrays import Eligible, LabelEncoding
+from persys.core.placement.index.group_counts import Tally
+from persys.core.placement.index.node_index import NodeIndex
+from persys.core.placement.index.node_slot import NodeSlot
+from persys.core.placement.index.ranking import (
+    Arrangement,
+    ChunkedOrder,
+    Domain,
+    Entry,
+    Ranking,
+    TooFarError,
+)
 from persys.core.placement.requirements import Requirements
 from persys.core.placement.score import GroupProximity, strategy_of
-from persys.core.placement.vector_search import eligible
 from persys.model.placement import Strategy
+
+KEPT_MAX = 64
+FEW = 64
+
+Positions = NDArray[np.int64]
+
+
+def vector_search(needs: Requirements, node_index: NodeIndex) -> NodeSlot | None:
+    fits = fitting(needs, node_index)
+    left = np.flatnonzero(fits)
+    if not left.size:
+        return None
+    if needs.rules.group:
+        left = _narrow_by_group(left, needs, node_index)
+    full = node_index.arrays.full[left]
+    packs = strategy_of(needs, node_index) is Strategy.BINPACK
+    left = _lowest(left, 1 - full if packs else full)
+    left = _lowest(left, node_index.arrays.count[left])
+    return _lowest_id(left, node_index)
+
+
+def fitting(needs: Requirements, node_index: NodeIndex) -> NDArray[np.bool_]:
+    """By position, whether `reject` accepts the node."""
+    group = needs.rules.group
+    fits = node_index.arrays.enough_for(needs.resources)
+    fits &= eligible(needs, node_index).mask
+    if group and needs.rules.apart:
+        fits &= node_index.groups.by_position(group, len(fits)) == 0
+    elif group and node_index.groups.has_apart(group):
+        for slot in node_index.groups.rows_of(group).values():
+            if group in slot.apart:
+                fits[slot.position] = False
+    for port in needs.host_ports:
+        for slot in node_index.port_holders.get(port, {}).values():
+            fits[slot.position] = False
+    for slot in node_index.pooled.values():
+        assert slot.pools is not None
+        if slot.pools.short_of(needs.resources.disk_gb, needs.pools):
+            fits[slot.position] = False
+    return fits
+
+
+def eligible(needs: Requirements, node_index: NodeIndex) -> Eligible:
+    """By position, whether `unfit` accepts the node if it is open. Cached until a node changes."""
+    rules = needs.rules
+    key = (needs.traits, rules.constraints, rules.tolerations)
+    found = node_index.eligible.get(key)
+    if found is None:
+        mask = node_index.traits.where(needs.traits, needs.traits.issubset)
+        if node_index.tainted:
+            mask &= node_index.taints.where(
+                rules.tolerations, lambda taints: not repels(taints, rules)
+            )
+        for constraint in rules.constraints:
+            said = node_index.labelled(constraint.key)
+            mask &= said.where(constraint, partial(holds_for, constraint))
+        if len(node_index.eligible) >= KEPT_MAX:
+            node_index.eligible.clear()
+        found = node_index.eligible[key] = Eligible(mask, mask.tobytes())
+    return found
+
+
+def _narrow_by_group(left: Positions, needs: Requirements, node_index: NodeIndex) -> Positions:
+    group, groups = needs.rules.group, node_index.groups
+    for key in needs.rules.spread_over:
+        levels = node_index.labelled(key).levels(groups.tally(group, key))
+        left = _lowest(left, levels[left])
+    return _lowest(left, groups.by_position(group, len(node_index.arrays.open))[left])
+
+
+def _lowest_id(left: Positions, node_index: NodeIndex) -> NodeSlot:
+    """The lowest id among nodes with equal utilisation and equal number of workloads."""
+    slots = map(node_index.at, left.tolist())
+    if left.size <= FEW:
+        return min(slots, key=attrgetter("node_id"))
+    among = np.zeros(len(node_index.arrays.open), dtype=np.bool_)
+    among[left] = True
+    ranks = node_index.order.ranks  # they are adjacent here
+    begin = bisect_left(ranks, next(slots).rank[:2])
+    in_turn = (node_index.slots[node_id] for _, _, node_id in islice(ranks, begin, None))
+    return next(slot for slot in in_turn if among[slot.position])
+
+
+def _lowest(left: Positions, values: NDArray[np.int64] | NDArray[np.float64]) -> Positions:
+    lowest: Positions = left[values == values.min()]
+    return lowest
+
 
 Level = tuple[int, ...]  # number of group members nearby, per label and then on the node
 Near = Callable[[NodeSlot], Level]
@@ -38,14 +139,14 @@ def ordered_search(needs: Requirements, node_index: NodeIndex) -> NodeSlot | Non
     ranking = node_index.ranking_cache.kept(needs, by_company)
     if ranking is None:
         try:
-            return _with_least_company(needs, node_index, proximity, packs=packs)
+            return _with_fewest_members(needs, node_index, proximity, packs=packs)
         except TooFarError:
             ranking = node_index.ranking_cache.earned(
                 needs, by_company, eligible(needs, node_index).each
             )
             if ranking is None:
                 raise
-    return _in_company(needs, node_index, ranking, proximity)
+    return _by_group_ranking(needs, node_index, ranking, proximity)
 
 
 def _first(needs: Requirements, node_index: NodeIndex, by: Arrangement) -> NodeSlot | None:
@@ -85,7 +186,7 @@ def _first_in_order(
     raise TooFarError
 
 
-def _in_company(
+def _by_group_ranking(
     needs: Requirements, node_index: NodeIndex, ranking: Ranking, proximity: GroupProximity
 ) -> NodeSlot | None:
     """With a ranking for the group: the first node of a domain is the best there."""
@@ -99,7 +200,7 @@ def _in_company(
     return _rarest_first(ranking, pick, node_index, proximity)
 
 
-def _with_least_company(
+def _with_fewest_members(
     needs: Requirements, node_index: NodeIndex, proximity: GroupProximity, *, packs: bool
 ) -> NodeSlot | None:
     """With rankings without the group: if few nodes have members, the first nodes have none."""
@@ -110,7 +211,7 @@ def _with_least_company(
     ranking = node_index.ranking_cache.earned(needs, Arrangement(packs, (key,)), could)
     if ranking is None:
         raise TooFarError
-    lowest, alike = _lowest(tally, ranking.domains())
+    lowest, alike = _fewest_members(tally, ranking.domains())
     beyond: Level = (0,)
     for label, counts in reversed(proximity.tallies[1:]):
         beyond = (_least(counts, node_index.labelled(label)), *beyond)
@@ -166,7 +267,7 @@ def _rarest_first(
     return None
 
 
-def _lowest(tally: Tally, domains: Collection[Domain]) -> tuple[int, int]:
+def _fewest_members(tally: Tally, domains: Collection[Domain]) -> tuple[int, int]:
     """The lowest number of group members in a domain, and at least how many domains have it."""
     without = len(domains) - len(tally)
     if without > DOMAINS_WALKED_MAX:
