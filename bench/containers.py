@@ -18,7 +18,7 @@ import grpc
 from bench.docker_socket import BareDocker
 from bench.processes import BIN, free_port, process, scheduler
 from bench.verdict import Verdict, report
-from persys.agent.workloads.steps import DEEDS_MAX
+from persys.agent.workloads.steps import OPERATIONS_MAX
 from persys.cli.framework.live import Lines
 from persys.cli.local.demo import IMAGE, ensure_image
 from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
@@ -96,7 +96,7 @@ async def _measure(port: int) -> list[Verdict]:
 
 async def _bare(docker: BareDocker, names: list[str]) -> float:
     began = perf_counter()
-    made = await docker.run_many(names, IMAGE, COMMAND, at_once=DEEDS_MAX)
+    made = await docker.run_many(names, IMAGE, COMMAND, at_once=OPERATIONS_MAX)
     seconds = perf_counter() - began
     for container_id in made:
         await docker.remove(container_id)

@@ -64,7 +64,7 @@ EMPTY_TIMES = 10_000
 def main() -> None:
     making = {count: asyncio.run(_making(count)) for count in (0, *COUNTS)}
     taking = {count: asyncio.run(_taking(count)) for count in (0, *COUNTS)}
-    news = asyncio.run(_taking(COUNTS[-1], news=True))
+    pending_reports = asyncio.run(_taking(COUNTS[-1], pending_reports=True))
     report(
         *(
             Verdict(f"heartbeat: {side} of {count:,} workloads over an empty one", ratio)
@@ -72,7 +72,9 @@ def main() -> None:
             for count in COUNTS
             for ratio in (costs[count] / costs[0],)
         ),
-        Verdict("heartbeat: scheduler's CPU of 1,000 that are all news", news / taking[0]),
+        Verdict(
+            "heartbeat: scheduler's CPU of 1,000 that are all news", pending_reports / taking[0]
+        ),
     )
 
 
@@ -83,12 +85,19 @@ async def _making(count: int) -> float:
         journal = Journal(Path(directory) / "agent.db", cluster_id="bench", node_id=NODE)
         for name in workload_names(0, nodes=1, each=count):
             journal.note(*_running(WorkloadId(name)))
-        collector = UtilizationSampler(journal, Path(directory), DirectPathCalls())
+        host_sampler = UtilizationSampler(journal, Path(directory), DirectPathCalls())
         supervisor = Supervisor("agent", clock, CollectorRegistry())
         policy = policy_of(AgentSettings())
-        meter = WorkloadUsageSampler({}, journal, clock, supervisor)
+        usage_sampler = WorkloadUsageSampler({}, journal, clock, supervisor)
         reports = ReportBuilder(
-            NODE, journal, collector, meter, clock, supervisor, unavailable=tuple, policy=policy
+            NODE,
+            journal,
+            host_sampler,
+            usage_sampler,
+            clock,
+            supervisor,
+            unavailable=tuple,
+            policy=policy,
         )
         times = _times(count)
         began = process_time()
@@ -104,22 +113,22 @@ def _running(workload_id: WorkloadId) -> tuple[Entry, Action]:
     spec = ContainerSpec("registry.example/team/service:1.2.3")
     order = Order(workload_id, WorkloadType.CONTAINER, Revision(REVISION), 1, Desired.RUNNING, spec)
     metadata = {"container.id": "5f2b1a90c3d4", "container.image": "service:1.2.3"}
-    standing = ReportedStatus(Actual.RUNNING, AT, metadata=metadata)
+    status = ReportedStatus(Actual.RUNNING, AT, metadata=metadata)
     action = Action(
         ActionId(f"a-{workload_id}"), workload_id, ActionKind.APPLY, ActionState.COMPLETED, AT
     )
-    return Entry(order, 1, action.id, AT, AT, standing), action
+    return Entry(order, 1, action.id, AT, AT, status), action
 
 
-async def _taking(count: int, *, news: bool = False) -> float:
-    """The same for the scheduler process. `news`: every status differs from the last one."""
+async def _taking(count: int, *, pending_reports: bool = False) -> float:
+    """The same for the scheduler process. `pending_reports`: every status differs from the last one."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "scheduler.db"
         await _fill(path, count)
         with scheduler(f"sqlite:{path}") as (port, _, control):
             async with (
                 grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
-                aclosing(_answers(channel, count, news=news)) as answers,
+                aclosing(_answers(channel, count, pending_reports=pending_reports)) as answers,
             ):
                 for _ in range(WARM_UP):
                     await anext(answers)
@@ -142,7 +151,7 @@ async def _fill(path: Path, count: int) -> None:
 
 
 async def _answers(
-    channel: grpc.aio.Channel, count: int, *, news: bool
+    channel: grpc.aio.Channel, count: int, *, pending_reports: bool
 ) -> AsyncGenerator[pb.ControlMessage, None]:
     """CPU time of a scheduler that gets the next heartbeat after each response."""
     call = control_pb2_grpc.AgentControlStub(channel).ControlStream()
@@ -150,7 +159,7 @@ async def _answers(
     assert (await call.read()).registered.accepted
     heartbeat = pb.ControlMessage(heartbeat=_heartbeat(count))
     for number in numbers():
-        if news:
+        if pending_reports:
             for status in heartbeat.heartbeat.workload_statuses:
                 status.metadata["container.restarts"] = str(number)
         await call.write(heartbeat)

@@ -122,7 +122,9 @@ class Life:
     async def _scatter(self, running: Running) -> None:
         """What a deleted workload has left, for the garbage collection."""
         world = self.world
-        await running.journal.commit(JournalChange(burials=[DeletionMarker(WorkloadId(STRAY), 1)]))
+        await running.journal.commit(
+            JournalChange(deletion_markers=[DeletionMarker(WorkloadId(STRAY), 1)])
+        )
         labels = OwnerLabels("default", NODE).labels | {WORKLOAD_LABEL: STRAY}
         world.docker.images.add("app")
         world.docker.create(STRAY, {"Image": "app", "Labels": labels})
@@ -148,7 +150,7 @@ class Life:
             "bad is at its goal, or shows why not",
             within=patience,
         )
-        assert running.actual(GOOD) is Actual.RUNNING, running.standing(GOOD)
+        assert running.actual(GOOD) is Actual.RUNNING, running.status(GOOD)
         if running.errors:
             assert any(INJECTED in text for text in self.world.tracebacks), "no traceback is logged"
         assert _report_bytes(running) < REPORT_BYTES_MAX
@@ -257,10 +259,10 @@ class Life:
             assert not running.serving.done(), f"the agent has ended: {running.serving}"
             assert now() < deadline, (
                 f"{name} not at its goal {GOALS[phase]} within {within:g} s: "
-                f"{running.standing(name)}; {running.errors}"
+                f"{running.status(name)}; {running.errors}"
             )
-            standing = running.standing(name)
-            failure = standing.failure if standing is not None else None
+            status = running.status(name)
+            failure = status.failure if status is not None else None
             final = failure is not None and not failure.retryable and phase not in ("crash", "look")
             if final or not self._taken[name]:
                 if self.scenario == "machine":  # its image may be what failed
@@ -275,19 +277,19 @@ class Life:
         entry = running.journal.entries.get(name)  # type: ignore[call-overload]  # ids are text
         if entry is None:
             return GOALS[phase] is None and self._taken[name]
-        current = GOALS[phase] is not None and entry.standing.actual is GOALS[phase]
+        current = GOALS[phase] is not None and entry.status.actual is GOALS[phase]
         settled = running.journal.open_action(entry) is None
         return bool(self._taken[name] and current and settled)
 
     def _is_shown(self, running: Running) -> bool:
         """It is refused, failed or unknown with a text; or the whole node says what is wrong."""
-        standing = running.standing(BAD)
+        status = running.status(BAD)
         if not self._taken[BAD] or running.errors or running.agent._unavailable():
             return True
-        if standing is None:
+        if status is None:
             return False
-        is_told = standing.actual in (Actual.FAILED, Actual.UNKNOWN)
-        return (is_told or standing.code in (NOT_SETTLED, DRIFTED)) and bool(standing.message)
+        is_told = status.actual in (Actual.FAILED, Actual.UNKNOWN)
+        return (is_told or status.code in (NOT_SETTLED, DRIFTED)) and bool(status.message)
 
     def _check_removed(self, phase: str, removed: list[str]) -> None:
         """While a call fails, only what was asked for is removed."""

@@ -159,13 +159,13 @@ class Running:
             return True
         return False
 
-    def standing(self, name: str) -> ReportedStatus | None:
+    def status(self, name: str) -> ReportedStatus | None:
         entry = self.journal.entries.get(WorkloadId(name))
-        return entry.standing if entry is not None else None
+        return entry.status if entry is not None else None
 
     def actual(self, name: str) -> Actual | None:
-        standing = self.standing(name)
-        return standing.actual if standing is not None else None
+        status = self.status(name)
+        return status.actual if status is not None else None
 
     @property
     def errors(self) -> list[str]:
@@ -180,7 +180,7 @@ class Running:
             assert not self.serving.done(), f"the agent has ended: {self.serving}"
             assert now() < deadline, (
                 f"not within {within:g} s: {what}; "
-                f"{ {name: entry.standing for name, entry in self.journal.entries.items()} }; {self.errors}"
+                f"{ {name: entry.status for name, entry in self.journal.entries.items()} }; {self.errors}"
             )
             await asyncio.sleep(LOOK_SECONDS)
 
@@ -193,7 +193,7 @@ def a_context() -> Any:
 
 @asynccontextmanager
 async def a_running_agent(world: World) -> AsyncIterator[Running]:
-    settings, owner, clock, news = (
+    settings, owner, clock, pending_reports = (
         world.settings,
         OwnerLabels("default", NODE),
         WallClock(),
@@ -202,24 +202,26 @@ async def a_running_agent(world: World) -> AsyncIterator[Running]:
     read = clock.as_read()
     journal = Journal(settings.state_path, cluster_id="default", node_id=NODE, thread=AtOnce())
     volume_registry = VolumeRegistry(journal)
-    detector = Detector(settings, owner, journal, read, world.paths, images_changed=news.tell_node)
+    detector = Detector(
+        settings, owner, journal, read, world.paths, images_changed=pending_reports.add_node
+    )
     drivers = detect_drivers(
         settings, volume_registry, VolumePrograms(os.environ["PATH"]), world.paths
     )
-    around = Environment(
+    environment = Environment(
         journal=journal,
         runtimes=detector.found,
         volumes=ManagedVolumes(drivers, volume_registry, read, world.paths),
-        machine=Hardware(cpu_millicores=8000, memory_mb=16384, disk_gb=100),
+        host=Hardware(cpu_millicores=8000, memory_mb=16384, disk_gb=100),
         clock=read,
         paths=world.paths,
         connect=None,
         random=Random(1),
-        news=news,
+        pending_reports=pending_reports,
         detect=detector.look,
         boot_id="b1",
     )
-    agent = Agent(settings, NODE, around)
+    agent = Agent(settings, NODE, environment)
     try:
         await agent._detect_first()
         async with asyncio.TaskGroup() as group:

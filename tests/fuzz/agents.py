@@ -172,11 +172,11 @@ async def _served(
     directory: Path, settings: AgentSettings, runtimes: NodeRuntimes, node_id: NodeId, image: str
 ) -> AsyncIterator[Served]:
     journal = _open(directory, node_id)
-    around = Environment(
+    environment = Environment(
         journal=journal,
         runtimes=runtimes,
         volumes=NoVolumes(),
-        machine=Node(directory).machine,
+        host=Node(directory).host,
         clock=SystemClock(),
         paths=ThreadPathCalls(),
         connect=None,
@@ -184,7 +184,7 @@ async def _served(
         boot_id="b1",
         deadlines=BRISK,
     )
-    agent = Agent(settings, node_id, around)
+    agent = Agent(settings, node_id, environment)
     stop = asyncio.Event()
     try:
         async with asyncio.TaskGroup() as group:

@@ -16,14 +16,14 @@ from persys.agent.access.console import ConsoleService
 from persys.agent.access.logs import PreviousLogs
 from persys.agent.access.sessions import Sessions
 from persys.agent.api.images import ImageApi
-from persys.agent.api.service import SERVICE, SERVICE_DESCRIPTOR, AgentApi, new_door
+from persys.agent.api.service import SERVICE, SERVICE_DESCRIPTOR, AgentApi, build_authorizer
 from persys.agent.api.tunnel_server import TunnelServer
 from persys.agent.enrolment.tls import by_vault, node_of, open_tls
 from persys.agent.garbage_collection import GarbageCollector
 from persys.agent.images.store import ImageStore
 from persys.agent.journal.recorder import Recorder
 from persys.agent.journal.secrets import journal_key_file
-from persys.agent.journal.store import Journal, kept_node_id
+from persys.agent.journal.store import Journal, stored_node_id
 from persys.agent.metrics import Metrics, export_workloads, health_of
 from persys.agent.node import host
 from persys.agent.node.capabilities import StoragePools, capabilities_of
@@ -34,7 +34,7 @@ from persys.agent.runtimes.detect import Detector, NodeRuntimes, workload_roots
 from persys.agent.runtimes.docker.disk_limits import watch_disks
 from persys.agent.runtimes.docker.mapping import OwnerLabels
 from persys.agent.settings import AgentSettings
-from persys.agent.uplink.contact import SchedulerContact, needs_no_contact, never_alone
+from persys.agent.uplink.contact import SchedulerContact, always_established, never_lost
 from persys.agent.uplink.heartbeat import PendingReports, Refusals, ReportBuilder
 from persys.agent.uplink.link import CALL_DEADLINE_SECONDS, Connect
 from persys.agent.uplink.session import NodeRegistration, SchedulerSession
@@ -45,11 +45,11 @@ from persys.agent.volumes.managed import ManagedVolumes
 from persys.agent.volumes.programs import Programs
 from persys.agent.volumes.registry import VolumeRegistry
 from persys.agent.workloads.admission import Admission, AdmissionLimits
-from persys.agent.workloads.crash_recovery import Recovery, guarded_run
+from persys.agent.workloads.crash_recovery import Recovery, recorded_run
 from persys.agent.workloads.health_probes import HealthProbes
 from persys.agent.workloads.node_policy import policy_of
 from persys.agent.workloads.orders import OrderService
-from persys.agent.workloads.runtime_watch import RuntimeWatches, look_at_all
+from persys.agent.workloads.runtime_watch import RuntimeWatches, reconcile_periodically
 from persys.agent.workloads.steps import PullTracker, StepDeadlines, Steps
 from persys.agent.workloads.work_queue import WorkQueue
 from persys.agent.workloads.worker import Worker
@@ -97,13 +97,13 @@ class Environment:
     journal: Journal
     runtimes: NodeRuntimes
     volumes: Volumes
-    machine: Host
+    host: Host
     clock: Clock
     paths: PathCalls
     connect: Connect | None  # None: control stream if the scheduler supports it, else unary calls
     random: Random
     boot_id: str  # of the kernel that runs the runtimes; "": unknown
-    news: PendingReports = field(default_factory=PendingReports)
+    pending_reports: PendingReports = field(default_factory=PendingReports)
     deadlines: StepDeadlines = field(default_factory=StepDeadlines)
     recovery: Recovery = field(default_factory=Recovery)  # of the previous run
     detect: Callable[[], Awaitable[bool]] | None = None  # returns whether a runtime was added
@@ -112,7 +112,7 @@ class Environment:
 
 async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
     clock = SystemClock(monotonic=since_boot)  # leases also expire while the host is suspended
-    kept = kept_node_id(settings.state_path)
+    kept = stored_node_id(settings.state_path)
     source = by_vault(settings, clock, kept)
     if source is not None and not await ensure_certificate(
         settings.files, source.identity, source, clock, stop
@@ -127,13 +127,15 @@ async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
         node_id=node_id,
         key_file=journal_key_file(settings.state_path, settings.journal_key_file),
     )
-    news, owner = PendingReports(), OwnerLabels(settings.cluster_id, node_id)
+    pending_reports, owner = PendingReports(), OwnerLabels(settings.cluster_id, node_id)
     paths = ThreadPathCalls(roots=workload_roots(settings, owner))
-    detector = Detector(settings, owner, journal, clock, paths, images_changed=news.tell_node)
+    detector = Detector(
+        settings, owner, journal, clock, paths, images_changed=pending_reports.add_node
+    )
     try:
         registry = VolumeRegistry(journal)
-        with guarded_run(journal, settings.state_path, stop) as recovery:
-            around = Environment(
+        with recorded_run(journal, settings.state_path, stop) as recovery:
+            environment = Environment(
                 journal=journal,
                 runtimes=detector.found,
                 volumes=ManagedVolumes(
@@ -142,66 +144,72 @@ async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
                     clock,
                     paths,
                 ),
-                machine=host,
+                host=host,
                 clock=clock,
                 paths=paths,
                 connect=None,
                 random=SystemRandom(),
                 boot_id=boot_id_of_runtimes(settings.docker_host, settings.libvirt_uri),
-                news=news,
+                pending_reports=pending_reports,
                 recovery=recovery,
                 detect=detector.look,
                 tls=tls,
             )
-            await Agent(settings, node_id, around).run(stop)
+            await Agent(settings, node_id, environment).run(stop)
     finally:
         await detector.close()
         journal.close()
 
 
 class Agent:
-    def __init__(self, settings: AgentSettings, node_id: NodeId, around: Environment) -> None:
+    def __init__(self, settings: AgentSettings, node_id: NodeId, environment: Environment) -> None:
         self._settings = settings
         self._node_id = node_id
-        self._around = around
-        self._journal = journal = around.journal
-        self._clock = clock = around.clock
-        self._runtimes = around.runtimes
+        self._environment = environment
+        self._journal = journal = environment.journal
+        self._clock = clock = environment.clock
+        self._runtimes = environment.runtimes
         self._metrics = Metrics()
         self.registry = self._metrics.registry
-        if around.tls is not None:
-            watch_certificate(self._metrics.registry, "agent", around.tls)
+        if environment.tls is not None:
+            watch_certificate(self._metrics.registry, "agent", environment.tls)
         self.supervisor = Supervisor("agent", clock, self._metrics.registry)
         self._owned = OwnedWork(self.supervisor, limit=REQUESTS_MAX)
         self._queue = WorkQueue(journal)
         self._refusals = Refusals(clock)
         self._turns: Turns[WorkloadId] = Turns()
-        self._ledger = Recorder(
-            journal, clock, self._metrics, tell=around.news.tell, random=around.random
+        self._recorder = Recorder(
+            journal,
+            clock,
+            self._metrics,
+            report=environment.pending_reports.add,
+            random=environment.random,
         )
-        self._past = self._build_past()
+        self._previous_logs = self._build_past()
         self._steps = Steps(
             self._runtimes.types,
-            around.volumes,
-            PullTracker(journal, self._ledger, clock, self._metrics),
-            self._past,
-            around.deadlines,
+            environment.volumes,
+            PullTracker(journal, self._recorder, clock, self._metrics),
+            self._previous_logs,
+            environment.deadlines,
         )
         self._contact = SchedulerContact(journal, clock, wake=self._queue.wake)
         self._probes = HealthProbes(clock, self._metrics, self.supervisor, wake=self._queue.wake)
         self._worker = self._build_worker()
-        self._meter = WorkloadUsageSampler(self._runtimes.samplers, journal, clock, self.supervisor)
+        self._usage_sampler = WorkloadUsageSampler(
+            self._runtimes.samplers, journal, clock, self.supervisor
+        )
         export_workloads(
             self._metrics.registry,
             actual=self._count_workloads,
             health=self._count_health,
-            usage=lambda: self._meter.usage,
+            usage=lambda: self._usage_sampler.usage,
         )
-        volumes, paths = settings.storage_local_root, around.paths
-        self._collector = UtilizationSampler(journal, volumes, paths, around.machine)
-        self._pools = StoragePools(around.machine, volumes, paths, lambda: self._runtimes.pools)
+        volumes, paths = settings.storage_local_root, environment.paths
+        self._host_sampler = UtilizationSampler(journal, volumes, paths, environment.host)
+        self._pools = StoragePools(environment.host, volumes, paths, lambda: self._runtimes.pools)
         self._admission = Admission(
-            self._bounds(), journal, self._collector, self._metrics, is_here=self._steps.may_have
+            self._bounds(), journal, self._host_sampler, self._metrics, is_here=self._steps.may_have
         )
         self._garbage = self._build_garbage()
         self._intake = self._build_intake()
@@ -210,16 +218,16 @@ class Agent:
             self._queue,
             self._metrics,
             self.supervisor,
-            changed=around.news.tell_node,
+            changed=environment.pending_reports.add_node,
         )
         self._image_doors: dict[ImageStore, ImageApi] = {}
         self._uplink: SchedulerSession | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
-        settings, tls = self._settings, self._around.tls
+        settings, tls = self._settings, self._environment.tls
         await self._detect_first()
         server = new_server()
-        door = new_door(settings, tls, self._clock, self._metrics)
+        door = build_authorizer(settings, tls, self._clock, self._metrics)
         Guarded(self.api(), SERVICE_DESCRIPTOR, door, self.supervisor).add_to(server)
         side = SideServer(registry=self._metrics.registry, health=self._health)
         await side.start(settings.grpc_addr, settings.metrics_port)
@@ -231,7 +239,7 @@ class Agent:
                 port=settings.grpc_port,
                 certificates=tls.certificates if tls is not None and settings.serves_tls else None,
             )
-            await self._pools.look_first()
+            await self._pools.refresh_first()
             log.info("agent.serving", node_id=self._node_id, port=port, version=settings.version)
             await serve(self.parts(port), stop)
         finally:
@@ -239,26 +247,26 @@ class Agent:
             await side.stop()
 
     def api(self) -> AgentApi:
-        around = self._around
+        environment = self._environment
         return AgentApi(
             self._node_id,
             self._settings.version,
             journal=self._journal,
             intake=self._intake,
-            collector=self._collector,
+            host_sampler=self._host_sampler,
             runtimes=self._runtimes.types,
             clock=self._clock,
             garbage=self._garbage,
             access=Sessions(
                 self._journal,
                 self._runtimes.docker,
-                self._past,
+                self._previous_logs,
                 self._consoles,
                 exec_enabled=self._settings.exec_enabled,
             ),
-            meter=self._meter,
+            usage_sampler=self._usage_sampler,
             inventory=Inventory(
-                around.volumes,
+                environment.volumes,
                 lambda: self._runtimes.disks,
                 self._journal,
                 self._turns,
@@ -279,20 +287,20 @@ class Agent:
             "requests": self._owned.run,
             "worker": self._worker.run,
             "probes": self._probes.run,
-            "collector": self._collector.run,
+            "collector": self._host_sampler.run,
             "admission": self._admission.run,
             "pools": self._pools.run,
-            "usage": self._meter.run,
+            "usage": self._usage_sampler.run,
             "runtimes": self._watches.run,
         }
-        if self._around.detect is not None:
-            parts["detection"] = partial(self._detect, self._around.detect)
-        if self._around.tls is not None:
-            parts["certificates"] = self._around.tls.run
+        if self._environment.detect is not None:
+            parts["detection"] = partial(self._detect, self._environment.detect)
+        if self._environment.tls is not None:
+            parts["certificates"] = self._environment.tls.run
         if settings.gc_enabled:
             parts["garbage"] = self._garbage.run
         parts["look-at-all"] = partial(
-            look_at_all,
+            reconcile_periodically,
             self._worker,
             self._queue,
             settings.reconcile_interval,
@@ -316,7 +324,7 @@ class Agent:
         if docker is None:
             return None
         root = self._settings.state_path.absolute().parent / "past"
-        return PreviousLogs(root, docker, self._around.paths)
+        return PreviousLogs(root, docker, self._environment.paths)
 
     def _build_worker(self) -> Worker:
         return Worker(
@@ -324,12 +332,12 @@ class Agent:
             self._turns,
             self._steps,
             self._probes,
-            self._ledger,
+            self._recorder,
             self._clock,
             queue=self._queue,
-            is_alone=never_alone if self._settings.standalone else self._contact.is_lost_for,
+            must_stop=never_lost if self._settings.standalone else self._contact.must_stop,
             supervisor=self.supervisor,
-            recovery=self._around.recovery,
+            recovery=self._environment.recovery,
             reconciles=self._settings.reconcile_enabled,
         )
 
@@ -360,15 +368,17 @@ class Agent:
             self._journal,
             self._turns,
             self._worker,
-            self._ledger,
+            self._recorder,
             self._clock,
             policy=policy_of(self._settings),
-            volumes=self._around.volumes,
+            volumes=self._environment.volumes,
             admission=self._admission,
             types=self._runtimes.types.keys(),
-            tell=self._around.news.tell,
+            report=self._environment.pending_reports.add,
             is_draining=self._contact.is_draining,
-            has_contact_for=needs_no_contact if standalone else self._contact.is_made_for,
+            is_established_for=always_established
+            if standalone
+            else self._contact.is_established_for,
             owned=self._owned,
         )
 
@@ -386,9 +396,9 @@ class Agent:
 
     async def _detect_first(self) -> None:
         """Detect the runtimes at start-up. Raises SettingsError."""
-        if self._around.detect is not None:
+        if self._environment.detect is not None:
             with self.supervisor.contain("part", "detection", failed=lambda _error: None):
-                await self._around.detect()
+                await self._environment.detect()
 
     async def _detect(self, look: Callable[[], Awaitable[bool]]) -> None:
         """Detect runtimes that are installed while the agent runs."""
@@ -397,7 +407,7 @@ class Agent:
             if await look():
                 log.info("runtimes.detected", types=sorted(self._runtimes.types))
                 self._watches.refresh()
-                self._around.news.tell_node()
+                self._environment.pending_reports.add_node()
 
     def _new_uplink(self, port: int) -> SchedulerSession:
         settings = self._settings
@@ -415,22 +425,22 @@ class Agent:
                 labels=labels,
                 endpoint=endpoint,
                 port=port,
-                boot_id=self._around.boot_id,
+                boot_id=self._environment.boot_id,
             ),
             settings.scheduler_addr,
             self._capabilities,
-            connect=self._around.connect or self._connect(),
-            random=self._around.random,
+            connect=self._environment.connect or self._connect(),
+            random=self._environment.random,
             journal=self._journal,
-            news=self._around.news,
+            pending_reports=self._environment.pending_reports,
             clock=self._clock,
             metrics=self._metrics,
             contact=self._contact,
             reports=ReportBuilder(
                 self._node_id,
                 self._journal,
-                self._collector,
-                self._meter,
+                self._host_sampler,
+                self._usage_sampler,
                 self._clock,
                 self.supervisor,
                 unavailable=self._unavailable,
@@ -440,7 +450,7 @@ class Agent:
         )
 
     def _connect(self) -> Connect:
-        calls, tls = TunnelServer(self.api(), self.supervisor), self._around.tls
+        calls, tls = TunnelServer(self.api(), self.supervisor), self._environment.tls
         if tls is None or not self._settings.calls_with_tls:
             return over_stream(calls)
         return over_stream(calls, tls.dial(Role.SCHEDULER), certificate=tls.in_use)
@@ -452,9 +462,13 @@ class Agent:
         return find_service(name, server=server, deadline_seconds=CALL_DEADLINE_SECONDS)
 
     def _capabilities(self) -> Capabilities:
-        around = self._around
+        environment = self._environment
         return capabilities_of(
-            self._settings, self._runtimes, around.machine, around.volumes, self._pools.now()
+            self._settings,
+            self._runtimes,
+            environment.host,
+            environment.volumes,
+            self._pools.current(),
         )
 
     def _bounds(self) -> AdmissionLimits:
@@ -470,10 +484,10 @@ class Agent:
         )
 
     def _count_workloads(self) -> Mapping[str, int]:
-        return Counter(entry.standing.actual.value for entry in self._journal.entries.values())
+        return Counter(entry.status.actual.value for entry in self._journal.entries.values())
 
     def _count_health(self) -> Mapping[str, int]:
-        standings = (entry.standing.metadata for entry in self._journal.entries.values())
+        standings = (entry.status.metadata for entry in self._journal.entries.values())
         return Counter(words[HEALTH] for words in standings if HEALTH in words)
 
     def _unavailable(self) -> list[WorkloadType]:
@@ -493,5 +507,5 @@ class Agent:
             journal_problem=self._journal.problem(),
             scheduler=scheduler,
             workload_count=len(self._journal.entries),
-            tls=self._around.tls,
+            tls=self._environment.tls,
         )

@@ -116,7 +116,9 @@ class GarbageCollector:
             items,
             self._seen_since,
             self._ages,
-            buried=[one.workload_id for one in self._journal.burials.values() if one.was_here],
+            buried=[
+                one.workload_id for one in self._journal.deletion_markers.values() if one.was_here
+            ],
             in_touch=self._in_touch(),
             now=now,
         )
@@ -152,7 +154,7 @@ class GarbageCollector:
         ]
         gone = [name for name in self._journal.images if name not in here]
         if used or gone:
-            await self._journal.commit(JournalChange(images=used, images_gone=gone))
+            await self._journal.commit(JournalChange(images=used, images_removed=gone))
         return found
 
     async def _contained(self, doomed: Doomed, *, dry_run: bool) -> Removal:
@@ -179,7 +181,7 @@ class GarbageCollector:
         self._metrics.garbage.removed(item.kind, removed=not problem)
         _log_removal(doomed, problem=problem)
         if not problem and item.kind is Kind.IMAGE:
-            await self._journal.commit(JournalChange(images_gone=[item.name]))
+            await self._journal.commit(JournalChange(images_removed=[item.name]))
         return Removal(item, doomed.why, removed=not problem, problem=problem)
 
     async def _remove_in_time(self, item: Item) -> str:
@@ -197,7 +199,7 @@ class GarbageCollector:
             Item(Kind.ACTIONS, "", str(len(old))), "actions: older than the retention time"
         )
         if not dry_run:
-            await self._journal.commit(JournalChange(actions_gone=old))
+            await self._journal.commit(JournalChange(actions_removed=old))
             self._metrics.garbage.removed(Kind.ACTIONS, removed=True, count=len(old))
         _log_removal(doomed, dry_run=dry_run)
         return [Removal(doomed.item, doomed.why, removed=not dry_run)]

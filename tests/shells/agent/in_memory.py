@@ -129,7 +129,7 @@ class Node:
     directory: Path
     runtime: Runtime = field(default_factory=MemoryRuntime)
     volumes: Volumes = field(default_factory=NoVolumes)
-    machine: Host = host
+    host: Host = host
     paths: PathCalls = field(default_factory=DirectPathCalls)
     journal_thread: Executor | None = None
     more: NodeRuntimes = field(default_factory=NodeRuntimes)
@@ -183,9 +183,9 @@ class Running:
         async with asyncio.timeout(DEADLINE_SECONDS):
             return await answer
 
-    def standing(self, name: str) -> Actual | None:
+    def status(self, name: str) -> Actual | None:
         entry = self.journal.entries.get(WorkloadId(name))
-        return entry.standing.actual if entry is not None else None
+        return entry.status.actual if entry is not None else None
 
     async def until(self, holds: Callable[[], bool], what: str) -> None:
         deadline = asyncio.get_running_loop().time() + DEADLINE_SECONDS
@@ -205,7 +205,7 @@ class Running:
         await self.until(lambda: self.api.owned.count == 0, "all calls are finished")
 
     async def until_stands(self, name: str, *actual: Actual | None) -> None:
-        await self.until(lambda: self.standing(name) in actual, f"{name} is {actual}")
+        await self.until(lambda: self.status(name) in actual, f"{name} is {actual}")
 
 
 def a_context() -> Any:
@@ -225,11 +225,11 @@ async def a_running_agent(node: Node) -> AsyncIterator[Running]:
         thread=node.journal_thread,
     )
     node.more.types[WorkloadType.CONTAINER] = node.runtime
-    around = Environment(
+    environment = Environment(
         journal=journal,
         runtimes=node.more,
         volumes=node.volumes,
-        machine=node.machine,
+        host=node.host,
         clock=SystemClock(),
         paths=node.paths,
         connect=None,
@@ -237,7 +237,7 @@ async def a_running_agent(node: Node) -> AsyncIterator[Running]:
         boot_id="b1",
         deadlines=BRISK,
     )
-    agent = Agent(settings, node_id, around)
+    agent = Agent(settings, node_id, environment)
     try:
         async with asyncio.TaskGroup() as group:
             serving = group.create_task(serve(agent.parts(1), asyncio.Event()))

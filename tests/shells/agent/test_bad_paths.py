@@ -83,8 +83,8 @@ async def test_a_path_that_cannot_be_read_fails_its_workload_only(
         await running.until_stands("good", Actual.RUNNING)
 
         def is_refused() -> bool:
-            standing = running.journal.entries[WorkloadId("bad")].standing
-            return standing.code == code and text in standing.message
+            status = running.journal.entries[WorkloadId("bad")].status
+            return status.code == code and text in status.message
 
         await running.until(is_refused, f"bad fails with {code}")
         assert running.errors == []

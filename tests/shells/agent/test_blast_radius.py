@@ -203,7 +203,7 @@ def a_faulty_node(case: Case, directory: Path) -> tuple[Node, Faulty]:
         directory,
         runtime=ports[Runtime],
         volumes=ports[Volumes],
-        machine=ports[Host],
+        host=ports[Host],
         more=more,
     )
     return node, faulty
@@ -240,7 +240,7 @@ async def is_taken(running: Running, name: str) -> bool:
 
 
 def is_reported(running: Running) -> bool:
-    return bool(running.errors) or running.standing("bad") in (Actual.FAILED, Actual.UNKNOWN)
+    return bool(running.errors) or running.status("bad") in (Actual.FAILED, Actual.UNKNOWN)
 
 
 def heartbeat_bytes(running: Running) -> int:

@@ -157,7 +157,7 @@ async def test_an_inspection_that_fails_during_the_write_of_a_new_assignment_set
 
         async with a_look_meets_an_order(running, runtime, disk, epoch=2):
             await running.until(
-                lambda: "an unexpected answer" in running.journal.entries[WEB].standing.message,
+                lambda: "an unexpected answer" in running.journal.entries[WEB].status.message,
                 "the failure is reported",
             )
 

@@ -65,13 +65,13 @@ async def heard(path: Path, clock: SetClock) -> None:
     async with a_state(path) as journal:
         await journal.commit(JournalChange(entry=ENTRY))
         contact = SchedulerContact(journal, clock, wake=lambda _name: None)
-        await contact.heard(sent=clock.monotonic(), sent_at=clock.now())
-        assert not contact.is_lost_for(ORDER)
+        await contact.acknowledged(sent=clock.monotonic(), sent_at=clock.now())
+        assert not contact.must_stop(ORDER)
 
 
 async def is_lost_after_a_restart(path: Path, clock: SetClock) -> bool:
     async with a_state(path) as journal:
-        return SchedulerContact(journal, clock, wake=lambda _name: None).is_lost_for(ORDER)
+        return SchedulerContact(journal, clock, wake=lambda _name: None).must_stop(ORDER)
 
 
 async def test_lost_contact_counts_from_the_send_time_of_the_last_acknowledged_heartbeat(
@@ -82,11 +82,11 @@ async def test_lost_contact_counts_from_the_send_time_of_the_last_acknowledged_h
         contact = SchedulerContact(journal, clock, wake=lambda _name: None)
         sent = clock.monotonic()
         clock.let_pass(5)
-        await contact.heard(sent=sent, sent_at=NOON)
+        await contact.acknowledged(sent=sent, sent_at=NOON)
         clock.let_pass(54)
-        assert not contact.is_lost_for(ORDER)
+        assert not contact.must_stop(ORDER)
         clock.let_pass(1)
-        assert contact.is_lost_for(ORDER)
+        assert contact.must_stop(ORDER)
 
 
 @pytest.mark.parametrize(("down_seconds", "lost"), [(50, False), (60, True)])
@@ -114,9 +114,9 @@ async def test_without_any_contact_workloads_with_stop_after_do_not_run(tmp_path
 async def test_without_stop_after_the_contact_time_is_not_written(tmp_path: Path) -> None:
     async with a_state(tmp_path / "state.db") as journal:
         contact = SchedulerContact(journal, SetClock(), wake=lambda _name: None)
-        await contact.heard(sent=1000.0, sent_at=NOON)
+        await contact.acknowledged(sent=1000.0, sent_at=NOON)
 
-        assert journal.heard_at is None
+        assert journal.contact_at is None
 
 
 async def test_a_workload_with_expired_stop_after_is_woken_until_it_has_stopped(
@@ -137,10 +137,10 @@ async def test_an_order_with_stop_after_waits_for_the_first_response_of_a_schedu
 ) -> None:
     async with a_state(tmp_path / "state.db") as journal, asyncio.TaskGroup() as group:
         contact = SchedulerContact(journal, SetClock(), wake=lambda _name: None)
-        waiting = group.create_task(contact.is_made_for(ORDER))
+        waiting = group.create_task(contact.is_established_for(ORDER))
         await asyncio.sleep(0)
         assert not waiting.done()
-        await contact.heard(sent=1000.0, sent_at=NOON)
+        await contact.acknowledged(sent=1000.0, sent_at=NOON)
 
         assert await waiting
 
@@ -151,13 +151,13 @@ async def test_contact_is_unbroken_without_a_long_gap(tmp_path: Path) -> None:
         contact = SchedulerContact(journal, clock, wake=lambda _name: None)
         assert contact.unbroken_for() == timedelta()
         for _ in range(10):
-            await contact.heard(sent=clock.monotonic(), sent_at=clock.now())
+            await contact.acknowledged(sent=clock.monotonic(), sent_at=clock.now())
             clock.let_pass(30)
         assert contact.unbroken_for() == timedelta(seconds=300)
 
         clock.let_pass(60)
         assert contact.unbroken_for() == timedelta()
-        await contact.heard(sent=clock.monotonic(), sent_at=clock.now())
+        await contact.acknowledged(sent=clock.monotonic(), sent_at=clock.now())
         clock.let_pass(5)
         assert contact.unbroken_for() == timedelta(seconds=5)
 
@@ -175,11 +175,11 @@ async def test_workloads_with_data_stop_while_another_host_is_this_node(
 ) -> None:
     async with a_state(tmp_path / "state.db") as journal:
         contact = SchedulerContact(journal, SetClock(), wake=lambda _name: None)
-        assert not contact.is_lost_for(WITH_DATA)
+        assert not contact.must_stop(WITH_DATA)
 
-        contact.supersede(True)
-        assert contact.is_lost_for(WITH_DATA)
-        assert not contact.is_lost_for(WITHOUT_DATA)
+        contact.set_superseded(True)
+        assert contact.must_stop(WITH_DATA)
+        assert not contact.must_stop(WITHOUT_DATA)
 
-        contact.supersede(False)
-        assert not contact.is_lost_for(WITH_DATA)
+        contact.set_superseded(False)
+        assert not contact.must_stop(WITH_DATA)

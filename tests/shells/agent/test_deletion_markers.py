@@ -50,8 +50,10 @@ async def run_and_delete(running: Running, name: str, epoch: int) -> None:
 
 async def acknowledge(running: Running) -> None:
     """The scheduler acknowledges all deletions."""
-    told = [replace(burial, told=True) for burial in running.journal.burials.values()]
-    await running.call(running.journal.commit(JournalChange(burials=told)))
+    told = [
+        replace(marker, acknowledged=True) for marker in running.journal.deletion_markers.values()
+    ]
+    await running.call(running.journal.commit(JournalChange(deletion_markers=told)))
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -66,7 +68,7 @@ async def test_an_apply_of_a_deleted_assignment_is_refused_after_the_acknowledge
     async with a_running_agent(node) as running:
         assert not await apply(running, "web", 4)
         assert not await apply(running, "web", 5)
-        assert running.standing("web") is None
+        assert running.status("web") is None
 
         assert await apply(running, "web", 6)
 
@@ -82,11 +84,11 @@ async def test_an_apply_that_arrives_after_its_delete_is_refused(tmp_path: Path)
 async def test_a_repeated_delete_of_an_unknown_workload_writes_nothing(tmp_path: Path) -> None:
     async with a_running_agent(Node(tmp_path)) as running:
         await delete(running, "web", 5)
-        before = running.journal.burials[WEB]
+        before = running.journal.deletion_markers[WEB]
         await delete(running, "web", 5)
         await delete(running, "web", 0)
 
-        assert running.journal.burials[WEB] is before
+        assert running.journal.deletion_markers[WEB] is before
 
 
 async def test_an_apply_during_its_delete_is_refused(tmp_path: Path) -> None:
@@ -103,12 +105,12 @@ async def test_an_apply_during_its_delete_is_refused(tmp_path: Path) -> None:
 async def test_older_deletions_refuse_by_their_highest_epoch(
     tmp_path: Path, restarted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal, "BURIALS_MAX", 2)
+    monkeypatch.setattr(journal, "DELETION_MARKERS_MAX", 2)
     node = Node(tmp_path)
     async with a_running_agent(node) as running:
         for epoch, name in enumerate(("web", "mail", "db", "cache"), start=5):
             await run_and_delete(running, name, epoch)
-        assert set(running.journal.burials) == {"db", "cache"}
+        assert set(running.journal.deletion_markers) == {"db", "cache"}
         assert restarted or not await apply(running, "web", 5)
     async with a_running_agent(node) as running:
         assert not await apply(running, "web", 5)
@@ -121,11 +123,11 @@ async def test_older_deletions_refuse_by_their_highest_epoch(
 async def test_the_journal_does_not_grow_with_deletions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal, "BURIALS_MAX", 3)
+    monkeypatch.setattr(journal, "DELETION_MARKERS_MAX", 3)
     async with a_running_agent(Node(tmp_path)) as running:
         for epoch in range(1, 40):
             await delete(running, f"web-{epoch}", epoch)
-        assert len(running.journal.burials) == 3
+        assert len(running.journal.deletion_markers) == 3
     with closing(sqlite3.connect(tmp_path / "state.db")) as connection:
         assert connection.execute("SELECT count(*) FROM burials").fetchone() == (3,)
         assert connection.execute("SELECT epoch FROM deleted_epochs").fetchall() == [(36,)]
@@ -134,7 +136,7 @@ async def test_the_journal_does_not_grow_with_deletions(
 async def test_epochs_of_another_cluster_refuse_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal, "BURIALS_MAX", 1)
+    monkeypatch.setattr(journal, "DELETION_MARKERS_MAX", 1)
     async with a_running_agent(Node(tmp_path)) as running:
         await running.call(running.journal.commit(JournalChange(cluster_uid="first")))
         await run_and_delete(running, "web", 50)
@@ -162,4 +164,6 @@ async def test_a_delete_of_an_unknown_workload_makes_no_garbage(tmp_path: Path) 
     async with a_running_agent(Node(tmp_path)) as running:
         await delete(running, "web", 5)
 
-        assert running.journal.burials[WEB] == DeletionMarker(WEB, 5, told=True, was_here=False)
+        assert running.journal.deletion_markers[WEB] == DeletionMarker(
+            WEB, 5, acknowledged=True, was_here=False
+        )

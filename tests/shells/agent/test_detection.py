@@ -32,7 +32,7 @@ async def test_compose_and_git_that_are_installed_later_are_detected(
     owner = OwnerLabels("default", NodeId("n1"))
     clock, paths = SystemClock(), ThreadPathCalls()
     detector = Detector(
-        settings, owner, journal, clock, paths, images_changed=PendingReports().tell_node
+        settings, owner, journal, clock, paths, images_changed=PendingReports().add_node
     )
 
     assert not await detector.look()
@@ -66,7 +66,7 @@ async def test_a_disabled_runtime_is_not_reported(
     owner = OwnerLabels("default", NodeId("n1"))
     clock, paths = SystemClock(), ThreadPathCalls()
     detector = Detector(
-        settings, owner, journal, clock, paths, images_changed=PendingReports().tell_node
+        settings, owner, journal, clock, paths, images_changed=PendingReports().add_node
     )
 
     await detector.look()
@@ -132,7 +132,7 @@ async def test_a_libvirtd_that_is_started_later_is_detected(tmp_path: Path) -> N
         journal,
         SystemClock(),
         ThreadPathCalls(),
-        images_changed=PendingReports().tell_node,
+        images_changed=PendingReports().add_node,
     )
     try:
         assert not await detector.look()

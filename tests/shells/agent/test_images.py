@@ -61,18 +61,18 @@ class Needs:
 
 class Watch:
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.begins = 0
 
     def queued(self, why: str) -> None:
-        self.told.append(why)
+        self.reported.append(why)
 
     def began(self) -> None:
         self.begins += 1
 
     def progress(self, fetching: object) -> None:
         assert isinstance(fetching, Download)
-        self.told.append(fetching.told())
+        self.reported.append(fetching.told())
 
     async def fetched(self, _image: str, _image_id: str) -> None: ...
 
@@ -119,13 +119,13 @@ def needs() -> Needs:
 
 
 @pytest.fixture
-def news() -> PendingReports:
+def pending_reports() -> PendingReports:
     return PendingReports()
 
 
 @pytest.fixture
 def reopen(
-    tmp_path: Path, needs: Needs, news: PendingReports
+    tmp_path: Path, needs: Needs, pending_reports: PendingReports
 ) -> Callable[[], Awaitable[ImageStore]]:
     """Open the store again, as a restart of the agent does."""
 
@@ -137,7 +137,7 @@ def reopen(
             ThreadPathCalls(),
             policy=policy,
             users=needs,
-            changed=news.tell_node,
+            changed=pending_reports.add_node,
         )
         await store.open()
         return store
@@ -171,7 +171,7 @@ async def parts(*data: bytes) -> AsyncIterator[bytes]:
 async def add(store: ImageStore, name: str, data: bytes, *, sha256: str = "") -> str:
     cut = len(data) // 3
     image = await store.add(
-        name, parts(data[:cut], data[cut:]), sha256=sha256, told=lambda *_: None
+        name, parts(data[:cut], data[cut:]), sha256=sha256, progress=lambda *_: None
     )
     return image.sha256
 
@@ -246,7 +246,7 @@ async def test_an_interrupted_upload_stores_nothing(store: ImageStore, tmp_path:
         await asyncio.Event().wait()
 
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(store.add("slow", endless(), told=lambda *_: began.set()))
+        task = group.create_task(store.add("slow", endless(), progress=lambda *_: began.set()))
         await began.wait()
         assert len(files(tmp_path / "images")) == 1
         task.cancel()
@@ -256,12 +256,12 @@ async def test_an_interrupted_upload_stores_nothing(store: ImageStore, tmp_path:
 
 async def test_an_incomplete_upload_is_refused(store: ImageStore, disk: bytes) -> None:
     with pytest.raises(RefusedError, match="incomplete image: received"):
-        await store.add("part", parts(disk), size=len(disk) + 1, told=lambda *_: None)
+        await store.add("part", parts(disk), size=len(disk) + 1, progress=lambda *_: None)
 
 
 async def test_an_image_larger_than_the_free_space_is_refused_at_once(store: ImageStore) -> None:
     with pytest.raises(RefusedError, match="not enough disk space"):
-        await store.add("all", parts(b"x"), size=1 << 60, told=lambda *_: None)
+        await store.add("all", parts(b"x"), size=1 << 60, progress=lambda *_: None)
 
 
 async def test_the_next_start_removes_the_remains_of_a_crash_and_keeps_images(
@@ -331,7 +331,7 @@ async def test_a_name_can_be_reassigned_and_disks_keep_the_old_file(
 
 
 async def test_only_a_change_of_the_names_is_reported(
-    store: ImageStore, news: PendingReports, disk: bytes
+    store: ImageStore, pending_reports: PendingReports, disk: bytes
 ) -> None:
     reported = []
     for change in (
@@ -340,8 +340,8 @@ async def test_only_a_change_of_the_names_is_reported(
         lambda: store.remove("debian"),
     ):
         await change()
-        reported.append(news.node_changed)
-        news.take()
+        reported.append(pending_reports.node_changed)
+        pending_reports.take()
 
     assert reported == [True, False, True]
 
@@ -361,7 +361,7 @@ async def test_a_url_is_downloaded_once_for_concurrent_requests(
     assert base.path.read_bytes() == disk
     assert len(web.asked) == 1
     assert sorted(watch.begins for watch in watches) == [0, 1]
-    assert any(f"pulling {url}: 0." in told for watch in watches for told in watch.told)
+    assert any(f"pulling {url}: 0." in reported for watch in watches for reported in watch.reported)
     assert store.names == frozenset()  # a URL can be used on every node
 
 
@@ -422,7 +422,7 @@ async def test_a_file_url_is_read_only_below_allowed_roots(
     (tmp_path / "allowed" / "a disk").write_bytes(disk)
 
     image = await store.add_from(
-        "debian", f"file://{tmp_path}/allowed/a%20disk", told=lambda *_: None
+        "debian", f"file://{tmp_path}/allowed/a%20disk", progress=lambda *_: None
     )
 
     assert image.sha256 == hashlib.sha256(disk).hexdigest()
@@ -432,7 +432,7 @@ async def test_a_file_url_is_read_only_below_allowed_roots(
         (tmp_path / "allowed", "is not a regular file"),
     ):
         with pytest.raises(RefusedError, match=problem):
-            await store.add_from("other", f"file://{path}", told=lambda *_: None)
+            await store.add_from("other", f"file://{path}", progress=lambda *_: None)
 
 
 async def asked(*requests: agent_pb2.AddImageRequest) -> AsyncIterator[agent_pb2.AddImageRequest]:
@@ -451,17 +451,17 @@ async def door(store: ImageStore) -> AsyncIterator[ImageApi]:
 
 
 async def test_an_upload_reports_its_progress_and_result(door: ImageApi, disk: bytes) -> None:
-    told: list[agent_pb2.ImageProgress] = []
+    reported: list[agent_pb2.ImageProgress] = []
 
     async def write(progress: agent_pb2.ImageProgress) -> None:
-        told.append(agent_pb2.ImageProgress.FromString(progress.SerializeToString()))
+        reported.append(agent_pb2.ImageProgress.FromString(progress.SerializeToString()))
 
     start = agent_pb2.AddImageStart(name="debian", size_bytes=len(disk))
     data = agent_pb2.AddImageRequest(data=disk)
     await door.add(asked(agent_pb2.AddImageRequest(start=start), data), write)
 
-    assert told[0].size_bytes == len(disk)
-    assert (told[-1].image.name, told[-1].received_bytes) == ("debian", len(disk))
+    assert reported[0].size_bytes == len(disk)
+    assert (reported[-1].image.name, reported[-1].received_bytes) == ("debian", len(disk))
     assert [view.name for view in (await door.list()).images] == ["debian"]
     assert "image not found" in (await door.remove("other")).message
     assert (await door.remove("debian")).success
@@ -555,11 +555,11 @@ async def test_a_cancelled_upload_that_looks_complete_stores_nothing(
 
 
 async def test_a_refused_upload_is_read_to_its_end(door: ImageApi) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     heard: list[int] = []
 
     async def write(progress: agent_pb2.ImageProgress) -> None:
-        told.append(progress.problem)
+        reported.append(progress.problem)
 
     async def long() -> AsyncIterator[agent_pb2.AddImageRequest]:
         yield a_start(name="debian", size_bytes=1 << 60)
@@ -570,7 +570,7 @@ async def test_a_refused_upload_is_read_to_its_end(door: ImageApi) -> None:
     with pytest.raises(RefusedError, match="not enough disk space"):
         await door.add(long(), write)
 
-    assert any("not enough disk space" in problem for problem in told)
+    assert any("not enough disk space" in problem for problem in reported)
     assert heard == list(range(20))
 
 
@@ -599,7 +599,7 @@ class PatientScheduler(Scheduler):
 
 
 async def test_a_node_reports_a_new_image_at_once(
-    store: ImageStore, news: PendingReports, disk: bytes, tmp_path: Path
+    store: ImageStore, pending_reports: PendingReports, disk: bytes, tmp_path: Path
 ) -> None:
     scheduler = PatientScheduler()
 
@@ -610,7 +610,7 @@ async def test_a_node_reports_a_new_image_at_once(
     settings = AgentSettings(insecure=True, storage_local_root=tmp_path, gc_enabled=False)
     journal = Journal(tmp_path / "state.db", cluster_id="default", node_id=NodeId("n1"))
     registry, clock, paths = VolumeRegistry(journal), SystemClock(), DirectPathCalls()
-    around = Environment(
+    environment = Environment(
         journal=journal,
         runtimes=NodeRuntimes(images=store),
         volumes=ManagedVolumes(
@@ -619,15 +619,15 @@ async def test_a_node_reports_a_new_image_at_once(
             clock,
             paths,
         ),
-        machine=host,
+        host=host,
         clock=clock,
         paths=paths,
         connect=connect,
         random=Random(1),
         boot_id="b1",
-        news=news,
+        pending_reports=pending_reports,
     )
-    agent = Agent(settings, NodeId("n1"), around)
+    agent = Agent(settings, NodeId("n1"), environment)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(serve(agent.parts(1), asyncio.Event()))
         await until(lambda: scheduler.beats >= 1)
@@ -639,5 +639,5 @@ async def test_a_node_reports_a_new_image_at_once(
         running.cancel()
     journal.close()
 
-    told = [[one for one in each.features if "image" in one] for each in scheduler.registered]
-    assert told == [[], ["image:debian-12"], []]
+    reported = [[one for one in each.features if "image" in one] for each in scheduler.registered]
+    assert reported == [[], ["image:debian-12"], []]

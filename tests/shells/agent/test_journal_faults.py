@@ -46,17 +46,17 @@ ENTRY = Entry(ORDER, 1, ActionId("a1"), NOW, NOW, ReportedStatus(Actual.PENDING,
 EXAMPLES: dict[str, Any] = {
     "entry": ENTRY,
     "actions": [Action(ActionId("a1"), WEB, ActionKind.APPLY, ActionState.PENDING, NOW)],
-    "forgotten": WEB,
-    "burials": [DeletionMarker(WEB, 1)],
-    "unburied": WEB,
+    "deleted": WEB,
+    "deletion_markers": [DeletionMarker(WEB, 1)],
+    "undeleted": WEB,
     "cluster_uid": "c1",
     "instance_id": "i1",
     "images": [Image("app:1", "sha", NOW, NOW)],
-    "images_gone": ["app:1"],
+    "images_removed": ["app:1"],
     "volumes": [Volume(WEB, "data", "local", NOW)],
-    "volumes_gone": [(WEB, "data")],
-    "actions_gone": [ActionId("a1")],
-    "heard_at": NOW,
+    "volumes_removed": [(WEB, "data")],
+    "actions_removed": [ActionId("a1")],
+    "contact_at": NOW,
     "resuming": WEB,
     "survived": WEB,
 }
@@ -119,7 +119,13 @@ async def test_a_failed_write_affects_only_its_own_change(field: str, tmp_path: 
 
 def remembered(journal: Journal) -> list[dict[Any, Any]]:
     """The state in memory that each kind of write changes, except the given one."""
-    kept = (journal.entries, journal.actions, journal.volumes, journal.images, journal.burials)
+    kept = (
+        journal.entries,
+        journal.actions,
+        journal.volumes,
+        journal.images,
+        journal.deletion_markers,
+    )
     return [dict(each) for each in kept]
 
 
@@ -158,7 +164,7 @@ async def test_no_acknowledged_order_is_lost_and_all_others_are_refused(
                     if (await running.apply(f"during-{number}")).applied:
                         acknowledged.add(f"during-{number}")
         assert acknowledged == {"before"}
-        assert running.standing("before") is not None
+        assert running.status("before") is not None
 
         faulty.mend()
         await running.until(lambda: not running.journal.problem(), "the journal works again")

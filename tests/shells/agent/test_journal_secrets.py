@@ -35,8 +35,8 @@ def an_order(spec: Spec, *secret_env: str) -> Order:
 def an_entry() -> Entry:
     files = (FileMount("/etc/key", VALUE.encode(), secret=True),)
     spec = ContainerSpec("image", env={"PASSWORD": VALUE, "COLOUR": "red"}, files=files)
-    standing = ReportedStatus(Actual.RUNNING, NOW)
-    return Entry(an_order(spec, "PASSWORD"), 1, ActionId("a"), NOW, NOW, standing)
+    status = ReportedStatus(Actual.RUNNING, NOW)
+    return Entry(an_order(spec, "PASSWORD"), 1, ActionId("a"), NOW, NOW, status)
 
 
 def opened(directory: Path) -> Journal:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from persys.agent.journal.store import Journal, kept_node_id
+from persys.agent.journal.store import Journal, stored_node_id
 from persys.errors import SettingsError
 from persys.model.ids import NodeId
 
@@ -23,7 +23,7 @@ def test_a_new_node_uses_its_host_name(new_agent: "Callable[..., Agent]") -> Non
 
     assert agent.logged("agent.serving")[0]["node_id"] == socket.gethostname()
     agent.kill()
-    assert kept_node_id(agent.directory / "state.db") == socket.gethostname()
+    assert stored_node_id(agent.directory / "state.db") == socket.gethostname()
 
 
 def test_a_node_keeps_the_id_of_its_journal(new_agent: "Callable[..., Agent]") -> None:
@@ -37,7 +37,7 @@ def test_a_node_keeps_the_id_of_its_journal(new_agent: "Callable[..., Agent]") -
 
 
 def test_without_a_journal_there_is_no_stored_id(tmp_path: Path) -> None:
-    assert kept_node_id(tmp_path / "state.db") == ""
+    assert stored_node_id(tmp_path / "state.db") == ""
 
 
 def test_a_file_that_is_not_a_journal_is_refused_with_its_path(tmp_path: Path) -> None:
@@ -45,4 +45,4 @@ def test_a_file_that_is_not_a_journal_is_refused_with_its_path(tmp_path: Path) -
     path.write_text("not a database " * 100)
 
     with pytest.raises(SettingsError, match=str(path)):
-        kept_node_id(path)
+        stored_node_id(path)

@@ -62,7 +62,7 @@ async def test_a_handler_cancelled_before_its_start_has_no_effect(tmp_path: Path
         await cancelled_after(0, running.apply("web"))
         await running.call(running.agent._owned.finish("test", "", a_moment))
 
-        assert running.standing("web") is None
+        assert running.status("web") is None
 
 
 async def a_moment() -> None:
@@ -104,8 +104,8 @@ async def test_an_acknowledged_delete_is_not_undone_by_a_cancelled_apply(
         assert deleting.result().message == "delete accepted"
         await running.until_stands("web", None)
         await asyncio.sleep(0.1)
-        assert running.standing("web") is None
-        assert WEB in running.journal.burials
+        assert running.status("web") is None
+        assert WEB in running.journal.deletion_markers
 
 
 async def test_cancelled_streamed_calls_release_everything(tmp_path: Path) -> None:

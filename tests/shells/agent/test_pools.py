@@ -61,9 +61,9 @@ async def test_a_libvirt_pool_shares_the_space_of_its_file_system(
         DirectPathCalls(),
         lambda: LibvirtPools(libvirt, AgentPool(pool, tmp_path)),
     )
-    await pools.look()
+    await pools.refresh()
 
-    found = {each.name: each for each in pools.now()}
+    found = {each.name: each for each in pools.current()}
 
     whole_gb = shutil.disk_usage(tmp_path).total >> 30
     assert found["local"] == StoragePool("local", "local", whole_gb)
@@ -105,7 +105,7 @@ class ChangingPools:
 class Scheduler:
     """Accepts every node and records the calls."""
 
-    leaving = over = is_old = False
+    leaving = over = is_stale = False
 
     def __init__(self) -> None:
         self.registered: list[control_pb2.RegisterNodeRequest] = []
@@ -143,7 +143,7 @@ async def test_a_node_whose_pools_changed_registers_again(
     settings = AgentSettings(insecure=True, storage_local_root=tmp_path, gc_enabled=False)
     journal = Journal(tmp_path / "state.db", cluster_id="default", node_id=NodeId("n1"))
     registry, clock, paths = VolumeRegistry(journal), SystemClock(), DirectPathCalls()
-    around = Environment(
+    environment = Environment(
         journal=journal,
         runtimes=NodeRuntimes(pools=pools),
         volumes=ManagedVolumes(
@@ -152,14 +152,14 @@ async def test_a_node_whose_pools_changed_registers_again(
             clock,
             paths,
         ),
-        machine=host,
+        host=host,
         clock=clock,
         paths=paths,
         connect=connect,
         random=Random(1),
         boot_id="b1",
     )
-    agent = Agent(settings, NodeId("n1"), around)
+    agent = Agent(settings, NodeId("n1"), environment)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(serve(agent.parts(1), asyncio.Event()))
         await until(lambda: scheduler.beats >= 2)

@@ -79,7 +79,7 @@ async def test_a_refused_update_keeps_the_status_and_is_shown_in_metadata(
 ) -> None:
     async with a_running_agent(Node(tmp_path)) as running:
         await running.apply("web")
-        await running.until(lambda: running.standing("web") == "running", "it runs")
+        await running.until(lambda: running.status("web") == "running", "it runs")
 
         answer = await refused(running, "web")
 

@@ -57,16 +57,16 @@ class Streaming:
         calls = TunnelServer(self.agent, a_supervisor())
         connect = over_stream(calls, self._tls.dial(Role.SCHEDULER), certificate=self._tls.in_use)
         async with SchedulerLinks(connect, self._address) as links:
-            await self._join(links.newest)
+            await self._join(links.current)
             self.links = links
             while True:
-                if links.newest.is_old:
-                    links.newest.leaving = True
-                    await self._beat(links.newest)
-                    await links.move(self._join)
+                if links.current.is_stale:
+                    links.current.leaving = True
+                    await self._beat(links.current)
+                    await links.switch(self._join)
                     self.moves += 1
-                await self._beat(links.newest)
-                await links.tidy()
+                await self._beat(links.current)
+                await links.close_idle()
                 await asyncio.sleep(0.1)
 
     async def _join(self, link: Link) -> None:

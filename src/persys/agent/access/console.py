@@ -27,7 +27,7 @@ class ConsoleService:
         self._access = access
         self._clock = clock
 
-    async def tell(
+    async def write(
         self, workload_id: WorkloadId, request: agent_pb2.LogsRequest, write: WriteLog
     ) -> None:
         _check(request)
@@ -38,9 +38,7 @@ class ConsoleService:
             async for piece in pieces:
                 await write(agent_pb2.LogChunk(data=piece, stream="stdout"))
 
-    async def converse(
-        self, start: agent_pb2.ExecStart, inputs: Inputs, write: WriteOutput
-    ) -> None:
+    async def attach(self, start: agent_pb2.ExecStart, inputs: Inputs, write: WriteOutput) -> None:
         """Relay a console session until the VM stops or the caller disconnects."""
         if start.command:
             raise InvalidError(
@@ -72,7 +70,7 @@ class ConsoleService:
             if entry is None:
                 return True
             now = self._clock.monotonic()
-            if entry.standing.actual not in _DOWN:
+            if entry.status.actual not in _DOWN:
                 up_at = now
             return now - up_at > DOWN_SECONDS
 

@@ -42,7 +42,7 @@ from persys.wire.gen.agent.v1 import agent_pb2
 
 log = structlog.get_logger()
 
-KEPT_BYTES_MAX = 256 * 1024
+TAIL_STORED_BYTES_MAX = 256 * 1024
 _LINES_MAX = 2000
 _DEADLINE_SECONDS = 5.0
 
@@ -53,7 +53,7 @@ class PreviousLogs:
         self._paths = paths
         self._access = access
 
-    async def keep(self, order: Order) -> None:
+    async def save(self, order: Order) -> None:
         """Store the log tails before a removal. Best effort: a log that cannot be read is skipped."""
         if order.desired is Desired.DELETED:
             return
@@ -63,7 +63,7 @@ class PreviousLogs:
                 for part in await self._access.parts(workload_id):
                     if part.tty:
                         continue
-                    end = LogTail(_LINES_MAX, KEPT_BYTES_MAX)
+                    end = LogTail(_LINES_MAX, TAIL_STORED_BYTES_MAX)
                     async for frames in self._access.frames(part, tail=_LINES_MAX, stamped=True):
                         end.add(frames)
                     path = self._path(workload_id, part.service)
@@ -83,7 +83,7 @@ class PreviousLogs:
             raise UnavailableError(f"{path}: {err.strerror}") from err
         return Frames().feed(content)
 
-    async def forget(self, workload_id: WorkloadId) -> None:
+    async def remove(self, workload_id: WorkloadId) -> None:
         place = self._root / workload_id
         await self._paths.run(place, partial(shutil.rmtree, place, ignore_errors=True))
 
@@ -130,11 +130,11 @@ Write = Callable[[agent_pb2.LogChunk], Awaitable[None]]
 
 
 class Logs:
-    def __init__(self, access: DockerAccess, past: PreviousLogs) -> None:
+    def __init__(self, access: DockerAccess, previous_logs: PreviousLogs) -> None:
         self._access = access
-        self._past = past
+        self._previous_logs = previous_logs
 
-    async def tell(
+    async def write(
         self, workload_id: WorkloadId, request: agent_pb2.LogsRequest, write: Write
     ) -> None:
         """Write the requested log to the caller. Raises NotFoundError if there is no such container."""
@@ -144,12 +144,12 @@ class Logs:
         if not parts:
             what = f"service {request.service} of {workload_id}" if request.service else workload_id
             raise NotFoundError("container", what)
-        tell = self._write_previous if request.previous else self._write_present
+        write_part = self._write_previous if request.previous else self._write_present
         turn = asyncio.Lock()  # a gRPC call can write one message at a time
         async with together() as group:
             for part in parts:
                 writer = _Writer(part, write, turn, stamped=request.timestamps)
-                group.create_task(tell(workload_id, part, request, writer))
+                group.create_task(write_part(workload_id, part, request, writer))
 
     async def _write_present(
         self,
@@ -175,7 +175,7 @@ class Logs:
                 async for frames in portions:
                     if frames:
                         since, tail = writer.after(frames, since, stamped=stamped), 0
-                        await writer.tell(frames, stamped=stamped)
+                        await writer.write(frames, stamped=stamped)
             now = await self._next_run(now) if request.follow and stamped else None
 
     async def _next_run(self, part: ContainerPart) -> ContainerPart | None:
@@ -205,15 +205,15 @@ class Logs:
                     if end is not None:
                         end.add(frames)
                     else:
-                        await writer.tell(frames, stamped=stamped)
+                        await writer.write(frames, stamped=stamped)
         if not any_came:
-            kept = _kept_since(await self._past.frames(workload_id, part.service), request)
+            kept = _kept_since(await self._previous_logs.frames(workload_id, part.service), request)
             if end is not None:
                 end.add(kept)
             else:
-                await writer.tell(kept, stamped=stamped)
+                await writer.write(kept, stamped=stamped)
         if end is not None:
-            await writer.tell(end.frames, stamped=stamped)
+            await writer.write(end.frames, stamped=stamped)
 
 
 class _Writer:
@@ -225,7 +225,7 @@ class _Writer:
         self._turn = turn
         self._stamped = stamped
 
-    async def tell(self, frames: Iterable[Frame], *, stamped: bool) -> None:
+    async def write(self, frames: Iterable[Frame], *, stamped: bool) -> None:
         """`stamped`: whether frames have timestamps, which are removed unless the caller requested them."""
         shown: Iterator[Frame] = iter(frames)
         if stamped and not self._stamped:

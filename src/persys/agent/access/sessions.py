@@ -17,7 +17,7 @@ from persys.model.ids import WorkloadId, workload_id
 from persys.model.spec import WorkloadType
 from persys.wire.gen.agent.v1 import agent_pb2
 
-VISITORS_MAX = 64
+SESSIONS_MAX = 64
 _STDERR = 2
 _NO_ACCESS = "logs and exec are not available: this node is not connected to its runtime now"
 
@@ -27,7 +27,7 @@ class Sessions:
         self,
         journal: Journal,
         docker: DockerAccess | None,
-        past: PreviousLogs | None,
+        previous_logs: PreviousLogs | None,
         consoles: Callable[[], ConsoleService | None],
         *,
         exec_enabled: bool,
@@ -35,7 +35,11 @@ class Sessions:
         """`consoles` returns None while this node has no libvirt."""
         self._journal = journal
         self._docker = docker
-        self._logs = Logs(docker, past) if docker is not None and past is not None else None
+        self._logs = (
+            Logs(docker, previous_logs)
+            if docker is not None and previous_logs is not None
+            else None
+        )
         self._consoles = consoles
         self._exec_enabled = exec_enabled
         self._session_count = 0
@@ -58,7 +62,7 @@ class Sessions:
         if logs is None:
             raise RefusedError(_NO_ACCESS)
         with self._session():
-            await logs.tell(named, request, write)
+            await logs.write(named, request, write)
 
     async def exec(
         self,
@@ -110,7 +114,7 @@ class Sessions:
         if consoles is None:
             raise RefusedError(_NO_ACCESS)
         with self._session():
-            await consoles.converse(start, inputs, write)
+            await consoles.attach(start, inputs, write)
 
     async def _relay(
         self,
@@ -160,9 +164,9 @@ class Sessions:
 
     @contextmanager
     def _session(self) -> Iterator[None]:
-        if self._session_count >= VISITORS_MAX:
+        if self._session_count >= SESSIONS_MAX:
             raise RefusedError(
-                f"too many sessions: this node serves at most {VISITORS_MAX} log and exec sessions"
+                f"too many sessions: this node serves at most {SESSIONS_MAX} log and exec sessions"
             )
         self._session_count += 1
         try:

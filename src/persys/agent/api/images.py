@@ -17,7 +17,7 @@ from persys.model.volume import Image
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.spec.image import agent_view, checked_name, checked_sha256
 
-COMING_MAX = 8
+UPLOADS_MAX = 8
 PARTS_MAX = 4  # chunks queued for writing
 TELL_SECONDS = 0.5
 DRAIN_SECONDS = 10.0
@@ -66,7 +66,7 @@ class ImageApi:
         progress, upload = agent_pb2.ImageProgress(size_bytes=start.size_bytes), _Upload()
         await write(progress)
 
-        def told(got: int, size: int) -> None:
+        def on_progress(got: int, size: int) -> None:
             progress.received_bytes, progress.size_bytes = got, size
 
         async with together() as group:
@@ -74,7 +74,7 @@ class ImageApi:
             sending = group.create_task(upload.fill(inputs, start))
             try:
                 image = await self._owned.finish(
-                    "image.add", start.name, partial(self._add, start, upload, told)
+                    "image.add", start.name, partial(self._add, start, upload, on_progress)
                 )
             except PersysError as err:
                 reporting.cancel()
@@ -94,22 +94,26 @@ class ImageApi:
         )
 
     async def _add(
-        self, start: agent_pb2.AddImageStart, upload: "_Upload", told: OnProgress
+        self, start: agent_pb2.AddImageStart, upload: "_Upload", progress: OnProgress
     ) -> Image:
         with self._place():
             if start.url:
                 return await self._store.add_from(
-                    start.name, start.url, sha256=start.sha256, told=told
+                    start.name, start.url, sha256=start.sha256, progress=progress
                 )
             return await self._store.add(
-                start.name, upload.parts(), sha256=start.sha256, size=start.size_bytes, told=told
+                start.name,
+                upload.parts(),
+                sha256=start.sha256,
+                size=start.size_bytes,
+                progress=progress,
             )
 
     @contextmanager
     def _place(self) -> Iterator[None]:
-        if self._uploads >= COMING_MAX:
+        if self._uploads >= UPLOADS_MAX:
             raise RefusedError(
-                f"too many uploads: this node accepts at most {COMING_MAX} images at the same time"
+                f"too many uploads: this node accepts at most {UPLOADS_MAX} images at the same time"
             )
         self._uploads += 1
         try:

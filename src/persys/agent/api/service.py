@@ -58,7 +58,7 @@ from persys.wire.methods import AGENT_METHODS, AGENT_PERMISSIONS, Method
 from persys.wire.spec.volume import agent_view
 
 
-def new_door(
+def build_authorizer(
     settings: AgentSettings, tls: Tls | None, clock: Clock, metrics: Metrics
 ) -> Door | None:
     """None if the agent serves without TLS, and so without authorization."""
@@ -150,11 +150,11 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         *,
         journal: Journal,
         intake: OrderService,
-        collector: UtilizationSampler,
+        host_sampler: UtilizationSampler,
         runtimes: Mapping[WorkloadType, Runtime],
         clock: Clock,
         access: Sessions,
-        meter: WorkloadUsageSampler,
+        usage_sampler: WorkloadUsageSampler,
         garbage: GarbageCollector,
         inventory: Inventory,
         images: Callable[[], ImageApi | None],
@@ -170,11 +170,11 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         self._version = version
         self._journal = journal
         self._intake = intake
-        self._collector = collector
+        self._host_sampler = host_sampler
         self._runtimes = runtimes
         self._clock = clock
         self._access = access
-        self._meter = meter
+        self._usage_sampler = usage_sampler
         self._garbage = garbage
         self._inventory = inventory
         self._images = images
@@ -277,7 +277,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         journal_problem = self._journal.problem()
         if journal_problem:
             runtimes["journal"] = f"unhealthy: {journal_problem}"
-        used = self._collector.utilization()
+        used = self._host_sampler.utilization()
         return agent_pb2.HealthCheckResponse(
             healthy=not journal_problem
             and all(runtimes[kind.value] == "healthy" for kind in self._runtimes),
@@ -410,7 +410,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
             desired=entry.order.desired,
             created_at=entry.created_at,
             updated_at=entry.updated_at,
-            usage=self._meter.usage.get(entry.order.workload_id),
+            usage=self._usage_sampler.usage.get(entry.order.workload_id),
         )
 
     def _refused(

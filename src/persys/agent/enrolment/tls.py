@@ -17,12 +17,12 @@ _LOOPBACK = "127.0.0.1"
 _ANY = ("", "0.0.0.0", "::")
 
 
-def by_vault(settings: AgentSettings, clock: Clock, kept_node_id: str = "") -> VaultSource | None:
-    """The Vault source of certificates, if Vault is configured. `kept_node_id`: the id in the journal."""
+def by_vault(settings: AgentSettings, clock: Clock, stored_node_id: str = "") -> VaultSource | None:
+    """The Vault source of certificates, if Vault is configured. `stored_node_id`: the id in the journal."""
     vault = open_vault(settings, clock) if _uses_tls(settings) else None
     if vault is None:
         return None
-    node_id = own_node_id(settings.node_id, kept_node_id)
+    node_id = own_node_id(settings.node_id, stored_node_id)
     service = settings.vault_service_name or f"persys-agent-{node_id}"
     identity = Identity(Role.AGENT, node_id)
     return vault_source(settings, vault, identity, service=service, hosts=_hosts(settings))
@@ -35,10 +35,10 @@ def open_tls(settings: AgentSettings, clock: Clock, vault: VaultSource | None = 
     return open_renewed(settings, clock, vault)
 
 
-def node_of(settings: AgentSettings, tls: Tls | None, kept_node_id: str = "") -> NodeId:
+def node_of(settings: AgentSettings, tls: Tls | None, stored_node_id: str = "") -> NodeId:
     """The node id: from the settings or the certificate, otherwise from the journal or the host name.
 
-    A certificate of another CA product has no node id. `kept_node_id` is the id in the journal.
+    A certificate of another CA product has no node id. `stored_node_id` is the id in the journal.
     """
     named = _named(tls.certificates.current.claims) if tls is not None else ""
     if named and settings.node_id and named != settings.node_id:
@@ -46,7 +46,7 @@ def node_of(settings: AgentSettings, tls: Tls | None, kept_node_id: str = "") ->
             f"{settings.tls_cert} is the certificate of node {named}: expected {settings.node_id} "
             "(PERSYS_NODE_ID)"
         )
-    return own_node_id(settings.node_id or named, kept_node_id)
+    return own_node_id(settings.node_id or named, stored_node_id)
 
 
 def _named(claims: Claims) -> str:

@@ -63,7 +63,7 @@ async def write(
     *,
     expected: str,
     size_bytes: int = 0,
-    told: Callable[[int], None],
+    progress: Callable[[int], None],
 ) -> Written:
     """Write chunks to a new file and sync it. Raises RefusedError, and what `parts` raises.
 
@@ -79,7 +79,7 @@ async def write(
                         raise RefusedError(f"received more than the announced {size_bytes} bytes")
                     await paths.run(path, partial(_append, path, file, part, digest))
                     size += len(part)
-                    told(size)
+                    progress(size)
             await paths.run(path, partial(_sync, file), deadline_seconds=LONG_SECONDS)
         finally:
             with suppress(PathTimeoutError):  # closing waits for a write that does not return
@@ -106,14 +106,14 @@ async def look(path: Path, paths: PathCalls) -> ImageInfo:
     if not ran.ok:
         raise BadImageError(f"the image is damaged: {_error_output(ran)}")
     try:
-        told = json.loads(ran.out)
-        looked = ImageInfo(str(told["format"]), int(told["virtual-size"]))
-        details = (told.get("format-specific") or {}).get("data") or {}
+        progress = json.loads(ran.out)
+        looked = ImageInfo(str(progress["format"]), int(progress["virtual-size"]))
+        details = (progress.get("format-specific") or {}).get("data") or {}
     except (ValueError, KeyError, TypeError, AttributeError) as err:
         raise RefusedError(
             "cannot parse the output of qemu-img info; check the installed qemu-utils version"
         ) from err
-    _check(looked, told, details)
+    _check(looked, progress, details)
     if looked.format == "raw" and size % _SECTOR:  # qemu-img reports a rounded size
         raise BadImageError(
             f"invalid raw image size {size}: expected a multiple of {_SECTOR} bytes"
@@ -125,10 +125,10 @@ async def look(path: Path, paths: PathCalls) -> ImageInfo:
     return looked
 
 
-def _check(looked: ImageInfo, told: dict[str, Any], details: dict[str, Any]) -> None:
-    if told.get("backing-filename") or details.get("data-file"):
+def _check(looked: ImageInfo, progress: dict[str, Any], details: dict[str, Any]) -> None:
+    if progress.get("backing-filename") or details.get("data-file"):
         raise BadImageError(_REFERS)
-    if told.get("encrypted"):
+    if progress.get("encrypted"):
         raise BadImageError("encrypted images are not supported")
     if not 0 < looked.virtual_size_bytes <= VIRTUAL_SIZE_MAX:
         problem = f"invalid virtual size {looked.virtual_size_bytes}"

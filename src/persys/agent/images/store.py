@@ -118,7 +118,7 @@ class ImageStore:
         *,
         sha256: str = "",
         size: int = 0,
-        told: OnProgress,
+        progress: OnProgress,
     ) -> Image:
         """Add an image. On RefusedError or UnavailableError the store is unchanged."""
         place = self._incoming / uuid.uuid4().hex
@@ -130,7 +130,7 @@ class ImageStore:
                 self._paths,
                 expected=sha256,
                 size_bytes=size,
-                told=lambda got: told(got, size),
+                progress=lambda got: progress(got, size),
             )
             if size and written.size_bytes != size:
                 raise RefusedError(
@@ -153,11 +153,13 @@ class ImageStore:
         log.info("image.added", image=name, sha256=image.sha256, size_bytes=image.size_bytes)
         return image
 
-    async def add_from(self, name: str, url: str, *, sha256: str = "", told: OnProgress) -> Image:
+    async def add_from(
+        self, name: str, url: str, *, sha256: str = "", progress: OnProgress
+    ) -> Image:
         """Raises RefusedError, UnavailableError."""
         async with images_sources.opened(url, self._policy, self._paths) as source:
             return await self.add(
-                name, source.parts, sha256=sha256, size=source.size_bytes, told=told
+                name, source.parts, sha256=sha256, size=source.size_bytes, progress=progress
             )
 
     async def remove(self, name: str) -> None:
@@ -203,12 +205,12 @@ class ImageStore:
         return BaseImage(self._path(image), image.format, image.virtual_size_bytes)
 
     async def _fetch(self, url: str, watch: PullWatch) -> Failure | None:
-        def told(got: int, size: int) -> None:
+        def progress(got: int, size: int) -> None:
             watch.progress(Download(url, got, size))
 
         reason = FailureReason.IMAGE_PULL_FAILED
         try:
-            await self.add_from(url, url, told=told)
+            await self.add_from(url, url, progress=progress)
         except NotFoundError as err:
             return Failure(FailureReason.IMAGE_NOT_FOUND, str(err), retryable=False)
         except BadImageError as err:

@@ -83,14 +83,14 @@ class Recorder:
         clock: Clock,
         metrics: Metrics,
         *,
-        tell: Callable[[WorkloadId], None],
+        report: Callable[[WorkloadId], None],
         random: Random,
     ) -> None:
-        """`tell` is called with the id of each workload whose status changes."""
+        """`report` is called with the id of each workload whose status changes."""
         self._journal = journal
         self._clock = clock
         self._metrics = metrics
-        self._tell = tell
+        self._report = report
         self._random = random
 
     def new_action(self, workload_id: WorkloadId, kind: ActionKind) -> Action:
@@ -104,17 +104,17 @@ class Recorder:
             return []
         return [self._ended(action, entry, "superseded by a newer order")]
 
-    async def begin(self, entry: Entry, todo: Do, artefact: Artefact | None) -> Entry:
+    async def begin_step(self, entry: Entry, todo: Do, artefact: Artefact | None) -> Entry:
         """Record the begin of a step. Work without an open order gets an action of its own."""
         now, step = self._clock.now(), todo.step
         action = self._journal.open_action(entry)
         if action is None:
             action = self.new_action(entry.order.workload_id, ActionKind.RECONCILE)
-            standing = ReportedStatus(
+            status = ReportedStatus(
                 Actual.PENDING, now, code="Reconciling", message=f"next: {step}"
             )
-            entry = replace(entry, action_id=action.id, standing=standing, updated_at=now)
-            self._tell(entry.order.workload_id)
+            entry = replace(entry, action_id=action.id, status=status, updated_at=now)
+            self._report(entry.order.workload_id)
         if action.state is ActionState.PENDING:
             action = replace(action, state=ActionState.RUNNING, started_at=now)
         if step is Step.REPAIR:
@@ -135,19 +135,23 @@ class Recorder:
                 self._journal.note(entry, action)
         return entry
 
-    def keep(self, entry: Entry, step: Step, failure: Failure | None, seconds: float) -> None:
+    def record_step(
+        self, entry: Entry, step: Step, failure: Failure | None, seconds: float
+    ) -> None:
         """Record the result and the duration of a step."""
         failure = failure_without(entry.order, failure)
         self._metrics.work.step_ended(step, seconds)
         progress = after_step(entry.progress, step, failure, now=self._clock.now())
         self._journal.note(replace(entry, progress=progress))
 
-    async def settle(self, entry: Entry, settled: Settled, metadata: Mapping[str, str]) -> bool:
+    async def record_settled(
+        self, entry: Entry, settled: Settled, metadata: Mapping[str, str]
+    ) -> bool:
         """Commit the status of a settled workload. False if nothing has changed."""
         now = self._clock.now()
-        before = entry.standing
+        before = entry.status
         settled = settled_without(entry.order, settled)
-        standing = ReportedStatus(
+        status = ReportedStatus(
             settled.actual,
             now,
             code=settled.code,
@@ -155,16 +159,16 @@ class Recorder:
             failure=settled.failure,
             metadata=words_without(entry.order, metadata),
         )
-        if _same_status(standing, before):
-            standing = replace(standing, changed_at=before.changed_at)
+        if _same_status(status, before):
+            status = replace(status, changed_at=before.changed_at)
         progress = after_settling(entry.progress, settled)
         ended = self._outcome(entry, settled)
-        if standing == before and progress == entry.progress and not ended:
+        if status == before and progress == entry.progress and not ended:
             return False
-        changed = standing != before or bool(ended)
+        changed = status != before or bool(ended)
         entry = replace(
             entry,
-            standing=standing,
+            status=status,
             progress=progress,
             updated_at=now if changed else entry.updated_at,
         )
@@ -172,26 +176,26 @@ class Recorder:
         if settled.failure is not None and settled.failure != before.failure:
             self._metrics.work.failed(settled.failure.reason)
         if changed:
-            self._tell(entry.order.workload_id)
+            self._report(entry.order.workload_id)
         return True
 
-    async def forget(self, entry: Entry) -> None:
+    async def record_deletion(self, entry: Entry) -> None:
         """Record a completed deletion. A deletion marker remains until the scheduler acknowledges it."""
         action = self._journal.open_action(entry)
         await self._journal.commit(
             JournalChange(
-                forgotten=entry.order.workload_id,
+                deleted=entry.order.workload_id,
                 actions=[self._ended(action, entry, "")] if action is not None else [],
-                burials=[
+                deletion_markers=[
                     DeletionMarker(
                         entry.order.workload_id, entry.order.epoch, cluster_uid=entry.cluster_uid
                     )
                 ],
             )
         )
-        self._tell(entry.order.workload_id)
+        self._report(entry.order.workload_id)
 
-    def under_way(self, seen: Entry, code: str, message: str) -> None:
+    def report_progress(self, seen: Entry, code: str, message: str) -> None:
         """Report progress of a long step. Not committed: after a restart the step starts again."""
         workload_id = seen.order.workload_id
         entry = self._journal.entries.get(workload_id)
@@ -199,38 +203,38 @@ class Recorder:
             return
         now = self._clock.now()
         message = text_without(entry.order, message)
-        standing = ReportedStatus(Actual.PENDING, now, code=code, message=message)
-        self._journal.note(replace(entry, standing=standing, updated_at=now))
-        self._tell(workload_id)
+        status = ReportedStatus(Actual.PENDING, now, code=code, message=message)
+        self._journal.note(replace(entry, status=status, updated_at=now))
+        self._report(workload_id)
 
-    def pardon(self, entry: Entry) -> None:
+    def clear_failure(self, entry: Entry) -> None:
         """Clear a retryable failure, so that its step is retried."""
         failure = entry.progress.failure
         if failure is not None and failure.retryable:
             self._journal.note(replace(entry, progress=replace(entry.progress, failure=None)))
 
-    def doubt(self, entry: Entry, message: str) -> None:
+    def mark_unknown(self, entry: Entry, message: str) -> None:
         """Set the status to unknown. Not committed: after a restart it is inspected anyway."""
         now = self._clock.now()
         message = text_without(entry.order, message)
-        standing = ReportedStatus(Actual.UNKNOWN, now, code="NoAnswer", message=message)
-        if _same_status(standing, entry.standing):
+        status = ReportedStatus(Actual.UNKNOWN, now, code="NoAnswer", message=message)
+        if _same_status(status, entry.status):
             return
-        self._journal.note(replace(entry, standing=standing, updated_at=now))
-        self._tell(entry.order.workload_id)
+        self._journal.note(replace(entry, status=status, updated_at=now))
+        self._report(entry.order.workload_id)
 
-    def broken(self, entry: Entry, failure: Failure) -> None:
+    def mark_failed(self, entry: Entry, failure: Failure) -> None:
         """Set the status to failed after an internal error. Not committed: the journal may be the cause."""
         now = self._clock.now()
         failure = failure_without(entry.order, failure) or failure
-        standing = ReportedStatus(
+        status = ReportedStatus(
             Actual.FAILED, now, code=failure.code, message=failure.message, failure=failure
         )
-        if _same_status(standing, entry.standing):
+        if _same_status(status, entry.status):
             return
         self._metrics.work.failed(failure.reason)
-        self._journal.note(replace(entry, standing=standing, updated_at=now))
-        self._tell(entry.order.workload_id)
+        self._journal.note(replace(entry, status=status, updated_at=now))
+        self._report(entry.order.workload_id)
 
     def _outcome(self, entry: Entry, settled: Settled) -> list[Action]:
         action = self._journal.open_action(entry)
@@ -269,10 +273,10 @@ def _before(step: Step, progress: Progress, artefact: Artefact | None, now: date
             return launching(progress, artefact)
 
 
-def _same_status(standing: ReportedStatus, before: ReportedStatus) -> bool:
+def _same_status(status: ReportedStatus, before: ReportedStatus) -> bool:
     return (
-        standing.actual is before.actual
-        and standing.code == before.code
-        and standing.message == before.message
-        and standing.failure == before.failure
+        status.actual is before.actual
+        and status.code == before.code
+        and status.message == before.message
+        and status.failure == before.failure
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from persys.core.agent.next_step import Progress
 from persys.model.action import Action
@@ -35,7 +35,7 @@ class Entry(Struct, frozen=True):
     action_id: ActionId  # the last action, open while it is pending or running
     created_at: datetime
     updated_at: datetime
-    standing: ReportedStatus
+    status: ReportedStatus = field(name="standing")  # the name in stored records
     progress: Progress = Progress()
     # All managed volumes of the workload so far: True if the volume must be retained.
     volumes: dict[str, bool] = {}
@@ -56,12 +56,12 @@ class Image(Struct, frozen=True):
 class DeletionMarker(Struct, frozen=True):
     """Deletion marker of a workload: orders up to this epoch are refused.
 
-    `told`: the scheduler has acknowledged it.
+    `acknowledged`: the scheduler has acknowledged the deletion.
     """
 
     workload_id: WorkloadId
     epoch: int
-    told: bool = False
+    acknowledged: bool = field(default=False, name="told")  # the name in stored records
     was_here: bool = True  # False: the delete arrived before any apply
     cluster_uid: str = ""  # the cluster of the epoch; "": unknown
 
@@ -72,17 +72,19 @@ class JournalChange:
 
     entry: Entry | None = None
     actions: Sequence[Action] = ()
-    forgotten: WorkloadId | None = None
-    burials: Sequence[DeletionMarker] = ()
-    unburied: WorkloadId | None = None
+    deleted: WorkloadId | None = None
+    deletion_markers: Sequence[DeletionMarker] = ()
+    undeleted: WorkloadId | None = None
     cluster_uid: str = ""  # the cluster that this node has joined
     instance_id: str = ""  # of the last registration
     images: Sequence[Image] = ()
-    images_gone: Sequence[str] = ()
+    images_removed: Sequence[str] = ()
     volumes: Sequence[Volume] = ()
-    volumes_gone: Sequence[tuple[WorkloadId, str]] = ()
-    actions_gone: Sequence[ActionId] = ()
-    heard_at: datetime | None = None  # send time of the last heartbeat that the leader acknowledged
+    volumes_removed: Sequence[tuple[WorkloadId, str]] = ()
+    actions_removed: Sequence[ActionId] = ()
+    contact_at: datetime | None = (
+        None  # send time of the last heartbeat that the leader acknowledged
+    )
     resuming: WorkloadId | None = None  # "": no order is being resumed alone
     survived: WorkloadId | None = None  # its work ended without a crash of the agent
 
@@ -110,10 +112,10 @@ def statements_of(change: JournalChange, seal: Callable[[Entry], Entry]) -> list
             f"INSERT INTO entries VALUES (?, ?) {_UPSERT}",  # noqa: S608
             [(entry.order.workload_id, encode(seal(entry)))],
         )
-    if change.forgotten is not None:
-        add("DELETE FROM entries WHERE id = ?", [(change.forgotten,)])
-    if change.unburied is not None:
-        add("DELETE FROM burials WHERE id = ?", [(change.unburied,)])
+    if change.deleted is not None:
+        add("DELETE FROM entries WHERE id = ?", [(change.deleted,)])
+    if change.undeleted is not None:
+        add("DELETE FROM burials WHERE id = ?", [(change.undeleted,)])
     if change.instance_id:
         add("DELETE FROM instance", [()])
         add("INSERT INTO instance VALUES (?)", [(change.instance_id,)])
@@ -124,27 +126,27 @@ def statements_of(change: JournalChange, seal: Callable[[Entry], Entry]) -> list
         add("UPDATE run SET resuming = ?", [(change.resuming,)])
     if change.survived is not None:
         add("DELETE FROM crashes WHERE id = ?", [(change.survived,)])
-    if change.heard_at is not None:
+    if change.contact_at is not None:
         add("DELETE FROM contact", [()])
-        add("INSERT INTO contact VALUES (?)", [(change.heard_at.isoformat(),)])
+        add("INSERT INTO contact VALUES (?)", [(change.contact_at.isoformat(),)])
     add(
         "INSERT INTO images VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET record = excluded.record",
         ((image.name, encode(image)) for image in change.images),
     )
-    add("DELETE FROM images WHERE name = ?", ((name,) for name in change.images_gone))
+    add("DELETE FROM images WHERE name = ?", ((name,) for name in change.images_removed))
     add(
         "INSERT INTO volumes VALUES (?, ?, ?) "
         "ON CONFLICT (id, name) DO UPDATE SET record = excluded.record",
         ((each.workload_id, each.name, encode(each)) for each in change.volumes),
     )
-    add("DELETE FROM volumes WHERE id = ? AND name = ?", change.volumes_gone)
-    add("DELETE FROM actions WHERE id = ?", ((each,) for each in change.actions_gone))
+    add("DELETE FROM volumes WHERE id = ? AND name = ?", change.volumes_removed)
+    add("DELETE FROM actions WHERE id = ?", ((each,) for each in change.actions_removed))
     add(
         f"INSERT INTO actions (id, record) VALUES (?, ?) {_UPSERT}",  # noqa: S608
         ((action.id, encode(action)) for action in change.actions),
     )
     add(
         f"INSERT INTO burials (id, record) VALUES (?, ?) {_UPSERT}",  # noqa: S608
-        ((burial.workload_id, encode(burial)) for burial in change.burials),
+        ((marker.workload_id, encode(marker)) for marker in change.deletion_markers),
     )
     return made

@@ -81,7 +81,7 @@ Value = TypeVar("Value")
 
 PROBE_SECONDS = 5.0
 ACTIONS_MAX = 2_000
-BURIALS_MAX = 5_000
+DELETION_MARKERS_MAX = 5_000
 _PRIVATE = 0o600
 # Expected errors of a write.
 _NOT_WRITTEN = (sqlite3.Error, OSError, ValueError, OverflowError, MemoryError)
@@ -146,7 +146,7 @@ class Journal:
         self._queue: GroupCommit[_EncodedChange] = GroupCommit()
         self.entries: dict[WorkloadId, Entry] = {}
         self.actions: dict[ActionId, Action] = {}
-        self.burials: dict[WorkloadId, DeletionMarker] = {}
+        self.deletion_markers: dict[WorkloadId, DeletionMarker] = {}
         # By cluster: the highest epoch of deletions that are not stored by id.
         self._deleted_epochs: dict[str, int] = {}
         self.images: dict[str, Image] = {}  # by name
@@ -155,8 +155,8 @@ class Journal:
         self.unreadable: set[WorkloadId] = set()
         self.cluster_uid = ""  # of the cluster that this node last joined
         self.instance_id = ""  # of the last registration
-        self.heard_at: datetime | None = None
-        self.run_before = LastRun()
+        self.contact_at: datetime | None = None
+        self.last_run = LastRun()
         self.health = JournalHealth()
         self.connection = (
             connection or self._thread.submit(_open, path, cluster_id, node_id).result()
@@ -270,9 +270,9 @@ class Journal:
         Epochs come from one counter per cluster, so a new order has a higher epoch than all older deletions.
         A workload with a damaged row was not deleted.
         """
-        burial = self.burials.get(workload_id)
-        if burial is not None and burial.cluster_uid in ("", self.cluster_uid):
-            return burial.epoch
+        marker = self.deletion_markers.get(workload_id)
+        if marker is not None and marker.cluster_uid in ("", self.cluster_uid):
+            return marker.epoch
         if workload_id in self.unreadable:
             return 0
         return max(self._deleted_epochs.get(uid, 0) for uid in ("", self.cluster_uid))
@@ -298,36 +298,36 @@ class Journal:
         if change.entry is not None:
             self.entries[change.entry.order.workload_id] = change.entry
             self.unreadable.discard(change.entry.order.workload_id)
-        if change.forgotten is not None:
-            self.entries.pop(change.forgotten, None)
-        if change.unburied is not None:
-            self.burials.pop(change.unburied, None)
+        if change.deleted is not None:
+            self.entries.pop(change.deleted, None)
+        if change.undeleted is not None:
+            self.deletion_markers.pop(change.undeleted, None)
         self.cluster_uid = change.cluster_uid or self.cluster_uid
         self.instance_id = change.instance_id or self.instance_id
-        self.heard_at = change.heard_at or self.heard_at
+        self.contact_at = change.contact_at or self.contact_at
         for action in change.actions:
             self.actions[action.id] = action
-        for burial in change.burials:
-            self.burials[burial.workload_id] = burial
+        for marker in change.deletion_markers:
+            self.deletion_markers[marker.workload_id] = marker
         for image in change.images:
             self.images[image.name] = image
-        for name in change.images_gone:
+        for name in change.images_removed:
             self.images.pop(name, None)
         for volume in change.volumes:
             self.volumes[volume.workload_id, volume.name] = volume
-        for key in change.volumes_gone:
+        for key in change.volumes_removed:
             self.volumes.pop(key, None)
-        for action_id in change.actions_gone:
+        for action_id in change.actions_removed:
             self.actions.pop(action_id, None)
         _keep_newest(self.actions, ACTIONS_MAX)
-        _raise_to(self._deleted_epochs, _keep_newest(self.burials, BURIALS_MAX))
+        _raise_to(self._deleted_epochs, _keep_newest(self.deletion_markers, DELETION_MARKERS_MAX))
 
     def _write(self, statements: Sequence[Statement]) -> None:
         with self._transaction() as cursor:
             for statement in statements:
                 cursor.executemany(statement.sql, statement.rows)
             self._keep_deleted_epochs(cursor)
-            for table, count in (("actions", ACTIONS_MAX), ("burials", BURIALS_MAX)):
+            for table, count in (("actions", ACTIONS_MAX), ("burials", DELETION_MARKERS_MAX)):
                 cursor.execute(
                     f"DELETE FROM {table} WHERE number <= (SELECT max(number) FROM {table}) - {count}"  # noqa: S608
                 )
@@ -351,7 +351,7 @@ class Journal:
         """Store the highest epochs of the deletion markers that this write drops."""
         old = "SELECT record FROM burials WHERE number <= (SELECT max(number) FROM burials) - ?"
         epochs: dict[str, int] = {}
-        for (data,) in cursor.execute(old, (BURIALS_MAX,)).fetchall():
+        for (data,) in cursor.execute(old, (DELETION_MARKERS_MAX,)).fetchall():
             with suppress(RefusedError):  # skip damaged rows
                 _raise_to(epochs, [decode(data, DeletionMarker)])
         cursor.executemany(
@@ -375,11 +375,11 @@ class Journal:
         for _, action in self._intact("SELECT id, record FROM actions ORDER BY number", Action):
             if action is not None:
                 self.actions[action.id] = action
-        for _, burial in self._intact(
+        for _, marker in self._intact(
             "SELECT id, record FROM burials ORDER BY number", DeletionMarker
         ):
-            if burial is not None:
-                self.burials[burial.workload_id] = burial
+            if marker is not None:
+                self.deletion_markers[marker.workload_id] = marker
         self._deleted_epochs = dict(
             self.connection.execute("SELECT cluster_uid, epoch FROM deleted_epochs")
         )
@@ -392,13 +392,13 @@ class Journal:
                 self.volumes[volume.workload_id, volume.name] = volume
         crashes = dict(self.connection.execute("SELECT id, count FROM crashes"))
         for clean, resuming in self.connection.execute("SELECT clean, resuming FROM run"):
-            self.run_before = LastRun(bool(clean), resuming or None, crashes)
+            self.last_run = LastRun(bool(clean), resuming or None, crashes)
         for (uid,) in self.connection.execute("SELECT cluster_uid FROM allegiance"):
             self.cluster_uid = uid
         for (instance_id,) in self.connection.execute("SELECT id FROM instance"):
             self.instance_id = instance_id
         for (text,) in self.connection.execute("SELECT heard_at FROM contact"):
-            self.heard_at = datetime.fromisoformat(text)
+            self.contact_at = datetime.fromisoformat(text)
 
     def _opened(self, name: str, entry: Entry) -> Entry | None:
         """Decrypt the secret values. None: not possible."""
@@ -435,7 +435,7 @@ class Journal:
                 yield name, None
 
 
-def kept_node_id(path: Path) -> str:
+def stored_node_id(path: Path) -> str:
     """The node id in the journal; "" if there is no journal. Raises SettingsError."""
     if not path.exists():
         return ""
@@ -504,6 +504,6 @@ def _keep_newest(mapping: dict[Key, Value], count: int) -> list[Value]:
     return [mapping.pop(key) for key in list(islice(mapping, max(0, len(mapping) - count)))]
 
 
-def _raise_to(epochs: dict[str, int], burials: Iterable[DeletionMarker]) -> None:
-    for burial in burials:
-        epochs[burial.cluster_uid] = max(epochs.get(burial.cluster_uid, 0), burial.epoch)
+def _raise_to(epochs: dict[str, int], deletion_markers: Iterable[DeletionMarker]) -> None:
+    for marker in deletion_markers:
+        epochs[marker.cluster_uid] = max(epochs.get(marker.cluster_uid, 0), marker.epoch)

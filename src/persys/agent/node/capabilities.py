@@ -24,13 +24,13 @@ from persys.model.spec import WorkloadType
 def capabilities_of(
     settings: AgentSettings,
     runtimes: NodeRuntimes,
-    machine: Host,
+    host: Host,
     volumes: Volumes,
     pools: tuple[StoragePool, ...],
 ) -> Capabilities:
     return Capabilities(
-        cpu_millicores=machine.cpu_millicores(),
-        memory_mb=machine.memory().total_mb,
+        cpu_millicores=host.cpu_millicores(),
+        memory_mb=host.memory().total_mb,
         pools=pools,
         types=frozenset(runtimes.types),
         storage_drivers=volumes.drivers,
@@ -66,42 +66,42 @@ def _features(settings: AgentSettings, runtimes: NodeRuntimes) -> frozenset[str]
 log = structlog.get_logger()
 
 INTERVAL_SECONDS = 30.0
-FIRST_LOOK_SECONDS = 2.0
-LOOK_DEADLINE_SECONDS = 60.0
+FIRST_REFRESH_SECONDS = 2.0
+REFRESH_DEADLINE_SECONDS = 60.0
 POOLS_MAX = 256
 
 
 class StoragePools:
     def __init__(
         self,
-        machine: Host,
+        host: Host,
         local_root: Path,
         paths: PathCalls,
         source: Callable[[], PoolSource | None],
     ) -> None:
         """`source` returns None while this node has no libvirt."""
-        self._machine = machine
+        self._host = host
         self._local_root = local_root
         self._paths = paths
         self._source = source
-        self._disk = machine.disk(local_root)
+        self._disk = host.disk(local_root)
         self._others: list[Room] = []
 
     async def run(self) -> None:
         while True:
-            await self.look()
+            await self.refresh()
             await asyncio.sleep(INTERVAL_SECONDS)
 
-    async def look_first(self) -> None:
+    async def refresh_first(self) -> None:
         """Refresh before the first registration, but do not wait long for libvirt."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(FIRST_LOOK_SECONDS):
-                await self.look()
+            async with asyncio.timeout(FIRST_REFRESH_SECONDS):
+                await self.refresh()
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Refresh all pools. A source that does not respond keeps its last values."""
         try:
-            sample = partial(self._machine.disk, self._local_root)
+            sample = partial(self._host.disk, self._local_root)
             self._disk = await self._paths.run(self._local_root, sample)
         except (OSError, PathTimeoutError) as err:
             log.debug("pools.not_looked_at", reason=str(err))
@@ -109,12 +109,12 @@ class StoragePools:
         if source is None:
             return
         try:
-            async with asyncio.timeout(LOOK_DEADLINE_SECONDS):
+            async with asyncio.timeout(REFRESH_DEADLINE_SECONDS):
                 self._others = (await source.rooms())[:POOLS_MAX]
         except (RuntimeUnavailableError, TimeoutError) as err:
             log.debug("pools.not_looked_at", reason=str(err))
 
-    def now(self) -> tuple[StoragePool, ...]:
+    def current(self) -> tuple[StoragePool, ...]:
         """The local pool comes first: it is the default."""
         local = Room(DRIVER, DRIVER, self._disk.total_gb, self._disk.device)
         return as_pools([local, *self._others])

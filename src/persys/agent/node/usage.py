@@ -37,28 +37,28 @@ class Utilization(Struct, frozen=True):
 
 class UtilizationSampler:
     def __init__(
-        self, journal: Journal, volume_root: Path, paths: PathCalls, machine: Host = host
+        self, journal: Journal, volume_root: Path, paths: PathCalls, host: Host = host
     ) -> None:
         self._journal = journal
         self._volume_root = volume_root
         self._paths = paths
-        self._machine = machine
-        self._disk = machine.disk(volume_root)
+        self._host = host
+        self._disk = host.disk(volume_root)
         self._disk_answers = True
-        self._last = machine.cpu_time()
+        self._last = host.cpu_time()
         self._cpu_share = 0.0
 
     async def run(self) -> None:
         while True:
             await asyncio.sleep(SAMPLE_INTERVAL_SECONDS)
-            now = self._machine.cpu_time()
+            now = self._host.cpu_time()
             self._cpu_share = now.busy_since(self._last)
             self._last = now
             await self._sample_disk()
 
     async def _sample_disk(self) -> None:
         """Sample the volume file system. If it does not respond, the last sample stays valid."""
-        sample = partial(self._machine.disk, self._volume_root)
+        sample = partial(self._host.disk, self._volume_root)
         try:
             self._disk = await self._paths.run(self._volume_root, sample)
         except (OSError, PathTimeoutError) as err:
@@ -69,7 +69,7 @@ class UtilizationSampler:
             self._disk_answers = True
 
     def utilization(self) -> Utilization:
-        memory = self._machine.memory()
+        memory = self._host.memory()
         return Utilization(
             cpu=100 * self._cpu_share,
             memory=100 * memory.used_mb / memory.total_mb,
@@ -82,9 +82,9 @@ class UtilizationSampler:
         running = [demand_of(one.spec) for one in orders if one.desired is Desired.RUNNING]
         return NodeUsage(
             cpu_allocated_millicores=sum(demand.cpu_millicores for demand in running),
-            cpu_used_millicores=round(self._cpu_share * self._machine.cpu_millicores()),
+            cpu_used_millicores=round(self._cpu_share * self._host.cpu_millicores()),
             memory_allocated_mb=sum(demand.memory_mb for demand in running),
-            memory_used_mb=self._machine.memory().used_mb,
+            memory_used_mb=self._host.memory().used_mb,
             disk_allocated_gb=sum(demand_of(one.spec).disk_gb for one in orders),
             disk_used_gb=self._disk.used_gb,
         )
@@ -120,25 +120,25 @@ class WorkloadUsageSampler:
 
     async def run(self) -> None:
         while True:
-            news = await self._sample()
-            await asyncio.sleep(SOON_SECONDS if news else INTERVAL_SECONDS)
+            pending_reports = await self._sample()
+            await asyncio.sleep(SOON_SECONDS if pending_reports else INTERVAL_SECONDS)
 
     async def _sample(self) -> bool:
         """Take samples. Returns whether a workload is new, or may appear soon."""
         if not self._journal.entries:
             self._last, self._told, self.usage = {}, {}, {}
             return True
-        news = [await self._contained(source) for source in list(self._samplers)]
+        pending_reports = [await self._contained(source) for source in list(self._samplers)]
         self.usage = {
             workload_id: used for told in self._told.values() for workload_id, used in told.items()
         }
-        return any(news)
+        return any(pending_reports)
 
     async def _contained(self, source: str) -> bool:
         with self._supervisor.contain("usage", source, failed=lambda _error: None):
-            news = await self._sample_from(source)
+            pending_reports = await self._sample_from(source)
             self._supervisor.resolved("usage", source)
-            return news
+            return pending_reports
         return False
 
     async def _sample_from(self, source: str) -> bool:

@@ -24,7 +24,7 @@ from persys.model.workload import Desired, Order
 
 log = structlog.get_logger()
 
-LOOK_SECONDS = 1.0
+CHECK_SECONDS = 1.0
 WRITE_SECONDS = 5.0
 FIRST_SECONDS = 3.0
 COMMIT_DEADLINE_SECONDS = 2.0  # heartbeats continue while the journal does not respond
@@ -40,20 +40,20 @@ class SchedulerContact:
         self._journal = journal
         self._clock = clock
         self._wake = wake
-        self._heard = _on_monotonic(journal.heard_at, clock)
+        self._heard = _on_monotonic(journal.contact_at, clock)
         self._written = self._heard
         self._first = asyncio.Event()
         self._unbroken = float("inf")  # start of the current period without a long gap
         self._draining = False
         self._superseded = False
 
-    def is_lost_for(self, order: Order) -> bool:
+    def must_stop(self, order: Order) -> bool:
         """Whether the workload must stop: its stop_after has expired, or another host has its data."""
         if self._superseded and has_data(order.spec):
             return True
         return 0 < order.stop_after_seconds <= self._clock.monotonic() - self._heard
 
-    def supersede(self, superseded: bool) -> None:
+    def set_superseded(self, superseded: bool) -> None:
         """Record whether another host is registered as this node. Stopped workloads wait for a new order."""
         if superseded and not self._superseded:
             log.error(
@@ -69,7 +69,7 @@ class SchedulerContact:
             return timedelta()
         return timedelta(seconds=max(0.0, now - self._unbroken))
 
-    async def is_made_for(self, order: Order) -> bool:
+    async def is_established_for(self, order: Order) -> bool:
         """Whether the order can be accepted now: it may arrive just before the first heartbeat response."""
         if order.stop_after_seconds:
             try:
@@ -83,12 +83,12 @@ class SchedulerContact:
         """Whether the scheduler has set this node to draining: no new workloads."""
         return self._draining
 
-    def drain(self, draining: bool) -> None:
+    def set_draining(self, draining: bool) -> None:
         if draining != self._draining:
             log.info("node.draining" if draining else "node.accepting")
         self._draining = draining
 
-    async def heard(self, *, sent: float, sent_at: datetime) -> None:
+    async def acknowledged(self, *, sent: float, sent_at: datetime) -> None:
         """Record that the leader acknowledged a heartbeat that was sent at this time."""
         if sent - self._heard > SILENCE_MAX_SECONDS or self._unbroken > sent:
             self._unbroken = sent
@@ -99,7 +99,7 @@ class SchedulerContact:
             return
         try:
             await self._journal.commit(
-                JournalChange(heard_at=sent_at), deadline_seconds=COMMIT_DEADLINE_SECONDS
+                JournalChange(contact_at=sent_at), deadline_seconds=COMMIT_DEADLINE_SECONDS
             )
         except StoreUnavailableError as err:
             log.warning("contact.not_kept", reason=str(err))  # retried with the next heartbeat
@@ -114,12 +114,12 @@ class SchedulerContact:
             for workload_id, entry in self._journal.entries.items():
                 if (
                     entry.order.desired is Desired.RUNNING
-                    and entry.standing.code != STOPPED_ALONE
-                    and self.is_lost_for(entry.order)
+                    and entry.status.code != STOPPED_ALONE
+                    and self.must_stop(entry.order)
                 ):
                     self._wake(workload_id)
-            next_end = min((end for end in ends if end > now), default=now + LOOK_SECONDS)
-            await asyncio.sleep(min(next_end - now, LOOK_SECONDS))
+            next_end = min((end for end in ends if end > now), default=now + CHECK_SECONDS)
+            await asyncio.sleep(min(next_end - now, CHECK_SECONDS))
 
     def _spans(self) -> list[int]:
         return [
@@ -129,20 +129,20 @@ class SchedulerContact:
         ]
 
 
-def _on_monotonic(heard_at: datetime | None, clock: Clock) -> float:
+def _on_monotonic(contact_at: datetime | None, clock: Clock) -> float:
     """A stored wall-clock time on the monotonic clock; -inf if the elapsed time is unknown."""
-    if heard_at is None:
+    if contact_at is None:
         return float("-inf")
-    silent = clock.now() - heard_at
+    silent = clock.now() - contact_at
     if silent < -STEP_BACK_MAX:
         return float("-inf")
     return clock.monotonic() - max(silent, timedelta()).total_seconds()
 
 
-def never_alone(_order: Order) -> bool:
+def never_lost(_order: Order) -> bool:
     """For a standalone agent, which has no scheduler."""
     return False
 
 
-async def needs_no_contact(_order: Order) -> bool:
+async def always_established(_order: Order) -> bool:
     return True

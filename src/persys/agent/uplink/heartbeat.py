@@ -35,11 +35,11 @@ class PendingReports:
         self._pending = asyncio.Event()
         self.node_changed = False
 
-    def tell(self, workload_id: WorkloadId) -> None:
+    def add(self, workload_id: WorkloadId) -> None:
         self._changed.add(workload_id)
         self._pending.set()
 
-    def tell_node(self) -> None:
+    def add_node(self) -> None:
         """The capabilities of the node changed: it registers again at once."""
         self.node_changed = True
         self._pending.set()
@@ -98,8 +98,8 @@ class ReportBuilder:
         self,
         node_id: NodeId,
         journal: Journal,
-        collector: UtilizationSampler,
-        meter: WorkloadUsageSampler,
+        host_sampler: UtilizationSampler,
+        usage_sampler: WorkloadUsageSampler,
         clock: Clock,
         supervisor: Supervisor,
         *,
@@ -109,8 +109,8 @@ class ReportBuilder:
         """`unavailable`: the workload types whose runtime does not respond now."""
         self._node_id = node_id
         self._journal = journal
-        self._collector = collector
-        self._meter = meter
+        self._host_sampler = host_sampler
+        self._usage_sampler = usage_sampler
         self._clock = clock
         self._supervisor = supervisor
         self._unavailable = unavailable
@@ -122,18 +122,20 @@ class ReportBuilder:
         """`complete`: the heartbeat covers all workloads of this node."""
         return control_pb2.HeartbeatRequest(
             node_id=self._node_id,
-            usage=usage_message(self._collector.usage()),
+            usage=usage_message(self._host_sampler.usage()),
             workload_statuses=[
                 status_message(observation_of(entry, self._journal, self._node_id, self._policy))
                 for workload_id in about
                 if (entry := self._journal.entries.get(workload_id)) is not None
             ],
             timestamp=timestamp(self._clock.now()),
-            workload_usage=[workload_usage_message(used) for used in self._meter.usage.values()]
+            workload_usage=[
+                workload_usage_message(used) for used in self._usage_sampler.usage.values()
+            ]
             if complete
             else (),
             complete=complete,
-            removed_workload_ids=[burial.workload_id for burial in gone],
+            removed_workload_ids=[marker.workload_id for marker in gone],
             internal_errors=[
                 _internal_error(error) for error in self._supervisor.recent()[:INTERNAL_ERRORS_MAX]
             ],
@@ -157,8 +159,8 @@ def observation_of(
     entry: Entry, journal: Journal, node_id: NodeId, policy: NodePolicy
 ) -> Observation:
     """`seen_at` is the time of the last status change."""
-    standing = entry.standing
-    metadata = {**standing.metadata, TASK_ID: entry.action_id}
+    status = entry.status
+    metadata = {**status.metadata, TASK_ID: entry.action_id}
     action = journal.actions.get(entry.action_id)
     if action is not None:
         metadata[TASK_STATUS] = action.state.value
@@ -167,17 +169,17 @@ def observation_of(
         violation := policy.violation(entry.order.spec)
     ):
         metadata[POLICY_VIOLATION] = violation
-    if standing.code:
-        metadata[REASON_CODE] = standing.code
+    if status.code:
+        metadata[REASON_CODE] = status.code
     return Observation(
         workload_id=entry.order.workload_id,
         node_id=node_id,
-        actual=standing.actual,
-        seen_at=standing.changed_at,
+        actual=status.actual,
+        seen_at=status.changed_at,
         revision=entry.order.revision,
         epoch=entry.order.epoch,
-        failure=standing.failure,
-        message=standing.message,
+        failure=status.failure,
+        message=status.message,
         metadata=metadata,
         proof=entry.order.proof,
         action=action if action is not None and action.has_ended else None,

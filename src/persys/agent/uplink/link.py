@@ -39,7 +39,7 @@ class Link(Protocol):
         """Whether no call is open on it any more."""
 
     @property
-    def is_old(self) -> bool:
+    def is_stale(self) -> bool:
         """Whether it should be replaced: its certificate was renewed, or it was provisional."""
 
     async def register(
@@ -73,7 +73,7 @@ class GrpcLink:
         return self.leaving
 
     @property
-    def is_old(self) -> bool:
+    def is_stale(self) -> bool:
         return self._time() >= self._old_at
 
     async def register(

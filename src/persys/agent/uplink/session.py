@@ -66,14 +66,14 @@ class NodeRegistration:
 class SchedulerSession:
     def __init__(
         self,
-        membership: NodeRegistration,
+        registration: NodeRegistration,
         addresses: tuple[str, ...],
         capabilities: Callable[[], Capabilities],
         *,
         connect: Connect,
         random: Random,
         journal: Journal,
-        news: PendingReports,
+        pending_reports: PendingReports,
         clock: Clock,
         metrics: Metrics,
         contact: SchedulerContact,
@@ -85,16 +85,16 @@ class SchedulerSession:
         The capabilities are collected with each full heartbeat, and when a change of the node is reported.
         If they have changed, the node registers again.
         """
-        self._membership = membership
+        self._registration = registration
         self._addresses = addresses
         self._capabilities = capabilities
-        self._told: Capabilities | None = None  # as last registered
+        self._registered: Capabilities | None = None  # as last registered
         self._connect = connect
         self._random = random
         self._session_id = f"{random.getrandbits(128):032x}"  # identifies this process
         self._instance_id = ""
         self._journal = journal
-        self._news = news
+        self._pending_reports = pending_reports
         self._reports = reports
         self._clock = clock
         self._metrics = metrics
@@ -139,32 +139,32 @@ class SchedulerSession:
         for _ in range(2):
             with suppress(NoStreamError):  # the second attempt uses unary calls
                 async with SchedulerLinks(self._connect, address) as links:
-                    interval = await self._join(links.newest, address)
+                    interval = await self._join(links.current, address)
                     await self._send_heartbeats(links, address, interval)
 
     async def _join(self, link: Link, address: str) -> float:
         """Register the node. Returns the heartbeat interval in seconds."""
-        membership, has = self._membership, self._capabilities()
+        registration, has = self._registration, self._capabilities()
         request = control_pb2.RegisterNodeRequest(
-            node_id=membership.node_id,
+            node_id=registration.node_id,
             capabilities=capabilities_message(has),
-            labels=membership.labels,
-            agent_version=membership.version,
-            grpc_endpoint=membership.endpoint or await self._endpoint(address),
-            cluster_id=membership.cluster_id,
+            labels=registration.labels,
+            agent_version=registration.version,
+            grpc_endpoint=registration.endpoint or await self._endpoint(address),
+            cluster_id=registration.cluster_id,
             timestamp=timestamp(self._clock.now()),
             features=sorted(has.features),
             cluster_uid=self._journal.cluster_uid,
             instance_id=self._instance_id or self._journal.instance_id,
             session_id=self._session_id,
-            boot_id=membership.boot_id,
+            boot_id=registration.boot_id,
             workload_count=self._workload_count(),
         )
         answer = await link.register(request)
-        self._contact.supersede(not answer.accepted and answer.superseded)
+        self._contact.set_superseded(not answer.accepted and answer.superseded)
         if not answer.accepted:
             raise SchedulerLostError(f"refused: {answer.reason}")
-        self._told = has
+        self._registered = has
         await self._keep_instance(answer.instance_id)
         if answer.cluster_uid and answer.cluster_uid != self._journal.cluster_uid:
             await self._belong_to(answer.cluster_uid)
@@ -201,14 +201,14 @@ class SchedulerSession:
                 own = await asyncio.to_thread(address_towards, address)
         except (OSError, ValueError, TimeoutError) as err:
             raise SchedulerLostError(f"cannot resolve {address}: {err}") from err
-        return f"{own}:{self._membership.port}"
+        return f"{own}:{self._registration.port}"
 
     async def _send_heartbeats(self, links: SchedulerLinks, address: str, interval: float) -> None:
         """Runs until SchedulerLostError."""
         due = move_due = self._clock.monotonic()
         while True:
-            link = links.newest
-            if link.is_old and move_due <= self._clock.monotonic():
+            link = links.current
+            if link.is_stale and move_due <= self._clock.monotonic():
                 if await self._move(links, address):
                     due = self._clock.monotonic()
                 else:
@@ -216,27 +216,27 @@ class SchedulerSession:
                 continue
             wait = due - self._clock.monotonic()
             if wait <= 0:
-                self._news.take()  # before the report is built: later changes are reported again
-                if self._capabilities() != self._told:
+                self._pending_reports.take()  # before the report is built: later changes are reported again
+                if self._capabilities() != self._registered:
                     interval = await self._join(link, address)
                 due = self._clock.monotonic() + interval
                 await self._beat(link, self._journal.entries, complete=True)
                 self._found(address)
-                await links.tidy()
-            elif await self._news.wait(wait):
+                await links.close_idle()
+            elif await self._pending_reports.wait(wait):
                 await asyncio.sleep(GATHER_SECONDS)
-                if self._news.node_changed:
+                if self._pending_reports.node_changed:
                     due = self._clock.monotonic()
                     continue
-                await self._beat(link, self._news.take(), complete=False)
+                await self._beat(link, self._pending_reports.take(), complete=False)
 
     async def _move(self, links: SchedulerLinks, address: str) -> bool:
         """Switch to a connection with the new certificate. False: not possible, the old one stays in use."""
-        old = links.newest
+        old = links.current
         old.leaving = True
         await self._beat(old, (), complete=False)  # announce it, so that open calls are not cut off
         try:
-            await links.move(partial(self._join, address=address))
+            await links.switch(partial(self._join, address=address))
         except SchedulerLostError as err:
             old.leaving = False
             if old.over:
@@ -256,7 +256,9 @@ class SchedulerSession:
         *,
         complete: bool,
     ) -> None:
-        gone = [burial for burial in self._journal.burials.values() if not burial.told]
+        gone = [
+            marker for marker in self._journal.deletion_markers.values() if not marker.acknowledged
+        ]
         request = self._reports.heartbeat(about, gone=gone, complete=complete)
         request.instance_id = self._instance_id
         sent, sent_at = self._clock.monotonic(), self._clock.now()
@@ -264,20 +266,20 @@ class SchedulerSession:
         if not answer.acknowledged:
             raise SchedulerLostError("the scheduler did not acknowledge a heartbeat")
         if answer.leads:
-            await self._contact.heard(sent=sent, sent_at=sent_at)
-        self._contact.drain(answer.drain_node)
+            await self._contact.acknowledged(sent=sent, sent_at=sent_at)
+        self._contact.set_draining(answer.drain_node)
         # A workload that was applied again meanwhile has no deletion marker, or a new one.
-        told = [
-            replace(burial, told=True)
-            for burial in gone
-            if self._journal.burials.get(burial.workload_id) is burial
+        acknowledged = [
+            replace(marker, acknowledged=True)
+            for marker in gone
+            if self._journal.deletion_markers.get(marker.workload_id) is marker
         ]
-        if told:
-            await self._note_told(told)
+        if acknowledged:
+            await self._record_acknowledged(acknowledged)
 
-    async def _note_told(self, told: Sequence[DeletionMarker]) -> None:
+    async def _record_acknowledged(self, acknowledged: Sequence[DeletionMarker]) -> None:
         try:
-            await self._commit(JournalChange(burials=told))
+            await self._commit(JournalChange(deletion_markers=acknowledged))
         except StoreUnavailableError as err:
             log.warning("burials.kept", reason=str(err))  # reported again
 

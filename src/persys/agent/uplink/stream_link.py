@@ -40,11 +40,11 @@ Call = grpc.aio.StreamStreamCall[control_pb2.ControlMessage, control_pb2.Control
 
 class StreamLink:
     def __init__(
-        self, call: Call, calls: TunnelServer, *, is_old: Callable[[], bool] = lambda: False
+        self, call: Call, calls: TunnelServer, *, is_stale: Callable[[], bool] = lambda: False
     ) -> None:
         self._call = call
         self._calls = calls
-        self._is_old = is_old
+        self._is_stale = is_stale
         self.leaving = self.over = False
         self._numbers = count(1)
         self._writing = asyncio.Lock()
@@ -52,8 +52,8 @@ class StreamLink:
         self._beats: dict[int, asyncio.Future[control_pb2.HeartbeatResponse]] = {}
 
     @property
-    def is_old(self) -> bool:
-        return self._is_old()
+    def is_stale(self) -> bool:
+        return self._is_stale()
 
     async def register(
         self, request: control_pb2.RegisterNodeRequest
@@ -183,7 +183,7 @@ async def _open(
     async with dial(address) as channel:
         stub: Any = control_pb2_grpc.AgentControlStub(parsed(channel))
         call: Call = stub.ControlStream()
-        link = StreamLink(call, calls, is_old=lambda: certificate() is not made_with)
+        link = StreamLink(call, calls, is_stale=lambda: certificate() is not made_with)
         try:
             async with asyncio.TaskGroup() as group:
                 listener = group.create_task(link.listen(group))
@@ -208,7 +208,7 @@ class SchedulerLinks:
         self._held: list[tuple[Link, AsyncExitStack]] = []
 
     @property
-    def newest(self) -> Link:
+    def current(self) -> Link:
         return self._held[-1][0]
 
     async def __aenter__(self) -> Self:
@@ -228,7 +228,7 @@ class SchedulerLinks:
             if error is not None:
                 raise error  # each link maps its own loss to an error
 
-    async def move(self, join: Callable[[Link], Awaitable[T]]) -> T:
+    async def switch(self, join: Callable[[Link], Awaitable[T]]) -> T:
         """Open a new link and return the result of `join` on it. If it raises, the old link stays in use."""
         async with AsyncExitStack() as new:
             link = await new.enter_async_context(self._connect(self._address))
@@ -236,7 +236,7 @@ class SchedulerLinks:
             self._held.append((link, new.pop_all()))
         return joined
 
-    async def tidy(self) -> None:
+    async def close_idle(self) -> None:
         for link, held in self._held[:-1]:
             if link.over:
                 self._held.remove((link, held))

@@ -39,5 +39,5 @@ class VolumeRegistry:
         """Raises StoreUnavailableError."""
         if self.get(volume.workload_id, volume.name) is not None:
             await self._journal.commit(
-                JournalChange(volumes_gone=[(volume.workload_id, volume.name)])
+                JournalChange(volumes_removed=[(volume.workload_id, volume.name)])
             )

@@ -32,7 +32,7 @@ class Admission:
         self,
         bounds: AdmissionLimits,
         journal: Journal,
-        collector: UtilizationSampler,
+        host_sampler: UtilizationSampler,
         metrics: Metrics,
         *,
         is_here: Callable[[Order], Awaitable[bool]],
@@ -40,7 +40,7 @@ class Admission:
         """`is_here`: whether the runtime has the workload, or does not respond."""
         self._bounds = bounds
         self._journal = journal
-        self._collector = collector
+        self._host_sampler = host_sampler
         self._metrics = metrics
         self._is_here = is_here
         self._load: Load | None = None
@@ -51,7 +51,7 @@ class Admission:
         elapsed = timedelta(seconds=SAMPLE_INTERVAL_SECONDS)
         while True:
             await asyncio.sleep(SAMPLE_INTERVAL_SECONDS)
-            used = self._collector.utilization()
+            used = self._host_sampler.utilization()
             self._load = smoothed(
                 self._load,
                 Load(used.cpu, used.memory, used.disk),

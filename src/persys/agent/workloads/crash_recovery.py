@@ -40,17 +40,17 @@ class Recovery:
 
 
 @contextmanager
-def guarded_run(journal: Journal, path: Path, stop: asyncio.Event) -> Iterator[Recovery]:
+def recorded_run(journal: Journal, path: Path, stop: asyncio.Event) -> Iterator[Recovery]:
     """Record a run of the agent. The run is clean only if `stop` is set at its end."""
     trace_path = path.with_name(f"{path.name}{_SUFFIX}")
     trace = _read(trace_path)
-    ended = last_exit(clean=journal.run_before.clean, trace=trace)
-    crashes = crashes_after(journal.run_before.crashes, ended, alone=journal.run_before.resuming)
+    ended = last_exit(clean=journal.last_run.clean, trace=trace)
+    crashes = crashes_after(journal.last_run.crashes, ended, alone=journal.last_run.resuming)
     if ended is not LastExit.CLEAN:
         log.warning(
             "agent.ended_uncleanly",
             cause=ended.value,
-            resuming=journal.run_before.resuming or "",
+            resuming=journal.last_run.resuming or "",
             trace=trace[-_TRACE_CHARS_MAX:],
         )
     journal.begin_run(crashes)
@@ -95,7 +95,7 @@ def _opened(trace_path: Path) -> TextIO | None:
         return None
 
 
-async def note_alone(journal: Journal, workload_id: WorkloadId | None) -> None:
+async def record_resuming(journal: Journal, workload_id: WorkloadId | None) -> None:
     """Record which order is being resumed alone; None: none."""
     try:
         await journal.commit(JournalChange(resuming=workload_id or WorkloadId("")))

@@ -192,7 +192,7 @@ def _target(entry: Entry, artefact: Artefact | None) -> Target | None:
 
 
 def _last_known(entry: Entry, artefact: Artefact, timing: Timing) -> Vitals:
-    stored, present = entry.standing.metadata, describe(artefact)
+    stored, present = entry.status.metadata, describe(artefact)
     if any(stored.get(key) != present.get(key) for key in (ID, STARTED_AT)):
         return Vitals()
     return remembered(stored.get(HEALTH, ""), timing)

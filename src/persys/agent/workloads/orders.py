@@ -55,34 +55,34 @@ class OrderService:
         journal: Journal,
         turns: Turns[WorkloadId],
         worker: Worker,
-        ledger: Recorder,
+        recorder: Recorder,
         clock: Clock,
         *,
         policy: NodePolicy,
         volumes: Volumes,
         admission: Admission,
         types: Collection[WorkloadType],
-        tell: Callable[[WorkloadId], None],
+        report: Callable[[WorkloadId], None],
         is_draining: Callable[[], bool],
-        has_contact_for: Callable[[Order], Awaitable[bool]],
+        is_established_for: Callable[[Order], Awaitable[bool]],
         owned: OwnedWork,
     ) -> None:
-        """`has_contact_for`: whether the leader has responded, so that stop_after can be measured.
+        """`is_established_for`: whether the leader has responded, so that stop_after can be measured.
 
         Orders are processed in tasks of the process (`owned`): they complete even if the caller disconnects.
         """
         self._journal = journal
         self._turns = turns
         self._worker = worker
-        self._ledger = ledger
+        self._recorder = recorder
         self._clock = clock
         self.policy = policy
         self._volumes = volumes
         self._admission = admission
         self._types = types
-        self._tell = tell
+        self._report = report
         self._is_draining = is_draining
-        self._has_contact_for = has_contact_for
+        self._is_established_for = is_established_for
         self._owned = owned
 
     async def apply(self, order: Order, *, intent: bytes = b"") -> Accepted | Skipped | Refused:
@@ -103,7 +103,7 @@ class OrderService:
         refusal = await self._refusal(order)
         if refusal is not None:
             return Refused(refusal)
-        if not await self._has_contact_for(order):
+        if not await self._is_established_for(order):
             text = (
                 "cannot guarantee stop_after: no leading scheduler has responded to this node yet"
             )
@@ -160,15 +160,15 @@ class OrderService:
         """Reject older orders from now on: an apply order may still be in transit."""
         if epoch <= self._journal.deleted_epoch(workload_id):
             return
-        known = self._journal.burials.get(workload_id)
-        burial = DeletionMarker(
+        known = self._journal.deletion_markers.get(workload_id)
+        marker = DeletionMarker(
             workload_id,
             epoch,
-            told=True,
+            acknowledged=True,
             was_here=known is not None and known.was_here,
             cluster_uid=self._journal.cluster_uid,
         )
-        await self._journal.commit(JournalChange(burials=[burial]))
+        await self._journal.commit(JournalChange(deletion_markers=[marker]))
 
     def _receive(
         self, order: Order, known: Entry | None
@@ -213,23 +213,23 @@ class OrderService:
         self, order: Order, known: Entry | None, kind: ActionKind, *, intent: bytes = b""
     ) -> Entry:
         now = self._clock.now()
-        action = self._ledger.new_action(order.workload_id, kind)
+        action = self._recorder.new_action(order.workload_id, kind)
         entry = Entry(
             order=order,
             generation=known.generation + 1 if known is not None else 1,
             action_id=action.id,
             created_at=known.created_at if known is not None else now,
             updated_at=now,
-            standing=ReportedStatus(Actual.PENDING, now),
+            status=ReportedStatus(Actual.PENDING, now),
             volumes={**(known.volumes if known is not None else {}), **volumes_of(order.spec)},
             intent=intent,
             cluster_uid=self._journal.cluster_uid,
         )
-        ended = self._ledger.superseded(known) if known is not None else []
-        change = JournalChange(entry=entry, actions=[*ended, action], unburied=order.workload_id)
+        ended = self._recorder.superseded(known) if known is not None else []
+        change = JournalChange(entry=entry, actions=[*ended, action], undeleted=order.workload_id)
         await self._journal.commit(change)
-        self._tell(order.workload_id)
-        self._worker.supersede(order.workload_id)
+        self._report(order.workload_id)
+        self._worker.interrupt(order.workload_id)
         return entry
 
     async def _renew(self, known: Entry, order: Order, intent: bytes) -> Entry:
@@ -238,13 +238,13 @@ class OrderService:
             return known
         entry = replace(known, order=order, intent=intent, cluster_uid=self._journal.cluster_uid)
         await self._journal.commit(JournalChange(entry=entry))
-        self._tell(order.workload_id)
+        self._report(order.workload_id)
         return entry
 
 
 def _needs_an_order(known: Entry) -> bool:
     """Whether a repeated order is new work: the workload failed, or was stopped because contact was lost."""
-    return known.standing.actual is Actual.FAILED or known.progress.halted
+    return known.status.actual is Actual.FAILED or known.progress.halted
 
 
 def _stale(workload_id: WorkloadId, epoch: int, stale: Stale) -> StaleEpochError:

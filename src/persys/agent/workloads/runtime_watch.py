@@ -182,7 +182,7 @@ class RuntimeWatches:
         )
 
 
-async def look_at_all(
+async def reconcile_periodically(
     worker: Worker,
     queue: WorkQueue,
     interval: timedelta,

@@ -29,25 +29,27 @@ COMMIT_DEADLINE_SECONDS = 5.0
 
 
 class PullTracker:
-    def __init__(self, journal: Journal, ledger: Recorder, clock: Clock, metrics: Metrics) -> None:
+    def __init__(
+        self, journal: Journal, recorder: Recorder, clock: Clock, metrics: Metrics
+    ) -> None:
         self._journal = journal
-        self._ledger = ledger
+        self._recorder = recorder
         self._clock = clock
         self._metrics = metrics
 
     def watch(self, entry: Entry) -> "PullProgress":
-        return PullProgress(entry, self._journal, self._ledger, self._clock, self._metrics)
+        return PullProgress(entry, self._journal, self._recorder, self._clock, self._metrics)
 
 
 class PullProgress(PullWatch):
     """One image pull. Implements agent.ports.PullWatch."""
 
     def __init__(
-        self, entry: Entry, journal: Journal, ledger: Recorder, clock: Clock, metrics: Metrics
+        self, entry: Entry, journal: Journal, recorder: Recorder, clock: Clock, metrics: Metrics
     ) -> None:
         self._entry = entry
         self._journal = journal
-        self._ledger = ledger
+        self._recorder = recorder
         self._clock = clock
         self._metrics = metrics
         self._began: float | None = None
@@ -55,7 +57,7 @@ class PullProgress(PullWatch):
         self._fetching: Layers | Download | None = None
 
     def queued(self, why: str) -> None:
-        self._ledger.under_way(self._entry, "Pulling", f"waiting: {why}")
+        self._recorder.report_progress(self._entry, "Pulling", f"waiting: {why}")
 
     def began(self) -> None:
         self._began = self._clock.monotonic()
@@ -66,7 +68,7 @@ class PullProgress(PullWatch):
         if now - self._reported_at < TELL_SECONDS:
             return
         self._reported_at = now
-        self._ledger.under_way(self._entry, "Pulling", fetching.told())
+        self._recorder.report_progress(self._entry, "Pulling", fetching.told())
 
     async def fetched(self, image: str, image_id: str) -> None:
         now = self._clock.now()
@@ -89,7 +91,7 @@ STEP_TIMED_OUT = "StepTimedOut"
 # Stops mostly wait for the grace period, so a higher limit would be faster. But Docker 20.10 was seen to
 # deadlock when many containers released their networks at once.
 STOPS_MAX = 16
-DEEDS_MAX = 16
+OPERATIONS_MAX = 16
 INSPECTS_MAX = 16
 STACKS_MAX = 8  # concurrent `docker compose up`
 _STOPPING = (Step.STOP, Step.RESTART)
@@ -147,17 +149,17 @@ class Steps:
         runtimes: Mapping[WorkloadType, Runtime],
         volumes: Volumes,
         pulls: PullTracker,
-        past: PreviousLogs | None,
+        previous_logs: PreviousLogs | None,
         deadlines: StepDeadlines,
     ) -> None:
         self._runtimes = runtimes
         self._volumes = volumes
         self._watched = pulls
-        self._past = past
+        self._previous_logs = previous_logs
         self._deadlines = deadlines
         self._interruptible: dict[WorkloadId, asyncio.Timeout] = {}
         self._stop_room = asyncio.Semaphore(STOPS_MAX)
-        self._room = asyncio.Semaphore(DEEDS_MAX)
+        self._room = asyncio.Semaphore(OPERATIONS_MAX)
         self._inspect_room = asyncio.Semaphore(INSPECTS_MAX)
         self._stack_room = asyncio.Semaphore(STACKS_MAX)
         self._operations: Mapping[Step, _Operation] = {
@@ -288,8 +290,8 @@ class Steps:
         return await work.runtime.replace(work.order, work.present)
 
     async def _remove(self, work: _Work) -> Failure | None:
-        if self._past is not None:
-            await self._past.keep(work.order)
+        if self._previous_logs is not None:
+            await self._previous_logs.save(work.order)
         return await work.runtime.remove(work.order, work.present)
 
     async def _remove_volumes(self, work: _Work) -> Failure | None:
@@ -299,8 +301,8 @@ class Steps:
             for name, retain in work.entry.volumes.items()
             if not retain and not order.keeps_data
         )
-        if self._past is not None:
-            await self._past.forget(order.workload_id)
+        if self._previous_logs is not None:
+            await self._previous_logs.remove(order.workload_id)
         failure = await work.runtime.discard(order)
         return failure or await self._volumes.remove(order.workload_id, removed)
 

@@ -43,7 +43,7 @@ class WorkQueue:
             self._pass_left, self._pass_ended = set(self._queued), ended
             self._end_pass_if_done()
 
-    def looked_at(self, workload_id: WorkloadId) -> None:
+    def inspected(self, workload_id: WorkloadId) -> None:
         self._pass_left.discard(workload_id)
         self._end_pass_if_done()
 

@@ -18,7 +18,7 @@ from persys.agent.journal.recorder import Recorder
 from persys.agent.journal.records import Entry, JournalChange
 from persys.agent.journal.store import Journal
 from persys.agent.volumes.managed import storage_failure
-from persys.agent.workloads.crash_recovery import Recovery, note_alone
+from persys.agent.workloads.crash_recovery import Recovery, record_resuming
 from persys.agent.workloads.health_probes import HealthProbes
 from persys.agent.workloads.steps import Steps
 from persys.agent.workloads.work_queue import WorkQueue
@@ -52,8 +52,8 @@ STEPS_MAX = 25
 NOT_SETTLED = "NotSettled"
 # These steps do not change the container, so it need not be inspected again.
 PREPARATIONS = frozenset({Step.PULL, Step.PREPARE_VOLUMES})
-PATIENCE_MIN_SECONDS = 0.5
-PATIENCE_MAX_SECONDS = 30.0
+BACK_OFF_MIN_SECONDS = 0.5
+BACK_OFF_MAX_SECONDS = 30.0
 # A workload that cannot be inspected is unknown at first, and failed from this attempt on.
 ATTEMPTS_UNKNOWN_MAX = 3
 # How long an order is resumed alone, by the last exit.
@@ -69,16 +69,16 @@ class Worker:
         turns: Turns[WorkloadId],
         steps: Steps,
         probes: HealthProbes,
-        ledger: Recorder,
+        recorder: Recorder,
         clock: Clock,
         *,
         queue: WorkQueue,
-        is_alone: Callable[[Order], bool],
+        must_stop: Callable[[Order], bool],
         supervisor: Supervisor,
         recovery: Recovery,
         reconciles: bool,
     ) -> None:
-        """`is_alone`: whether contact with the scheduler was lost for longer than the order allows.
+        """`must_stop`: whether contact with the scheduler was lost for longer than the order allows.
 
         `reconciles`: whether deviations without a new order are repaired, or only reported.
         """
@@ -86,10 +86,10 @@ class Worker:
         self._turns = turns
         self._steps = steps
         self._probes = probes
-        self._ledger = ledger
+        self._recorder = recorder
         self._clock = clock
         self._queue = queue
-        self._is_alone = is_alone
+        self._must_stop = must_stop
         self._supervisor = supervisor
         self._reconciles = reconciles
         self._pauses: dict[WorkloadId, float] = {}
@@ -109,7 +109,7 @@ class Worker:
                 workload_id = await self._queue.take()
                 lanes.hand(workload_id, partial(self._converge, workload_id))
 
-    def supersede(self, workload_id: WorkloadId) -> None:
+    def interrupt(self, workload_id: WorkloadId) -> None:
         """A newer order is in the journal: interrupt the old work and start with the new order."""
         self._quarantined.discard(workload_id)
         self._steps.interrupt(workload_id)
@@ -124,7 +124,7 @@ class Worker:
                 entry = self._journal.entries.get(workload_id)
                 if entry is None or (only_deletes and entry.order.desired is not Desired.DELETED):
                     continue
-                self._ledger.pardon(entry)
+                self._recorder.clear_failure(entry)
 
     async def _resume(self, lanes: Lanes[WorkloadId]) -> None:
         """After an unclean exit, resume workloads one at a time, to identify one that crashes the agent.
@@ -141,12 +141,12 @@ class Worker:
             failure = quarantine(self._crashes.get(workload_id, 0))
             if failure is not None:
                 await self._quarantine(workload_id, failure)
-            elif self._is_alone(entry.order):
+            elif self._must_stop(entry.order):
                 lanes.hand(workload_id, partial(self._converge, workload_id))
             elif ended is LastExit.CRASHED or self._journal.open_action(entry) is not None:
-                await note_alone(self._journal, workload_id)
+                await record_resuming(self._journal, workload_id)
                 await self._resume_alone(workload_id, lanes, RESUME_SECONDS[ended])
-        await note_alone(self._journal, None)
+        await record_resuming(self._journal, None)
 
     async def _resume_alone(
         self, workload_id: WorkloadId, lanes: Lanes[WorkloadId], seconds: float
@@ -171,7 +171,7 @@ class Worker:
         async with self._turns.of(workload_id):
             entry = self._journal.entries.get(workload_id)
             if entry is not None:
-                self._ledger.broken(entry, failure)
+                self._recorder.mark_failed(entry, failure)
 
     def _contain(self, workload_id: WorkloadId) -> Containment:
         """Contain errors of a queue task; `_converge` contains those that it can attribute."""
@@ -182,7 +182,7 @@ class Worker:
         try:
             await self._reconcile(workload_id)
         finally:
-            self._queue.looked_at(workload_id)
+            self._queue.inspected(workload_id)
 
     async def _reconcile(self, workload_id: WorkloadId) -> None:
         if workload_id in self._quarantined or self._is_backing_off(workload_id):
@@ -219,7 +219,7 @@ class Worker:
                 artefact,
                 entry.progress,
                 now=self._clock.now(),
-                alone=self._is_alone(entry.order),
+                alone=self._must_stop(entry.order),
             )
             if not self._reconciles:
                 under_way = self._journal.open_action(entry) is not None
@@ -241,7 +241,7 @@ class Worker:
             entry = self._journal.entries.get(workload_id)
             if entry is None or entry.generation != seen.generation:
                 return
-            entry = await self._ledger.begin(entry, todo, artefact)
+            entry = await self._recorder.begin_step(entry, todo, artefact)
         if step is Step.START:
             passing(failpoints.LAUNCHING)
         began = self._clock.monotonic()
@@ -263,7 +263,7 @@ class Worker:
         async with self._turns.of(workload_id):
             current = self._journal.entries.get(workload_id)
             if current is not None and current.generation == entry.generation:
-                self._ledger.keep(current, step, failure, seconds)
+                self._recorder.record_step(current, step, failure, seconds)
 
     async def _perform(self, step: Step, entry: Entry, artefact: Artefact | None) -> Failure | None:
         """Perform a step. Returns the failure. Raises ConflictError, UnavailableError."""
@@ -293,9 +293,9 @@ class Worker:
             if entry is None or entry.generation != seen.generation:
                 return False
             if settled.actual is Actual.ABSENT:
-                await self._ledger.forget(entry)
+                await self._recorder.record_deletion(entry)
                 passing(failpoints.FORGOTTEN)
-            elif await self._ledger.settle(
+            elif await self._recorder.record_settled(
                 entry, settled, _words(entry.order, settled, artefact, log_tail)
             ):
                 passing(failpoints.SETTLED)
@@ -323,13 +323,13 @@ class Worker:
             entry = self._journal.entries.get(workload_id)
             if entry is not None:
                 text = f"not {entry.order.desired} after {STEPS_MAX} successful steps"
-                self._ledger.under_way(entry, NOT_SETTLED, f"{text}; retrying")
+                self._recorder.report_progress(entry, NOT_SETTLED, f"{text}; retrying")
 
     async def _mark_unknown(self, workload_id: WorkloadId, why: str) -> None:
         async with self._turns.of(workload_id):
             entry = self._journal.entries.get(workload_id)
             if entry is not None:
-                self._ledger.doubt(entry, why)
+                self._recorder.mark_unknown(entry, why)
 
     async def _give_up(self, workload_id: WorkloadId, error: InternalError) -> None:
         """Handle an unexpected error outside of a step: retry with back-off."""
@@ -339,13 +339,13 @@ class Worker:
             async with self._turns.of(workload_id):
                 entry = self._journal.entries.get(workload_id)
                 if entry is not None and error.count < ATTEMPTS_UNKNOWN_MAX:
-                    self._ledger.doubt(entry, failure.message)
+                    self._recorder.mark_unknown(entry, failure.message)
                 elif entry is not None:
-                    self._ledger.broken(entry, failure)
+                    self._recorder.mark_failed(entry, failure)
 
     def _back_off(self, workload_id: WorkloadId) -> None:
-        seconds = self._pauses.get(workload_id, PATIENCE_MIN_SECONDS)
-        self._pauses[workload_id] = min(2 * seconds, PATIENCE_MAX_SECONDS)
+        seconds = self._pauses.get(workload_id, BACK_OFF_MIN_SECONDS)
+        self._pauses[workload_id] = min(2 * seconds, BACK_OFF_MAX_SECONDS)
         self._queue.wake_after(workload_id, seconds)
         if workload_id in self._acted:
             self._backing_off_until[workload_id] = self._clock.monotonic() + seconds
@@ -354,7 +354,7 @@ class Worker:
         """Whether the workload is backing off. It is inspected after that."""
         seconds = self._backing_off_until.get(workload_id, 0.0) - self._clock.monotonic()
         entry = self._journal.entries.get(workload_id)
-        if seconds <= 0 or entry is None or self._is_alone(entry.order):
+        if seconds <= 0 or entry is None or self._must_stop(entry.order):
             self._backing_off_until.pop(workload_id, None)
             return False
         self._queue.wake_after(workload_id, seconds)

@@ -102,8 +102,8 @@ class HeardLink:
         return self._inner.over
 
     @property
-    def is_old(self) -> bool:
-        return self._inner.is_old
+    def is_stale(self) -> bool:
+        return self._inner.is_stale
 
     async def register(
         self, request: control_pb2.RegisterNodeRequest

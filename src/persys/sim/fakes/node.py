@@ -188,18 +188,18 @@ class SimNode:
             self._witness,
             self._network.silent_registries,
         )
-        around = Environment(
+        environment = Environment(
             journal=journal,
             runtimes=NodeRuntimes(dict.fromkeys(WorkloadType, runtime)),
             volumes=SimVolumes(self.docker, self.disk, life, self._witness, random),
-            machine=self._hardware,
+            host=self._hardware,
             clock=self.wall.as_read(),
             paths=DirectPathCalls(),
             connect=connect,
             random=random,
             boot_id=self.name,
         )
-        agent = Agent(self._settings, self.id, around)
+        agent = Agent(self._settings, self.id, environment)
         api = agent.api()
         streaming = over_stream(
             TunnelServer(cast("AgentApi", Overheard(api, life, self._network)), agent.supervisor),

@@ -46,7 +46,7 @@ async def watch_disks(
     while True:
         await asyncio.sleep(interval.total_seconds())
         entries = list(journal.entries.values())
-        running = [one.order for one in entries if one.standing.actual is Actual.RUNNING]
+        running = [one.order for one in entries if one.status.actual is Actual.RUNNING]
         for workload_id in await limits.measure(running, supervisor):
             queue.wake(workload_id)
 
