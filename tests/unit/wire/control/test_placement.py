@@ -17,7 +17,7 @@ from persys.wire.specfile.parser import read_spec_file
 from persys.wire.specfile.strict import SpecFileError
 from persys.wire.stored.revision import revision_of
 
-PROJECT = Path(__file__).parents[3]
+PROJECT = Path(__file__).parents[4]
 EXAMPLE = PROJECT / "examples" / "placement.yaml"
 MANUAL = (PROJECT / "docs" / "operations.md").read_text(encoding="utf-8")
 WEB = "id: web\ncontainer: {image: nginx}\n"
