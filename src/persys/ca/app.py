@@ -1,4 +1,4 @@
-"""Builds and runs the CA process."""
+"""Builds and runs the CA process, and determines the addresses by which nodes reach it."""
 
 import asyncio
 import socket
@@ -44,33 +44,6 @@ REQUEST_SECONDS = 15.0
 _CLEANUP_INTERVAL = timedelta(days=1)
 _CHECK_SECONDS_MAX = 3600.0
 _CHECK_SECONDS_MIN = 1.0
-
-
-def addresses(advertised: Sequence[str], listening: str, port: int) -> list[str]:
-    """host:port pairs; a joining node tries each."""
-    if advertised:
-        return list(advertised)
-    if listening not in _ANY:
-        return [f"[{listening}]:{port}" if ":" in listening else f"{listening}:{port}"]
-    try:
-        return [f"{address_outward()}:{port}"]
-    except OSError:  # no route: the CA is reachable locally only
-        return [f"127.0.0.1:{port}"]
-
-
-def own_hosts(found_at: Sequence[str]) -> tuple[str, ...]:
-    hosts = [address.rpartition(":")[0].strip("[]") for address in found_at]
-    return tuple(dict.fromkeys(_usable([*hosts, socket.gethostname(), *_LOCAL])))
-
-
-def _usable(hosts: Sequence[str]) -> list[str]:
-    usable: list[str] = []
-    for host in hosts:
-        try:
-            usable += granted_hosts([host])
-        except InvalidError:
-            continue  # for example a host name with an invalid underscore
-    return usable
 
 
 async def run_ca(settings: CaSettings, stop: asyncio.Event) -> None:
@@ -180,3 +153,30 @@ def _keys(settings: CaSettings, passphrase: bytes, clock: Clock) -> Keys:
         passphrase=passphrase,
         now=clock.now(),
     )
+
+
+def addresses(advertised: Sequence[str], listening: str, port: int) -> list[str]:
+    """host:port pairs; a joining node tries each."""
+    if advertised:
+        return list(advertised)
+    if listening not in _ANY:
+        return [f"[{listening}]:{port}" if ":" in listening else f"{listening}:{port}"]
+    try:
+        return [f"{address_outward()}:{port}"]
+    except OSError:  # no route: the CA is reachable locally only
+        return [f"127.0.0.1:{port}"]
+
+
+def own_hosts(found_at: Sequence[str]) -> tuple[str, ...]:
+    hosts = [address.rpartition(":")[0].strip("[]") for address in found_at]
+    return tuple(dict.fromkeys(_usable([*hosts, socket.gethostname(), *_LOCAL])))
+
+
+def _usable(hosts: Sequence[str]) -> list[str]:
+    usable: list[str] = []
+    for host in hosts:
+        try:
+            usable += granted_hosts([host])
+        except InvalidError:
+            continue  # for example a host name with an invalid underscore
+    return usable

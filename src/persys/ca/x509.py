@@ -1,7 +1,8 @@
-"""Creates X.509 certificates: root, intermediate and leaf certificates.
+"""Creates X.509 certificates (root, intermediate, leaf) and the certificate revocation list (CRL).
 
-Keys use P-256, which every TLS library supports and which is cheap to generate at each renewal. This module
-stores nothing and makes no policy decisions.
+Keys use P-256, which every TLS library supports and which is cheap to generate at each renewal. The CRL
+contains serials from all intermediates: serials are random and unique. This module stores nothing and makes
+no policy decisions.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Detects the runtimes of this node, Docker, Compose and libvirt, at start and while the agent runs.
+"""Detects and builds the runtimes of this node, at start and while the agent runs.
 
 Docker is present whenever it is enabled; its health is checked elsewhere. Compose and libvirt are added when
 they are found, including after the agent has started. A runtime is never removed: if it stops responding, the
@@ -60,121 +60,6 @@ log = structlog.get_logger()
 
 _OF_DOCKER = frozenset({Kind.CONTAINER, Kind.NETWORK, Kind.IMAGE, Kind.FILES})
 _OF_LIBVIRT = frozenset({Kind.MACHINE})
-
-
-async def open_images(
-    settings: AgentSettings,
-    journal: Journal,
-    clock: Clock,
-    paths: PathCalls,
-    *,
-    changed: Callable[[], None],
-    is_first: bool,
-) -> ImageStore | None:
-    """None if the directory cannot be used, for example without root: the node then runs no VMs."""
-    images = ImageStore(
-        settings.vm_images_dir,
-        clock,
-        paths,
-        policy=policy_of(settings),
-        users=VmImageUsers(journal, settings.vm_dir.absolute()),
-        changed=changed,
-    )
-    try:
-        await images.open()
-    except (OSError, UnavailableError) as err:
-        say = log.warning if is_first else log.debug
-        say("machines.absent", reason=f"PERSYS_VM_IMAGES_DIR cannot be used: {err}")
-        return None
-    return images
-
-
-def vm_ids(journal: Journal) -> list[WorkloadId]:
-    entries = journal.entries.items()
-    return [workload_id for workload_id, entry in entries if entry.order.type is WorkloadType.VM]
-
-
-def build_vm_access(
-    hypervisor: Hypervisor, settings: AgentSettings, owner: OwnerLabels, paths: PathCalls
-) -> VmAccess:
-    return VmAccess(hypervisor.libvirt, owner, paths, settings.vm_dir.absolute())
-
-
-def has_vms(journal: Journal) -> bool:
-    return bool(vm_ids(journal))
-
-
-def container_files(settings: AgentSettings, owner: OwnerLabels) -> ContainerFiles:
-    """Container files, next to the journal. Several agents may share that directory."""
-    memory = find_memory_directory(settings.secret_files_dir)
-    return ContainerFiles(_files_root(settings, owner), memory)
-
-
-def workload_roots(settings: AgentSettings, owner: OwnerLabels) -> list[Path]:
-    """Directories below which every workload has its own directories."""
-    journal, local = settings.state_path.absolute().parent, settings.storage_local_root.resolve()
-    return [
-        _files_root(settings, owner).absolute(),
-        journal / "past",
-        journal / "stacks",
-        Path("/dev/shm"),  # noqa: S108  # only compared
-        Path("/proc"),
-        *(local / name for name in ("", ".files", ".disks", ".doomed")),
-        settings.storage_nfs_stage_dir.resolve() / settings.cluster_id,
-        settings.storage_ceph_stage_dir.resolve(),
-        settings.vm_dir.absolute(),
-        settings.vm_images_dir.absolute() / "incoming",
-    ]
-
-
-def _files_root(settings: AgentSettings, owner: OwnerLabels) -> Path:
-    return settings.state_path.parent / "files" / quote(owner.node_id, safe="")
-
-
-async def detect_compose(
-    settings: AgentSettings,
-    engine: Engine,
-    owner: OwnerLabels,
-    *,
-    policy: NodePolicy,
-    puller: Puller,
-    credentials: Credentials,
-    paths: PathCalls,
-    disk_limits: DiskLimits,
-    is_first: bool,
-) -> ComposeRuntime | None:
-    """None if Compose is absent or disabled, which is logged once. Raises SettingsError."""
-    if not settings.compose_enabled:
-        return None
-    cli = await detect(settings.compose_binary, settings.docker_host)
-    if cli is None:
-        write = log.info if is_first else log.debug
-        write("compose.absent", reason="neither 'docker compose' nor 'docker-compose' is installed")
-        return None
-    git = None
-    if has_git():
-        git = Git(credentials, paths, bytes_max=settings.git_max_gb * GIB)
-    log.info("compose.found", version=cli.version, git=git is not None)
-    return ComposeRuntime(
-        cli,
-        ComposeSource(cli, git, policy, paths, pids_max=settings.pids_max),
-        engine,
-        owner,
-        paths,
-        puller=puller,
-        root=_root(settings),
-        stop_grace_seconds=round(settings.stop_grace.total_seconds()),
-        pids_max=settings.pids_max,
-        disk_limits=disk_limits,
-    )
-
-
-def has_git() -> bool:
-    return shutil.which("git") is not None
-
-
-def _root(settings: AgentSettings) -> Path:
-    return settings.state_path.absolute().parent / "stacks"
 
 
 @dataclass(slots=True)
@@ -322,3 +207,118 @@ class Detector:
             hypervisor, settings, owner, clock, images, paths
         )
         return True
+
+
+async def open_images(
+    settings: AgentSettings,
+    journal: Journal,
+    clock: Clock,
+    paths: PathCalls,
+    *,
+    changed: Callable[[], None],
+    is_first: bool,
+) -> ImageStore | None:
+    """None if the directory cannot be used, for example without root: the node then runs no VMs."""
+    images = ImageStore(
+        settings.vm_images_dir,
+        clock,
+        paths,
+        policy=policy_of(settings),
+        users=VmImageUsers(journal, settings.vm_dir.absolute()),
+        changed=changed,
+    )
+    try:
+        await images.open()
+    except (OSError, UnavailableError) as err:
+        say = log.warning if is_first else log.debug
+        say("machines.absent", reason=f"PERSYS_VM_IMAGES_DIR cannot be used: {err}")
+        return None
+    return images
+
+
+def vm_ids(journal: Journal) -> list[WorkloadId]:
+    entries = journal.entries.items()
+    return [workload_id for workload_id, entry in entries if entry.order.type is WorkloadType.VM]
+
+
+def build_vm_access(
+    hypervisor: Hypervisor, settings: AgentSettings, owner: OwnerLabels, paths: PathCalls
+) -> VmAccess:
+    return VmAccess(hypervisor.libvirt, owner, paths, settings.vm_dir.absolute())
+
+
+def has_vms(journal: Journal) -> bool:
+    return bool(vm_ids(journal))
+
+
+def container_files(settings: AgentSettings, owner: OwnerLabels) -> ContainerFiles:
+    """Container files, next to the journal. Several agents may share that directory."""
+    memory = find_memory_directory(settings.secret_files_dir)
+    return ContainerFiles(_files_root(settings, owner), memory)
+
+
+def workload_roots(settings: AgentSettings, owner: OwnerLabels) -> list[Path]:
+    """Directories below which every workload has its own directories."""
+    journal, local = settings.state_path.absolute().parent, settings.storage_local_root.resolve()
+    return [
+        _files_root(settings, owner).absolute(),
+        journal / "past",
+        journal / "stacks",
+        Path("/dev/shm"),  # noqa: S108  # only compared
+        Path("/proc"),
+        *(local / name for name in ("", ".files", ".disks", ".doomed")),
+        settings.storage_nfs_stage_dir.resolve() / settings.cluster_id,
+        settings.storage_ceph_stage_dir.resolve(),
+        settings.vm_dir.absolute(),
+        settings.vm_images_dir.absolute() / "incoming",
+    ]
+
+
+def _files_root(settings: AgentSettings, owner: OwnerLabels) -> Path:
+    return settings.state_path.parent / "files" / quote(owner.node_id, safe="")
+
+
+async def detect_compose(
+    settings: AgentSettings,
+    engine: Engine,
+    owner: OwnerLabels,
+    *,
+    policy: NodePolicy,
+    puller: Puller,
+    credentials: Credentials,
+    paths: PathCalls,
+    disk_limits: DiskLimits,
+    is_first: bool,
+) -> ComposeRuntime | None:
+    """None if Compose is absent or disabled, which is logged once. Raises SettingsError."""
+    if not settings.compose_enabled:
+        return None
+    cli = await detect(settings.compose_binary, settings.docker_host)
+    if cli is None:
+        write = log.info if is_first else log.debug
+        write("compose.absent", reason="neither 'docker compose' nor 'docker-compose' is installed")
+        return None
+    git = None
+    if has_git():
+        git = Git(credentials, paths, bytes_max=settings.git_max_gb * GIB)
+    log.info("compose.found", version=cli.version, git=git is not None)
+    return ComposeRuntime(
+        cli,
+        ComposeSource(cli, git, policy, paths, pids_max=settings.pids_max),
+        engine,
+        owner,
+        paths,
+        puller=puller,
+        root=_root(settings),
+        stop_grace_seconds=round(settings.stop_grace.total_seconds()),
+        pids_max=settings.pids_max,
+        disk_limits=disk_limits,
+    )
+
+
+def has_git() -> bool:
+    return shutil.which("git") is not None
+
+
+def _root(settings: AgentSettings) -> Path:
+    return settings.state_path.absolute().parent / "stacks"

@@ -1,4 +1,8 @@
-"""The file systems of volumes with a size: commands to create and to grow each."""
+"""Creates, grows, mounts and unmounts the file systems of volumes.
+
+Mount and unmount check the kernel's mount table first and are idempotent. The exit code of mount(8) gives the
+cause of a failure.
+"""
 
 import asyncio
 from functools import partial

@@ -1,6 +1,7 @@
-"""The Compose command that this host has: v2 as a docker plugin, v2 standalone, or v1.
+"""Detects and runs the Compose command of this host: v2 as a docker plugin, v2 standalone, or v1.
 
 Compose runs with a fixed environment: variables in a Compose file are resolved from the spec alone.
+`ComposeCommands` builds, creates and starts a stack; the document is passed on standard input.
 """
 
 import asyncio

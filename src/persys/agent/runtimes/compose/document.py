@@ -1,7 +1,8 @@
 """The document that Compose executes: the checked output of `config` plus the agent's own parts.
 
 It holds resolved values, so it exists in memory only and is passed to Compose on standard input. Every
-function returns a new document.
+function returns a new document. The files that Compose reads to resolve a project must be inside the project;
+`references_problem` checks them before.
 """
 
 import json

@@ -1,6 +1,9 @@
-"""The containers, networks and volumes of a stack in Docker, found by the agent's labels.
+"""The containers, networks, volumes and project name of a stack in Docker, found by the agent's labels.
 
 Stop and remove use the Docker API and not Compose: they must work even if the Compose files have changed.
+
+Compose finds the containers of a project by its name alone. A stack with a name that is already in use would
+replace other containers, join their networks and write to their volumes, so such a name is rejected.
 """
 
 import asyncio

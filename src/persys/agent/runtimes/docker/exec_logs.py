@@ -2,6 +2,10 @@
 
 Containers are found by their labels, so a stack has one part per service container. Docker applies `tail`
 before `since` and `until`.
+
+When a client disconnects, its command gets SIGHUP, as from a terminal. Docker has no API call for it. The
+signal is sent only if /proc shows that the process belongs to the container: with a remote Docker the pid is
+not valid on this host.
 """
 
 import asyncio
@@ -42,58 +46,6 @@ _BOUNDARY_NANOS = 90_000_000  # below Docker's minimum restart delay
 _RESIZE_ATTEMPTS = 5
 _PAUSE_SECONDS = 0.05
 _END_ATTEMPTS = 100
-
-
-async def tail(engine: Engine, container_id: str) -> str:
-    """The last lines of standard error, or of standard output if standard error is empty."""
-    for stream in ("stderr", "stdout"):
-        content = await engine.read(
-            f"containers/{container_id}/logs",
-            params={stream: "true", "tail": str(_LINES_MAX)},
-            bytes_max=_ANSWER_BYTES_MAX,
-        )
-        text = payloads(content).decode("utf-8", "replace").strip()
-        if text:
-            return text
-    return ""
-
-
-def payloads(content: bytes) -> bytes:
-    """Frames without headers. If the beginning was cut off, decoding starts at the first whole frame."""
-    start = _first_frame(content)
-    parts = []
-    while start + _HEADER_BYTES <= len(content):
-        size = int.from_bytes(content[start + 4 : start + _HEADER_BYTES])
-        start += _HEADER_BYTES
-        parts.append(content[start : start + size])
-        start += size
-    return b"".join(parts)
-
-
-def _first_frame(content: bytes) -> int:
-    for start in range(len(content)):
-        if content[start] <= _STDERR and content[start + 1 : start + 4] == b"\0\0\0":
-            return start
-    return len(content)
-
-
-async def send_hangup(engine: Engine, exec_id: str, container_id: str) -> None:
-    try:
-        found = await engine.call("GET", f"exec/{exec_id}/json", deadline=_DEADLINE_SECONDS)
-    except (EngineError, RuntimeUnavailableError):
-        return
-    with suppress(RuntimeUnavailableError), parsing_response("a command"):
-        pid = int(found["Pid"] or 0) if found["Running"] else 0
-        if pid and _is_inside(pid, container_id):
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGHUP)
-
-
-def _is_inside(pid: int, container_id: str) -> bool:
-    try:
-        return container_id in Path(f"/proc/{pid}/cgroup").read_text()
-    except OSError:
-        return False
 
 
 class ContainerPart(Struct, frozen=True):
@@ -276,3 +228,55 @@ def _refusal(err: EngineError) -> Exception:
     if err.status < HTTPStatus.INTERNAL_SERVER_ERROR:
         return RefusedError(err.message)
     return as_unavailable(err)
+
+
+async def tail(engine: Engine, container_id: str) -> str:
+    """The last lines of standard error, or of standard output if standard error is empty."""
+    for stream in ("stderr", "stdout"):
+        content = await engine.read(
+            f"containers/{container_id}/logs",
+            params={stream: "true", "tail": str(_LINES_MAX)},
+            bytes_max=_ANSWER_BYTES_MAX,
+        )
+        text = payloads(content).decode("utf-8", "replace").strip()
+        if text:
+            return text
+    return ""
+
+
+def payloads(content: bytes) -> bytes:
+    """Frames without headers. If the beginning was cut off, decoding starts at the first whole frame."""
+    start = _first_frame(content)
+    parts = []
+    while start + _HEADER_BYTES <= len(content):
+        size = int.from_bytes(content[start + 4 : start + _HEADER_BYTES])
+        start += _HEADER_BYTES
+        parts.append(content[start : start + size])
+        start += size
+    return b"".join(parts)
+
+
+def _first_frame(content: bytes) -> int:
+    for start in range(len(content)):
+        if content[start] <= _STDERR and content[start + 1 : start + 4] == b"\0\0\0":
+            return start
+    return len(content)
+
+
+async def send_hangup(engine: Engine, exec_id: str, container_id: str) -> None:
+    try:
+        found = await engine.call("GET", f"exec/{exec_id}/json", deadline=_DEADLINE_SECONDS)
+    except (EngineError, RuntimeUnavailableError):
+        return
+    with suppress(RuntimeUnavailableError), parsing_response("a command"):
+        pid = int(found["Pid"] or 0) if found["Running"] else 0
+        if pid and _is_inside(pid, container_id):
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGHUP)
+
+
+def _is_inside(pid: int, container_id: str) -> bool:
+    try:
+        return container_id in Path(f"/proc/{pid}/cgroup").read_text()
+    except OSError:
+        return False

@@ -1,4 +1,4 @@
-"""Maps orders to Docker's names, labels and create bodies, and inspected containers to artefacts."""
+"""Maps orders to Docker's names, labels and create bodies, and containers and events back to workloads."""
 
 import json
 import re

@@ -1,8 +1,11 @@
-"""Starts a container, also after Docker lost an earlier start.
+"""Starts a container, also after Docker lost an earlier start, and finds the reason of a failed start.
 
 If Docker is stopped while it starts a container, the container's shim can remain without a process. Docker
 then rejects every start, also its own: the task "already exists". When the shim is killed, containerd cleans
 up and the container can start again.
+
+Docker returns status 500 for a host port in use as well as for its own errors, so the ports are checked
+directly.
 """
 
 import asyncio

@@ -1,7 +1,9 @@
 """Samples the usage of this agent's containers: one list from Docker, then the cgroup counters.
 
-Containers without a readable cgroup are sampled through the Docker API, which waits up to a second for its
-next sample. These calls run concurrently; such a pass takes seconds but little CPU.
+`Cgroups` reads cgroup v1 and v2 with both cgroup drivers of Docker, much cheaper than the Docker API.
+Containers without a readable cgroup, for example with a remote Docker, are sampled through the Docker API,
+which waits up to a second for its next sample. These calls run concurrently; such a pass takes seconds but
+little CPU.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Builds the domain XML of a VM. Pure.
+"""Builds and parses the domain XML of a VM. Pure.
 
 The cloud-init ISO is a virtio disk, because cloud kernels have no drivers for other buses, and the last disk,
 so that it does not change the names of the others. When the host's disk is full the VM pauses; an I/O error

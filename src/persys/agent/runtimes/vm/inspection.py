@@ -1,7 +1,11 @@
-"""Inspects one VM: state, description and addresses from libvirt and the guest agent, in one call.
+"""Inspects VMs: state, addresses and runs of one VM, and the list of all VMs for garbage collection.
 
 Addresses come from libvirt's DHCP leases and from the guest agent if it responds, which is the only source
-for bridges. If neither has an address, the static address of the spec is used.
+for bridges. If neither has an address, the static address of the spec is used. Starts and stops are tracked
+here, because libvirt does not store them.
+
+All VMs are found by the labels of cluster and node, so VMs of others are never listed. Garbage collection
+keeps data: only the domain is undefined, and disks are not listed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -40,53 +44,6 @@ ADDRESS_AWAITED = timedelta(minutes=3)
 ADDRESS_LOOK_AFTER = timedelta(seconds=1)
 CRASHED = 1
 UNKNOWN_EXIT_CODE = 255
-
-
-class VmGarbage:
-    """Implements agent.ports.GarbageSource."""
-
-    def __init__(self, libvirt: Libvirt, owner: OwnerLabels) -> None:
-        self._libvirt = libvirt
-        self._owner = owner
-
-    async def inventory(self) -> list[Item]:
-        try:
-            return await self._libvirt.call(self._list)
-        except LibvirtError as err:
-            raise power.unavailable(err) from err
-
-    async def images(self, fetched: Mapping[str, Image]) -> list[ImageUse]:
-        return []  # VM images are managed by the image store
-
-    async def remove(self, item: Item) -> str:
-        try:
-            await self._libvirt.call(partial(_remove, uuid=item.id))
-        except LibvirtError as err:
-            return "" if is_code(err, "VIR_ERR_NO_DOMAIN") else err.message
-        return ""
-
-    def _list(self, connection: Any) -> list[Item]:
-        libvirt = load()
-        items = []
-        for domain in connection.listAllDomains():
-            try:
-                found = parse_domain(domain.XMLDesc())
-                running = bool(domain.isActive())
-            except libvirt.libvirtError as err:
-                if err.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
-                    continue  # removed in the meantime
-                raise
-            workload_id = WorkloadId(found.labels.get(WORKLOAD_LABEL, ""))
-            if self._owner.owns(found.labels, workload_id):
-                items.append(
-                    Item(Kind.MACHINE, domain.UUIDString(), found.name, workload_id, running)
-                )
-        return items
-
-
-def _remove(connection: Any, uuid: str) -> None:
-    power.power_off(connection, uuid)
-    power.undefine(connection, uuid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,3 +233,50 @@ def _ending(reason: int) -> tuple[int, str]:
         libvirt.VIR_DOMAIN_SHUTOFF_FAILED: (CRASHED, "QEMU exited"),
         libvirt.VIR_DOMAIN_SHUTOFF_SAVED: (0, "the VM was saved"),
     }.get(reason, (UNKNOWN_EXIT_CODE, "stopped while the agent was not running"))
+
+
+class VmGarbage:
+    """Implements agent.ports.GarbageSource."""
+
+    def __init__(self, libvirt: Libvirt, owner: OwnerLabels) -> None:
+        self._libvirt = libvirt
+        self._owner = owner
+
+    async def inventory(self) -> list[Item]:
+        try:
+            return await self._libvirt.call(self._list)
+        except LibvirtError as err:
+            raise power.unavailable(err) from err
+
+    async def images(self, fetched: Mapping[str, Image]) -> list[ImageUse]:
+        return []  # VM images are managed by the image store
+
+    async def remove(self, item: Item) -> str:
+        try:
+            await self._libvirt.call(partial(_remove, uuid=item.id))
+        except LibvirtError as err:
+            return "" if is_code(err, "VIR_ERR_NO_DOMAIN") else err.message
+        return ""
+
+    def _list(self, connection: Any) -> list[Item]:
+        libvirt = load()
+        items = []
+        for domain in connection.listAllDomains():
+            try:
+                found = parse_domain(domain.XMLDesc())
+                running = bool(domain.isActive())
+            except libvirt.libvirtError as err:
+                if err.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
+                    continue  # removed in the meantime
+                raise
+            workload_id = WorkloadId(found.labels.get(WORKLOAD_LABEL, ""))
+            if self._owner.owns(found.labels, workload_id):
+                items.append(
+                    Item(Kind.MACHINE, domain.UUIDString(), found.name, workload_id, running)
+                )
+        return items
+
+
+def _remove(connection: Any, uuid: str) -> None:
+    power.power_off(connection, uuid)
+    power.undefine(connection, uuid)

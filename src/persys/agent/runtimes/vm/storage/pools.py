@@ -1,4 +1,8 @@
-"""Storage pools of libvirt and their volumes. These functions run in a thread with a connection."""
+"""Storage pools of libvirt and their volumes. The functions run in a thread with a connection.
+
+`LibvirtPools` reports the active pools with their capacity and implements `PoolSource`. The agent's own pool
+is reported before it exists: the first disk in it creates it.
+"""
 
 import shutil
 from collections.abc import Mapping
