@@ -28,7 +28,7 @@ from persys.agent.runtimes.docker.config_files import ContainerFiles, find_memor
 from persys.agent.runtimes.docker.disk_limits import DiskLimits
 from persys.agent.runtimes.docker.engine import Engine
 from persys.agent.runtimes.docker.exec_logs import DockerAccess
-from persys.agent.runtimes.docker.leftovers import DockerGarbage
+from persys.agent.runtimes.docker.garbage import DockerGarbage
 from persys.agent.runtimes.docker.mapping import OwnerLabels
 from persys.agent.runtimes.docker.pull import Puller
 from persys.agent.runtimes.docker.runtime import DockerRuntime
