@@ -20,7 +20,7 @@ from bench.processes import etcd, free_port, process, scheduler
 from bench.stored import commit_bare, units
 from bench.verdict import Verdict, report
 from persys.infra.clock import SystemClock
-from persys.store.etcd.store import EtcdOptions
+from persys.store.etcd import EtcdOptions
 from persys.store.open import open_store
 from persys.wire.gen.agent.v1 import agent_pb2, agent_pb2_grpc
 from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc

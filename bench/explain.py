@@ -17,8 +17,7 @@ from persys.core.placement.index.node_slot import NodeSlot
 from persys.core.placement.requirements import Requirements
 from persys.core.placement.select import choose
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.placement import Constraint, Operator, Rules
-from persys.model.resources import Resources
+from persys.model.placement import Constraint, Operator, Resources, Rules
 
 NODES = 10_000
 LIMIT = 20  # how many nodes an explanation tells about, if nobody says otherwise

@@ -20,7 +20,7 @@ import grpc
 from bench.processes import cpu_seconds, etcd, scheduler, until
 from bench.stored import commit_bare, marker_unit, node_units, units
 from bench.verdict import Verdict, report
-from persys.store.etcd.store import EtcdOptions, EtcdStore
+from persys.store.etcd import EtcdOptions, EtcdStore
 from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
 
 NODES = 100

@@ -16,8 +16,7 @@ from persys.core.placement.pending_queue import PendingEntry, PendingQueue
 from persys.core.placement.requirements import Requirements
 from persys.core.placement.select import Placed, place
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.placement import NO_RULES, Constraint, Operator, Rules, Strategy
-from persys.model.resources import Resources
+from persys.model.placement import NO_RULES, Constraint, Operator, Resources, Rules, Strategy
 
 TRAITS = frozenset({"type:container"})
 NVME = Constraint("disk", Operator.EQUALS, ("nvme",))

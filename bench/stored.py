@@ -6,13 +6,12 @@ from time import perf_counter
 
 from msgspec import Struct
 
-from persys.model import feature
+from persys.model import node as model_node
 from persys.model.cluster import ClusterMarker
 from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.node import Capabilities, Node
-from persys.model.placement import Assignment
-from persys.model.resources import Resources
+from persys.model.placement import Assignment, Resources
 from persys.model.spec import ContainerSpec, WorkloadType
 from persys.model.status import Status, WorkloadStatus
 from persys.model.workload import Workload
@@ -23,7 +22,7 @@ from persys.wire.stored import records
 AT = datetime(2025, 6, 1, 12, tzinfo=UTC)
 NEEDS = Resources(100, 64)
 REVISION = "3f8a1c0d5e7b9a24"
-FEATURES = (feature.PUSHES_STATUS,)
+FEATURES = (model_node.PUSHES_STATUS,)
 
 
 def node_name(number: int) -> str:

@@ -18,8 +18,7 @@ from persys.infra.aio.owned_work import OwnedWork
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId, Revision, WorkloadId
-from persys.model.placement import NO_RULES, Assignment, HostPort, Rules
-from persys.model.resources import Resources
+from persys.model.placement import NO_RULES, Assignment, HostPort, Resources, Rules
 from persys.model.spec import ContainerSpec, Spec
 from persys.model.status import (
     Actual,

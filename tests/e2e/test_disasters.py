@@ -10,7 +10,7 @@ import pytest
 
 from e2e.etcd import Etcd
 from persys.errors import StoreUnavailableError
-from persys.store.etcd.store import EtcdOptions, EtcdStore
+from persys.store.etcd import EtcdOptions, EtcdStore
 from persys.store.port import Store, Unit
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster, a_cluster, brisk

@@ -11,7 +11,7 @@ import pytest
 from builders import a_workload
 from e2e.cluster import Cluster
 from e2e.waiting import eventually
-from persys.model.resources import Resources
+from persys.model.placement import Resources
 from persys.model.spec import ContainerSpec
 from persys.wire.agent.messages import apply_message
 from persys.wire.gen.agent.v1.agent_pb2_grpc import AgentServiceStub

@@ -8,12 +8,11 @@ from msgspec import Struct
 
 from builders import NOON, a_status, a_workload, an_assignment
 from persys.core.event_retention import EventLimits
-from persys.model.drift import Drift, DriftType
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.node import Capabilities, Node
 from persys.model.placement import Tombstone
 from persys.model.secret import Secret, SecretVersion
-from persys.model.status import Retry
+from persys.model.status import Drift, DriftType, Retry
 from persys.scheduler.commit.versions import RecordVersions
 from persys.scheduler.state.cluster import ClusterState
 from persys.scheduler.state.sync import follow, load

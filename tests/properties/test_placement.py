@@ -14,8 +14,7 @@ from persys.core.placement.index.node_slot import NodeSlot, utilisation
 from persys.core.placement.requirements import Requirements
 from persys.core.placement.select import Placed, Unplaceable, place
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.placement import Constraint, HostPort, Operator, Rules, Strategy
-from persys.model.resources import Resources
+from persys.model.placement import Constraint, HostPort, Operator, Resources, Rules, Strategy
 
 TRAITS = ("type:container", "type:vm", "driver:nfs")
 PORTS = (HostPort(80), HostPort(80, "udp"), HostPort(443))

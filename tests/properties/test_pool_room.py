@@ -12,7 +12,7 @@ from persys.core.placement.requirements import Requirements
 from persys.core.placement.select import Placed, place
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Capabilities, StoragePool
-from persys.model.resources import Draws, Resources
+from persys.model.placement import Draws, Resources
 
 NODES = [NodeId(f"n{number:02}") for number in range(24)]
 

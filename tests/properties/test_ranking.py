@@ -21,8 +21,7 @@ from persys.core.placement.index.ranking import (
 from persys.core.placement.requirements import Requirements
 from persys.core.placement.search import eligible
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.placement import Constraint, Operator, Rules
-from persys.model.resources import Resources
+from persys.model.placement import Constraint, Operator, Resources, Rules
 
 NODES = [NodeId(f"n{number:03}") for number in range(200)]
 NOT_B = Constraint("zone", Operator.DIFFERS, ("b",))

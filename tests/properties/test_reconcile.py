@@ -25,8 +25,7 @@ from persys.core.reconcile.decide import decide
 from persys.core.reconcile.dispatch import Dispatch, Goal
 from persys.core.reconcile.effects import Apply, Remove
 from persys.core.reconcile.situation import COMPLETED, Copy, Decision, Placer, Policy, Situation
-from persys.model.placement import NO_RULES, Constraint, Operator, Rules
-from persys.model.resources import Resources
+from persys.model.placement import NO_RULES, Constraint, Operator, Resources, Rules
 from persys.model.spec import ContainerSpec, RestartPolicy, Spec, VMSpec
 from persys.model.status import Actual, Failure, FailureReason, Status
 from persys.model.workload import Desired

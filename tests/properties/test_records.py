@@ -14,15 +14,14 @@ from builders import NOON, a_status, a_workload, an_assignment
 from persys.core.recovery.merge import NodeReport, Recorded, merge
 from persys.errors import InvalidError
 from persys.model.action import Action, ActionKind, ActionState, History, Sighting
-from persys.model.drift import Drift, DriftType
 from persys.model.event import Event, EventKind
 from persys.model.identity import Role, Token
 from persys.model.ids import ActionId, NodeId, Revision, WorkloadId
 from persys.model.node import Capabilities, Lease, Node, Removal
 from persys.model.placement import Assignment, EpochCounter, Tombstone
 from persys.model.secret import Secret, SecretVersion
-from persys.model.status import Retry
-from persys.model.suggestion import Ruling, Suggestion
+from persys.model.status import Drift, DriftType, Retry
+from persys.model.workload import Ruling, Suggestion
 from persys.scheduler.state.cluster import ClusterState
 from persys.scheduler.state.records import RECORDS, SINGLE_KEYS, RecordType, Unreadable, type_of
 from persys.scheduler.state.sync import encoded, follow, in_snapshot, load, rebuilt

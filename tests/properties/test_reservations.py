@@ -15,8 +15,7 @@ from persys.core.reconcile.decide import decide
 from persys.core.reconcile.situation import Policy, Situation
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Capabilities, Node
-from persys.model.placement import Assignment, HostPort, Rules, Tombstone
-from persys.model.resources import Resources
+from persys.model.placement import Assignment, HostPort, Resources, Rules, Tombstone
 from persys.model.spec import ContainerSpec, Port, WorkloadType
 from persys.model.workload import Desired
 from persys.scheduler.commit.transaction import Transaction

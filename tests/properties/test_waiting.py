@@ -15,8 +15,7 @@ from persys.core.placement.pending_queue import PendingEntry, PendingQueue
 from persys.core.placement.requirements import Requirements
 from persys.core.placement.select import Placed, choose, place
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.placement import Constraint, HostPort, Operator, Rules
-from persys.model.resources import Resources
+from persys.model.placement import Constraint, HostPort, Operator, Resources, Rules
 
 NODES = [NodeId(f"n{number}") for number in range(4)]
 

@@ -13,8 +13,15 @@ from persys.core.bounded_yaml import dump
 from persys.model.action import Action, ActionKind, ActionState
 from persys.model.ids import ActionId, NodeId, Revision, WorkloadId
 from persys.model.node import Capabilities, NodeUsage, StoragePool, WorkloadUsage
-from persys.model.placement import Assignment, Constraint, HostPort, Operator, Rules, Strategy
-from persys.model.resources import Resources
+from persys.model.placement import (
+    Assignment,
+    Constraint,
+    HostPort,
+    Operator,
+    Resources,
+    Rules,
+    Strategy,
+)
 from persys.model.spec import (
     CloudInit,
     ContainerSpec,

@@ -31,7 +31,7 @@ CLIENT_DOORS = {
         "gateway/database.py",
         "sim/fakes/journal_disk.py",
     },
-    "persys.store.gen": {"store/etcd/store.py"},
+    "persys.store.gen": {"store/etcd.py"},
     "dns": {"infra/net/srv.py"},
     "opentelemetry": {"infra/telemetry/otlp.py"},
     # One loader with limits for all YAML that anyone sends.
@@ -182,7 +182,7 @@ CASES = [
             ("store/memory.py", "from persys.store.gen import rpc_pb2"),
             ("store/memory.py", "from persys.store import gen"),
         ),
-        (("agent/a.py", "import aiodockerish"), ("store/etcd/store.py", "import persys.store.gen")),
+        (("agent/a.py", "import aiodockerish"), ("store/etcd.py", "import persys.store.gen")),
     ),
     Case(
         nothing_unfinished,

@@ -19,8 +19,8 @@ from persys.core.agent.next_step import Artefact
 from persys.core.agent.report import Download, Layers
 from persys.core.agent.storage import Room
 from persys.model.ids import WorkloadId
+from persys.model.node import VolumeSeen
 from persys.model.status import Failure
-from persys.model.volume import VolumeSeen
 from persys.model.workload import Order
 
 

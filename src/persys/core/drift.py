@@ -18,10 +18,9 @@ from datetime import datetime, timedelta
 from persys.core.agent.deviations import DRIFT
 from persys.core.nodes import Phase
 from persys.core.reconcile.situation import Policy, Situation, awaits_retry, current, has_converged
-from persys.model.drift import Drift, DriftType
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import Assignment
-from persys.model.status import Actual, Observation
+from persys.model.status import Actual, Drift, DriftType, Observation
 from persys.model.workload import Desired, Workload
 
 # Orphans stored per node: a faulty node must not fill the store.

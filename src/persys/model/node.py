@@ -1,4 +1,5 @@
-"""A node: a machine with an agent, with its capabilities and its status."""
+"""Nodes: machines with an agent. Capabilities, features, status, leases and usage, and their volumes and
+images."""
 
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -6,8 +7,73 @@ from enum import StrEnum
 from msgspec import Struct
 
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.resources import Resources
+from persys.model.placement import Resources
 from persys.model.spec import WorkloadType
+
+PUSHES_STATUS = "push-status"  # reports changes at once, so polling is not needed
+PRIVILEGED = "privileged"  # this node's policy allows privileged containers
+CONTAINER_LIMITS = "container-limits"  # cpu and pids ceilings, pull policy, stop grace, init
+COMPOSE_GIT = "compose-git"  # clones git repositories with Compose files
+STOP_AFTER = "stop-after"  # stops workloads when the scheduler has been lost for too long
+CONTROL_STREAM = "control-stream"  # serves calls through the stream that it has opened
+COMPOSE = "compose-policies"  # paths in repositories, credentials by name, deletion of volumes
+COMPOSE_PROJECT = "compose-project-name"  # uses the project name of the spec
+HEALTH = "health-checks"  # checks by http, tcp and exec, and restarts of unhealthy containers
+CREDENTIALS = "credentials"  # pulls from private registries with a credential by name
+MACHINES = "machine-policies"  # images by name or URL, logins, restarts, gateways of VMs
+FILES = "files"  # small files in containers, plain or from secrets
+IMAGE = "image:"  # prefix for the name of a VM image that the node has
+
+
+class Image(Struct, frozen=True):
+    """`name` is a name in the image store of the node, or the URL of the image."""
+
+    name: str
+    sha256: str  # of the whole file
+    format: str  # qcow2, raw
+    size_bytes: int
+    virtual_size_bytes: int  # the minimum size of a disk created from it
+    added_at: datetime
+
+
+GIB = 1 << 30
+DISK = "disk"  # the driver for disks in a libvirt pool
+
+
+class VolumeState(StrEnum):
+    ATTACHED = "attached"  # its workload uses it
+    RETAINED = "retained"  # its workload is deleted
+
+
+class Volume(Struct, frozen=True):
+    """Identified by its workload and its name; a later workload with that id uses it again."""
+
+    workload_id: WorkloadId
+    name: str
+    driver: str
+    created_at: datetime
+    size_gb: int = 0  # 0: no limit within its pool
+    fs_type: str = ""  # "": a directory
+    retain: bool = False
+    as_disk: bool = False  # attached to a VM as a disk, so it is not mounted here
+    shared: bool = False  # with other workloads that use the same name
+    attached: bool = False  # mounted, mapped, or registered for a mount
+
+
+class VolumeSeen(Struct, frozen=True):
+    """A volume as it is shown."""
+
+    workload_id: str
+    name: str
+    driver: str
+    pool: str
+    state: VolumeState
+    retain: bool
+    path: str
+    fs_type: str = ""
+    size_bytes: int = 0
+    used_bytes: int = 0  # 0: unknown
+    created_at: datetime | None = None
 
 
 class NodeStatus(StrEnum):

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from persys.model.resources import Resources
+from persys.model.placement import Resources
 
 LOCAL_DRIVER = "local"  # for volumes on the node's own file system
 

@@ -1,4 +1,7 @@
-"""What one agent reported about one workload at one time."""
+"""What is reported and stored about a workload: observations, failures, status, retries and drift.
+
+Only `core.reconcile` sets the status.
+"""
 
 from datetime import datetime
 from enum import StrEnum
@@ -89,3 +92,23 @@ class Observation(Struct, frozen=True, gc=False):  # no reference cycles, and th
     known_epoch: int = 0  # the agent refused an order because of this epoch; 0: it did not
     proof: bytes = b""  # of the assignment with this epoch; b"": the agent has none
     action: Action | None = None  # the last action for it, once it has ended
+
+
+class DriftType(StrEnum):
+    ORPHAN = "orphan_on_agent"
+    STATE = "state_mismatch"
+    REVISION = "revision_mismatch"
+    MISSING = "missing_on_agent"
+
+
+class Drift(Struct, frozen=True):
+    node_id: NodeId
+    workload_id: WorkloadId
+    type: DriftType
+    detected_at: datetime
+    detail: str = ""
+    revision: Revision = Revision("")  # as the node reports it
+    epoch: int = 0
+    actual: Actual = Actual.UNKNOWN
+    # For an orphan: whether placement considers it. Older records lack the field and count.
+    counts: bool = True

@@ -1,4 +1,5 @@
-"""A workload: the intent of a user. Only users change it."""
+"""A workload: the intent of a user, its copies on agents (orders, stored intents), and suggestions to change
+it."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -6,8 +7,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from persys.model.ids import NodeId, Revision, WorkloadId
-from persys.model.placement import Rules
-from persys.model.resources import Resources
+from persys.model.placement import Resources, Rules
 from persys.model.spec import Spec, WorkloadType
 
 
@@ -47,3 +47,54 @@ class Order(Struct, frozen=True):
     keeps_data: bool = False  # of a delete: its volumes stay
     secret_env: tuple[str, ...] = ()  # variables whose values are never shown
     proof: bytes = b""  # of the assignment; the agent stores and reports it
+
+
+class SuggestedAction(StrEnum):
+    SET_DESIRED_STATE = "set_desired_state"
+    RETRY_WORKLOAD = "retry_workload"
+    DELETE_WORKLOAD = "delete_workload"
+    SCALE_REPLICAS = "scale_replicas"
+
+
+class Suggestion(Struct, frozen=True):
+    id: str
+    target_workload: str = ""
+    action: SuggestedAction | None = None  # None: missing or unknown
+    desired_state: str = ""  # as submitted
+    desired_replicas: int = 0
+    replica_delta: int = 0
+    policy_id: str = ""
+    policy_name: str = ""
+    reason: str = ""
+
+    def asks_the_same_as(self, other: "Suggestion") -> bool:
+        """Whether both request the same change. Policy and reason may differ."""
+        return self._request() == other._request()
+
+    def _request(self) -> tuple[str, SuggestedAction | None, str, int, int]:
+        return (
+            self.target_workload,
+            self.action,
+            self.desired_state.lower(),
+            self.desired_replicas,
+            self.replica_delta,
+        )
+
+
+class Ruling(Struct, frozen=True):
+    """The decision about a suggestion, the same each time it is submitted.
+
+    With `pending_until` it is rejected for now and can be approved until then.
+    """
+
+    suggestion: Suggestion
+    accepted: bool
+    decided_at: datetime
+    reason: str = ""
+    applied_action: str = ""  # empty when it was rejected
+    submitted_by: str = ""
+    decided_by: str = ""  # who approved or rejected it
+    pending_until: datetime | None = None
+
+    def is_pending(self, now: datetime) -> bool:
+        return self.pending_until is not None and now < self.pending_until

@@ -55,7 +55,7 @@ from persys.scheduler.ha.forwarding import LeaderRouter
 from persys.scheduler.ha.standby import Standby
 from persys.scheduler.metrics.counters import Metrics
 from persys.scheduler.settings import ETCD, SchedulerSettings
-from persys.store.etcd.store import EtcdOptions, EtcdStore
+from persys.store.etcd import EtcdOptions, EtcdStore
 from persys.store.open import open_store, refuse_second_cluster
 from persys.store.port import Store
 

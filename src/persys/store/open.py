@@ -11,7 +11,7 @@ import structlog
 
 from persys.errors import SettingsError, StoreUnavailableError
 from persys.store import keys
-from persys.store.etcd.store import EtcdOptions, EtcdStore
+from persys.store.etcd import EtcdOptions, EtcdStore
 from persys.store.port import Store
 from persys.store.sqlite import SqliteStore, holds_key
 

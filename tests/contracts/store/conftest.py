@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from persys.infra.clock import SystemClock
-from persys.store.etcd.store import EtcdOptions, EtcdStore
+from persys.store.etcd import EtcdOptions, EtcdStore
 from persys.store.memory import MemoryStore
 from persys.store.port import Change, Store
 from persys.store.sqlite import SqliteStore

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import pytest
 
 from persys.errors import SettingsError, StoreUnavailableError
-from persys.store.etcd.store import EtcdOptions, EtcdStore
+from persys.store.etcd import EtcdOptions, EtcdStore
 from persys.store.port import Change, Committed, LeaseId, Unit
 
 Watch = AsyncIterator[tuple[Change, ...]]

@@ -26,9 +26,9 @@ from persys.infra.aio.path_calls import DirectPathCalls, PathCalls
 from persys.infra.clock import SystemClock
 from persys.infra.process import serve
 from persys.model.ids import NodeId, WorkloadId
+from persys.model.node import VolumeSeen
 from persys.model.spec import WorkloadType
 from persys.model.status import Actual, Failure
-from persys.model.volume import VolumeSeen
 from persys.model.workload import Order
 from persys.wire.gen.agent.v1 import agent_pb2
 

@@ -30,9 +30,9 @@ from persys.agent.metrics import Metrics
 from persys.errors import StoreUnavailableError
 from persys.model.action import Action, ActionKind, ActionState
 from persys.model.ids import ActionId, NodeId, Revision, WorkloadId
+from persys.model.node import Volume
 from persys.model.spec import ContainerSpec, WorkloadType
 from persys.model.status import Actual
-from persys.model.volume import Volume
 from persys.model.workload import Desired, Order
 from persys.wire.gen.agent.v1 import agent_pb2
 from shells.agent.faulty_journal import FAULTS, HANG, FaultyConnection

@@ -29,9 +29,9 @@ from persys.core.agent.next_step import Artefact, Condition
 from persys.infra.aio.path_calls import ThreadPathCalls
 from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId, Revision, WorkloadId
+from persys.model.node import GIB, VolumeState
 from persys.model.spec import CloudInit, Disk, Network, VMSpec, WorkloadType
 from persys.model.status import Failure, FailureReason
-from persys.model.volume import GIB, VolumeState
 from persys.model.workload import Desired, Order
 
 SMALL = VMSpec(

@@ -20,13 +20,11 @@ from persys.infra.tls.tls import Tls
 from persys.model.identity import Role, Token
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Capabilities, Node, NodeStatus
-from persys.model.placement import Assignment, Tombstone
-from persys.model.resources import Resources
+from persys.model.placement import Assignment, Resources, Tombstone
 from persys.model.secret import Secret
 from persys.model.spec import WorkloadType
 from persys.model.status import Actual, Observation, WorkloadStatus
-from persys.model.suggestion import Ruling, SuggestedAction, Suggestion
-from persys.model.workload import Workload
+from persys.model.workload import Ruling, SuggestedAction, Suggestion, Workload
 from persys.scheduler.app import Scheduler
 from persys.scheduler.commit.transaction import Transaction
 from persys.scheduler.state.memory import Memory

@@ -4,8 +4,7 @@ from builders import a_workload, an_assignment
 from persys.core.nodes import Phase
 from persys.core.reconcile.effects import Apply
 from persys.core.reconcile.situation import Decision, Situation
-from persys.model.placement import Assignment
-from persys.model.resources import Resources
+from persys.model.placement import Assignment, Resources
 from persys.scheduler.reconcile.decision_to_transaction import intent_update
 
 BOUND = an_assignment()

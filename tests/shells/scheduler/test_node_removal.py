@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from persys.core.nodes import DEPENDENTS_PER_STEP_MAX
 from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId
-from persys.model.placement import Tombstone
-from persys.model.resources import Resources
+from persys.model.placement import Resources, Tombstone
 from persys.store import keys
 from persys.store.memory import MemoryStore
 from persys.store.port import Store

@@ -12,7 +12,7 @@ from persys.infra.aio.offload import SLICE_SECONDS, TimeSlice
 from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId
 from persys.model.node import Capabilities, Node
-from persys.model.resources import Resources
+from persys.model.placement import Resources
 from persys.model.spec import WorkloadType
 from persys.scheduler.queries.explain import NODES_TOLD, TOLD_AT_ONCE, Explainer
 from persys.scheduler.queries.plan import PlanBuilder

@@ -4,8 +4,7 @@ from datetime import UTC, datetime
 
 from builders import N1, NOON, an_assignment
 from persys.model.node import Capabilities, Node
-from persys.model.placement import Tombstone
-from persys.model.resources import Resources
+from persys.model.placement import Resources, Tombstone
 from persys.scheduler.state.cluster import ClusterState
 
 

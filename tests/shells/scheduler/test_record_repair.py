@@ -11,7 +11,7 @@ from certified import Root
 from e2e.etcd import Etcd
 from persys.infra.clock import SystemClock
 from persys.model.identity import Role
-from persys.store.etcd.store import EtcdOptions, EtcdStore
+from persys.store.etcd import EtcdOptions, EtcdStore
 from persys.store.memory import MemoryStore
 from persys.store.port import Store, Unit
 from persys.store.sqlite import SqliteStore

@@ -11,7 +11,7 @@ from persys.agent.runtimes.compose.cgroups import (
     driver_of,
     limits_of,
 )
-from persys.model.resources import Resources
+from persys.model.placement import Resources
 from persys.model.spec import ComposeSpec, StackNeeds
 
 LIMITS = StackLimits(cpu_millicores=1500, memory_mb=64, pids=100)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from persys.core.agent.admission import Load, demand_of, smoothed, too_busy, too_much
-from persys.model.resources import Resources
+from persys.model.placement import Resources
 from persys.model.spec import (
     ComposeSpec,
     ContainerSpec,

@@ -9,8 +9,7 @@ from persys.core.intent.apply import Accepted, Unchanged
 from persys.core.intent.suggestions import applied, judge
 from persys.errors import InvalidError, RefusedError
 from persys.model.event import EventKind
-from persys.model.suggestion import SuggestedAction, Suggestion
-from persys.model.workload import Desired
+from persys.model.workload import Desired, SuggestedAction, Suggestion
 
 LATER = after(60)
 

@@ -5,8 +5,7 @@ from persys.core.placement.capacity import NodeCapacity, NodeLoss, lose, room_on
 from persys.core.placement.index.node_index import NodeIndex
 from persys.core.placement.requirements import Requirements
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.placement import HostPort, Rules
-from persys.model.resources import Resources
+from persys.model.placement import HostPort, Resources, Rules
 
 N1, N2 = NodeId("n1"), NodeId("n2")
 

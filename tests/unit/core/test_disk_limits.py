@@ -4,10 +4,10 @@ from msgspec.structs import replace
 
 from persys.core.agent.disk_limits import DISK_LIMIT_EXCEEDED, exceeded, limit_gb, within_disk_limit
 from persys.core.agent.next_step import Condition, Do, Progress, Settled, Step, next_step
-from persys.model.resources import Resources
+from persys.model.node import GIB
+from persys.model.placement import Resources
 from persys.model.spec import ComposeSpec, ContainerSpec
 from persys.model.status import Actual, Failure, FailureReason
-from persys.model.volume import GIB
 from persys.model.workload import Desired, Order
 from unit.core.test_convergence import NOW, an_artefact, an_order
 

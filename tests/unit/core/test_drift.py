@@ -34,10 +34,9 @@ from persys.core.drift import (
 )
 from persys.core.nodes import Phase
 from persys.core.reconcile.situation import Policy, Situation
-from persys.model.drift import Drift, DriftType
 from persys.model.ids import WorkloadId
 from persys.model.placement import Assignment
-from persys.model.status import Actual, Observation, Status
+from persys.model.status import Actual, Drift, DriftType, Observation, Status
 from persys.model.workload import Desired
 
 GRACE = timedelta(seconds=10)

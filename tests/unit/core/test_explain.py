@@ -9,8 +9,7 @@ from persys.core.placement.index.node_index import NodeIndex
 from persys.core.placement.placer import without_workload
 from persys.core.placement.requirements import Requirements
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.placement import Constraint, HostPort, Operator, Rules
-from persys.model.resources import Resources
+from persys.model.placement import Constraint, HostPort, Operator, Resources, Rules
 
 N1 = NodeId("n1")
 WEB = WorkloadId("web")

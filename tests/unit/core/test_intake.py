@@ -8,8 +8,7 @@ from builders import NOON, WEB, a_workload, after
 from persys.core.intent.apply import Accepted, Unchanged, Wish, apply, change_desired, redeploy
 from persys.errors import InvalidError, NotFoundError, RefusedError
 from persys.model.ids import Revision
-from persys.model.placement import Rules
-from persys.model.resources import Resources
+from persys.model.placement import Resources, Rules
 from persys.model.spec import ComposeSpec, ContainerSpec
 from persys.model.workload import Desired
 

@@ -7,8 +7,7 @@ from persys.core.placement.filters import Filter, described
 from persys.core.placement.index.node_index import NodeIndex
 from persys.core.placement.select import SCANNED_MOST, Placed, Unplaceable, place
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.placement import HostPort
-from persys.model.resources import Resources
+from persys.model.placement import HostPort, Resources
 
 SSH = HostPort(22)
 

@@ -9,8 +9,7 @@ from persys.core.placement.requirements import Requirements
 from persys.core.placement.score import GroupProximity, score_parts
 from persys.core.placement.select import Placed, Unplaceable, place
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.placement import Constraint, Operator, Rules, Strategy
-from persys.model.resources import Resources
+from persys.model.placement import Constraint, Operator, Resources, Rules, Strategy
 
 SMALL = Resources(100, 128)
 IN_EU = Constraint("zone", Operator.EQUALS, ("eu",))

@@ -13,7 +13,7 @@ from persys.core.placement.requirements import Requirements, requirements_of
 from persys.core.placement.select import Placed, Unplaceable, place
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Capabilities, StoragePool
-from persys.model.resources import Resources
+from persys.model.placement import Resources
 from persys.model.spec import Disk, ManagedVolume, VMSpec
 
 LOCAL, SHARED = StoragePool("local", "local", 100), StoragePool("disks", "local", 0, "local", True)

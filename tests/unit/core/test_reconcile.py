@@ -27,7 +27,7 @@ from persys.core.reconcile.decide import decide
 from persys.core.reconcile.dispatch import Dispatch
 from persys.core.reconcile.effects import Apply, PollStatus
 from persys.core.reconcile.situation import COMPLETED, Decision, Policy, Situation, satisfies
-from persys.model.resources import Resources
+from persys.model.placement import Resources
 from persys.model.spec import ContainerSpec, RestartPolicy, VMSpec
 from persys.model.status import Actual, Observation, Status, WorkloadStatus
 from persys.model.workload import Desired, Workload

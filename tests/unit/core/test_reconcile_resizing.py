@@ -19,8 +19,7 @@ from persys.core.placement.index.node_index import NodeIndex
 from persys.core.reconcile.decide import decide
 from persys.core.reconcile.effects import Apply
 from persys.core.reconcile.situation import Decision, Policy, Situation
-from persys.model.placement import HostPort, Tombstone
-from persys.model.resources import Resources
+from persys.model.placement import HostPort, Resources, Tombstone
 from persys.model.spec import ContainerSpec, ManagedVolume, Port, Spec, VMSpec
 from persys.model.status import Status
 from persys.model.workload import Workload

@@ -15,8 +15,7 @@ from persys.core.placement.placer import placer_over
 from persys.core.reconcile.decide import decide
 from persys.core.reconcile.effects import Apply
 from persys.core.reconcile.situation import Decision, Policy, Situation
-from persys.model.placement import NO_RULES, Assignment, Constraint, Operator, Rules
-from persys.model.resources import Resources
+from persys.model.placement import NO_RULES, Assignment, Constraint, Operator, Resources, Rules
 from persys.model.spec import ContainerSpec, ManagedVolume
 from persys.model.status import Status, WorkloadStatus
 

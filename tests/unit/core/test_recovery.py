@@ -6,8 +6,7 @@ from builders import N1, N2, NOON, WEB, a_status, a_workload, after, an_assignme
 from persys.core.recovery.merge import Merged, NodeReport, Recorded, merge
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.node import Capabilities, Node
-from persys.model.placement import Assignment
-from persys.model.resources import Resources
+from persys.model.placement import Assignment, Resources
 from persys.model.spec import ContainerSpec, ManagedVolume
 from persys.model.status import Actual, Observation, Status
 from persys.model.workload import StoredIntent, Workload

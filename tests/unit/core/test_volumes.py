@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from persys.core.agent.storage import Abilities, object_to, settled
 from persys.model.ids import WorkloadId
+from persys.model.node import Volume
 from persys.model.spec import ManagedVolume
-from persys.model.volume import Volume
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LOCAL = Abilities(sizes=True, disks=True)

@@ -19,8 +19,7 @@ from persys.core.placement.pending_queue import PendingEntry, PendingQueue, wait
 from persys.core.placement.requirements import Requirements
 from persys.core.reconcile.situation import Copy
 from persys.model.ids import WorkloadId
-from persys.model.placement import HostPort, Rules
-from persys.model.resources import Resources
+from persys.model.placement import HostPort, Resources, Rules
 from persys.model.spec import ContainerSpec, ManagedVolume
 
 DATABASE = ContainerSpec("db", managed_volumes=(ManagedVolume("data", "/data"),))

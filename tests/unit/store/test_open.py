@@ -7,7 +7,7 @@ import pytest
 from persys.errors import SettingsError, StoreUnavailableError
 from persys.infra.clock import SystemClock
 from persys.store import keys
-from persys.store.etcd.store import EtcdOptions, EtcdStore
+from persys.store.etcd import EtcdOptions, EtcdStore
 from persys.store.memory import MemoryStore
 from persys.store.open import open_store, refuse_second_cluster
 from persys.store.port import Record, Store, Unit

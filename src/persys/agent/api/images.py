@@ -13,7 +13,7 @@ from persys.agent.images.store import ImageStore, OnProgress
 from persys.errors import InvalidError, PersysError, RefusedError, UnavailableError
 from persys.infra.aio.owned_work import OwnedWork
 from persys.infra.aio.task_group import together
-from persys.model.volume import Image
+from persys.model.node import Image
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.spec.image import agent_view, checked_name, checked_sha256
 

@@ -28,7 +28,7 @@ from persys.core.agent.storage import (
 )
 from persys.errors import RefusedError, UnavailableError
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
-from persys.model.volume import GIB
+from persys.model.node import GIB
 
 QEMU_IMG_SECONDS = 120.0
 PART_SECONDS = 120.0  # timeout for the next chunk

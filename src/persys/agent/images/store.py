@@ -32,9 +32,9 @@ from persys.infra.aio.keyed_lock import Turns
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
 from persys.infra.atomic_files import write_whole
 from persys.infra.clock import Clock
+from persys.model.node import Image
 from persys.model.spec import is_address
 from persys.model.status import Failure, FailureReason
-from persys.model.volume import Image
 
 log = structlog.get_logger()
 

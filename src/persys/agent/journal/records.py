@@ -10,8 +10,8 @@ from msgspec import Struct, field
 from persys.core.agent.next_step import Progress
 from persys.model.action import Action
 from persys.model.ids import ActionId, WorkloadId
+from persys.model.node import Volume
 from persys.model.status import Actual, Failure
-from persys.model.volume import Volume
 from persys.model.workload import Order
 from persys.wire.stored.records import encode
 

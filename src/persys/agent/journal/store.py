@@ -35,7 +35,7 @@ from persys.infra.aio.supervisor import Supervisor
 from persys.infra.encryption import KeyFile
 from persys.model.action import Action, ActionState
 from persys.model.ids import ActionId, NodeId, WorkloadId
-from persys.model.volume import Volume
+from persys.model.node import Volume
 from persys.wire.stored.records import NewerSchemaError, StructT, decode, encode
 
 log = structlog.get_logger()

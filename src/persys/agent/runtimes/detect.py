@@ -52,8 +52,8 @@ from persys.errors import UnavailableError
 from persys.infra.aio.path_calls import PathCalls
 from persys.infra.clock import Clock, SystemClock
 from persys.model.ids import WorkloadId
+from persys.model.node import GIB
 from persys.model.spec import WorkloadType
-from persys.model.volume import GIB
 
 log = structlog.get_logger()
 

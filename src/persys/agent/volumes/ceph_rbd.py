@@ -23,7 +23,7 @@ from persys.agent.volumes.programs import BRIEF_SECONDS, LONG_SECONDS, Programs,
 from persys.core.agent.storage import Abilities
 from persys.infra.aio.path_calls import PathCalls
 from persys.model.ids import WorkloadId
-from persys.model.volume import GIB, Volume
+from persys.model.node import GIB, Volume
 
 DRIVER = "ceph-rbd"
 TOOLS = ("rbd", "mount", "umount", "blkid")

@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 
 from persys.core.agent.storage import Abilities
 from persys.model.ids import WorkloadId
-from persys.model.volume import Volume
+from persys.model.node import Volume
 
 
 class Measure(NamedTuple):

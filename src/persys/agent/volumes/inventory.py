@@ -9,7 +9,7 @@ from persys.errors import NotFoundError, RefusedError
 from persys.infra.aio.keyed_lock import Turns
 from persys.infra.aio.owned_work import OwnedWork
 from persys.model.ids import WorkloadId
-from persys.model.volume import VolumeSeen
+from persys.model.node import VolumeSeen
 
 
 class Inventory:

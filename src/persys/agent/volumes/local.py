@@ -24,8 +24,8 @@ from persys.agent.volumes.programs import Programs, VolumeError
 from persys.core.agent.storage import Abilities
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
 from persys.model.ids import WorkloadId
+from persys.model.node import GIB, Volume
 from persys.model.spec import LOCAL_DRIVER
-from persys.model.volume import GIB, Volume
 
 ENTRIES_MAX = 50_000
 _LIBC = ctypes.CDLL(None, use_errno=True)

@@ -23,9 +23,9 @@ from persys.errors import InvalidError, NotFoundError, RefusedError, Unavailable
 from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
 from persys.infra.clock import Clock
 from persys.model.ids import WorkloadId
+from persys.model.node import Volume, VolumeSeen, VolumeState
 from persys.model.spec import ContainerSpec, ManagedVolume, VMSpec, VolumeMount
 from persys.model.status import Failure, FailureReason
-from persys.model.volume import Volume, VolumeSeen, VolumeState
 from persys.model.workload import Order
 
 log = structlog.get_logger()

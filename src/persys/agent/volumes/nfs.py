@@ -20,7 +20,7 @@ from persys.agent.volumes.registry import VolumeRegistry
 from persys.core.agent.storage import Abilities
 from persys.infra.aio.path_calls import PathCalls
 from persys.model.ids import WorkloadId
-from persys.model.volume import Volume
+from persys.model.node import Volume
 
 DRIVER = "nfs"
 TOOLS = ("mount", "umount", "mount.nfs")

@@ -7,7 +7,7 @@ data is missing nevertheless, it was lost and is never recreated automatically.
 from persys.agent.journal.records import JournalChange
 from persys.agent.journal.store import Journal
 from persys.model.ids import WorkloadId
-from persys.model.volume import Volume
+from persys.model.node import Volume
 
 
 class VolumeRegistry:

@@ -13,7 +13,7 @@ from persys.agent.metrics import Metrics
 from persys.agent.node.usage import SAMPLE_INTERVAL_SECONDS, UtilizationSampler
 from persys.core.agent.admission import NODE_FULL, Load, demand_of, smoothed, too_busy, too_much
 from persys.model.ids import WorkloadId
-from persys.model.resources import Resources
+from persys.model.placement import Resources
 from persys.model.status import Failure, FailureReason
 from persys.model.workload import Desired, Order
 

@@ -24,7 +24,7 @@ from persys.infra.clock import Clock
 from persys.infra.failpoints import passing
 from persys.model.action import ActionKind
 from persys.model.ids import WorkloadId
-from persys.model.resources import Resources
+from persys.model.placement import Resources
 from persys.model.spec import WorkloadType
 from persys.model.status import Actual, Failure, FailureReason
 from persys.model.workload import Desired, Order

@@ -22,7 +22,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from persys.model.ids import WorkloadId
-from persys.model.resources import Resources
+from persys.model.placement import Resources
 from persys.model.spec import ComposeSpec, ContainerSpec, Spec, VMSpec, local_gb
 from persys.model.status import Failure, FailureReason
 from persys.model.workload import Desired, Order

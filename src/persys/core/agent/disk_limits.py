@@ -5,9 +5,9 @@ limit is stopped and failed. A restart would not free the data, so only a new or
 """
 
 from persys.core.agent.next_step import Artefact, Do, Progress, Settled, Step
+from persys.model.node import GIB
 from persys.model.spec import ComposeSpec, ContainerSpec
 from persys.model.status import Actual, Failure, FailureReason
-from persys.model.volume import GIB
 from persys.model.workload import Desired, Order
 
 DISK_LIMIT_EXCEEDED = "DiskLimitExceeded"

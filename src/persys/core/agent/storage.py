@@ -17,9 +17,8 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from persys.model.ids import WorkloadId
-from persys.model.node import StoragePool
+from persys.model.node import StoragePool, Volume
 from persys.model.spec import ManagedVolume
-from persys.model.volume import Volume
 
 
 class Room(Struct, frozen=True):

@@ -9,8 +9,7 @@ from persys.core.numbers import whole_number
 from persys.errors import InvalidError, NotFoundError, RefusedError
 from persys.model.event import EventKind
 from persys.model.ids import Revision, WorkloadId
-from persys.model.placement import NO_RULES, Rules
-from persys.model.resources import Resources
+from persys.model.placement import NO_RULES, Resources, Rules
 from persys.model.spec import Spec, type_of
 from persys.model.workload import Desired, Workload
 

@@ -12,8 +12,7 @@ from persys.core.intent.apply import Accepted, Unchanged, change_desired, retry
 from persys.errors import InvalidError, RefusedError
 from persys.model.identity import Caller, Permission
 from persys.model.ids import WorkloadId
-from persys.model.suggestion import SuggestedAction, Suggestion
-from persys.model.workload import Desired, Workload
+from persys.model.workload import Desired, SuggestedAction, Suggestion, Workload
 
 NOTHING = "none"
 _ONE_INSTANCE = (

@@ -12,7 +12,7 @@ from persys.core.placement.index.node_slot import NodeSlot
 from persys.core.placement.requirements import Requirements
 from persys.core.placement.select import choose
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.resources import Resources
+from persys.model.placement import Resources
 
 _ONCE_PER_NODE = frozenset({Filter.ANTI_AFFINITY, Filter.HOST_PORT, Filter.PROJECT})
 

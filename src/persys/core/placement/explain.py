@@ -30,8 +30,7 @@ from persys.core.placement.requirements import Requirements
 from persys.core.placement.score import GroupProximity, ScorePart, score, score_parts, strategy_of
 from persys.core.placement.search import eligible
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.placement import Strategy
-from persys.model.resources import Resources
+from persys.model.placement import Resources, Strategy
 
 # The effort of each change for an operator. Only the order matters.
 COSTS = {

@@ -20,7 +20,7 @@ from persys.core.placement.requirements import Requirements, holds_data, require
 from persys.core.reconcile.evacuate import must_leave
 from persys.core.reconcile.situation import Situation
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.resources import Resources
+from persys.model.placement import Resources
 
 _NEVER = np.iinfo(np.int64).max  # more than any node has: marks a vacant position
 

@@ -1,8 +1,8 @@
 """Drift: list where nodes differ from the records, show, adopt and delete orphans."""
 
 from persys.errors import InvalidError
-from persys.model.drift import Drift, DriftType
 from persys.model.ids import node_id, workload_id
+from persys.model.status import Drift, DriftType
 from persys.scheduler.api.context import Context, need
 from persys.scheduler.drift.adoption import Adoption
 from persys.scheduler.state.cluster import ClusterState

@@ -3,7 +3,7 @@
 from persys.errors import InvalidError
 from persys.infra.clock import Clock
 from persys.infra.rpc.authorizer import CALLER
-from persys.model.suggestion import Ruling
+from persys.model.workload import Ruling
 from persys.scheduler.api.context import Context, need
 from persys.scheduler.reconcile.suggestions import Suggestions
 from persys.wire.control.views import (

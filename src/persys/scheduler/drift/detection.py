@@ -4,7 +4,7 @@ from datetime import datetime
 
 from persys.core.drift import mismatch, reported
 from persys.core.reconcile.situation import STATE_MISMATCH, Decision, Policy, Situation
-from persys.model.drift import Drift, DriftType
+from persys.model.status import Drift, DriftType
 from persys.scheduler.commit.transaction import Transaction
 from persys.scheduler.drift.records import add_detected, add_resolved
 from persys.scheduler.state.cluster import ClusterState

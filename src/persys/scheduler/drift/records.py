@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from datetime import datetime
 
-from persys.model.drift import Drift, DriftType
 from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId, WorkloadId
+from persys.model.status import Drift, DriftType
 from persys.scheduler.commit.transaction import Transaction
 from persys.store import keys
 

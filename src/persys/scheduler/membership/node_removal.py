@@ -31,11 +31,11 @@ from persys.errors import (
 )
 from persys.infra.aio.keyed_lock import Turns
 from persys.infra.clock import Clock
-from persys.model.drift import Drift
 from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId
 from persys.model.node import Node, Removal
 from persys.model.placement import Tombstone
+from persys.model.status import Drift
 from persys.scheduler.commit.group_commit import Committer, retry_on_conflict
 from persys.scheduler.commit.transaction import Transaction
 from persys.scheduler.drift.records import key_of

@@ -12,10 +12,9 @@ from prometheus_client.registry import Collector
 from persys.core.nodes import Phase, phase_of
 from persys.infra.clock import Clock
 from persys.model.cluster import Mode
-from persys.model.drift import DriftType
 from persys.model.ids import NodeId
 from persys.model.node import NodeStatus
-from persys.model.status import FailureReason, Status
+from persys.model.status import DriftType, FailureReason, Status
 from persys.model.workload import Desired
 from persys.scheduler.metrics.census import WorkloadCensus
 from persys.scheduler.metrics.counters import SECOND_NAMES

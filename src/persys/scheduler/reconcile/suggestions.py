@@ -19,8 +19,7 @@ from persys.infra.clock import Clock
 from persys.model.event import Event, EventKind
 from persys.model.identity import Caller
 from persys.model.ids import WorkloadId
-from persys.model.suggestion import Ruling, SuggestedAction, Suggestion
-from persys.model.workload import Desired, Workload
+from persys.model.workload import Desired, Ruling, SuggestedAction, Suggestion, Workload
 from persys.scheduler.commit.group_commit import Committer, retry_on_conflict
 from persys.scheduler.commit.transaction import Transaction
 from persys.scheduler.reconcile.reconciler import Reconciler

@@ -25,8 +25,7 @@ from persys.model.placement import Assignment, EpochCounter, Strategy, Tombstone
 from persys.model.secret import Secret
 from persys.model.spec import WorkloadType
 from persys.model.status import Observation, Retry, WorkloadStatus
-from persys.model.suggestion import Ruling
-from persys.model.workload import Workload
+from persys.model.workload import Ruling, Workload
 from persys.scheduler.drift.records import Drifts
 from persys.scheduler.membership.heartbeat import ReportedStatuses
 from persys.scheduler.secrets.references import SecretReferences

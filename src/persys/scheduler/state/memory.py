@@ -11,16 +11,14 @@ from datetime import datetime
 from persys.core.epochs import Epochs, restart_at
 from persys.core.recovery.merge import Merged
 from persys.model.action import History
-from persys.model.drift import Drift, DriftType
 from persys.model.event import Event, Numbered
 from persys.model.identity import Token
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Node, Removal
 from persys.model.placement import Assignment, EpochCounter, Tombstone
 from persys.model.secret import Secret
-from persys.model.status import Retry, WorkloadStatus
-from persys.model.suggestion import Ruling
-from persys.model.workload import Workload
+from persys.model.status import Drift, DriftType, Retry, WorkloadStatus
+from persys.model.workload import Ruling, Workload
 from persys.scheduler.state.cluster import ClusterState
 from persys.store import keys
 

@@ -16,15 +16,13 @@ from persys.core.recovery.merge import Merged
 from persys.errors import RefusedError
 from persys.model.action import History
 from persys.model.cluster import ClusterMarker, Leader
-from persys.model.drift import Drift
 from persys.model.event import Event
 from persys.model.identity import Token
 from persys.model.node import Lease, Node, Removal
 from persys.model.placement import Assignment, EpochCounter, Tombstone
 from persys.model.secret import Secret
-from persys.model.status import Retry, WorkloadStatus
-from persys.model.suggestion import Ruling
-from persys.model.workload import Workload
+from persys.model.status import Drift, Retry, WorkloadStatus
+from persys.model.workload import Ruling, Workload
 from persys.scheduler.state import memory
 from persys.scheduler.state.cluster import ClusterState
 from persys.scheduler.state.memory import Memory

@@ -6,9 +6,8 @@ After a restart the recorded orphans are used until their nodes send a full list
 from collections.abc import Mapping
 
 from persys.core.drift import UnassignedCopy
-from persys.model.drift import Drift
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.status import Observation
+from persys.model.status import Drift, Observation
 
 
 class UnassignedCopies:

@@ -10,8 +10,7 @@ from persys.core.placement.requirements import requirements_of
 from persys.core.reconcile.retry import RetryPolicy
 from persys.core.reconcile.situation import COMPLETED, satisfies
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.placement import Assignment
-from persys.model.resources import Resources
+from persys.model.placement import Assignment, Resources
 from persys.model.status import Status, WorkloadStatus
 from persys.model.workload import Desired, Workload
 from persys.scheduler.app import Scheduler

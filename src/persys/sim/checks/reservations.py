@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from persys.core.placement.index.node_index import NodeIndex
 from persys.core.placement.requirements import requirements_of
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.resources import Resources
+from persys.model.placement import Resources
 from persys.sim.checks.store_mirror import Mirror
 from persys.store import keys
 from persys.store.port import Unit

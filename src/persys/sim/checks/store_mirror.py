@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from persys.model.drift import Drift, DriftType
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Node
 from persys.model.placement import Assignment, Tombstone
-from persys.model.status import Retry, WorkloadStatus
+from persys.model.status import Drift, DriftType, Retry, WorkloadStatus
 from persys.model.workload import Desired, Workload
 from persys.scheduler.state.records import type_of
 from persys.sim.checks.acknowledged import State, state_of

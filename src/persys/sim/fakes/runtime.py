@@ -16,9 +16,9 @@ from persys.core.agent.next_step import Artefact
 from persys.errors import ConflictError, NotFoundError, RuntimeUnavailableError
 from persys.infra.aio.path_calls import DirectPathCalls
 from persys.model.ids import WorkloadId
+from persys.model.node import VolumeSeen
 from persys.model.spec import ContainerSpec, WorkloadType
 from persys.model.status import Failure, FailureReason
-from persys.model.volume import VolumeSeen
 from persys.model.workload import Order
 from persys.sim.engine.process import Life
 from persys.sim.engine.trace import INJECTED

@@ -11,7 +11,7 @@ from string import ascii_lowercase
 from msgspec.structs import replace
 
 from persys.core.secrets import Resolved
-from persys.model.resources import Resources
+from persys.model.placement import Resources
 from persys.model.spec import (
     ComposeSpec,
     ContainerSpec,

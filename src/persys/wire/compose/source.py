@@ -12,7 +12,7 @@ from persys.core.agent.report import PROJECT_NAME
 from persys.core.bounded_yaml import MappingNode, YamlError
 from persys.core.bounded_yaml import compose as compose_yaml
 from persys.errors import InvalidError
-from persys.model.resources import Resources
+from persys.model.placement import Resources
 from persys.model.spec import ComposeSpec, StackNeeds
 from persys.wire.compose import git_source
 from persys.wire.compose.compose_file import PROFILES, read_inline

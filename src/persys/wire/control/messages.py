@@ -11,7 +11,7 @@ from persys.errors import InvalidError
 from persys.model.action import Action, ActionKind, ActionState, Sighting
 from persys.model.ids import ActionId, NodeId, Revision, WorkloadId
 from persys.model.node import Capabilities, NodeUsage, StoragePool, WorkloadUsage
-from persys.model.resources import Resources
+from persys.model.placement import Resources
 from persys.model.spec import WorkloadType
 from persys.model.status import Actual, Failure, FailureReason, Observation
 from persys.model.workload import Desired

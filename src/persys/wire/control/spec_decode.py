@@ -13,8 +13,7 @@ from google.protobuf.message import Message
 from persys.core.bounded_yaml import scalars
 from persys.core.secrets import is_reference, parse
 from persys.errors import InvalidError
-from persys.model.placement import Rules
-from persys.model.resources import Resources
+from persys.model.placement import Resources, Rules
 from persys.model.secret import SCHEME
 from persys.model.spec import (
     ComposeSpec,

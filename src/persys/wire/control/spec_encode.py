@@ -6,8 +6,7 @@ container spec are left out: this contract has them as resources.
 
 from collections.abc import Mapping
 
-from persys.model.placement import NO_RULES, Rules
-from persys.model.resources import Resources
+from persys.model.placement import NO_RULES, Resources, Rules
 from persys.model.spec import (
     ComposeSpec,
     ContainerSpec,

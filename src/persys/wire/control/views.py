@@ -7,8 +7,7 @@ from persys.core.secrets import secret_names
 from persys.errors import InvalidError, MissingFieldError
 from persys.model.event import EventKind, Numbered
 from persys.model.ids import NodeId
-from persys.model.suggestion import Ruling, SuggestedAction, Suggestion
-from persys.model.workload import Workload
+from persys.model.workload import Ruling, SuggestedAction, Suggestion, Workload
 from persys.wire.control.spec_encode import spec_message
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.times import timestamp

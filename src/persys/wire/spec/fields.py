@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from persys.errors import InvalidError
 from persys.model.ids import workload_id
-from persys.model.resources import Resources
+from persys.model.placement import Resources
 from persys.model.spec import CloudInit, ManagedVolume, Port, VolumeMount
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from persys.errors import InvalidError
+from persys.model.node import Image
 from persys.model.spec import is_address
-from persys.model.volume import Image
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.spec import vm_rules

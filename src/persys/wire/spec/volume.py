@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from persys.model.volume import VolumeSeen, VolumeState
+from persys.model.node import VolumeSeen, VolumeState
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
 

@@ -13,7 +13,7 @@ from msgspec import NODEFAULT, Struct
 from msgspec.structs import fields, replace
 
 from persys.model.ids import Revision
-from persys.model.resources import Resources
+from persys.model.placement import Resources
 from persys.model.spec import ComposeSpec, Spec, StackNeeds, type_of
 
 DIGITS = 16

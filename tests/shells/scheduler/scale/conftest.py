@@ -21,7 +21,7 @@ from persys.infra.encryption import KeyFile
 from persys.model.identity import Role
 from persys.scheduler.app import Scheduler
 from persys.scheduler.settings import SchedulerSettings
-from persys.store.etcd.store import EtcdOptions, EtcdStore
+from persys.store.etcd import EtcdOptions, EtcdStore
 from persys.store.port import Store
 from persys.store.sqlite import SqliteStore
 from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub

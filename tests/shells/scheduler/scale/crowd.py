@@ -11,20 +11,18 @@ from msgspec import Struct
 
 from builders import a_workload
 from persys.infra.encryption import Key
-from persys.model import feature
+from persys.model import node as model_node
 from persys.model.action import History
 from persys.model.cluster import ClusterMarker
-from persys.model.drift import Drift, DriftType
 from persys.model.event import Event, EventKind
 from persys.model.identity import Role, Token
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.node import Capabilities, Lease, Node, NodeStatus, Removal
-from persys.model.placement import Assignment, EpochCounter, Tombstone
-from persys.model.resources import Resources
+from persys.model.placement import Assignment, EpochCounter, Resources, Tombstone
 from persys.model.secret import Secret, SecretVersion
 from persys.model.spec import ContainerSpec, VolumeMount, WorkloadType
-from persys.model.status import Actual, Retry, Status, WorkloadStatus
-from persys.model.suggestion import Ruling, SuggestedAction, Suggestion
+from persys.model.status import Actual, Drift, DriftType, Retry, Status, WorkloadStatus
+from persys.model.workload import Ruling, SuggestedAction, Suggestion
 from persys.store import keys
 from persys.store.port import Store, Unit
 from persys.wire.stored import records
@@ -87,7 +85,7 @@ def ready(name: str) -> Node:
         10_000_000,
         10_000_000,
         types=frozenset({WorkloadType.CONTAINER, WorkloadType.VM}),
-        features=frozenset({feature.PUSHES_STATUS}),
+        features=frozenset({model_node.PUSHES_STATUS}),
     )
     return Node(NodeId(name), has, f"{name}:1", LONG_AGO)
 

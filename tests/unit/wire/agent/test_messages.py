@@ -9,7 +9,7 @@ from msgspec import structs
 from persys.errors import InvalidError, RefusedError
 from persys.model.action import Action, ActionKind, ActionState
 from persys.model.ids import ActionId, NodeId, Revision, WorkloadId
-from persys.model.resources import Resources
+from persys.model.placement import Resources
 from persys.model.spec import (
     ComposeSpec,
     ContainerSpec,

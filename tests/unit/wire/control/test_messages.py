@@ -8,7 +8,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from persys.errors import InvalidError
 from persys.model.ids import NodeId
 from persys.model.node import Capabilities, StoragePool
-from persys.model.resources import Resources
+from persys.model.placement import Resources
 from persys.model.spec import WorkloadType
 from persys.model.status import Actual, Failure, FailureReason, Observation
 from persys.model.workload import Desired

@@ -7,8 +7,7 @@ import pytest
 
 from persys.core.placement.constraints import written
 from persys.errors import InvalidError
-from persys.model.placement import Constraint, Operator, Rules, Strategy
-from persys.model.resources import Resources
+from persys.model.placement import Constraint, Operator, Resources, Rules, Strategy
 from persys.model.spec import ContainerSpec
 from persys.wire.control.messages import spec_message, workload_rules
 from persys.wire.control.placement import node_taints, rules

@@ -6,7 +6,7 @@ from base64 import b64encode
 import pytest
 
 from persys.errors import InvalidError
-from persys.model.resources import Resources
+from persys.model.placement import Resources
 from persys.model.spec import (
     CloudInit,
     ComposeSpec,

@@ -8,7 +8,7 @@ from persys.errors import InvalidError
 from persys.model.action import Action, ActionKind, ActionState, Sighting
 from persys.model.event import Event, EventKind, Numbered
 from persys.model.ids import ActionId, NodeId, WorkloadId
-from persys.model.suggestion import Ruling, SuggestedAction, Suggestion
+from persys.model.workload import Ruling, SuggestedAction, Suggestion
 from persys.wire.control.messages import sighting_message
 from persys.wire.control.views import (
     ID_LENGTH_MAX,

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from persys.errors import RefusedError
 from persys.model.node import StoragePool
-from persys.model.resources import Resources
+from persys.model.placement import Resources
 from persys.model.spec import ComposeSpec, ContainerSpec, Port
 from persys.wire.stored.records import NewerSchemaError, decode, encode
 from persys.wire.stored.revision import revision_of

@@ -29,8 +29,8 @@ from persys.agent.volumes.local import disk_usage
 from persys.errors import RefusedError
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
 from persys.infra.aio.task_group import together
+from persys.model.node import GIB
 from persys.model.status import Failure, FailureReason
-from persys.model.volume import GIB
 from persys.wire.compose.git_source import host_of
 
 log = structlog.get_logger()

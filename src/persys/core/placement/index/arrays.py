@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from persys.core.placement.index.node_slot import NodeSlot
-from persys.model.resources import Resources
+from persys.model.placement import Resources
 
 
 class NodeArrays:

@@ -19,8 +19,7 @@ from persys.core.placement.index.node_slot import (
 )
 from persys.core.placement.index.ranking import RankingCache
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.placement import Assignment, HostPort, Strategy
-from persys.model.resources import Draws, Resources
+from persys.model.placement import Assignment, Draws, HostPort, Resources, Strategy
 
 LABELS_MAX = 64
 SIZE_AT_FIRST = 64

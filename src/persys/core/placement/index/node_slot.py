@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 from persys.model.ids import NodeId
 from persys.model.node import Capabilities
-from persys.model.placement import HostPort
-from persys.model.resources import DISKS, Draws, Resources
+from persys.model.placement import DISKS, Draws, HostPort, Resources
 
 DEFAULT = "local"
 

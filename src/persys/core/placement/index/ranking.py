@@ -19,8 +19,7 @@ from persys.core.placement.filters import unfit
 from persys.core.placement.index.node_slot import NodeOrder, NodeSlot
 from persys.core.placement.requirements import Requirements
 from persys.model.ids import NodeId
-from persys.model.placement import Constraint
-from persys.model.resources import Resources
+from persys.model.placement import Constraint, Resources
 
 RUN_MAX = 64
 LOOKS_MAX = 512  # scanned nodes beyond which a search of all nodes costs less

@@ -23,9 +23,9 @@ from persys.agent.workloads.node_policy import NodePolicy
 from persys.core.agent.storage import QCOW2
 from persys.infra.aio.path_calls import PathCalls
 from persys.infra.clock import Clock
+from persys.model.node import GIB
 from persys.model.spec import Disk, VMSpec
 from persys.model.status import FailureReason
-from persys.model.volume import GIB
 from persys.model.workload import Order
 
 MAKE_SECONDS = 300.0  # some pools write the whole disk on creation

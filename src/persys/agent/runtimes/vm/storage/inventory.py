@@ -14,7 +14,7 @@ from persys.agent.runtimes.vm.storage.pools import Measured, measure
 from persys.errors import NotFoundError, RefusedError, UnavailableError
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls
 from persys.model.ids import WorkloadId
-from persys.model.volume import DISK, VolumeSeen, VolumeState
+from persys.model.node import DISK, VolumeSeen, VolumeState
 
 
 class DiskInventory:

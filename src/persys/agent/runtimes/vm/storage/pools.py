@@ -18,8 +18,8 @@ from persys.agent.runtimes.vm.libvirt import Libvirt, LibvirtError, VmError, loa
 from persys.agent.runtimes.vm.state_dir import DiskRecord
 from persys.core.agent.storage import Room
 from persys.errors import RuntimeUnavailableError
+from persys.model.node import GIB
 from persys.model.status import FailureReason
-from persys.model.volume import GIB
 
 _TRAVERSABLE = 0o711  # QEMU runs as another user
 

@@ -20,9 +20,9 @@ from persys.core.agent.storage import (
 )
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls
 from persys.infra.aio.task_group import together
+from persys.model.node import GIB
 from persys.model.spec import Disk
 from persys.model.status import FailureReason
-from persys.model.volume import GIB
 
 DEADLINE_SECONDS = 60.0
 # Exit codes of `qemu-img check`: no errors, leaked clusters only, or a format without checks.

@@ -19,7 +19,7 @@ from persys.errors import (
     StoreUnavailableError,
 )
 from persys.store.conflicts import find_conflict
-from persys.store.etcd.connection import EtcdAnswerError, EtcdConnection, EtcdOptions
+from persys.store.etcd_connection import EtcdAnswerError, EtcdConnection, EtcdOptions
 from persys.store.gen import rpc_pb2 as pb
 from persys.store.gen import rpc_pb2_grpc
 from persys.store.limits import GUARDS_MAX, OPERATIONS_MAX, TRANSACTION_BYTES_MAX, check
