@@ -13,7 +13,7 @@ import grpc
 from bench.containers import agent, until_gone, until_running
 from bench.processes import bare_resident_pages, cpu_seconds, resident_pages, scheduler
 from bench.verdict import Verdict, report
-from persys.cli.framework.live import Lines
+from persys.cli.framework.live import LineProgress
 from persys.cli.local.demo import ensure_image
 from persys.wire.gen.control.v1 import control_pb2_grpc
 
@@ -23,7 +23,7 @@ BATCH = 50
 
 
 def main() -> None:
-    ensure_image(Lines())
+    ensure_image(LineProgress())
     names = [f"agent-idle-{number}" for number in range(COUNT)]
     with (
         tempfile.TemporaryDirectory() as directory,

@@ -19,7 +19,7 @@ from bench.docker_socket import BareDocker
 from bench.processes import BIN, free_port, process, scheduler
 from bench.verdict import Verdict, report
 from persys.agent.workloads.steps import OPERATIONS_MAX
-from persys.cli.framework.live import Lines
+from persys.cli.framework.live import LineProgress
 from persys.cli.local.demo import IMAGE, ensure_image
 from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
 
@@ -35,7 +35,7 @@ ROUNDS = 2
 
 
 def main() -> None:
-    ensure_image(Lines())
+    ensure_image(LineProgress())
     with (
         tempfile.TemporaryDirectory() as directory,
         scheduler(f"sqlite:{directory}/s.db") as (port, _, _),

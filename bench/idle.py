@@ -16,7 +16,7 @@ from bench.apply_rate import transactions
 from bench.containers import agent, until_gone, until_running
 from bench.processes import bare_resident_pages, cpu_seconds, resident_pages, scheduler
 from bench.verdict import Verdict, report
-from persys.cli.framework.live import Lines
+from persys.cli.framework.live import LineProgress
 from persys.cli.local.demo import ensure_image
 from persys.wire.gen.control.v1 import control_pb2_grpc
 
@@ -25,7 +25,7 @@ SECONDS = 60.0
 
 
 def main() -> None:
-    ensure_image(Lines())
+    ensure_image(LineProgress())
     with (
         tempfile.TemporaryDirectory() as directory,
         scheduler(f"sqlite:{directory}/s.db") as (port, metrics_port, control),

@@ -20,7 +20,7 @@ from bench.containers import agent, until_gone
 from bench.docker_socket import SOCKET
 from bench.processes import BIN, scheduler
 from bench.verdict import Verdict, report
-from persys.cli.framework.live import Lines
+from persys.cli.framework.live import LineProgress
 from persys.cli.local.demo import IMAGE, ensure_image
 from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
 
@@ -31,7 +31,7 @@ CHANGES = 40
 
 
 def main() -> None:
-    ensure_image(Lines())
+    ensure_image(LineProgress())
     with (
         tempfile.TemporaryDirectory() as directory,
         scheduler(f"sqlite:{directory}/s.db") as (port, _, _),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from persys import __version__
 from persys.cli.connect.settings import STATE_DIR
-from persys.cli.framework.exit_codes import Exit, exit_of
+from persys.cli.framework.exit_codes import ExitCode, exit_code_of
 from persys.cli.local import simulate
 from persys.errors import PersysError
 from persys.infra.command_line import StrictParser
@@ -52,13 +52,13 @@ def main() -> int:
         return _command(options.command)(options)
     except PersysError as err:
         print(f"error: {err}", file=sys.stderr)
-        return exit_of(err)
+        return exit_code_of(err)
     except KeyboardInterrupt:
-        return Exit.INTERRUPTED
+        return ExitCode.INTERRUPTED
     except BrokenPipeError:
         # The reader has closed the pipe. Without this Python reports the error again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return Exit.FAILED
+        return ExitCode.FAILED
 
 
 def _command(name: str) -> Callable[[argparse.Namespace], int]:

@@ -8,7 +8,7 @@ from importlib import import_module
 from types import ModuleType
 
 from persys.cli.framework.command_table import COMPLETE
-from persys.cli.framework.exit_codes import Exit, exit_of
+from persys.cli.framework.exit_codes import ExitCode, exit_code_of
 from persys.errors import PersysError
 
 
@@ -42,14 +42,14 @@ def run(argv: Sequence[str]) -> int:
         return _function(options.run)(options)
     except PersysError as err:
         print(f"error: {err}", file=sys.stderr)
-        return exit_of(err)
+        return exit_code_of(err)
     except KeyboardInterrupt:
-        return Exit.INTERRUPTED
+        return ExitCode.INTERRUPTED
     except BrokenPipeError:
-        return Exit.OK
+        return ExitCode.OK
     except SystemExit as end:
         # argparse has printed the error or the help.
-        return end.code if isinstance(end.code, int) else Exit.OK
+        return end.code if isinstance(end.code, int) else ExitCode.OK
 
 
 def _function(run: str) -> Callable[[object], int]:

@@ -86,10 +86,10 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
         return control_pb2.ListVolumesResponse(volumes=found, problems=[silent])
 
     def DeleteVolume(self, request, context):  # type: ignore[no-untyped-def]
-        kept = [each for each in self.volumes if each.name != request.name]
-        if len(kept) == len(self.volumes):
+        others = [each for each in self.volumes if each.name != request.name]
+        if len(others) == len(self.volumes):
             return control_pb2.DeleteVolumeResponse(error_message="volume not found: it")
-        self.volumes = kept
+        self.volumes = others
         return control_pb2.DeleteVolumeResponse(success=True)
 
     def ListImages(self, request, context):  # type: ignore[no-untyped-def]
@@ -115,9 +115,9 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
 
     def RemoveImage(self, request, context):  # type: ignore[no-untyped-def]
         self._maybe_abort(context)
-        kept = [control_pb2.NodeProblem(node_id="n2", problem=self.image_problem)]
+        problems = [control_pb2.NodeProblem(node_id="n2", problem=self.image_problem)]
         return control_pb2.RemoveImageResponse(
-            node_ids=["n1"], problems=kept if self.image_problem else []
+            node_ids=["n1"], problems=problems if self.image_problem else []
         )
 
     def GetDiagnostics(self, request, context):  # type: ignore[no-untyped-def]

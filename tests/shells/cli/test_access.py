@@ -368,10 +368,10 @@ def test_stats_of_one_workload_are_available_as_json(cluster: Cluster, ctl: Run)
 
     shown = ctl("stats", "web")
     figures = json.loads(ctl("stats", "web", "-o", "json").out)
-    nothing = ctl("stats", "new")
+    empty = ctl("stats", "new")
 
     assert "12.5" in shown.out
     assert "2.0 KB" in shown.out
     assert (figures["cpu_percent"], figures["net_rx_bytes"]) == (12.5, "7")
-    assert nothing.code == 1
-    assert "no measurement of new" in nothing.err
+    assert empty.code == 1
+    assert "no measurement of new" in empty.err

@@ -7,7 +7,7 @@ import pytest
 
 from persys.ca.app import open_authority
 from persys.ca.settings import CaSettings
-from persys.cli.local.certificates import Bootstrap
+from persys.cli.local.certificates import LocalCertificates
 from persys.infra.clock import SystemClock
 from persys.infra.net.node_name import own_node_id
 from persys.model.identity import Identity, Role
@@ -15,7 +15,7 @@ from persys.wire.ca.messages import RevokeRequest
 
 
 def test_valid_certificates_are_kept_and_revoked_ones_are_reissued(tmp_path: Path) -> None:
-    bootstrap = Bootstrap(tmp_path, 8888)
+    bootstrap = LocalCertificates(tmp_path, 8888)
     host, node = socket.gethostname(), own_node_id("")
     everybody = [f"scheduler/{host}", f"agent/{node}", f"gateway/{host}", "admin/up"]
     assert bootstrap.ensure() == everybody
@@ -30,7 +30,7 @@ def test_valid_certificates_are_kept_and_revoked_ones_are_reissued(tmp_path: Pat
 
 
 def test_an_installation_keeps_the_node_id_of_its_certificate(tmp_path: Path) -> None:
-    bootstrap = Bootstrap(tmp_path, 8888)
+    bootstrap = LocalCertificates(tmp_path, 8888)
     with pytest.MonkeyPatch.context() as environ:
         environ.setenv("PERSYS_NODE_ID", "atlas-5f1c09a2b7e4")
         bootstrap.ensure()

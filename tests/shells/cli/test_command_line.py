@@ -37,17 +37,17 @@ def words_of(name: str) -> list[str]:
     """The command with all required arguments."""
     words = name.split()
     for argument in COMMANDS[name].arguments:
-        if argument.is_option and argument.how.get("required"):
+        if argument.is_option and argument.kwargs.get("required"):
             words += [argument.names[0], value_of(argument)]
-        elif not argument.is_option and argument.how.get("nargs") not in ("?", "*"):
+        elif not argument.is_option and argument.kwargs.get("nargs") not in ("?", "*"):
             words.append(value_of(argument))
     return words
 
 
 def value_of(argument: Argument) -> str:
-    if "choices" in argument.how:
-        return str(argument.how["choices"][0])
-    return "1" if argument.how.get("type") is int else "1s"
+    if "choices" in argument.kwargs:
+        return str(argument.kwargs["choices"][0])
+    return "1" if argument.kwargs.get("type") is int else "1s"
 
 
 def the_option(name: str, option: str) -> Argument:

@@ -13,8 +13,8 @@ import pytest
 
 from certified import LIFE, Root
 from persys import __version__
-from persys.cli.doctor.cluster import clock_of
-from persys.cli.doctor.host import disk_of
+from persys.cli.doctor.cluster import check_clock
+from persys.cli.doctor.host import check_disk
 from persys.model.identity import Role
 from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
 from shells.cli.conftest import Cluster
@@ -217,9 +217,9 @@ def test_the_duration_of_the_request_is_not_skew() -> None:
     now = datetime.now(UTC)
     later = now + timedelta(seconds=9)
 
-    assert clock_of(now + timedelta(seconds=4), now, later).level == "ok"
-    assert clock_of(now - timedelta(seconds=3), now, later).level == "warn"
-    assert clock_of(later + timedelta(minutes=1), now, later).level == "fail"
+    assert check_clock(now + timedelta(seconds=4), now, later).level == "ok"
+    assert check_clock(now - timedelta(seconds=3), now, later).level == "warn"
+    assert check_clock(later + timedelta(minutes=1), now, later).level == "fail"
 
 
 def test_a_mode_that_is_not_normal(cluster: Cluster, ctl: Run) -> None:
@@ -378,9 +378,9 @@ def test_the_port_of_the_agent_belongs_to_another_process(
 
 
 def test_a_disk_that_is_nearly_full() -> None:
-    assert disk_of("/x", 50, 100).level == "ok"
-    assert disk_of("/x", 9, 100).level == "warn"
-    assert disk_of("/x", 2, 100).level == "fail"
+    assert check_disk("/x", 50, 100).level == "ok"
+    assert check_disk("/x", 9, 100).level == "warn"
+    assert check_disk("/x", 2, 100).level == "fail"
 
 
 def test_the_state_directory_is_checked(ctl: Run, tmp_path: Path) -> None:

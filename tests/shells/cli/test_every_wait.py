@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from persys.cli.commands.wait import (
-    OUT_OF_REACH_MAX,
     SUPERSEDED_MAX,
+    UNREACHABLE_MAX,
     Goal,
-    Verdict,
-    Wanted,
-    judge,
+    WaitState,
+    WaitTarget,
+    evaluate,
 )
 from persys.cli.framework.arguments import WAIT
 from persys.cli.framework.command_table import GROUPS, SINGLES
@@ -190,22 +190,29 @@ def test_a_workload_on_an_unreachable_node_ends_the_wait_after_a_while(goal: Goa
     view = WorkloadView(status="Unknown", reason=ReasonDetail(code="NodeNotReady"))
     if goal is Goal.GONE:
         view = WorkloadView(status="Deleting", reason=ReasonDetail(code="NodeUnreachable"))
-    early = OUT_OF_REACH_MAX - timedelta(seconds=1)
+    early = UNREACHABLE_MAX - timedelta(seconds=1)
 
-    assert judge(view, Wanted(goal), patient=False, same_for=early) is Verdict.OPEN
-    assert judge(view, Wanted(goal), patient=False, same_for=OUT_OF_REACH_MAX) is Verdict.FAILED
+    assert (
+        evaluate(view, WaitTarget(goal), may_be_stale=False, unchanged_for=early) is WaitState.OPEN
+    )
+    assert (
+        evaluate(view, WaitTarget(goal), may_be_stale=False, unchanged_for=UNREACHABLE_MAX)
+        is WaitState.FAILED
+    )
 
 
 @pytest.mark.parametrize(
     ("wanted", "view"),
     [
-        (Wanted(Goal.RUNNING), WorkloadView(status="Stopped", desired_state="Stopped")),
-        (Wanted(Goal.STOPPED), WorkloadView(status="Running", desired_state="Running")),
-        (Wanted(Goal.RUNNING, "r1"), WorkloadView(status="Running", revision_id="r2")),
-        (Wanted(Goal.GONE), WorkloadView(status="Running", desired_state="Running")),
+        (WaitTarget(Goal.RUNNING), WorkloadView(status="Stopped", desired_state="Stopped")),
+        (WaitTarget(Goal.STOPPED), WorkloadView(status="Running", desired_state="Running")),
+        (WaitTarget(Goal.RUNNING, "r1"), WorkloadView(status="Running", revision_id="r2")),
+        (WaitTarget(Goal.GONE), WorkloadView(status="Running", desired_state="Running")),
     ],
     ids=["stopped", "started", "replaced", "applied again"],
 )
-def test_a_superseded_request_ends_the_wait(wanted: Wanted, view: WorkloadView) -> None:
-    assert judge(view, wanted, patient=False, same_for=timedelta()) is Verdict.OPEN
-    assert judge(view, wanted, patient=False, same_for=SUPERSEDED_MAX) is Verdict.FAILED
+def test_a_superseded_request_ends_the_wait(wanted: WaitTarget, view: WorkloadView) -> None:
+    assert evaluate(view, wanted, may_be_stale=False, unchanged_for=timedelta()) is WaitState.OPEN
+    assert (
+        evaluate(view, wanted, may_be_stale=False, unchanged_for=SUPERSEDED_MAX) is WaitState.FAILED
+    )

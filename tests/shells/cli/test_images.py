@@ -107,10 +107,10 @@ def test_an_empty_list_says_how_to_add_an_image(ctl: Run) -> None:
 def test_a_removal_names_the_nodes_that_refused(ctl: Run, cluster: Cluster) -> None:
     done = ctl("image", "remove", "debian")
     cluster.image_problem = "image debian is needed by web"
-    kept = ctl("image", "remove", "debian", "--node", "n2")
+    refused = ctl("image", "remove", "debian", "--node", "n2")
 
     assert (done.code, done.out) == (0, "image debian is removed from node n1\n")
-    assert (kept.code, kept.err) == (1, "node n2: image debian is needed by web\n")
+    assert (refused.code, refused.err) == (1, "node n2: image debian is needed by web\n")
 
 
 def test_a_terminal_shows_the_progress(

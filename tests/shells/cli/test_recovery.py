@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 def a_file(*, source: str = "store") -> bytes:
     node = Node(NodeId("n1"), Capabilities(4000, 8192), "10.0.0.1:50051", NOON)
-    kept = {
+    supervised = {
         keys.node_key(node.id): records.encode(node),
         keys.workload_key(a_workload().id): records.encode(a_workload()),
     }
-    header = snapshot.Header(1, "the-cluster", NOON, 42, source, snapshot.count(kept))
-    return b"".join(snapshot.write(header, kept.items()))
+    header = snapshot.Header(1, "the-cluster", NOON, 42, source, snapshot.count(supervised))
+    return b"".join(snapshot.write(header, supervised.items()))
 
 
 def test_recovery_status_shows_the_mode_and_the_next_step(cluster: Cluster, ctl: Run) -> None:

@@ -27,8 +27,8 @@ def mine(root: Root) -> CertificateFiles:
     return root.write(Role.ADMIN, "me")
 
 
-def serving(root: Root, role: Role, name: str, **how: tuple[str, ...]) -> Iterator[Cluster]:
-    tls = root.write(role, name, **how)  # type: ignore[arg-type]  # only hosts are given
+def serving(root: Root, role: Role, name: str, **kwargs: tuple[str, ...]) -> Iterator[Cluster]:
+    tls = root.write(role, name, **kwargs)  # type: ignore[arg-type]  # only hosts are given
     server = grpc.server(ThreadPoolExecutor(4))
     cluster = Cluster()
     control_pb2_grpc.add_AgentControlServicer_to_server(cluster, server)

@@ -11,11 +11,11 @@ import pytest
 from persys.cli.commands.wait import (
     DRIFTED_MAX,
     STEADY,
-    UNPLACED_MAX,
+    UNPLACEABLE_MAX,
     Goal,
-    Verdict,
-    Wanted,
-    judge,
+    WaitState,
+    WaitTarget,
+    evaluate,
 )
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.gen.control.v1.control_pb2 import ReasonDetail, WorkloadView
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from shells.cli.conftest import Cluster, Run
 
 WEB = "id: web\ncontainer: {image: nginx}\n"
-RUN = Wanted(Goal.RUNNING)
+RUN = WaitTarget(Goal.RUNNING)
 INSTANT = timedelta()
 
 
@@ -141,22 +141,22 @@ def test_applying_a_stopped_workload_waits_for_stopped(cluster: Cluster, ctl: Ru
 
 
 def test_a_program_that_just_started_has_not_reached_running() -> None:
-    assert judge(a_view(), RUN, patient=False, same_for=INSTANT) is Verdict.OPEN
-    assert judge(a_view(), RUN, patient=False, same_for=STEADY) is Verdict.REACHED
+    assert evaluate(a_view(), RUN, may_be_stale=False, unchanged_for=INSTANT) is WaitState.OPEN
+    assert evaluate(a_view(), RUN, may_be_stale=False, unchanged_for=STEADY) is WaitState.REACHED
 
 
 def test_a_passing_health_check_needs_no_further_wait() -> None:
     view = a_view(health="healthy")
 
-    assert judge(view, RUN, patient=False, same_for=INSTANT) is Verdict.REACHED
+    assert evaluate(view, RUN, may_be_stale=False, unchanged_for=INSTANT) is WaitState.REACHED
 
 
 def test_a_drifted_workload_is_waited_for_until_a_limit() -> None:
     view = a_view()
     view.reason.code = "Drifted"
 
-    assert judge(view, RUN, patient=False, same_for=10 * STEADY / 3) is Verdict.OPEN
-    assert judge(view, RUN, patient=False, same_for=DRIFTED_MAX) is Verdict.FAILED
+    assert evaluate(view, RUN, may_be_stale=False, unchanged_for=10 * STEADY / 3) is WaitState.OPEN
+    assert evaluate(view, RUN, may_be_stale=False, unchanged_for=DRIFTED_MAX) is WaitState.FAILED
 
 
 def test_a_health_check_that_has_not_passed_yet_is_waited_for() -> None:
@@ -164,23 +164,28 @@ def test_a_health_check_that_has_not_passed_yet_is_waited_for() -> None:
     not_checked_yet = a_view()
     not_checked_yet.spec.container.health_check.SetInParent()
 
-    assert judge(starting, RUN, patient=False, same_for=10 * STEADY) is Verdict.OPEN
-    assert judge(not_checked_yet, RUN, patient=False, same_for=10 * STEADY) is Verdict.OPEN
+    assert evaluate(starting, RUN, may_be_stale=False, unchanged_for=10 * STEADY) is WaitState.OPEN
+    assert (
+        evaluate(not_checked_yet, RUN, may_be_stale=False, unchanged_for=10 * STEADY)
+        is WaitState.OPEN
+    )
 
 
 def test_an_unplaceable_workload_is_waited_for_a_moment() -> None:
     view = WorkloadView(status="Pending", reason=ReasonDetail(code="Unplaceable"))
 
-    assert judge(view, RUN, patient=False, same_for=INSTANT) is Verdict.OPEN
-    assert judge(view, RUN, patient=False, same_for=UNPLACED_MAX) is Verdict.FAILED
+    assert evaluate(view, RUN, may_be_stale=False, unchanged_for=INSTANT) is WaitState.OPEN
+    assert (
+        evaluate(view, RUN, may_be_stale=False, unchanged_for=UNPLACEABLE_MAX) is WaitState.FAILED
+    )
 
 
 def test_a_node_without_capacity_does_not_fail_the_workload() -> None:
     view = WorkloadView(status="Failed", failure_reason="INSUFFICIENT_RESOURCES")
 
-    assert judge(view, RUN, patient=False) is Verdict.FAILED
+    assert evaluate(view, RUN, may_be_stale=False) is WaitState.FAILED
     view.retry_next_at.FromSeconds(1)
-    assert judge(view, RUN, patient=False) is Verdict.OPEN
+    assert evaluate(view, RUN, may_be_stale=False) is WaitState.OPEN
 
 
 def test_a_stuck_drain_is_reported_early(cluster: Cluster, ctl: Run) -> None:

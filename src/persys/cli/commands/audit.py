@@ -3,8 +3,8 @@
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 
-from persys.cli.connect.clients import scheduler
-from persys.cli.framework.exit_codes import Exit
+from persys.cli.connect.clients import scheduler_client
+from persys.cli.framework.exit_codes import ExitCode
 from persys.cli.framework.output import Row, render_rows
 
 _AUDIT: Mapping[str, Callable[[Row], str]] = {
@@ -17,8 +17,8 @@ _AUDIT: Mapping[str, Callable[[Row], str]] = {
 }
 
 
-def show(options: Namespace) -> Exit:
-    with scheduler(options) as client:
+def show(options: Namespace) -> ExitCode:
+    with scheduler_client(options) as client:
         found = client.get_audit(limit=options.limit)
     print(
         render_rows(
@@ -26,8 +26,8 @@ def show(options: Namespace) -> Exit:
             options,
             columns=_AUDIT,
             name=lambda row: str(row["number"]),
-            nothing="no audit entries",
+            empty="no audit entries",
             blank="-",
         )
     )
-    return Exit.OK
+    return ExitCode.OK

@@ -10,16 +10,16 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from persys.cli.commands.spec_files import read_specs
-from persys.cli.connect.clients import scheduler
-from persys.cli.framework.exit_codes import Exit, UsageError
-from persys.cli.framework.output import aligned, render_one
+from persys.cli.connect.clients import scheduler_client
+from persys.cli.framework.exit_codes import ExitCode, UsageError
+from persys.cli.framework.output import align_columns, render_one
 from persys.wire.gen.control.v1.control_pb2 import GetCapacityResponse, LossView, NodeRoom
 
 _ROWS_MAX = 20
 _NAMES_MAX = 5
 
 
-def show(options: Namespace) -> Exit:
+def show(options: Namespace) -> ExitCode:
     specs = read_specs(options.file, stack_id=options.id)
     if len(specs) > 1:
         named = ", ".join(options.file)
@@ -29,7 +29,7 @@ def show(options: Namespace) -> Exit:
         raise UsageError(
             f"{specs[0].file}: {request.workload_id} has no spec; capacity needs its resources"
         )
-    with scheduler(options) as client:
+    with scheduler_client(options) as client:
         answer = client.get_capacity(request.spec)
 
     def describe(found: GetCapacityResponse, _now: datetime, _wide: bool) -> str:
@@ -37,7 +37,9 @@ def show(options: Namespace) -> Exit:
 
     print(render_one(answer, options, describe=describe, name=_names))
     return (
-        Exit.OK if (answer.fits or answer.unlimited) and answer.survives_any_loss else Exit.FAILED
+        ExitCode.OK
+        if (answer.fits or answer.unlimited) and answer.survives_any_loss
+        else ExitCode.FAILED
     )
 
 
@@ -53,7 +55,7 @@ def _describe(answer: GetCapacityResponse, workload_id: str) -> str:
     shown, hidden = answer.nodes[:_ROWS_MAX], answer.nodes[_ROWS_MAX:]
     if shown:
         rows = [[node.node_id, _fits(node), node.limited_by or "-"] for node in shown]
-        parts.append(aligned([["NODE", "FIT", "LIMITED BY"], *rows]))
+        parts.append(align_columns([["NODE", "FIT", "LIMITED BY"], *rows]))
     if hidden:
         counts = Counter(node.limited_by for node in hidden)
         room = sum(node.fits for node in hidden)
@@ -88,7 +90,7 @@ def _table(losses: Sequence[LossView]) -> str:
         [loss.node_id, str(loss.moved), _listed(loss.stranded), _listed(loss.bound)]
         for loss in losses
     ]
-    return aligned([["LOST NODE", "MOVED", "UNPLACEABLE", "BOUND TO THEIR DATA"], *rows])
+    return align_columns([["LOST NODE", "MOVED", "UNPLACEABLE", "BOUND TO THEIR DATA"], *rows])
 
 
 def _listed(names: Sequence[str]) -> str:

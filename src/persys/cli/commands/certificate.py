@@ -4,9 +4,9 @@ from argparse import Namespace
 from datetime import datetime
 from pathlib import Path
 
-from persys.cli.connect.clients import authority
+from persys.cli.connect.clients import ca_client
 from persys.cli.connect.settings import duration, load
-from persys.cli.framework.exit_codes import Exit
+from persys.cli.framework.exit_codes import ExitCode
 from persys.cli.framework.output import render_rows
 from persys.client.ca.client import issued, join
 from persys.errors import SettingsError
@@ -21,18 +21,18 @@ from persys.wire.ca.messages import CertificateRequest, CertificateView, RevokeR
 _LIMIT = 100
 
 
-def create(options: Namespace) -> Exit:
+def create(options: Namespace) -> ExitCode:
     """Create a key and request a certificate. The key never leaves this machine."""
     ttl = duration(options.ttl, "--ttl").total_seconds() if options.ttl else None
     identity = Identity(Role(options.role), options.name)
     key = new_key()
     csr = new_request(key, identity, options.host).decode()
-    with authority(options) as client:
+    with ca_client(options) as client:
         made = client.create(CertificateRequest(options.role, options.name, csr, ttl))
     return _write(options, identity, key_pem(key), issued(made))
 
 
-def use_token(options: Namespace) -> Exit:
+def use_token(options: Namespace) -> ExitCode:
     token = read_token(options.token)
     identity = Identity(Role(token.role), token.name)
     key = new_key()
@@ -41,8 +41,8 @@ def use_token(options: Namespace) -> Exit:
     return _write(options, identity, key_pem(key), given)
 
 
-def show(options: Namespace) -> Exit:
-    with authority(options) as client:
+def show(options: Namespace) -> ExitCode:
+    with ca_client(options) as client:
         views = client.certificates(options.limit or _LIMIT)
     now = SystemClock().now()
     print(
@@ -58,24 +58,24 @@ def show(options: Namespace) -> Exit:
                 "HOSTS": lambda view: ",".join(view.hosts),
             },
             name=lambda view: view.serial,
-            nothing="no certificates",
+            empty="no certificates",
         )
     )
-    return Exit.OK
+    return ExitCode.OK
 
 
-def revoke(options: Namespace) -> Exit:
+def revoke(options: Namespace) -> ExitCode:
     role, slash, name = options.which.partition("/")
     which = {"role": role, "name": name} if slash else {"serial": options.which}
-    with authority(options) as client:
+    with ca_client(options) as client:
         serials = client.revoke(RevokeRequest(**which, reason=options.reason))
     for serial in serials:
         print(f"certificate {serial} is revoked")
-    return Exit.OK
+    return ExitCode.OK
 
 
-def audit(options: Namespace) -> Exit:
-    with authority(options) as client:
+def audit(options: Namespace) -> ExitCode:
+    with ca_client(options) as client:
         lines = client.audit(options.limit or _LIMIT)
     print(
         render_rows(
@@ -89,13 +89,13 @@ def audit(options: Namespace) -> Exit:
                 "DETAIL": lambda line: line.detail,
             },
             name=lambda line: str(line.number),
-            nothing="no audit entries",
+            empty="no audit entries",
         )
     )
-    return Exit.OK
+    return ExitCode.OK
 
 
-def _write(options: Namespace, identity: Identity, key: bytes, given: Issued) -> Exit:
+def _write(options: Namespace, identity: Identity, key: bytes, given: Issued) -> ExitCode:
     folder = Path(options.out)
     certificate = folder / f"{identity.role}.crt"
     private = folder / f"{identity.role}.key"
@@ -112,7 +112,7 @@ def _write(options: Namespace, identity: Identity, key: bytes, given: Issued) ->
         raise SettingsError(f"{err.filename or folder}: {err.strerror}") from err
     until = f"{read_claims(given.chain_pem).not_after:%Y-%m-%d %H:%M:%S} UTC"
     print(f"{identity}, valid until {until}: {certificate}, {private}, {roots}")
-    return Exit.OK
+    return ExitCode.OK
 
 
 def _state(view: CertificateView, now: datetime) -> str:

@@ -4,10 +4,10 @@ from argparse import Namespace
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
-from persys.cli.connect.clients import scheduler
-from persys.cli.framework.exit_codes import Exit
-from persys.cli.framework.live import show
-from persys.cli.framework.output import Row, described, render_one, render_rows
+from persys.cli.connect.clients import scheduler_client
+from persys.cli.framework.exit_codes import ExitCode
+from persys.cli.framework.live import print_or_watch
+from persys.cli.framework.output import Row, key_value_lines, render_one, render_rows
 from persys.wire.gen.control.v1.control_pb2 import GetClusterSummaryResponse, IdentityView
 
 _CLUSTERS: Mapping[str, Callable[[Row], str]] = {
@@ -19,8 +19,8 @@ _CLUSTERS: Mapping[str, Callable[[Row], str]] = {
 }
 
 
-def summary(options: Namespace) -> Exit:
-    with scheduler(options) as client:
+def summary(options: Namespace) -> ExitCode:
+    with scheduler_client(options) as client:
 
         def fetch() -> GetClusterSummaryResponse:
             found = client.get_summary()
@@ -28,7 +28,7 @@ def summary(options: Namespace) -> Exit:
                 found.ClearField("generated_at")  # it would count as a change at every poll
             return found
 
-        return show(
+        return print_or_watch(
             fetch,
             lambda counts: render_one(
                 counts, options, describe=_describe_summary, name=lambda counts: client.target
@@ -37,8 +37,8 @@ def summary(options: Namespace) -> Exit:
         )
 
 
-def list_clusters(options: Namespace) -> Exit:
-    with scheduler(options) as client:
+def list_clusters(options: Namespace) -> ExitCode:
+    with scheduler_client(options) as client:
         found = client.list_clusters()
     print(
         render_rows(
@@ -46,15 +46,15 @@ def list_clusters(options: Namespace) -> Exit:
             options,
             columns=_CLUSTERS,
             name=lambda row: str(row["id"]),
-            nothing="no clusters",
+            empty="no clusters",
             blank="-",
         )
     )
-    return Exit.OK
+    return ExitCode.OK
 
 
-def whoami(options: Namespace) -> Exit:
-    with scheduler(options) as client:
+def whoami(options: Namespace) -> ExitCode:
+    with scheduler_client(options) as client:
         print(
             render_one(
                 client.get_identity(),
@@ -65,7 +65,7 @@ def whoami(options: Namespace) -> Exit:
                 ),
             )
         )
-    return Exit.OK
+    return ExitCode.OK
 
 
 def _describe_summary(counts: GetClusterSummaryResponse, now: datetime, wide: bool) -> str:
@@ -75,7 +75,7 @@ def _describe_summary(counts: GetClusterSummaryResponse, now: datetime, wide: bo
         f"{counts.pending_workloads} pending, {counts.failed_workloads} failed, "
         f"{counts.deleted_workloads} deleted)"
     )
-    return described((("Nodes", nodes), ("Workloads", workloads)))
+    return key_value_lines((("Nodes", nodes), ("Workloads", workloads)))
 
 
 def _leader(row: Row) -> str:
@@ -86,8 +86,10 @@ def _leader(row: Row) -> str:
 
 def _describe_identity(found: IdentityView, now: datetime, wide: bool) -> str:
     if not found.role:
-        return described((("Identity", "unauthenticated (the scheduler runs with -insecure)"),))
-    return described(
+        return key_value_lines(
+            (("Identity", "unauthenticated (the scheduler runs with -insecure)"),)
+        )
+    return key_value_lines(
         (
             ("Identity", f"{found.role}/{found.name}"),
             ("Permissions", ", ".join(found.deeds)),

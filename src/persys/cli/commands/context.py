@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from persys.cli.connect.context_file import DEFAULT, ContextFile, read_contexts, write_contexts
-from persys.cli.framework.exit_codes import Exit, UsageError
-from persys.cli.framework.output import aligned, described, dump
+from persys.cli.framework.exit_codes import ExitCode, UsageError
+from persys.cli.framework.output import align_columns, dump, key_value_lines
 
 # The key in a context for each option of the command line.
 _KEYS = {
@@ -26,33 +26,33 @@ _PATHS = frozenset({"ca", "cert", "key", "token_file"})
 _SECRET = ("token", "password", "secret")
 
 
-def list_contexts(options: Namespace) -> Exit:
+def list_contexts(options: Namespace) -> ExitCode:
     file = read_contexts()
     match options.output:
         case "name":
-            print("\n".join(file.named))
+            print("\n".join(file.contexts))
         case "json" | "yaml":
             rows = [
                 {"name": name, "current": name == file.current, **_shown(keys)}
-                for name, keys in file.named.items()
+                for name, keys in file.contexts.items()
             ]
             print(dump(rows, options.output))
         case _:
             cells = [
                 ["*" if name == file.current else "", name, *_where(keys)]
-                for name, keys in file.named.items()
+                for name, keys in file.contexts.items()
             ]
-            print(aligned([["", "NAME", "TRANSPORT", "ENDPOINT", "CLUSTER"], *cells]))
-    return Exit.OK
+            print(align_columns([["", "NAME", "TRANSPORT", "ENDPOINT", "CLUSTER"], *cells]))
+    return ExitCode.OK
 
 
-def use(options: Namespace) -> Exit:
-    write_contexts(read_contexts().using(options.name))
+def use(options: Namespace) -> ExitCode:
+    write_contexts(read_contexts().with_current(options.name))
     print(f"{options.name} is the current context")
-    return Exit.OK
+    return ExitCode.OK
 
 
-def show(options: Namespace) -> Exit:
+def show(options: Namespace) -> ExitCode:
     file = read_contexts()
     name = options.name or options.context or file.current
     keys = _shown(file.keys_of(name))
@@ -63,11 +63,11 @@ def show(options: Namespace) -> Exit:
             print(dump({"name": name, **keys}, options.output))
         case _:
             rows = [("Name", name), *((key, str(value)) for key, value in keys.items())]
-            print(described(rows))
-    return Exit.OK
+            print(key_value_lines(rows))
+    return ExitCode.OK
 
 
-def add(options: Namespace) -> Exit:
+def add(options: Namespace) -> ExitCode:
     """Save the options of this command line under a name. Other keys of an existing context stay."""
     keys = _said(options)
     if not keys:
@@ -75,22 +75,22 @@ def add(options: Namespace) -> Exit:
             "a context needs an address: --api URL for a gateway, --scheduler HOST:PORT for a scheduler"
         )
     file = read_contexts()
-    known = options.name in file.named
+    known = options.name in file.contexts
     changed = file.with_context(options.name, keys)
     if options.use or file == ContextFile({}):
-        changed = changed.using(options.name)
+        changed = changed.with_current(options.name)
     write_contexts(changed)
     current = " and is the current context" if changed.current == options.name else ""
     print(f"{options.name} was {'changed' if known else 'added'}{current}")
     if not current:
         print(f"use it with `persysctl context use {options.name}`", file=sys.stderr)
-    return Exit.OK
+    return ExitCode.OK
 
 
-def remove(options: Namespace) -> Exit:
+def remove(options: Namespace) -> ExitCode:
     write_contexts(read_contexts().without(options.name))
     print(f"{options.name} was removed; its certificate and key files were kept")
-    return Exit.OK
+    return ExitCode.OK
 
 
 def _said(options: Namespace) -> dict[str, object]:
@@ -123,4 +123,6 @@ def _shown(keys: Mapping[str, object]) -> dict[str, object]:
 
 def names(file: ContextFile) -> list[tuple[str, str]]:
     """For completion: each context with its endpoint."""
-    return [(name, _where(keys)[1]) for name, keys in file.named.items() if keys or name != DEFAULT]
+    return [
+        (name, _where(keys)[1]) for name, keys in file.contexts.items() if keys or name != DEFAULT
+    ]

@@ -10,11 +10,11 @@ from datetime import datetime, timedelta
 from time import sleep
 from typing import TYPE_CHECKING, TypedDict
 
-from persys.cli.connect.clients import scheduler
+from persys.cli.connect.clients import scheduler_client
 from persys.cli.connect.settings import duration
-from persys.cli.framework.ages import NOT_SAID, instant
-from persys.cli.framework.exit_codes import Exit, UsageError
-from persys.cli.framework.output import Column, dump, plain, render_list
+from persys.cli.framework.ages import BLANK, timestamp
+from persys.cli.framework.exit_codes import ExitCode, UsageError
+from persys.cli.framework.output import Column, dump, render_list, to_dict
 from persys.errors import UnavailableError
 from persys.infra.clock import SystemClock
 from persys.wire.gen.control.v1.control_pb2 import EventView
@@ -28,29 +28,29 @@ _WIDTHS = (20, 20, 24, 16)  # of the columns of a watch, where later rows are no
 _COLUMNS: tuple[Column[EventView], ...] = (
     Column("TIME", lambda event, now: _time(event)),
     Column("KIND", lambda event, now: event.kind),
-    Column("WORKLOAD", lambda event, now: event.workload_id or NOT_SAID),
-    Column("NODE", lambda event, now: event.node_id or NOT_SAID),
+    Column("WORKLOAD", lambda event, now: event.workload_id or BLANK),
+    Column("NODE", lambda event, now: event.node_id or BLANK),
     Column("SEQUENCE", lambda event, now: str(event.sequence), wide=True),
-    Column("REVISION", lambda event, now: event.revision_id or NOT_SAID, wide=True),
-    Column("EPOCH", lambda event, now: str(event.epoch or NOT_SAID), wide=True),
-    Column("IDENTITY", lambda event, now: event.identity or NOT_SAID, wide=True),
-    Column("SOURCE", lambda event, now: event.source or NOT_SAID, wide=True),
-    Column("TASK", lambda event, now: event.task_id or NOT_SAID, wide=True),
-    Column("MESSAGE", lambda event, now: " ".join(event.message.split()) or NOT_SAID),
+    Column("REVISION", lambda event, now: event.revision_id or BLANK, wide=True),
+    Column("EPOCH", lambda event, now: str(event.epoch or BLANK), wide=True),
+    Column("IDENTITY", lambda event, now: event.identity or BLANK, wide=True),
+    Column("SOURCE", lambda event, now: event.source or BLANK, wide=True),
+    Column("TASK", lambda event, now: event.task_id or BLANK, wide=True),
+    Column("MESSAGE", lambda event, now: " ".join(event.message.split()) or BLANK),
 )
 
 
-def show(options: Namespace) -> Exit:
+def show(options: Namespace) -> ExitCode:
     if options.watch and options.after is not None and (options.since or options.limit):
         raise UsageError(
             "--watch cannot combine --after with --since or --limit: they set where it starts"
         )
     since = _since(options)
-    with scheduler(options) as client:
+    with scheduler_client(options) as client:
         if options.watch:
             with suppress(KeyboardInterrupt):  # the user ends the stream
                 _watch(client, options, since)
-            return Exit.OK
+            return ExitCode.OK
         found = client.list_events(
             since=since, after=options.after or 0, limit=options.limit, **_filters(options)
         )
@@ -59,11 +59,11 @@ def show(options: Namespace) -> Exit:
         options,
         columns=_COLUMNS,
         name=lambda event: str(event.sequence),
-        nothing="no events",
+        empty="no events",
     )
     if text:
         print(text)
-    return Exit.OK
+    return ExitCode.OK
 
 
 def _watch(client: "SchedulerClient", options: Namespace, since: datetime | None) -> None:
@@ -104,9 +104,9 @@ def _print(event: EventView, options: Namespace) -> None:
         case "name":
             text = str(event.sequence)
         case "json":
-            text = json.dumps(plain(event), ensure_ascii=False)
+            text = json.dumps(to_dict(event), ensure_ascii=False)
         case "yaml":
-            text = "---\n" + dump(plain(event), "yaml")
+            text = "---\n" + dump(to_dict(event), "yaml")
         case form:
             text = _line(event, wide=form == "wide")
     print(text, flush=True)
@@ -142,5 +142,5 @@ def _since(options: Namespace) -> datetime | None:
 
 
 def _time(event: EventView) -> str:
-    at = instant(event, "at")
-    return NOT_SAID if at is None else at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    at = timestamp(event, "at")
+    return BLANK if at is None else at.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event
 
-from persys.cli.connect.clients import scheduler
+from persys.cli.connect.clients import scheduler_client
 from persys.cli.framework.exit_codes import UsageError
 from persys.cli.framework.terminal import unfiltered
 from persys.errors import UnavailableError
@@ -22,7 +22,7 @@ from persys.wire.gen.control.v1.control_pb2 import ExecInput, ExecStart, Termina
 
 _STDIN = 0
 _CHUNK_BYTES = 32 * 1024
-_LEAVE = b"\x1d"  # Ctrl-]
+_DETACH_KEY = b"\x1d"  # Ctrl-]
 
 
 def run(options: Namespace) -> int:
@@ -33,25 +33,25 @@ def run(options: Namespace) -> int:
     start = ExecStart(
         workload_id=options.id, service=options.service, command=options.command, tty=options.tty
     )
-    return _converse(options, start, raw=options.tty and options.stdin, stdin=options.stdin)
+    return _run_session(options, start, raw=options.tty and options.stdin, stdin=options.stdin)
 
 
 def console(options: Namespace) -> int:
     start = ExecStart(workload_id=options.id, console=True, force=options.force)
-    return _converse(options, start, raw=os.isatty(_STDIN), stdin=True)
+    return _run_session(options, start, raw=os.isatty(_STDIN), stdin=True)
 
 
-def _converse(options: Namespace, start: ExecStart, *, raw: bool, stdin: bool) -> int:
+def _run_session(options: Namespace, start: ExecStart, *, raw: bool, stdin: bool) -> int:
     gc.enable()
-    with scheduler(options) as client, _terminal(raw=raw) as resized:
-        begun = Event()
-        for output in client.exec(_inputs(start, resized, begun, stdin=stdin)):
-            if start.console and not begun.is_set():
+    with scheduler_client(options) as client, _terminal(raw=raw) as resized:
+        started = Event()
+        for output in client.exec(_inputs(start, resized, started, stdin=stdin)):
+            if start.console and not started.is_set():
                 print(
                     f"attached to the console of {start.workload_id}; detach with Ctrl-]\r",
                     file=unfiltered(sys.stderr),
                 )
-            begun.set()
+            started.set()
             for stream, data in ((sys.stdout, output.stdout), (sys.stderr, output.stderr)):
                 if data:
                     stream.buffer.write(data)
@@ -61,12 +61,12 @@ def _converse(options: Namespace, start: ExecStart, *, raw: bool, stdin: bool) -
         raise UnavailableError("the session ended without an exit code")
 
 
-def _inputs(start: ExecStart, resized: int, begun: Event, *, stdin: bool) -> Iterator[ExecInput]:
+def _inputs(start: ExecStart, resized: int, started: Event, *, stdin: bool) -> Iterator[ExecInput]:
     """The inputs of the session. A thread of gRPC iterates over them and blocks for the next one."""
     if start.tty and (size := _size()) is not None:
         start.size.CopyFrom(size)
     yield ExecInput(start=start)
-    begun.wait()
+    started.wait()
     if not stdin:
         yield ExecInput(stdin_closed=True)
     watched = [resized, _STDIN] if stdin else [resized]
@@ -78,9 +78,9 @@ def _inputs(start: ExecStart, resized: int, begun: Event, *, stdin: bool) -> Ite
                 yield ExecInput(resize=size)
         if _STDIN in ready:
             data = os.read(_STDIN, _CHUNK_BYTES)
-            leaves = start.console and _LEAVE in data
+            leaves = start.console and _DETACH_KEY in data
             if leaves:
-                data = data[: data.index(_LEAVE)]
+                data = data[: data.index(_DETACH_KEY)]
             if data:
                 yield ExecInput(stdin=data)
             if leaves:

@@ -4,10 +4,10 @@ from argparse import Namespace
 from collections import Counter
 from datetime import datetime
 
-from persys.cli.connect.clients import scheduler
-from persys.cli.framework.ages import NOT_SAID
-from persys.cli.framework.exit_codes import Exit
-from persys.cli.framework.output import aligned, render_one
+from persys.cli.connect.clients import scheduler_client
+from persys.cli.framework.ages import BLANK
+from persys.cli.framework.exit_codes import ExitCode
+from persys.cli.framework.output import align_columns, render_one
 from persys.wire.gen.control.v1.control_pb2 import ExplainWorkloadResponse, NodeVerdict
 
 _ROWS_MAX = 20
@@ -15,12 +15,12 @@ _CHANGES_MAX = 5
 _ALL = 2**31 - 1
 
 
-def show(options: Namespace) -> Exit:
+def show(options: Namespace) -> ExitCode:
     limit = _ALL if options.output in ("json", "yaml") else _ROWS_MAX
-    with scheduler(options) as client:
+    with scheduler_client(options) as client:
         answer = client.explain(options.id, limit=limit)
     print(render_one(answer, options, describe=_describe, name=lambda found: found.workload_id))
-    return Exit.OK
+    return ExitCode.OK
 
 
 def _describe(answer: ExplainWorkloadResponse, _now: datetime, wide: bool) -> str:
@@ -29,7 +29,7 @@ def _describe(answer: ExplainWorkloadResponse, _now: datetime, wide: bool) -> st
     if shown:
         rows = [["NODE", "VERDICT", "WHY", "REQUIRED CHANGE"]]
         rows += [_row(node, answer) for node in shown]
-        parts.append(aligned(rows if wide else [row[:3] for row in rows]))
+        parts.append(align_columns(rows if wide else [row[:3] for row in rows]))
     if rest := _rest(answer, shown):
         parts.append(rest)
     if answer.changes:
@@ -46,7 +46,7 @@ def _row(node: NodeVerdict, answer: ExplainWorkloadResponse) -> list[str]:
     if node.node_id == answer.assigned_node_id:
         verdict = "chosen"
     why = _score(node) if node.fits else _refusal(node)
-    return [node.node_id, verdict, why, node.change or NOT_SAID]
+    return [node.node_id, verdict, why, node.change or BLANK]
 
 
 def _refusal(node: NodeVerdict) -> str:

@@ -8,8 +8,8 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from persys.cli.connect.clients import scheduler
-from persys.cli.framework.exit_codes import Exit
+from persys.cli.connect.clients import scheduler_client
+from persys.cli.framework.exit_codes import ExitCode
 from persys.cli.framework.output import Row, render_rows
 from persys.core.intent.gitops import repository_name
 from persys.errors import NotFoundError
@@ -31,8 +31,8 @@ _COLUMNS: Mapping[str, Callable[[Row], str]] = {
 }
 
 
-def show(options: Namespace) -> Exit:
-    with scheduler(options) as client:
+def show(options: Namespace) -> ExitCode:
+    with scheduler_client(options) as client:
         rows = _asked(client) if client.is_gateway else list(_computed(client))
     print(
         render_rows(
@@ -40,11 +40,11 @@ def show(options: Namespace) -> Exit:
             options,
             columns=_COLUMNS,
             name=lambda row: str(row["workload_id"]),
-            nothing="no workload follows a Git branch",
+            empty="no workload follows a Git branch",
             blank="-",
         )
     )
-    return Exit.OK
+    return ExitCode.OK
 
 
 def _asked(client: "SchedulerClient") -> list[Row]:

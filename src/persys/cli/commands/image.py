@@ -8,10 +8,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from persys.cli.commands.volume import size
-from persys.cli.connect.clients import scheduler
-from persys.cli.framework.ages import NOT_SAID, age
-from persys.cli.framework.exit_codes import Exit, UsageError
-from persys.cli.framework.live import live_view, show
+from persys.cli.connect.clients import scheduler_client
+from persys.cli.framework.ages import BLANK, age
+from persys.cli.framework.exit_codes import ExitCode, UsageError
+from persys.cli.framework.live import live_view, print_or_watch
 from persys.cli.framework.output import Column, render_list
 from persys.wire.gen.control.v1.control_pb2 import (
     ImageProgress,
@@ -30,23 +30,23 @@ _COLUMNS = (
     Column[ImageView]("DISK", lambda image, now: size(image.virtual_size_bytes)),
     Column[ImageView]("NODES", lambda image, now: ",".join(image.node_ids)),
     Column[ImageView]("SHA256", lambda image, now: image.sha256[:_SHORT]),
-    Column[ImageView]("USED BY", lambda image, now: ",".join(image.used_by) or NOT_SAID),
+    Column[ImageView]("USED BY", lambda image, now: ",".join(image.used_by) or BLANK),
     Column[ImageView]("AGE", lambda image, now: age(image, "added_at", now=now)),
 )
 
 
-def list_images(options: Namespace) -> Exit:
-    with scheduler(options) as client:
-        return show(
+def list_images(options: Namespace) -> ExitCode:
+    with scheduler_client(options) as client:
+        return print_or_watch(
             lambda: client.list_images(node_id=options.node),
             lambda found: _rendered(found, options),
             watch=options.watch,
         )
 
 
-def add(options: Namespace) -> Exit:
+def add(options: Namespace) -> ExitCode:
     with ExitStack() as stack:
-        client = stack.enter_context(scheduler(options))
+        client = stack.enter_context(scheduler_client(options))
         if options.source.startswith(_ADDRESSES):
             content, url, length = None, options.source, 0
         else:
@@ -66,27 +66,27 @@ def add(options: Namespace) -> Exit:
         return _follow(options, coming)
 
 
-def remove(options: Namespace) -> Exit:
-    with scheduler(options) as client:
+def remove(options: Namespace) -> ExitCode:
+    with scheduler_client(options) as client:
         answer = client.remove_image(options.name, node_ids=options.node)
     for node_id in answer.node_ids:
         print(f"image {options.name} is removed from node {node_id}")
-    _tell(answer.problems)
-    return Exit.FAILED if answer.problems else Exit.OK
+    _print_problems(answer.problems)
+    return ExitCode.FAILED if answer.problems else ExitCode.OK
 
 
 def _rendered(found: ListImagesResponse, options: Namespace) -> str:
-    _tell(found.problems)
+    _print_problems(found.problems)
     return render_list(
         found.images,
         options,
         columns=_COLUMNS,
         name=lambda image: image.name,
-        nothing="no images; add one with `persysctl image add`",
+        empty="no images; add one with `persysctl image add`",
     )
 
 
-def _follow(options: Namespace, coming: Iterable[ImageProgress]) -> Exit:
+def _follow(options: Namespace, coming: Iterable[ImageProgress]) -> ExitCode:
     ended: list[ImageProgress] = []
     states: dict[str, tuple[str, str]] = {}
     with live_view(quiet=False) as update:
@@ -102,7 +102,7 @@ def _follow(options: Namespace, coming: Iterable[ImageProgress]) -> Exit:
         else:
             what = f"{size(progress.received_bytes)}, sha256 {progress.sha256}"
             print(f"image {options.name} is on node {progress.node_id} ({what})")
-    return Exit.FAILED if any(progress.problem for progress in ended) else Exit.OK
+    return ExitCode.FAILED if any(progress.problem for progress in ended) else ExitCode.OK
 
 
 def _state(progress: ImageProgress) -> tuple[str, str]:
@@ -117,6 +117,6 @@ def _state(progress: ImageProgress) -> tuple[str, str]:
     return "sending", f"{got} of {size(progress.size_bytes)} ({share:.0%})"
 
 
-def _tell(problems: Iterable[NodeProblem]) -> None:
+def _print_problems(problems: Iterable[NodeProblem]) -> None:
     for problem in problems:
         print(f"node {problem.node_id}: {problem.problem}", file=sys.stderr)

@@ -6,15 +6,15 @@ from argparse import Namespace
 from contextlib import suppress
 from typing import TextIO
 
-from persys.cli.connect.clients import scheduler
+from persys.cli.connect.clients import scheduler_client
 from persys.cli.connect.settings import duration
-from persys.cli.framework.exit_codes import Exit, UsageError
+from persys.cli.framework.exit_codes import ExitCode, UsageError
 from persys.core.terminal import LogFilter, visible
 from persys.infra.clock import SystemClock
 from persys.wire.gen.control.v1.control_pb2 import LogChunk
 
 
-def show(options: Namespace) -> Exit:
+def show(options: Namespace) -> ExitCode:
     if options.follow and options.previous:
         raise UsageError("--follow cannot be combined with --previous: that run has ended")
     if options.tail < 0:
@@ -23,7 +23,7 @@ def show(options: Namespace) -> Exit:
     if options.since is not None:
         since = SystemClock().now() - duration(options.since, name="--since")
     gc.enable()
-    with scheduler(options) as client:
+    with scheduler_client(options) as client:
         chunks = client.stream_logs(
             options.id,
             service=options.service,
@@ -39,7 +39,7 @@ def show(options: Namespace) -> Exit:
                 outputs["stderr" if chunk.stream == "stderr" else "stdout"].write(chunk)
         for output in outputs.values():
             output.finish()
-    return Exit.OK
+    return ExitCode.OK
 
 
 class _Output:

@@ -7,12 +7,12 @@ from datetime import datetime, timedelta
 from time import sleep
 from typing import TYPE_CHECKING
 
-from persys.cli.connect.clients import scheduler
+from persys.cli.connect.clients import scheduler_client
 from persys.cli.connect.settings import duration, load
-from persys.cli.framework.ages import NOT_SAID, age
-from persys.cli.framework.exit_codes import Exit
-from persys.cli.framework.live import show
-from persys.cli.framework.output import Column, described, render_list, render_one
+from persys.cli.framework.ages import BLANK, age
+from persys.cli.framework.exit_codes import ExitCode
+from persys.cli.framework.live import print_or_watch
+from persys.cli.framework.output import Column, key_value_lines, render_list, render_one
 from persys.core.duration import format_duration
 from persys.errors import NotFoundError, UnavailableError
 from persys.infra.clock import SystemClock
@@ -29,33 +29,33 @@ _COLUMNS: tuple[Column[NodeView], ...] = (
     Column("MEMORY FREE", lambda node, now: _memory(node)),
     Column("WORKLOADS", lambda node, now: str(node.workload_count)),
     Column("HEARTBEAT", lambda node, now: age(node, "last_heartbeat", now=now)),
-    Column("TYPES", lambda node, now: ",".join(node.supported_workload_types) or NOT_SAID),
+    Column("TYPES", lambda node, now: ",".join(node.supported_workload_types) or BLANK),
     Column("DISK FREE", lambda node, now: _disk(node), wide=True),
-    Column("ENDPOINT", lambda node, now: node.grpc_endpoint or NOT_SAID, wide=True),
-    Column("VERSION", lambda node, now: node.agent_version or NOT_SAID, wide=True),
-    Column("LABELS", lambda node, now: _labels(node) or NOT_SAID, wide=True),
-    Column("REASON", lambda node, now: node.status_reason or NOT_SAID, wide=True),
+    Column("ENDPOINT", lambda node, now: node.grpc_endpoint or BLANK, wide=True),
+    Column("VERSION", lambda node, now: node.agent_version or BLANK, wide=True),
+    Column("LABELS", lambda node, now: _labels(node) or BLANK, wide=True),
+    Column("REASON", lambda node, now: node.status_reason or BLANK, wide=True),
 )
 
 
-def list_nodes(options: Namespace) -> Exit:
-    with scheduler(options) as client:
-        return show(
+def list_nodes(options: Namespace) -> ExitCode:
+    with scheduler_client(options) as client:
+        return print_or_watch(
             lambda: client.list_nodes(status=options.status or ""),
             lambda nodes: render_list(
                 nodes,
                 options,
                 columns=_COLUMNS,
                 name=lambda node: node.node_id,
-                nothing="no nodes",
+                empty="no nodes",
             ),
             watch=options.watch,
         )
 
 
-def get_node(options: Namespace) -> Exit:
-    with scheduler(options) as client:
-        return show(
+def get_node(options: Namespace) -> ExitCode:
+    with scheduler_client(options) as client:
+        return print_or_watch(
             lambda: client.get_node(options.id),
             lambda node: render_one(
                 node, options, describe=_describe, name=lambda node: node.node_id
@@ -67,12 +67,12 @@ def get_node(options: Namespace) -> Exit:
 def _describe(node: NodeView, now: datetime, wide: bool) -> str:
     changed = age(node, "status_updated_at", now=now)
     by = f" by {node.status_updated_by}" if node.status_updated_by else ""
-    return described(
+    return key_value_lines(
         (
             ("Id", node.node_id),
             ("Status", _status(node)),
             ("Reason", node.status_reason),
-            ("Changed", f"{changed} ago{by}" if changed != NOT_SAID else ""),
+            ("Changed", f"{changed} ago{by}" if changed != BLANK else ""),
             ("Heartbeat", f"{age(node, 'last_heartbeat', now=now)} ago"),
             ("Endpoint", node.grpc_endpoint),
             ("Version", node.agent_version),
@@ -123,78 +123,78 @@ _INTERVAL_SECONDS = 0.5
 _STUCK_SECONDS = 3.0
 
 
-def cordon(options: Namespace) -> Exit:
-    with scheduler(options) as client:
+def cordon(options: Namespace) -> ExitCode:
+    with scheduler_client(options) as client:
         client.cordon(options.id)
     print(f"node {options.id} is cordoned; its workloads keep running")
-    return Exit.OK
+    return ExitCode.OK
 
 
-def uncordon(options: Namespace) -> Exit:
-    with scheduler(options) as client:
+def uncordon(options: Namespace) -> ExitCode:
+    with scheduler_client(options) as client:
         client.uncordon(options.id)
     print(f"node {options.id} is schedulable again")
-    return Exit.OK
+    return ExitCode.OK
 
 
-def taint(options: Namespace) -> Exit:
+def taint(options: Namespace) -> ExitCode:
     """Add taints; a key that the node already has gets the new value."""
-    with scheduler(options) as client:
+    with scheduler_client(options) as client:
         has = {_key(old): old for old in client.get_node(options.id).taints}
         node = client.taint(options.id, (has | {_key(new): new for new in options.taints}).values())
     return _show_taints(node)
 
 
-def untaint(options: Namespace) -> Exit:
-    with scheduler(options) as client:
+def untaint(options: Namespace) -> ExitCode:
+    with scheduler_client(options) as client:
         has = client.get_node(options.id).taints
         if options.taint_key and options.taint_key not in map(_key, has):
             print(f"node {options.id} has no taint {options.taint_key}", file=sys.stderr)
-            return Exit.FAILED
+            return ExitCode.FAILED
         node = client.taint(
             options.id, [old for old in has if options.taint_key and _key(old) != options.taint_key]
         )
     return _show_taints(node)
 
 
-def drain(options: Namespace) -> Exit:
+def drain(options: Namespace) -> ExitCode:
     deadline = duration(options.deadline, "--deadline") if options.deadline else None
-    with scheduler(options) as client:
+    with scheduler_client(options) as client:
         node = client.drain(options.id, deadline=deadline)
         if options.wait is None:
             print(_progress(node))
-            return Exit.OK
-        return _until_empty(client, options.id, load(options).wait_timeout)
+            return ExitCode.OK
+        return _wait_until_empty(client, options.id, load(options).wait_timeout)
 
 
-def confirm_dead(options: Namespace) -> Exit:
-    with scheduler(options) as client:
+def confirm_dead(options: Namespace) -> ExitCode:
+    with scheduler_client(options) as client:
         client.confirm_dead(options.id)
     print(f"node {options.id} is confirmed dead; all its workloads are rescheduled")
-    return Exit.OK
+    return ExitCode.OK
 
 
-def remove(options: Namespace) -> Exit:
-    with scheduler(options) as client:
+def remove(options: Namespace) -> ExitCode:
+    with scheduler_client(options) as client:
         client.remove_node(options.id)
     print(f"node {options.id} is removed")
-    return Exit.OK
+    return ExitCode.OK
 
 
 def _key(taint: str) -> str:
     return taint.partition("=")[0].strip()
 
 
-def _show_taints(node: NodeView) -> Exit:
+def _show_taints(node: NodeView) -> ExitCode:
     if node.taints:
         taints = ", ".join(node.taints)
         print(f"node {node.node_id} is tainted: {taints}; its present workloads keep running")
     else:
         print(f"node {node.node_id} has no taints")
-    return Exit.OK
+    return ExitCode.OK
 
 
-def _until_empty(client: "SchedulerClient", node_id: str, within: timedelta) -> Exit:
+def _wait_until_empty(client: "SchedulerClient", node_id: str, within: timedelta) -> ExitCode:
     """Wait until the node is empty; prints a line on each change of its drain status."""
     gc.enable()
     clock = SystemClock()
@@ -205,7 +205,7 @@ def _until_empty(client: "SchedulerClient", node_id: str, within: timedelta) -> 
         try:
             node, away = client.get_node(node_id), ""
         except NotFoundError:
-            return _ended(Exit.FAILED, f"node {node_id} was removed", "`persysctl node list`")
+            return _ended(ExitCode.FAILED, f"node {node_id} was removed", "`persysctl node list`")
         except UnavailableError as err:  # the scheduler may be restarting
             node, away = NodeView(node_id=node_id), f"no answer from the scheduler: {err}"
         line = away or _progress(node)
@@ -214,36 +214,36 @@ def _until_empty(client: "SchedulerClient", node_id: str, within: timedelta) -> 
             shown = line
         if not away and node.drain.state != "draining":
             return _after_drain(node)
-        if away or _moves(node):
+        if away or _may_progress(node):
             moving_at = clock.monotonic()
         elif clock.monotonic() - moving_at >= _STUCK_SECONDS:
-            return _stuck(node, Exit.FAILED, "the remaining workloads cannot be moved")
+            return _stuck(node, ExitCode.FAILED, "the remaining workloads cannot be moved")
         if clock.monotonic() >= ends_at and away:
-            return _ended(Exit.UNREACHABLE, f"node {node_id}: {away}", "`persysctl doctor`")
+            return _ended(ExitCode.UNREACHABLE, f"node {node_id}: {away}", "`persysctl doctor`")
         if clock.monotonic() >= ends_at:
-            return _stuck(node, Exit.TIMED_OUT, f"not empty after {format_duration(within)}")
+            return _stuck(node, ExitCode.TIMED_OUT, f"not empty after {format_duration(within)}")
         sleep(_INTERVAL_SECONDS)
 
 
-def _moves(node: NodeView) -> bool:
+def _may_progress(node: NodeView) -> bool:
     """Whether a workload may still leave the node. A NotReady node removes copies only after it returns."""
     blocked = node.drain.blocked
     waiting = node.drain.remaining - len(blocked) if node.status != "NotReady" else 0
     return waiting > 0 or not all(block.stays for block in blocked)
 
 
-def _after_drain(node: NodeView) -> Exit:
+def _after_drain(node: NodeView) -> ExitCode:
     match node.drain.state:
         case "drained":
-            return Exit.OK
+            return ExitCode.OK
         case "overdue":
-            return _stuck(node, Exit.FAILED, "not empty at its deadline")
+            return _stuck(node, ExitCode.FAILED, "not empty at its deadline")
         case _:
             why = f"the drain of node {node.node_id} was cancelled: it is schedulable again"
-            return _ended(Exit.FAILED, why, f"`persysctl node drain {node.node_id}`")
+            return _ended(ExitCode.FAILED, why, f"`persysctl node drain {node.node_id}`")
 
 
-def _stuck(node: NodeView, code: Exit, why: str) -> Exit:
+def _stuck(node: NodeView, code: ExitCode, why: str) -> ExitCode:
     print(f"error: node {node.node_id} is not drained: {why}", file=sys.stderr)
     for block in node.drain.blocked:
         print(f"  {block.workload_id}: {block.reason}", file=sys.stderr)
@@ -260,7 +260,7 @@ def _stuck(node: NodeView, code: Exit, why: str) -> Exit:
     return code
 
 
-def _ended(code: Exit, why: str, command: str) -> Exit:
+def _ended(code: ExitCode, why: str, command: str) -> ExitCode:
     print(f"error: {why}\nnext: {command}", file=sys.stderr)
     return code
 

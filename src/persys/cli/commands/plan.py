@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from difflib import unified_diff
 
 from persys.cli.commands.spec_files import read_specs
-from persys.cli.connect.clients import scheduler
-from persys.cli.framework.exit_codes import exit_of
-from persys.cli.framework.output import dump, plain
+from persys.cli.connect.clients import scheduler_client
+from persys.cli.framework.exit_codes import exit_code_of
+from persys.cli.framework.output import dump, to_dict
 from persys.errors import RefusedError
 from persys.wire.gen.control.v1.control_pb2 import FieldChange, WorkloadPlan
 
@@ -27,12 +27,12 @@ def show(options: Namespace) -> int:
         spec.request.workload_id: spec for spec in read_specs(options.file, stack_id=options.id)
     }
     try:
-        with scheduler(options) as client:
+        with scheduler_client(options) as client:
             plans = client.plan([spec.request for spec in specs.values()])
     except RefusedError as err:
         # Exit code 1 means that there are changes.
         print(f"error: {err}", file=sys.stderr)
-        return max(IMPOSSIBLE, exit_of(err))
+        return max(IMPOSSIBLE, exit_code_of(err))
     for plan in plans:
         if plan.action == "refused" and plan.workload_id in specs:
             plan.reason = specs[plan.workload_id].located(plan.reason)
@@ -48,7 +48,7 @@ def _code(plans: Sequence[WorkloadPlan]) -> int:
 
 def _rendered(plans: Sequence[WorkloadPlan], form: str | None) -> str:
     if form in ("json", "yaml"):
-        return dump([plain(plan) for plan in plans], form)
+        return dump([to_dict(plan) for plan in plans], form)
     if form == "name":
         return "\n".join(plan.workload_id for plan in plans if plan.action != "none")
     return "\n".join([*("\n".join(_lines(plan)) for plan in plans), "", _summary(plans)])

@@ -5,10 +5,10 @@ from argparse import Namespace
 from datetime import datetime
 from pathlib import Path
 
-from persys.cli.connect.clients import scheduler
-from persys.cli.framework.exit_codes import Exit
-from persys.cli.framework.live import show
-from persys.cli.framework.output import Column, described, render_list, render_one
+from persys.cli.connect.clients import scheduler_client
+from persys.cli.framework.exit_codes import ExitCode
+from persys.cli.framework.live import print_or_watch
+from persys.cli.framework.output import Column, key_value_lines, render_list, render_one
 from persys.errors import InvalidError
 from persys.wire.gen.control.v1.control_pb2 import QuarantinedRecord, RecordView
 
@@ -21,43 +21,43 @@ _COLUMNS = (
 _PRIVATE = 0o600
 
 
-def list_records(options: Namespace) -> Exit:
-    with scheduler(options) as client:
-        return show(
+def list_records(options: Namespace) -> ExitCode:
+    with scheduler_client(options) as client:
+        return print_or_watch(
             client.list_records,
             lambda found: render_list(
                 found,
                 options,
                 columns=_COLUMNS,
                 name=lambda record: record.key,
-                nothing="no unreadable records",
+                empty="no unreadable records",
             ),
             watch=options.watch,
         )
 
 
-def get(options: Namespace) -> Exit:
-    with scheduler(options) as client:
+def get(options: Namespace) -> ExitCode:
+    with scheduler_client(options) as client:
         view = client.get_record(options.record)
     if options.export:
         _write(Path(options.export), view.value)
         print(f"{options.export}: {len(view.value)} bytes of {view.record.key}")
-        return Exit.OK
+        return ExitCode.OK
     print(render_one(view, options, describe=_described, name=lambda one: one.record.key))
-    return Exit.OK
+    return ExitCode.OK
 
 
-def delete(options: Namespace) -> Exit:
+def delete(options: Namespace) -> ExitCode:
     if not options.confirm:
         raise InvalidError(
             "--confirm",
             f"is required: this deletes the stored record {options.record}; export it first with "
             f"`persysctl record get {options.record} --export FILE`",
         )
-    with scheduler(options) as client:
+    with scheduler_client(options) as client:
         next_step = client.delete_record(options.record, version=options.record_version or 0)
     print(f"record {options.record} is deleted" + (f"; {next_step}" if next_step else ""))
-    return Exit.OK
+    return ExitCode.OK
 
 
 def _state(record: QuarantinedRecord) -> str:
@@ -65,7 +65,7 @@ def _state(record: QuarantinedRecord) -> str:
 
 
 def _described(view: RecordView, now: datetime, _wide: bool) -> str:
-    facts = described(
+    facts = key_value_lines(
         (
             ("Key", view.record.key),
             ("Type", view.record.type),

@@ -3,63 +3,63 @@
 from argparse import Namespace
 from datetime import datetime
 
-from persys.cli.connect.clients import scheduler
+from persys.cli.connect.clients import scheduler_client
 from persys.cli.framework.ages import age
 from persys.cli.framework.arguments import split_names
-from persys.cli.framework.exit_codes import Exit
-from persys.cli.framework.output import described, dump, plain, render_one
+from persys.cli.framework.exit_codes import ExitCode
+from persys.cli.framework.output import dump, key_value_lines, render_one, to_dict
 from persys.core.duration import format_duration
 from persys.wire.gen.control.v1.control_pb2 import ModeView, RecoveryAnswer
 
 
-def status(options: Namespace) -> Exit:
-    with scheduler(options, quiet=True) as client:
+def status(options: Namespace) -> ExitCode:
+    with scheduler_client(options, quiet=True) as client:
         view = client.get_mode()
     print(render_one(view, options, describe=_describe, name=lambda view: view.mode))
-    return Exit.OK
+    return ExitCode.OK
 
 
-def rebuild(options: Namespace) -> Exit:
-    with scheduler(options, quiet=True) as client:
+def rebuild(options: Namespace) -> ExitCode:
+    with scheduler_client(options, quiet=True) as client:
         answer = client.rebuild_from_agents(
             dry_run=options.dry_run, allow_secrets=split_names(options.allow_secrets)
         )
     if options.dry_run:
         return _preview(answer, options)
-    return tell(answer, "rebuilt from the agents")
+    return print_result(answer, "rebuilt from the agents")
 
 
-def accept_empty(options: Namespace) -> Exit:
-    with scheduler(options, quiet=True) as client:
+def accept_empty(options: Namespace) -> ExitCode:
+    with scheduler_client(options, quiet=True) as client:
         answer = client.accept_empty()
-    return tell(answer, "accepted the records in the store")
+    return print_result(answer, "accepted the records in the store")
 
 
-def tell(answer: RecoveryAnswer, what: str) -> Exit:
+def print_result(answer: RecoveryAnswer, what: str) -> ExitCode:
     """Print what was restored and what was not; the command succeeds in both cases."""
     print(f"{what}: {answer.nodes} nodes, {answer.workloads} workloads; the mode is normal")
     if answer.left_out:
         print("not restored, or to be checked:")
         for line in answer.left_out:
             print(f"  {line}")
-    return Exit.OK
+    return ExitCode.OK
 
 
-def _preview(answer: RecoveryAnswer, options: Namespace) -> Exit:
+def _preview(answer: RecoveryAnswer, options: Namespace) -> ExitCode:
     if options.output in ("json", "yaml"):
-        print(dump(plain(answer), options.output))
-        return Exit.OK
+        print(dump(to_dict(answer), options.output))
+        return ExitCode.OK
     print(f"would restore {answer.nodes} nodes and {answer.workloads} workloads")
     for one in answer.recovered:
         secrets = f", secrets: {', '.join(one.secrets)}" if one.secrets else ""
         print(f"  {one.workload_id} as {one.node_id} reports it: {one.spec.type}{secrets}")
     for line in answer.left_out:
         print(f"  not restored: {line}")
-    return Exit.OK
+    return ExitCode.OK
 
 
 def _describe(view: ModeView, now: datetime, wide: bool) -> str:
-    facts = described(
+    facts = key_value_lines(
         (
             ("Mode", view.mode),
             ("Reason", view.reason),

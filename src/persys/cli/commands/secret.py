@@ -9,10 +9,10 @@ from argparse import Namespace
 from getpass import getpass
 from pathlib import Path
 
-from persys.cli.connect.clients import scheduler
-from persys.cli.framework.ages import NOT_SAID, age
-from persys.cli.framework.exit_codes import Exit
-from persys.cli.framework.live import show
+from persys.cli.connect.clients import scheduler_client
+from persys.cli.framework.ages import BLANK, age
+from persys.cli.framework.exit_codes import ExitCode
+from persys.cli.framework.live import print_or_watch
 from persys.cli.framework.output import Column, render_list
 from persys.errors import InvalidError
 from persys.wire.gen.control.v1.control_pb2 import SecretView
@@ -24,15 +24,15 @@ _COLUMNS = (
     Column[SecretView](
         "VERSIONS", lambda secret, now: ",".join(map(str, secret.versions)), wide=True
     ),
-    Column[SecretView]("BY", lambda secret, now: secret.updated_by or NOT_SAID, wide=True),
+    Column[SecretView]("BY", lambda secret, now: secret.updated_by or BLANK, wide=True),
     Column[SecretView]("AGE", lambda secret, now: age(secret, "updated_at", now=now)),
 )
 _USERS_SHOWN_MAX = 3
 
 
-def put(options: Namespace) -> Exit:
+def put(options: Namespace) -> ExitCode:
     value = _value(options)
-    with scheduler(options) as client:
+    with scheduler_client(options) as client:
         secret = client.put_secret(options.secret, value)
     print(f"secret {secret.name} has version {secret.version}")
     if secret.used_by:
@@ -40,29 +40,29 @@ def put(options: Namespace) -> Exit:
             f"{', '.join(secret.used_by)} use the old version until `persysctl workload redeploy`",
             file=sys.stderr,
         )
-    return Exit.OK
+    return ExitCode.OK
 
 
-def list_secrets(options: Namespace) -> Exit:
-    with scheduler(options) as client:
-        return show(
+def list_secrets(options: Namespace) -> ExitCode:
+    with scheduler_client(options) as client:
+        return print_or_watch(
             client.list_secrets,
             lambda found: render_list(
                 found,
                 options,
                 columns=_COLUMNS,
                 name=lambda secret: secret.name,
-                nothing="no secrets",
+                empty="no secrets",
             ),
             watch=options.watch,
         )
 
 
-def delete(options: Namespace) -> Exit:
-    with scheduler(options) as client:
+def delete(options: Namespace) -> ExitCode:
+    with scheduler_client(options) as client:
         client.delete_secret(options.secret)
     print(f"secret {options.secret} is deleted, with all its versions")
-    return Exit.OK
+    return ExitCode.OK
 
 
 def _value(options: Namespace) -> bytes:
@@ -86,5 +86,5 @@ def _value(options: Namespace) -> bytes:
 
 def _users(secret: SecretView) -> str:
     more = len(secret.used_by) - _USERS_SHOWN_MAX
-    shown = ",".join(secret.used_by[:_USERS_SHOWN_MAX]) or NOT_SAID
+    shown = ",".join(secret.used_by[:_USERS_SHOWN_MAX]) or BLANK
     return f"{shown} and {more} more" if more > 0 else shown

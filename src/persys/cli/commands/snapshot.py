@@ -5,10 +5,10 @@ from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
-from persys.cli.commands.recovery import tell
-from persys.cli.connect.clients import scheduler
-from persys.cli.framework.exit_codes import Exit
-from persys.cli.framework.output import aligned, described, dump
+from persys.cli.commands.recovery import print_result
+from persys.cli.connect.clients import scheduler_client
+from persys.cli.framework.exit_codes import ExitCode
+from persys.cli.framework.output import align_columns, dump, key_value_lines
 from persys.errors import RefusedError, SettingsError
 from persys.model.node import Node
 from persys.model.spec import type_of
@@ -18,12 +18,12 @@ from persys.wire.stored import records
 from persys.wire.stored.snapshot import CHUNK_BYTES_MAX, Contents, read
 
 
-def save(options: Namespace) -> Exit:
+def save(options: Namespace) -> ExitCode:
     """Write a temporary file, verify it, then rename. Only the owner can read it: specs may hold secrets."""
     path = Path(options.file)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with scheduler(options) as client:
+        with scheduler_client(options) as client:
             _write(partial, client.save_snapshot())
         contents = read(_chunks(partial))
         partial.rename(path)
@@ -33,17 +33,17 @@ def save(options: Namespace) -> Exit:
     finally:
         partial.unlink(missing_ok=True)
     print(f"saved {path}: {_counted(contents)}")
-    return Exit.OK
+    return ExitCode.OK
 
 
-def inspect(options: Namespace) -> Exit:
+def inspect(options: Namespace) -> ExitCode:
     contents = _read(Path(options.file))
     if options.output in ("json", "yaml"):
-        print(dump(_plain(contents), options.output))
-        return Exit.OK
+        print(dump(_to_dict(contents), options.output))
+        return ExitCode.OK
     header = contents.header
     print(
-        described(
+        key_value_lines(
             (
                 ("Cluster", header.cluster_uid),
                 ("Taken", f"{header.taken_at:%Y-%m-%d %H:%M:%S} UTC, from {header.source}"),
@@ -56,16 +56,16 @@ def inspect(options: Namespace) -> Exit:
     for title, rows in (("NODE", _nodes(contents)), ("WORKLOAD", _workloads(contents))):
         if rows:
             print()
-            print(aligned([[title, *_MORE[title]], *rows]))
-    return Exit.OK
+            print(align_columns([[title, *_MORE[title]], *rows]))
+    return ExitCode.OK
 
 
-def restore(options: Namespace) -> Exit:
+def restore(options: Namespace) -> ExitCode:
     path = Path(options.file)
     _read(path)  # an invalid file fails here, before any request
-    with scheduler(options, quiet=True) as client:
+    with scheduler_client(options, quiet=True) as client:
         answer = client.restore_snapshot(_chunks(path))
-    return tell(answer, f"restored {path}")
+    return print_result(answer, f"restored {path}")
 
 
 _MORE = {"NODE": ("STATUS", "ENDPOINT"), "WORKLOAD": ("TYPE", "DESIRED", "REVISION")}
@@ -89,7 +89,7 @@ def _workloads(contents: Contents) -> list[list[str]]:
     return [[one.id, type_of(one.spec).value, one.desired.value, one.revision] for one in workloads]
 
 
-def _plain(contents: Contents) -> dict[str, object]:
+def _to_dict(contents: Contents) -> dict[str, object]:
     header = contents.header
     return {
         "cluster_uid": header.cluster_uid,

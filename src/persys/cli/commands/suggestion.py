@@ -5,11 +5,11 @@ from argparse import Namespace
 from datetime import datetime
 from pathlib import Path
 
-from persys.cli.connect.clients import scheduler
-from persys.cli.framework.ages import NOT_SAID, age
-from persys.cli.framework.exit_codes import Exit, UsageError
-from persys.cli.framework.live import show
-from persys.cli.framework.output import Column, described, render_list, render_one
+from persys.cli.connect.clients import scheduler_client
+from persys.cli.framework.ages import BLANK, age
+from persys.cli.framework.exit_codes import ExitCode, UsageError
+from persys.cli.framework.live import print_or_watch
+from persys.cli.framework.output import Column, key_value_lines, render_list, render_one
 from persys.wire.gen.control.v1.control_pb2 import (
     AutomationActionType,
     AutomationSuggestion,
@@ -20,52 +20,52 @@ from persys.wire.gen.control.v1.control_pb2 import (
 _COLUMNS: tuple[Column[SuggestionView], ...] = (
     Column("ID", lambda view, now: view.suggestion.suggestion_id),
     Column("DECISION", lambda view, now: view.decision),
-    Column("WORKLOAD", lambda view, now: view.suggestion.target_workload or NOT_SAID),
+    Column("WORKLOAD", lambda view, now: view.suggestion.target_workload or BLANK),
     Column("ACTION", lambda view, now: _action(view)),
     Column("DECIDED", lambda view, now: age(view, "decided_at", now=now)),
-    Column("SUBMITTED BY", lambda view, now: view.submitted_by or NOT_SAID, wide=True),
-    Column("DECIDED BY", lambda view, now: view.decided_by or NOT_SAID, wide=True),
-    Column("POLICY", lambda view, now: view.suggestion.policy_name or NOT_SAID, wide=True),
-    Column("REASON", lambda view, now: view.reason or NOT_SAID),
+    Column("SUBMITTED BY", lambda view, now: view.submitted_by or BLANK, wide=True),
+    Column("DECIDED BY", lambda view, now: view.decided_by or BLANK, wide=True),
+    Column("POLICY", lambda view, now: view.suggestion.policy_name or BLANK, wide=True),
+    Column("REASON", lambda view, now: view.reason or BLANK),
 )
 
 
-def submit(options: Namespace) -> Exit:
+def submit(options: Namespace) -> ExitCode:
     """Exit code 1 for a suggestion that policy rejects."""
     suggestion = _read(options.file)
-    with scheduler(options) as client:
+    with scheduler_client(options) as client:
         found = client.suggest(suggestion)
     print(render_one(found, options, describe=_describe, name=lambda _: suggestion.suggestion_id))
-    return Exit.OK if found.accepted else Exit.FAILED
+    return ExitCode.OK if found.accepted else ExitCode.FAILED
 
 
-def list_suggestions(options: Namespace) -> Exit:
-    with scheduler(options) as client:
-        return show(
+def list_suggestions(options: Namespace) -> ExitCode:
+    with scheduler_client(options) as client:
+        return print_or_watch(
             lambda: client.list_suggestions(decision=options.decision, limit=options.limit),
             lambda found: render_list(
                 found,
                 options,
                 columns=_COLUMNS,
                 name=lambda view: view.suggestion.suggestion_id,
-                nothing="no suggestions",
+                empty="no suggestions",
             ),
             watch=options.watch,
         )
 
 
-def approve(options: Namespace) -> Exit:
-    with scheduler(options) as client:
+def approve(options: Namespace) -> ExitCode:
+    with scheduler_client(options) as client:
         view = client.approve_suggestion(options.id)
     print(f"suggestion {options.id} approved: {view.applied_action}")
-    return Exit.OK
+    return ExitCode.OK
 
 
-def reject(options: Namespace) -> Exit:
-    with scheduler(options) as client:
+def reject(options: Namespace) -> ExitCode:
+    with scheduler_client(options) as client:
         client.reject_suggestion(options.id)
     print(f"suggestion {options.id} rejected")
-    return Exit.OK
+    return ExitCode.OK
 
 
 def _read(name: str) -> AutomationSuggestion:
@@ -90,7 +90,7 @@ def _read(name: str) -> AutomationSuggestion:
 
 
 def _describe(found: SubmitAutomationSuggestionResponse, now: datetime, wide: bool) -> str:
-    return described(
+    return key_value_lines(
         (("Decision", found.decision), ("Reason", found.reason), ("Action", found.applied_action))
     )
 

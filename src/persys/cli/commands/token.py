@@ -8,17 +8,17 @@ from datetime import UTC, datetime
 
 from msgspec import Struct, to_builtins
 
-from persys.cli.connect.clients import authority, scheduler
+from persys.cli.connect.clients import ca_client, scheduler_client
 from persys.cli.connect.settings import duration, read_file
-from persys.cli.framework.exit_codes import Exit, UsageError, exit_of
-from persys.cli.framework.output import dump, plain, render_rows
+from persys.cli.framework.exit_codes import ExitCode, UsageError, exit_code_of
+from persys.cli.framework.output import dump, render_rows, to_dict
 from persys.errors import PersysError
 from persys.infra.clock import SystemClock
 from persys.wire.ca.messages import TokenRequest, TokenView
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
 JOIN, PERSON = "join", "person"
-_PEOPLE = ("admin", "operator", "viewer")
+_USER_ROLES = ("admin", "operator", "viewer")
 _LIMIT = 100
 
 
@@ -37,46 +37,46 @@ class Row(Struct):
     serial: str = ""
 
 
-def create(options: Namespace) -> Exit:
+def create(options: Namespace) -> ExitCode:
     """Print only the token on standard output, for scripts; how to use it goes to standard error."""
-    if options.role in _PEOPLE:
-        return _create_for_person(options)
-    return _create_to_join(options)
+    if options.role in _USER_ROLES:
+        return _create_user_token(options)
+    return _create_join_token(options)
 
 
-def _create_for_person(options: Namespace) -> Exit:
+def _create_user_token(options: Namespace) -> ExitCode:
     if options.host:
         raise UsageError(f"--host needs a role that joins; {options.role} is a role of users")
     ttl = duration(options.ttl, "--ttl") if options.ttl else None
     deeds = [word for part in options.allow for word in part.split(",") if word]
-    with scheduler(options) as client:
+    with scheduler_client(options) as client:
         made = client.create_token(options.name, options.role, deeds=deeds, ttl=ttl)
     if options.output in ("json", "yaml"):
-        print(dump({**plain(made.token), "secret": made.secret}, options.output))
-        return Exit.OK
+        print(dump({**to_dict(made.token), "secret": made.secret}, options.output))
+        return ExitCode.OK
     print(made.secret)
     token = made.token
-    until = f"{_instant(token.expires_at.ToDatetime()):%Y-%m-%d %H:%M:%S} UTC"
+    until = f"{_utc(token.expires_at.ToDatetime()):%Y-%m-%d %H:%M:%S} UTC"
     print(
         f"shown only once; valid until {until} for {token.role}/{token.name} with the permissions "
-        f"{_may(token.deeds)}. Set PERSYS_TOKEN, or token_file of a context. "
+        f"{_permissions(token.deeds)}. Set PERSYS_TOKEN, or token_file of a context. "
         f"Revoke it with `persysctl token revoke {token.token_id}`",
         file=sys.stderr,
     )
-    return Exit.OK
+    return ExitCode.OK
 
 
-def _create_to_join(options: Namespace) -> Exit:
+def _create_join_token(options: Namespace) -> ExitCode:
     if options.allow:
         raise UsageError(
             f"--allow needs a role of users; the permissions of {options.role} are fixed"
         )
     ttl = duration(options.ttl, "--ttl").total_seconds() if options.ttl else None
-    with authority(options) as client:
+    with ca_client(options) as client:
         made = client.invite(TokenRequest(options.role, options.name, tuple(options.host), ttl))
     if options.output in ("json", "yaml"):
         print(dump(to_builtins(made), options.output))
-        return Exit.OK
+        return ExitCode.OK
     print(made.token)
     until = f"{made.expires_at:%Y-%m-%d %H:%M:%S} UTC"
     use = (
@@ -88,13 +88,13 @@ def _create_to_join(options: Namespace) -> Exit:
         f"valid once, until {until}, for {options.role} {options.name}: {use}",
         file=sys.stderr,
     )
-    return Exit.OK
+    return ExitCode.OK
 
 
-def show(options: Namespace) -> Exit:
+def show(options: Namespace) -> ExitCode:
     """List both kinds, or the one of --kind. A server that does not answer sets the exit code."""
     rows: list[Row] = []
-    worst = Exit.OK
+    worst = ExitCode.OK
     for kind, fetch in _sources(options):
         try:
             rows += fetch(options)
@@ -102,7 +102,7 @@ def show(options: Namespace) -> Exit:
             if options.kind:
                 raise
             print(f"error: tokens of kind {kind}: {err}", file=sys.stderr)
-            worst = max(worst, exit_of(err))
+            worst = max(worst, exit_code_of(err))
     rows.sort(key=lambda row: row.created_at, reverse=True)
     print(
         render_rows(
@@ -114,28 +114,28 @@ def show(options: Namespace) -> Exit:
                 "IDENTITY": lambda row: f"{row.role}/{row.name}",
                 "STATE": lambda row: row.state,
                 "EXPIRES": lambda row: f"{row.expires_at:%Y-%m-%d %H:%M}",
-                "PERMISSIONS": lambda row: _may(row.deeds) or "-",
+                "PERMISSIONS": lambda row: _permissions(row.deeds) or "-",
                 "BY": lambda row: row.created_by,
             },
             name=lambda row: row.id,
-            nothing="no tokens",
+            empty="no tokens",
         )
     )
     return worst
 
 
-def revoke(options: Namespace) -> Exit:
-    with scheduler(options) as client:
+def revoke(options: Namespace) -> ExitCode:
+    with scheduler_client(options) as client:
         client.revoke_token(options.token_id)
     print(f"token {options.token_id} is revoked")
-    return Exit.OK
+    return ExitCode.OK
 
 
 def _sources(options: Namespace) -> Iterable[tuple[str, Callable[[Namespace], list[Row]]]]:
     if options.kind != JOIN:
-        yield PERSON, _of_people
+        yield PERSON, _user_tokens
     if options.kind == JOIN or _has_authority(options):
-        yield JOIN, _to_join
+        yield JOIN, _join_tokens
     elif not options.kind:
         print(
             "note: join tokens are not listed: set the address of the CA with --authority",
@@ -148,36 +148,36 @@ def _has_authority(options: Namespace) -> bool:
     return bool(said or read_file(options).get("ca_endpoint"))
 
 
-def _of_people(options: Namespace) -> list[Row]:
-    with scheduler(options) as client:
+def _user_tokens(options: Namespace) -> list[Row]:
+    with scheduler_client(options) as client:
         found = client.list_tokens()
     now = SystemClock().now()
-    return [_person(token, now) for token in found]
+    return [_user_row(token, now) for token in found]
 
 
-def _to_join(options: Namespace) -> list[Row]:
-    with authority(options) as client:
+def _join_tokens(options: Namespace) -> list[Row]:
+    with ca_client(options) as client:
         found = client.tokens(options.limit or _LIMIT)
     now = SystemClock().now()
-    return [_joining(token, now) for token in found]
+    return [_join_row(token, now) for token in found]
 
 
-def _person(token: pb.TokenView, now: datetime) -> Row:
-    expires_at = _instant(token.expires_at.ToDatetime())
+def _user_row(token: pb.TokenView, now: datetime) -> Row:
+    expires_at = _utc(token.expires_at.ToDatetime())
     return Row(
         id=token.token_id,
         kind=PERSON,
         role=token.role,
         name=token.name,
         state="expired" if now >= expires_at else "valid",
-        created_at=_instant(token.created_at.ToDatetime()),
+        created_at=_utc(token.created_at.ToDatetime()),
         expires_at=expires_at,
         created_by=token.created_by,
         deeds=tuple(token.deeds),
     )
 
 
-def _joining(token: TokenView, now: datetime) -> Row:
+def _join_row(token: TokenView, now: datetime) -> Row:
     return Row(
         id=token.id,
         kind=JOIN,
@@ -199,10 +199,10 @@ def _state(token: TokenView, now: datetime) -> str:
     return "expired" if now >= token.expires_at else "unused"
 
 
-def _may(deeds: Iterable[str]) -> str:
+def _permissions(deeds: Iterable[str]) -> str:
     """The permissions, without `anyone`, which every identity has."""
     return ", ".join(deed for deed in deeds if deed != "anyone")
 
 
-def _instant(said: datetime) -> datetime:
+def _utc(said: datetime) -> datetime:
     return said.replace(tzinfo=UTC)

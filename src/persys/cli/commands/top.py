@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from persys.cli.connect.clients import scheduler
-from persys.cli.framework.ages import NOT_SAID, age
-from persys.cli.framework.exit_codes import Exit
-from persys.cli.framework.live import show as show_once_or_again
-from persys.cli.framework.output import aligned, described, dump, plain
+from persys.cli.connect.clients import scheduler_client
+from persys.cli.framework.ages import BLANK, age
+from persys.cli.framework.exit_codes import ExitCode
+from persys.cli.framework.live import print_or_watch
+from persys.cli.framework.output import align_columns, dump, key_value_lines, to_dict
 from persys.errors import NotFoundError
 from persys.infra.clock import SystemClock
 from persys.wire.gen.control.v1.control_pb2 import NodeView, WorkloadUsageSnapshot, WorkloadView
@@ -29,19 +29,19 @@ _ORDERS: dict[str, Callable[[WorkloadView], float]] = {
 }
 
 
-def show(options: Namespace) -> Exit:
+def show(options: Namespace) -> ExitCode:
     watch = sys.stdout.isatty() and not options.once and options.output not in ("json", "yaml")
-    with scheduler(options) as client:
-        return show_once_or_again(
+    with scheduler_client(options) as client:
+        return print_or_watch(
             lambda: _fetch(client, options.node),
             lambda found: _render(found, options),
             watch=watch,
         )
 
 
-def stats(options: Namespace) -> Exit:
-    with scheduler(options) as client:
-        return show_once_or_again(
+def stats(options: Namespace) -> ExitCode:
+    with scheduler_client(options) as client:
+        return print_or_watch(
             lambda: _usage_of(client.get_workload(options.id)),
             lambda usage: _render_one(usage, options),
             watch=options.watch,
@@ -59,14 +59,14 @@ def _render(found: Found, options: Namespace) -> str:
     workloads = sorted(workloads, key=lambda one: (_ORDERS[options.sort](one), one.workload_id))
     if options.output in ("json", "yaml"):
         told = {
-            "nodes": [{"node_id": node.node_id, "usage": plain(node.usage)} for node in nodes],
-            "workloads": [plain(workload.usage) for workload in workloads],
+            "nodes": [{"node_id": node.node_id, "usage": to_dict(node.usage)} for node in nodes],
+            "workloads": [to_dict(workload.usage) for workload in workloads],
         }
         return dump(told, options.output)
     if options.output == "name":
         return "\n".join(workload.workload_id for workload in workloads)
     now = SystemClock().now()
-    return f"{aligned(_node_rows(nodes))}\n\n{aligned(_workload_rows(workloads, now))}"
+    return f"{align_columns(_node_rows(nodes))}\n\n{align_columns(_workload_rows(workloads, now))}"
 
 
 def _node_rows(nodes: Sequence[NodeView]) -> list[list[str]]:
@@ -76,7 +76,7 @@ def _node_rows(nodes: Sequence[NodeView]) -> list[list[str]]:
 
 def _node_row(node: NodeView) -> list[str]:
     if not node.HasField("usage"):
-        return [node.node_id, node.status, *[NOT_SAID] * 3, str(node.workload_count)]
+        return [node.node_id, node.status, *[BLANK] * 3, str(node.workload_count)]
     used = node.usage
     return [
         node.node_id,
@@ -93,7 +93,7 @@ def _workload_rows(workloads: Sequence[WorkloadView], now: datetime) -> list[lis
     rows = [
         [
             workload.workload_id,
-            workload.assigned_node_id or NOT_SAID,
+            workload.assigned_node_id or BLANK,
             *_figures(workload.usage),
             age(workload.usage, "collected_at", now=now),
         ]
@@ -123,13 +123,13 @@ def _usage_of(workload: WorkloadView) -> WorkloadUsageSnapshot:
 
 def _render_one(usage: WorkloadUsageSnapshot, options: Namespace) -> str:
     if options.output in ("json", "yaml"):
-        return dump(plain(usage), options.output)
+        return dump(to_dict(usage), options.output)
     if options.output == "name":
         return usage.workload_id
     titles = ("Cpu %", "Memory", "Read", "Written", "Received", "Sent")
     facts = [("Id", usage.workload_id), *zip(titles, _figures(usage), strict=True)]
     seen = f"{age(usage, 'collected_at', now=SystemClock().now())} ago, by {usage.source}"
-    return described([*facts, ("Seen", seen)])
+    return key_value_lines([*facts, ("Seen", seen)])
 
 
 def amount(count: float) -> str:

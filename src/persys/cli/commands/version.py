@@ -3,9 +3,9 @@
 from argparse import Namespace
 
 from persys import __version__
-from persys.cli.framework.exit_codes import Exit
+from persys.cli.framework.exit_codes import ExitCode
 
 
-def show(options: Namespace) -> Exit:
+def show(options: Namespace) -> ExitCode:
     print(f"persysctl {__version__}")
-    return Exit.OK
+    return ExitCode.OK

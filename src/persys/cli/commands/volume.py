@@ -5,11 +5,11 @@ from argparse import Namespace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from persys.cli.connect.clients import scheduler
-from persys.cli.framework.ages import NOT_SAID, age
-from persys.cli.framework.exit_codes import Exit
-from persys.cli.framework.live import show
-from persys.cli.framework.output import Column, aligned, render_list, render_one
+from persys.cli.connect.clients import scheduler_client
+from persys.cli.framework.ages import BLANK, age
+from persys.cli.framework.exit_codes import ExitCode
+from persys.cli.framework.live import print_or_watch
+from persys.cli.framework.output import Column, align_columns, render_list, render_one
 from persys.errors import InvalidError, NotFoundError
 from persys.wire.gen.control.v1.control_pb2 import ListVolumesResponse, VolumeView
 
@@ -35,47 +35,47 @@ def _limit(volume: VolumeView) -> str:
 
 
 def _used(volume: VolumeView) -> str:
-    return size(volume.used_bytes) if volume.used_bytes else NOT_SAID
+    return size(volume.used_bytes) if volume.used_bytes else BLANK
 
 
 _COLUMNS = (
     Column[VolumeView]("VOLUME", lambda volume, now: f"{volume.workload_id}/{volume.name}"),
     Column[VolumeView]("NODE", lambda volume, now: volume.node_id),
     Column[VolumeView]("DRIVER", lambda volume, now: volume.driver),
-    Column[VolumeView]("POOL", lambda volume, now: volume.pool or NOT_SAID),
+    Column[VolumeView]("POOL", lambda volume, now: volume.pool or BLANK),
     Column[VolumeView]("SIZE", lambda volume, now: _limit(volume)),
     Column[VolumeView]("USED", lambda volume, now: _used(volume)),
     Column[VolumeView]("STATE", lambda volume, now: volume.state),
     Column[VolumeView]("RETAIN", lambda volume, now: volume.retain_policy, wide=True),
-    Column[VolumeView]("FS", lambda volume, now: volume.fs_type or NOT_SAID, wide=True),
+    Column[VolumeView]("FS", lambda volume, now: volume.fs_type or BLANK, wide=True),
     Column[VolumeView]("PATH", lambda volume, now: volume.path, wide=True),
     Column[VolumeView]("AGE", lambda volume, now: age(volume, "created_at", now=now)),
 )
 
 
-def list_volumes(options: Namespace) -> Exit:
-    with scheduler(options) as client:
-        return show(
+def list_volumes(options: Namespace) -> ExitCode:
+    with scheduler_client(options) as client:
+        return print_or_watch(
             lambda: client.list_volumes(node_id=options.node, workload_id=options.workload),
             lambda found: _rendered(found, options),
             watch=options.watch,
         )
 
 
-def get(options: Namespace) -> Exit:
-    with scheduler(options) as client:
+def get(options: Namespace) -> ExitCode:
+    with scheduler_client(options) as client:
         for volume in _named(client, options):
             print(render_one(volume, options, describe=_described, name=_name))
-    return Exit.OK
+    return ExitCode.OK
 
 
-def delete(options: Namespace) -> Exit:
+def delete(options: Namespace) -> ExitCode:
     workload_id, name = _parts(options.volume)
-    with scheduler(options) as client:
+    with scheduler_client(options) as client:
         node_id = options.node or (_node_of(client, options) if client.is_gateway else "")
         client.delete_volume(workload_id, name, node_id=node_id)
     print(f"volume {options.volume} is deleted, with its data")
-    return Exit.OK
+    return ExitCode.OK
 
 
 def _node_of(client: "SchedulerClient", options: Namespace) -> str:
@@ -89,7 +89,7 @@ def _node_of(client: "SchedulerClient", options: Namespace) -> str:
 def _named(client: "SchedulerClient", options: Namespace) -> list[VolumeView]:
     workload_id, name = _parts(options.volume)
     found = client.list_volumes(node_id=options.node, workload_id=workload_id, name=name)
-    _tell_problems(found)
+    _print_problems(found)
     if not found.volumes:
         raise NotFoundError("volume", options.volume)
     return list(found.volumes)
@@ -110,16 +110,16 @@ def _name(volume: VolumeView) -> str:
 
 
 def _described(volume: VolumeView, now: datetime, _wide: bool) -> str:
-    return aligned(
+    return align_columns(
         [[f"{column.title.capitalize()}:", column.text(volume, now)] for column in _COLUMNS]
     )
 
 
 def _rendered(found: ListVolumesResponse, options: Namespace) -> str:
-    _tell_problems(found)
-    return render_list(found.volumes, options, columns=_COLUMNS, name=_name, nothing="no volumes")
+    _print_problems(found)
+    return render_list(found.volumes, options, columns=_COLUMNS, name=_name, empty="no volumes")
 
 
-def _tell_problems(found: ListVolumesResponse) -> None:
+def _print_problems(found: ListVolumesResponse) -> None:
     for problem in found.problems:
         print(f"node {problem.node_id} {problem.problem}", file=sys.stderr)

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from persys.cli.commands.workload_status import (
     UNPLACEABLE,
+    address_text,
     attempts_text,
     has_drifted,
     health_of,
     next_step,
-    reached_at,
     reason_text,
     status_text,
 )
-from persys.cli.framework.exit_codes import Exit
+from persys.cli.framework.exit_codes import ExitCode
 from persys.cli.framework.live import Update
 from persys.core.duration import format_duration
 from persys.errors import NotFoundError, UnavailableError
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 
 _INTERVAL_SECONDS = 0.25
 # How long a status that equals the one before the request may be stale.
-_PATIENCE_SECONDS = 2.0
+_STALE_SECONDS = 2.0
 # How long a workload without a health check has to run without a restart.
 STEADY = timedelta(seconds=2)
 # How long a workload may be unplaceable: capacity that is being freed is available within seconds.
-UNPLACED_MAX = timedelta(seconds=3)
+UNPLACEABLE_MAX = timedelta(seconds=3)
 # How long a workload may differ from how it was created: its node repairs that within seconds, if it can.
 DRIFTED_MAX = timedelta(seconds=15)
 # How long a workload may differ from the request: a standby that lags behind the leader may answer.
 SUPERSEDED_MAX = timedelta(seconds=3)
 # How long its node may be unreachable: an agent or a host that restarts is back by then.
-OUT_OF_REACH_MAX = timedelta(seconds=30)
-_OUT_OF_REACH = frozenset({"NodeUnreachable", "NodeNotReady", "NodeLost"})
-SCHEDULER_AWAY = "check the connection to the scheduler with `persysctl doctor`"
+UNREACHABLE_MAX = timedelta(seconds=30)
+_UNREACHABLE_CODES = frozenset({"NodeUnreachable", "NodeNotReady", "NodeLost"})
+CONNECTION_HINT = "check the connection to the scheduler with `persysctl doctor`"
 
 
 class Goal(Enum):
@@ -58,10 +58,10 @@ class Goal(Enum):
     GONE = "Deleted"
 
 
-_LASTING = (Goal.RUNNING.value.lower(), Goal.STOPPED.value.lower())
+_DESIRED_STATES = (Goal.RUNNING.value.lower(), Goal.STOPPED.value.lower())
 
 
-class Wanted(NamedTuple):
+class WaitTarget(NamedTuple):
     """The requested state, and the workload before the request, to recognise a stale status."""
 
     goal: Goal
@@ -73,7 +73,7 @@ class Wanted(NamedTuple):
 class Outcome(NamedTuple):
     """The result for one workload. `hint` names the next command."""
 
-    exit: Exit
+    exit: ExitCode
     word: str
     why: str = ""
     hint: str = ""
@@ -82,7 +82,7 @@ class Outcome(NamedTuple):
 
 def wait_for(
     client: "SchedulerClient",
-    wanted: Mapping[str, Wanted],
+    target: Mapping[str, WaitTarget],
     *,
     within: timedelta,
     update: Update,
@@ -90,43 +90,43 @@ def wait_for(
     gc.enable()
     clock = SystemClock()
     began = clock.monotonic()
-    watched = {
-        workload_id: _Watched(workload_id, want, within=within)
-        for workload_id, want in wanted.items()
+    waits = {
+        workload_id: _WorkloadWait(workload_id, want, within=within)
+        for workload_id, want in target.items()
     }
     outcomes: dict[str, Outcome] = {}
     while True:
         passed = timedelta(seconds=clock.monotonic() - began)
         states: dict[str, tuple[str, str]] = {}
-        for workload_id, each in watched.items():
+        for workload_id, each in waits.items():
             if workload_id not in outcomes:
-                outcome = each.look(client, passed)
-                if outcome.exit is not Exit.TIMED_OUT or passed >= within:
-                    outcomes[workload_id] = _at_the_end(outcome, within)
+                outcome = each.probe(client, passed)
+                if outcome.exit is not ExitCode.TIMED_OUT or passed >= within:
+                    outcomes[workload_id] = _final_outcome(outcome, within)
                 else:
                     states[workload_id] = (outcome.word, outcome.why)
         update(states)
-        if len(outcomes) == len(wanted):
+        if len(outcomes) == len(target):
             return outcomes
         sleep(_INTERVAL_SECONDS)
 
 
-def who_changed(workload_id: str) -> str:
+def events_hint(workload_id: str) -> str:
     return f"show its events with `persysctl events --workload {workload_id} -o wide`"
 
 
-class _Watched:
+class _WorkloadWait:
     """One workload of a wait, with the time since which its signature has not changed."""
 
-    def __init__(self, workload_id: str, wanted: Wanted, *, within: timedelta) -> None:
+    def __init__(self, workload_id: str, target: WaitTarget, *, within: timedelta) -> None:
         self._id = workload_id
-        self._wanted = wanted
+        self._target = target
         # A wait of one second must be able to succeed too.
         self._steady_after = min(STEADY, within / 2)
         self._signature: Signature | None = None
         self._since = timedelta()
 
-    def look(self, client: "SchedulerClient", passed: timedelta) -> Outcome:
+    def probe(self, client: "SchedulerClient", passed: timedelta) -> Outcome:
         """Poll once. TIMED_OUT means not finished yet; it becomes final when the time is over."""
         try:
             workload = client.get_workload(self._id)
@@ -135,44 +135,46 @@ class _Watched:
         except UnavailableError as err:
             # The scheduler may be restarting: retry until the time is over.
             why = f"no answer from the scheduler: {err}"
-            return Outcome(Exit.TIMED_OUT, "Unknown", why, SCHEDULER_AWAY)
+            return Outcome(ExitCode.TIMED_OUT, "Unknown", why, CONNECTION_HINT)
         seen = None if workload is None else signature(workload)
         if seen != self._signature:
             self._signature, self._since = seen, passed
-        verdict = judge(
+        verdict = evaluate(
             workload,
-            self._wanted,
-            patient=passed.total_seconds() < _PATIENCE_SECONDS,
-            same_for=passed - self._since,
+            self._target,
+            may_be_stale=passed.total_seconds() < _STALE_SECONDS,
+            unchanged_for=passed - self._since,
             steady_after=self._steady_after,
         )
-        code = {Verdict.REACHED: Exit.OK, Verdict.FAILED: Exit.FAILED}.get(verdict, Exit.TIMED_OUT)
-        if workload is None and verdict is Verdict.REACHED:
+        code = {WaitState.REACHED: ExitCode.OK, WaitState.FAILED: ExitCode.FAILED}.get(
+            verdict, ExitCode.TIMED_OUT
+        )
+        if workload is None and verdict is WaitState.REACHED:
             return Outcome(code, Goal.GONE.value)
         if workload is None:
             why = "it was deleted after this request"
-            return Outcome(code, Goal.GONE.value, why, who_changed(self._id))
-        if verdict is Verdict.REACHED:
+            return Outcome(code, Goal.GONE.value, why, events_hint(self._id))
+        if verdict is WaitState.REACHED:
             return Outcome(code, status_text(workload), _why(workload), workload=workload)
         why, hint = self._problem(workload)
         return Outcome(code, status_text(workload), why, hint, workload)
 
     def _problem(self, workload: WorkloadView) -> tuple[str, str]:
         """Why it has not reached the requested state, and the next command."""
-        if changed := superseded(workload, self._wanted):
+        if changed := superseded(workload, self._target):
             if workload.desired_state.lower() == Goal.STOPPED.value.lower():
                 return changed, f"start it with `persysctl workload start {self._id}`"
-            return changed, who_changed(self._id)
-        return _why(workload), next_step(workload) or who_changed(self._id)
+            return changed, events_hint(self._id)
+        return _why(workload), next_step(workload) or events_hint(self._id)
 
 
-def _at_the_end(outcome: Outcome, within: timedelta) -> Outcome:
-    if outcome.exit is not Exit.TIMED_OUT:
+def _final_outcome(outcome: Outcome, within: timedelta) -> Outcome:
+    if outcome.exit is not ExitCode.TIMED_OUT:
         return outcome
     if outcome.workload is not None and outcome.workload.status.lower() == "failed":
-        return outcome._replace(exit=Exit.FAILED)
-    if outcome.hint == SCHEDULER_AWAY:
-        return outcome._replace(exit=Exit.UNREACHABLE)
+        return outcome._replace(exit=ExitCode.FAILED)
+    if outcome.hint == CONNECTION_HINT:
+        return outcome._replace(exit=ExitCode.UNREACHABLE)
     why = f"timed out after {format_duration(within)}" + (outcome.why and f"; {outcome.why}")
     return outcome._replace(why=why)
 
@@ -181,11 +183,11 @@ def _why(workload: WorkloadView) -> str:
     # Without the time of the next attempt: its countdown would change at every poll.
     failing = workload.retry_attempts and workload.status.lower() not in ("running", "stopped")
     again = f"{attempts_text(workload)} failed" if failing else ""
-    parts = (reason_text(workload), again, reached_at(workload))
+    parts = (reason_text(workload), again, address_text(workload))
     return "; ".join(part for part in parts if part)
 
 
-class Verdict(Enum):
+class WaitState(Enum):
     REACHED = "reached"
     FAILED = "failed"
     OPEN = "open"
@@ -203,7 +205,7 @@ class Signature(NamedTuple):
 
 def signature(workload: WorkloadView) -> Signature:
     """All statuses of a workload on an unreachable node have the same signature."""
-    silent = _is_out_of_reach(workload)
+    silent = _is_unreachable(workload)
     return Signature(
         "" if silent else workload.status.lower(),
         "" if silent else workload.reason.code,
@@ -219,69 +221,69 @@ def is_steady(workload: WorkloadView) -> bool:
     return workload.status.lower() == "running" and restarts == "0" and not workload.reason.code
 
 
-def judge(
+def evaluate(
     workload: WorkloadView | None,
-    wanted: Wanted,
+    target: WaitTarget,
     *,
-    patient: bool,
-    same_for: timedelta = STEADY,
+    may_be_stale: bool,
+    unchanged_for: timedelta = STEADY,
     steady_after: timedelta = STEADY,
-) -> Verdict:
-    """`patient` while the scheduler may not have processed the request yet.
+) -> WaitState:
+    """`may_be_stale` while the scheduler may not have processed the request yet.
 
-    `same_for` is how long the workload has had the same signature.
+    `unchanged_for` is how long the workload has had the same signature.
     """
     if workload is None or workload.status.lower() == "deleted":
-        if wanted.goal is Goal.GONE:
-            return Verdict.REACHED
-        return Verdict.OPEN if patient else Verdict.FAILED
-    if superseded(workload, wanted):
-        return Verdict.FAILED if same_for >= SUPERSEDED_MAX else Verdict.OPEN
-    if _is_out_of_reach(workload) and same_for >= OUT_OF_REACH_MAX:
-        return Verdict.FAILED
-    if wanted.goal is Goal.GONE or (patient and _is_old_news(workload, wanted)):
-        return Verdict.OPEN
-    if _has_failed(workload) or (_is_unplaceable(workload) and same_for >= UNPLACED_MAX):
-        return Verdict.FAILED
-    if wanted.goal is Goal.RUNNING and has_drifted(workload):
-        return Verdict.FAILED if same_for >= DRIFTED_MAX else Verdict.OPEN
-    if wanted.goal is Goal.RUNNING:
-        return _judge_run(workload, steady=wanted.was_steady or same_for >= steady_after)
-    return Verdict.REACHED if workload.status.lower() == "stopped" else Verdict.OPEN
+        if target.goal is Goal.GONE:
+            return WaitState.REACHED
+        return WaitState.OPEN if may_be_stale else WaitState.FAILED
+    if superseded(workload, target):
+        return WaitState.FAILED if unchanged_for >= SUPERSEDED_MAX else WaitState.OPEN
+    if _is_unreachable(workload) and unchanged_for >= UNREACHABLE_MAX:
+        return WaitState.FAILED
+    if target.goal is Goal.GONE or (may_be_stale and _is_stale(workload, target)):
+        return WaitState.OPEN
+    if _has_failed(workload) or (_is_unplaceable(workload) and unchanged_for >= UNPLACEABLE_MAX):
+        return WaitState.FAILED
+    if target.goal is Goal.RUNNING and has_drifted(workload):
+        return WaitState.FAILED if unchanged_for >= DRIFTED_MAX else WaitState.OPEN
+    if target.goal is Goal.RUNNING:
+        return _evaluate_run(workload, steady=target.was_steady or unchanged_for >= steady_after)
+    return WaitState.REACHED if workload.status.lower() == "stopped" else WaitState.OPEN
 
 
-def superseded(workload: WorkloadView, wanted: Wanted) -> str:
+def superseded(workload: WorkloadView, target: WaitTarget) -> str:
     """How the desired state differs from the request because of a later one; empty if it does not."""
     desired = workload.desired_state.lower()
-    if wanted.goal is Goal.GONE:
-        again = desired in _LASTING and workload.status.lower() != "deleting"
+    if target.goal is Goal.GONE:
+        again = desired in _DESIRED_STATES and workload.status.lower() != "deleting"
         return "it was applied again after this request" if again else ""
-    if desired and desired != wanted.goal.value.lower():
+    if desired and desired != target.goal.value.lower():
         return f"its desired state is {workload.desired_state}"
-    if wanted.revision and workload.revision_id != wanted.revision:
+    if target.revision and workload.revision_id != target.revision:
         return f"revision {workload.revision_id} was applied after this request"
     return ""
 
 
-def _is_out_of_reach(workload: WorkloadView) -> bool:
-    return workload.status.lower() == "unknown" or workload.reason.code in _OUT_OF_REACH
+def _is_unreachable(workload: WorkloadView) -> bool:
+    return workload.status.lower() == "unknown" or workload.reason.code in _UNREACHABLE_CODES
 
 
-def _judge_run(workload: WorkloadView, *, steady: bool) -> Verdict:
+def _evaluate_run(workload: WorkloadView, *, steady: bool) -> WaitState:
     if (workload.status.lower(), workload.reason.code) == ("stopped", "Completed"):
-        return Verdict.REACHED  # it exited with 0, and its restart policy allows that
+        return WaitState.REACHED  # it exited with 0, and its restart policy allows that
     if workload.status.lower() != "running":
-        return Verdict.OPEN
+        return WaitState.OPEN
     match health_of(workload):
         case "healthy":
-            return Verdict.REACHED
+            return WaitState.REACHED
         case "unhealthy":
-            return Verdict.FAILED
+            return WaitState.FAILED
         case "starting":
-            return Verdict.OPEN
+            return WaitState.OPEN
         case _:
             checked = workload.spec.container.HasField("health_check")
-            return Verdict.REACHED if steady and not checked else Verdict.OPEN
+            return WaitState.REACHED if steady and not checked else WaitState.OPEN
 
 
 def _has_failed(workload: WorkloadView) -> bool:
@@ -301,8 +303,8 @@ def _is_unplaceable(workload: WorkloadView) -> bool:
     return workload.status.lower() == "pending" and workload.reason.code == UNPLACEABLE
 
 
-def _is_old_news(workload: WorkloadView, wanted: Wanted) -> bool:
-    before = wanted.before
+def _is_stale(workload: WorkloadView, target: WaitTarget) -> bool:
+    before = target.before
     return before is not None and (before.status, before.last_updated, before.reason) == (
         workload.status,
         workload.last_updated,

@@ -11,21 +11,26 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from persys.cli.commands.spec_files import read_specs
-from persys.cli.commands.wait import Goal, Outcome, Wanted, is_steady, wait_for
-from persys.cli.commands.workload_status import attempts_text, reached_at, reason_text, status_text
-from persys.cli.connect.clients import scheduler
+from persys.cli.commands.wait import Goal, Outcome, WaitTarget, is_steady, wait_for
+from persys.cli.commands.workload_status import (
+    address_text,
+    attempts_text,
+    reason_text,
+    status_text,
+)
+from persys.cli.connect.clients import scheduler_client
 from persys.cli.connect.settings import load
-from persys.cli.framework.ages import NOT_SAID, age, instant, short
-from persys.cli.framework.exit_codes import Exit, exit_of
-from persys.cli.framework.live import live_view, show
+from persys.cli.framework.ages import BLANK, age, short_duration, timestamp
+from persys.cli.framework.exit_codes import ExitCode, exit_code_of
+from persys.cli.framework.live import live_view, print_or_watch
 from persys.cli.framework.output import (
     Column,
-    aligned,
-    described,
+    align_columns,
     dump,
-    plain,
+    key_value_lines,
     render_list,
     render_one,
+    to_dict,
 )
 from persys.client.grpc.channel import RequestRefusedError
 from persys.errors import RefusedError, UnavailableError
@@ -41,39 +46,39 @@ _COLUMNS: tuple[Column[WorkloadView], ...] = (
     Column("TYPE", lambda workload, now: workload.type),
     Column("DESIRED", lambda workload, now: workload.desired_state),
     Column("STATUS", lambda workload, now: status_text(workload)),
-    Column("NODE", lambda workload, now: workload.assigned_node_id or NOT_SAID),
+    Column("NODE", lambda workload, now: workload.assigned_node_id or BLANK),
     Column("UPDATED", lambda workload, now: age(workload, "last_updated", now=now)),
-    Column("ADDRESS", lambda workload, now: reached_at(workload) or NOT_SAID, wide=True),
-    Column("REVISION", lambda workload, now: workload.revision_id or NOT_SAID, wide=True),
-    Column("RETRY", lambda workload, now: _retry_text(workload, now) or NOT_SAID, wide=True),
-    Column("REASON", lambda workload, now: _cropped(reason_text(workload)) or NOT_SAID),
+    Column("ADDRESS", lambda workload, now: address_text(workload) or BLANK, wide=True),
+    Column("REVISION", lambda workload, now: workload.revision_id or BLANK, wide=True),
+    Column("RETRY", lambda workload, now: _retry_text(workload, now) or BLANK, wide=True),
+    Column("REASON", lambda workload, now: _cropped(reason_text(workload)) or BLANK),
 )
 
 
-Ask = Callable[["SchedulerClient", str], str]
+SendRequest = Callable[["SchedulerClient", str], str]
 """Sends the request for one workload and returns the new revision, or "" if it is not known."""
-Told = Callable[["SchedulerClient", str, WorkloadView | None, str], str]
+DescribeChange = Callable[["SchedulerClient", str, WorkloadView | None, str], str]
 """The word to print for a change: takes the id, the workload before it and the revision after it."""
 
 
-def list_workloads(options: Namespace) -> Exit:
-    with scheduler(options) as client:
-        return show(
+def list_workloads(options: Namespace) -> ExitCode:
+    with scheduler_client(options) as client:
+        return print_or_watch(
             lambda: client.list_workloads(node_id=options.node, status=options.status or ""),
             lambda workloads: render_list(
                 workloads,
                 options,
                 columns=_COLUMNS,
                 name=lambda workload: workload.workload_id,
-                nothing="no workloads",
+                empty="no workloads",
             ),
             watch=options.watch,
         )
 
 
-def get_workload(options: Namespace) -> Exit:
-    with scheduler(options) as client:
-        return show(
+def get_workload(options: Namespace) -> ExitCode:
+    with scheduler_client(options) as client:
+        return print_or_watch(
             lambda: client.get_workload(options.id),
             lambda workload: render_one(
                 workload, options, describe=_describe, name=lambda workload: workload.workload_id
@@ -87,7 +92,7 @@ def apply(options: Namespace) -> int:
         spec.request.workload_id: spec for spec in read_specs(options.file, stack_id=options.id)
     }
 
-    def ask(client: "SchedulerClient", workload_id: str) -> str:
+    def send(client: "SchedulerClient", workload_id: str) -> str:
         try:
             return client.apply(specs[workload_id].request)
         except RequestRefusedError as err:
@@ -96,15 +101,15 @@ def apply(options: Namespace) -> int:
             ) from err
 
     goals = {workload_id: _goal_of(spec.request) for workload_id, spec in specs.items()}
-    return _change(options, goals, ask, _applied)
+    return _change(options, goals, send, _applied)
 
 
 def delete(options: Namespace) -> int:
-    def ask(client: "SchedulerClient", workload_id: str) -> str:
+    def send(client: "SchedulerClient", workload_id: str) -> str:
         client.delete(workload_id)
         return ""
 
-    return _change(options, dict.fromkeys(options.ids, Goal.GONE), ask, _always("being deleted"))
+    return _change(options, dict.fromkeys(options.ids, Goal.GONE), send, _always("being deleted"))
 
 
 def start(options: Namespace) -> int:
@@ -116,38 +121,38 @@ def stop(options: Namespace) -> int:
 
 
 def retry(options: Namespace) -> int:
-    def ask(client: "SchedulerClient", workload_id: str) -> str:
+    def send(client: "SchedulerClient", workload_id: str) -> str:
         client.retry(workload_id)
         return ""
 
     goals = dict.fromkeys(options.ids, Goal.RUNNING)
-    return _change(options, goals, ask, _always("being retried"))
+    return _change(options, goals, send, _always("being retried"))
 
 
 def redeploy(options: Namespace) -> int:
-    def ask(client: "SchedulerClient", workload_id: str) -> str:
+    def send(client: "SchedulerClient", workload_id: str) -> str:
         return client.redeploy(workload_id)
 
     goals = dict.fromkeys(options.ids, Goal.RUNNING)
-    return _change(options, goals, ask, _always("being redeployed"))
+    return _change(options, goals, send, _always("being redeployed"))
 
 
 def _retry_text(workload: WorkloadView, now: datetime) -> str:
     """Failed attempts and the time of the next one; empty once the workload runs or is stopped."""
     if not workload.retry_attempts or workload.status.lower() in ("running", "stopped"):
         return ""
-    next_at = instant(workload, "retry_next_at")
+    next_at = timestamp(workload, "retry_next_at")
     if next_at is None:
         when = "no automatic retry"
     elif next_at > now:
-        when = f"next in {short((next_at - now).total_seconds())}"
+        when = f"next in {short_duration((next_at - now).total_seconds())}"
     else:
         when = "next one in progress"
     return f"{attempts_text(workload)} failed, {when}"
 
 
 def _describe(workload: WorkloadView, now: datetime, wide: bool) -> str:
-    text = described(
+    text = key_value_lines(
         (
             ("Id", workload.workload_id),
             ("Type", workload.type),
@@ -169,7 +174,7 @@ def _describe(workload: WorkloadView, now: datetime, wide: bool) -> str:
     if workload.history:
         text += "\nTasks:\n" + _indented(_history(workload, now))
     if wide and workload.HasField("spec"):
-        text += "\nSpec:\n" + _indented(dump(plain(workload.spec), "yaml"))
+        text += "\nSpec:\n" + _indented(dump(to_dict(workload.spec), "yaml"))
     return text
 
 
@@ -185,16 +190,16 @@ def _history(workload: WorkloadView, now: datetime) -> str:
     times = ("created_at", "started_at", "ended_at", "fetched_at")
     rows = [
         [
-            action.task_id or NOT_SAID,
+            action.task_id or BLANK,
             action.node_id,
             action.action_type,
             action.status,
             *(age(action, field, now=now) for field in times),
-            _cropped(action.error) or NOT_SAID,
+            _cropped(action.error) or BLANK,
         ]
         for action in workload.history
     ]
-    return aligned([titles, *rows])
+    return align_columns([titles, *rows])
 
 
 def _usage(workload: WorkloadView, now: datetime) -> str:
@@ -218,40 +223,45 @@ def _indented(text: str) -> str:
 
 
 def _set_desired(options: Namespace, goal: Goal, word: str) -> int:
-    def ask(client: "SchedulerClient", workload_id: str) -> str:
+    def send(client: "SchedulerClient", workload_id: str) -> str:
         return client.set_desired_state(workload_id, goal.value)
 
-    return _change(options, dict.fromkeys(options.ids, goal), ask, _always(word))
+    return _change(options, dict.fromkeys(options.ids, goal), send, _always(word))
 
 
-def _change(options: Namespace, goals: Mapping[str, Goal | None], ask: Ask, told: Told) -> int:
+def _change(
+    options: Namespace,
+    goals: Mapping[str, Goal | None],
+    send: SendRequest,
+    describe: DescribeChange,
+) -> int:
     """Request the change for each workload. A goal of None keeps the desired state of the workload."""
     outcomes: dict[str, Outcome] = {}
-    wanted: dict[str, Wanted] = {}
+    target: dict[str, WaitTarget] = {}
     quiet = options.output not in (None, "table", "wide")
-    with scheduler(options) as client:
+    with scheduler_client(options) as client:
         for workload_id, goal in goals.items():
             try:
-                before = _look(client, workload_id)
-                revision = ask(client, workload_id)
-                word = told(client, workload_id, before, revision)
+                before = _find_workload(client, workload_id)
+                revision = send(client, workload_id)
+                word = describe(client, workload_id, before, revision)
             except RefusedError as err:
                 outcomes[workload_id] = _refused(err)
             except UnavailableError:
                 _report(outcomes, options.output)  # the requests so far were accepted
                 raise
             else:
-                outcomes[workload_id] = Outcome(Exit.OK, word)
-                wanted[workload_id] = _wanted(goal or _goal_before(before), revision, before)
-        if options.wait is not None and wanted:
+                outcomes[workload_id] = Outcome(ExitCode.OK, word)
+                target[workload_id] = _target(goal or _goal_before(before), revision, before)
+        if options.wait is not None and target:
             within = load(options).wait_timeout
             with live_view(quiet=quiet) as update:
-                outcomes |= wait_for(client, wanted, within=within, update=update)
+                outcomes |= wait_for(client, target, within=within, update=update)
     _report(outcomes, options.output)
     return max(outcome.exit for outcome in outcomes.values())
 
 
-def _always(word: str) -> Told:
+def _always(word: str) -> DescribeChange:
     return lambda _client, _workload_id, _before, _revision: word
 
 
@@ -262,7 +272,7 @@ def _applied(
         return "created"
     if revision and revision != before.revision_id:
         return "updated"
-    after = _look(client, workload_id)
+    after = _find_workload(client, workload_id)
     if after is None or not revision:
         return "applied"  # the scheduler does not report the new revision
     same = (before.desired_state, before.spec) == (after.desired_state, after.spec)
@@ -275,31 +285,31 @@ def _goal_before(before: WorkloadView | None) -> Goal:
     return Goal.STOPPED if stopped else Goal.RUNNING
 
 
-def _look(client: "SchedulerClient", workload_id: str) -> WorkloadView | None:
+def _find_workload(client: "SchedulerClient", workload_id: str) -> WorkloadView | None:
     try:
         return client.get_workload(workload_id)
     except RefusedError:
         return None  # an invalid id is reported by the request itself
 
 
-def _wanted(goal: Goal, revision: str, before: WorkloadView | None) -> Wanted:
+def _target(goal: Goal, revision: str, before: WorkloadView | None) -> WaitTarget:
     if before is not None and revision == before.revision_id and goal.value == before.desired_state:
         # The request changes nothing, so the state before it counts.
-        return Wanted(goal, revision, was_steady=is_steady(before))
-    return Wanted(goal, revision, before)
+        return WaitTarget(goal, revision, was_steady=is_steady(before))
+    return WaitTarget(goal, revision, before)
 
 
 def _refused(err: RefusedError) -> Outcome:
     bad_spec = isinstance(err, RequestRefusedError) and err.reason == "INVALID_SPEC"
-    return Outcome(Exit.USAGE if bad_spec else exit_of(err), "refused", str(err))
+    return Outcome(ExitCode.USAGE if bad_spec else exit_code_of(err), "refused", str(err))
 
 
 def _report(outcomes: Mapping[str, Outcome], form: str | None) -> None:
     if form in ("json", "yaml"):
-        print(dump([_plain(*item) for item in outcomes.items()], form))
+        print(dump([_to_dict(*item) for item in outcomes.items()], form))
         return
     for workload_id, outcome in outcomes.items():
-        if outcome.exit is not Exit.OK:
+        if outcome.exit is not ExitCode.OK:
             why = outcome.why and f": {outcome.why}"
             print(f"error: {workload_id}: {outcome.word}{why}", file=sys.stderr)
             if outcome.hint:
@@ -310,16 +320,16 @@ def _report(outcomes: Mapping[str, Outcome], form: str | None) -> None:
             print(f"{workload_id}: {outcome.word}{outcome.why and f' ({outcome.why})'}")
 
 
-def _plain(workload_id: str, outcome: Outcome) -> dict[str, object]:
+def _to_dict(workload_id: str, outcome: Outcome) -> dict[str, object]:
     found: dict[str, object] = {
         "workload_id": workload_id,
-        "success": outcome.exit is Exit.OK,
+        "success": outcome.exit is ExitCode.OK,
         "outcome": outcome.word,
         "reason": outcome.why,
         "next": outcome.hint,
     }
     if outcome.workload is not None:
-        found["workload"] = plain(outcome.workload)
+        found["workload"] = to_dict(outcome.workload)
     return found
 
 

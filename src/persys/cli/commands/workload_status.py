@@ -43,7 +43,7 @@ def attempts_text(workload: WorkloadView) -> str:
     return f"{workload.retry_attempts}{of} attempts"
 
 
-def reached_at(workload: WorkloadView) -> str:
+def address_text(workload: WorkloadView) -> str:
     """IP addresses of a VM, ports of a container or stack; empty unless it is running."""
     if workload.status.lower() != "running":
         return ""

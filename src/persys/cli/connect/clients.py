@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from persys.cli.connect.context_file import wide_open
-from persys.cli.connect.endpoints import find_scheduler
+from persys.cli.connect.context_file import permission_warning
+from persys.cli.connect.endpoints import resolve_scheduler
 from persys.cli.connect.settings import AUTHORITY, Settings, Transport, load
-from persys.cli.connect.tls import trust_of
+from persys.cli.connect.tls import client_tls
 from persys.errors import SettingsError, UnavailableError
 from persys.model.role import Role
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def scheduler(options: Namespace, *, quiet: bool = False) -> Iterator["SchedulerClient"]:
+def scheduler_client(options: Namespace, *, quiet: bool = False) -> Iterator["SchedulerClient"]:
     """Unless `quiet`, prints a note on standard error when answers come from memory."""
     settings = _settings(options)
-    told_mode = None if quiet else _Notice().tell
+    told_mode = None if quiet else _ModeNotice().tell
     if settings.transport is Transport.HTTP:
-        with _by_gateway(options, settings, told_mode) as client:
+        with _gateway_client(options, settings, told_mode) as client:
             yield client
         return
     from persys.client.scheduler import SchedulerClient
 
-    trust = trust_of(options, os.environ, settings.file)
-    target = find_scheduler(settings.scheduler, timeout=settings.request_timeout)
+    trust = client_tls(options, os.environ, settings.file)
+    target = resolve_scheduler(settings.scheduler, timeout=settings.request_timeout)
     with SchedulerClient(
         target,
         timeout=settings.request_timeout,
@@ -44,9 +44,9 @@ def scheduler(options: Namespace, *, quiet: bool = False) -> Iterator["Scheduler
         try:
             yield client
         except UnavailableError as err:
-            from persys.cli.connect.diagnose import explain
+            from persys.cli.connect.diagnose import explain_tls_failure
 
-            why = explain(client.target, Role.SCHEDULER, trust) or str(err)
+            why = explain_tls_failure(client.target, Role.SCHEDULER, trust) or str(err)
             raise UnavailableError(
                 f"cannot reach the scheduler at {client.target}: {why}\n"
                 "Start one with `persys up`, or set the address with --scheduler HOST:PORT or "
@@ -55,13 +55,13 @@ def scheduler(options: Namespace, *, quiet: bool = False) -> Iterator["Scheduler
 
 
 @contextmanager
-def _by_gateway(
+def _gateway_client(
     options: Namespace, settings: Settings, told_mode: "ToldMode | None"
 ) -> Iterator["SchedulerClient"]:
-    from persys.cli.connect.tls import gateway_of
+    from persys.cli.connect.tls import authenticated_gateway
     from persys.client.scheduler import SchedulerClient
 
-    gateway = gateway_of(options, os.environ, settings)
+    gateway = authenticated_gateway(options, os.environ, settings)
     with SchedulerClient(gateway, timeout=settings.request_timeout, told_mode=told_mode) as client:
         try:
             yield client
@@ -73,18 +73,18 @@ def _by_gateway(
 
 
 @contextmanager
-def agent(options: Namespace) -> Iterator["AgentClient"]:
+def agent_client(options: Namespace) -> Iterator["AgentClient"]:
     from persys.client.agent import AgentClient
 
     settings = _settings(options)
-    trust = trust_of(options, os.environ, settings.file)
+    trust = client_tls(options, os.environ, settings.file)
     with AgentClient(settings.agent, timeout=settings.request_timeout, trust=trust) as client:
         try:
             yield client
         except UnavailableError as err:
-            from persys.cli.connect.diagnose import explain
+            from persys.cli.connect.diagnose import explain_tls_failure
 
-            why = explain(client.target, Role.AGENT, trust) or str(err)
+            why = explain_tls_failure(client.target, Role.AGENT, trust) or str(err)
             raise UnavailableError(
                 f"cannot reach the agent at {client.target}: {why}\n"
                 "Start one with `persys up`, or set the address with --agent HOST:PORT."
@@ -92,21 +92,21 @@ def agent(options: Namespace) -> Iterator["AgentClient"]:
 
 
 @contextmanager
-def authority(options: Namespace) -> Iterator["AuthorityClient"]:
+def ca_client(options: Namespace) -> Iterator["AuthorityClient"]:
     """Raises SettingsError without a client certificate."""
     from persys.cli.connect.tls import certificate_files
     from persys.client.ca.client import AuthorityClient
 
     settings = _settings(options)
     file = settings.file
-    said = options.authority or os.environ.get("PERSYS_CA_ADDR") or file.get("ca_endpoint")
+    value = options.authority or os.environ.get("PERSYS_CA_ADDR") or file.get("ca_endpoint")
     files = certificate_files(options, os.environ, file)
     if files is None:
         raise SettingsError(
             "the CA requires a client certificate: set --ca, --cert and --key; create one on the host "
             "of the CA with `persys-ca certificate --role admin --name YOU`"
         )
-    addresses = [word.strip() for word in str(said or AUTHORITY).split(",")]
+    addresses = [word.strip() for word in str(value or AUTHORITY).split(",")]
     client = AuthorityClient(addresses, files, timeout=settings.request_timeout)
     try:
         yield client
@@ -117,20 +117,20 @@ def authority(options: Namespace) -> Iterator["AuthorityClient"]:
 
 
 def _settings(options: Namespace) -> Settings:
-    if open_to_others := wide_open():
+    if open_to_others := permission_warning():
         print(f"note: {open_to_others}", file=sys.stderr)
     return load(options)
 
 
-class _Notice:
+class _ModeNotice:
     """Prints the mode of the scheduler once per command."""
 
     def __init__(self) -> None:
-        self._said = False
+        self._shown = False
 
     def tell(self, mode: str, data_age: timedelta) -> None:
-        if not self._said:
-            self._said = True
+        if not self._shown:
+            self._shown = True
             print(
                 f"note: the scheduler is in {mode} mode; this data comes from its memory and is "
                 f"{data_age.total_seconds():.0f}s old; see `persysctl recovery status`",

@@ -13,7 +13,7 @@ from persys.errors import InvalidError, NotFoundError, SettingsError
 DEFAULT = "default"
 CURRENT_KEY = "current_context"
 CONTEXTS_KEY = "contexts"
-_OF_OTHERS = 0o077
+_OTHERS_MASK = 0o077
 
 
 class ContextFile(NamedTuple):
@@ -25,9 +25,9 @@ class ContextFile(NamedTuple):
         return str(self.content.get(CURRENT_KEY) or DEFAULT)
 
     @property
-    def named(self) -> Mapping[str, Mapping[str, object]]:
+    def contexts(self) -> Mapping[str, Mapping[str, object]]:
         """Every context by its name. `default` is included if it has keys, or if it is the only one."""
-        own = {key: value for key, value in self.content.items() if key not in _OURS}
+        own = {key: value for key, value in self.content.items() if key not in _OUR_KEYS}
         contexts = _mapping(self.content.get(CONTEXTS_KEY) or {}, CONTEXTS_KEY)
         found = {
             str(name): _mapping(keys or {}, f"{CONTEXTS_KEY}.{name}")
@@ -36,15 +36,15 @@ class ContextFile(NamedTuple):
         return found if DEFAULT in found or (found and not own) else {DEFAULT: own, **found}
 
     def keys_of(self, name: str) -> Mapping[str, object]:
-        if name not in self.named:
+        if name not in self.contexts:
             if name == DEFAULT:
                 return {}
             raise NotFoundError(
-                "context", f"{name}; expected one of {', '.join(sorted(self.named))}"
+                "context", f"{name}; expected one of {', '.join(sorted(self.contexts))}"
             )
-        return self.named[name]
+        return self.contexts[name]
 
-    def using(self, name: str) -> "ContextFile":
+    def with_current(self, name: str) -> "ContextFile":
         self.keys_of(name)
         return self._replace(content={**self.content, CURRENT_KEY: name})
 
@@ -66,12 +66,12 @@ class ContextFile(NamedTuple):
             )
         contexts = _mapping(self.content.get(CONTEXTS_KEY) or {}, CONTEXTS_KEY)
         if name == DEFAULT and DEFAULT not in contexts:
-            return self._replace(content={k: v for k, v in self.content.items() if k in _OURS})
-        kept = {other: keys for other, keys in contexts.items() if other != name}
-        return self._replace(content={**self.content, CONTEXTS_KEY: kept})
+            return self._replace(content={k: v for k, v in self.content.items() if k in _OUR_KEYS})
+        others = {other: keys for other, keys in contexts.items() if other != name}
+        return self._replace(content={**self.content, CONTEXTS_KEY: others})
 
 
-_OURS = frozenset({CURRENT_KEY, CONTEXTS_KEY})
+_OUR_KEYS = frozenset({CURRENT_KEY, CONTEXTS_KEY})
 
 
 def context_path() -> Path:
@@ -94,7 +94,7 @@ def read_contexts() -> ContextFile:
     except YamlError as err:
         raise SettingsError(f"{path}: {err}") from err
     found = ContextFile(content, _comments(text))
-    _ = found.named  # raises for a context that is not a mapping
+    _ = found.contexts  # raises for a context that is not a mapping
     return found
 
 
@@ -104,7 +104,7 @@ def write_contexts(file: ContextFile) -> None:
     from persys.infra.atomic_files import write_whole
 
     path = context_path()
-    text = file.comments + dump(_plain(file.content))
+    text = file.comments + dump(_to_plain(file.content))
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_whole(path.resolve(), text.encode())  # a symbolic link is kept
@@ -112,14 +112,14 @@ def write_contexts(file: ContextFile) -> None:
         raise SettingsError(f"{path}: {err.strerror}") from err
 
 
-def wide_open() -> str:
+def permission_warning() -> str:
     """A warning if users other than the owner can read or write the file, else ""."""
     path = context_path()
     try:
         mode = path.stat().st_mode
     except OSError:
         return ""
-    if not mode & _OF_OTHERS:
+    if not mode & _OTHERS_MASK:
         return ""
     return f"{path} is accessible to other users (mode {mode & 0o777:o}); fix it with `chmod 600 {path}`"
 
@@ -130,9 +130,9 @@ def _mapping(value: object, what: str) -> dict[str, object]:
     return value
 
 
-def _plain(value: object) -> object:
+def _to_plain(value: object) -> object:
     if isinstance(value, Mapping):
-        return {key: _plain(each) for key, each in value.items()}
+        return {key: _to_plain(each) for key, each in value.items()}
     return value
 
 

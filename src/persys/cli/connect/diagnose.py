@@ -13,23 +13,23 @@ from persys.errors import SettingsError
 from persys.model.role import Role
 
 SECONDS = 3.0
-_BEGINNING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+_HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 
 
-def explain(target: str, role: Role, trust: Trust | None) -> str:
+def explain_tls_failure(target: str, role: Role, trust: Trust | None) -> str:
     """The cause, or "" if it is not TLS. Raises SettingsError if the client's own files are invalid."""
     if trust is not None:
-        _check_own(trust)
+        _check_client_certificate(trust)
     host, _, port = target.rpartition("/")[2].removeprefix("ipv4:").split(",")[0].rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), SECONDS) as connection:
             connection.settimeout(SECONDS)
-            return _shake(connection, host, role, trust)
+            return _handshake(connection, host, role, trust)
     except (OSError, ValueError):
         return ""  # no connection, as the call has already reported
 
 
-def _check_own(trust: Trust) -> None:
+def _check_client_certificate(trust: Trust) -> None:
     from persys.infra.clock import SystemClock
     from persys.infra.tls.certificates import read_key_pair  # slow to import
 
@@ -42,17 +42,17 @@ def _check_own(trust: Trust) -> None:
         )
 
 
-def _shake(connection: socket.socket, host: str, role: Role, trust: Trust | None) -> str:
+def _handshake(connection: socket.socket, host: str, role: Role, trust: Trust | None) -> str:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.set_alpn_protocols(["h2"])
     if trust is None:
-        return _try_plain(connection, context)
+        return _detect_tls(connection, context)
     context.load_verify_locations(trust.files.roots)
     context.load_cert_chain(trust.files.certificate, trust.files.key)
     expected = trust.name_of(role) or host.strip("[]")
     try:
         with context.wrap_socket(connection, server_hostname=expected) as secure:
-            secure.sendall(_BEGINNING)
+            secure.sendall(_HTTP2_PREFACE)
             if secure.recv(1):
                 return ""
     except ssl.SSLCertVerificationError as err:
@@ -77,7 +77,7 @@ def _refused(trust: Trust) -> str:
     )
 
 
-def _try_plain(connection: socket.socket, context: ssl.SSLContext) -> str:
+def _detect_tls(connection: socket.socket, context: ssl.SSLContext) -> str:
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     with suppress(ssl.SSLError, OSError), context.wrap_socket(connection):

@@ -11,27 +11,27 @@ from datetime import timedelta
 from persys.errors import UnavailableError
 from persys.infra.net.address import is_service
 
-TRIAL_SECONDS = 2.0
+CONNECT_TIMEOUT_SECONDS = 2.0
 
 
-def find_scheduler(named: str, *, timeout: timedelta) -> str:
+def resolve_scheduler(named: str, *, timeout: timedelta) -> str:
     """A gRPC target. `named` is a host:port, the name of an SRV record, or several separated by commas."""
     if "," not in named and not is_service(named):
         return named  # the common case needs no connection attempt
     addresses: list[str] = []
-    trouble: list[UnavailableError] = []
+    errors: list[UnavailableError] = []
     for one in named.split(","):
         try:
-            addresses += _behind(one, timeout)
+            addresses += _addresses(one, timeout)
         except UnavailableError as err:
-            trouble.append(err)
+            errors.append(err)
     if not addresses:
-        raise trouble[0]
+        raise errors[0]
     first = next((one for one in addresses if _is_reachable(one)), addresses[0])
-    return _one_after_the_other([first, *(one for one in addresses if one != first)])
+    return _grpc_target([first, *(one for one in addresses if one != first)])
 
 
-def _behind(named: str, timeout: timedelta) -> Sequence[str]:
+def _addresses(named: str, timeout: timedelta) -> Sequence[str]:
     if not is_service(named):
         return (named,)
     from persys.infra.net.srv import find_service  # slow to import
@@ -44,12 +44,15 @@ def _is_reachable(address: str) -> bool:
     import socket
 
     host, _, port = address.rpartition(":")
-    with suppress(OSError), socket.create_connection((host.strip("[]"), int(port)), TRIAL_SECONDS):
+    with (
+        suppress(OSError),
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_SECONDS),
+    ):
         return True
     return False
 
 
-def _one_after_the_other(addresses: Sequence[str]) -> str:
+def _grpc_target(addresses: Sequence[str]) -> str:
     """All addresses as one gRPC target, which allows only one address family: that of the first."""
     import socket
 

@@ -53,12 +53,12 @@ def load(options: Namespace, environ: Mapping[str, str] | None = None) -> Settin
     scheduler = options.scheduler or environ.get("PERSYS_GRPC_ENDPOINT")
     timeout = None if options.timeout is None else duration(options.timeout, "--timeout")
     waiting = duration(options.wait, "--wait") if options.wait else timeout
-    said = getattr(options, "api", None) or environ.get("PERSYS_API_ENDPOINT")
+    value = getattr(options, "api", None) or environ.get("PERSYS_API_ENDPOINT")
     cluster = getattr(options, "cluster", None) or environ.get("PERSYS_CLUSTER")
     return Settings(
         transport=_transport(options, environ, file),
         scheduler=_endpoints(scheduler or from_file.get("scheduler", SCHEDULER)),
-        gateway=_url(str(said or file.get("api_endpoint") or GATEWAY)),
+        gateway=_url(str(value or file.get("api_endpoint") or GATEWAY)),
         cluster=str(cluster or file.get("cluster") or ""),
         token=_token(environ, file),
         agent=_endpoint(
@@ -103,30 +103,32 @@ def _transport(
         raise SettingsError(
             "--api and --scheduler cannot be combined: name a gateway or a scheduler"
         )
-    if said := environ.get("PERSYS_TRANSPORT", ""):
-        _one_of(said, "PERSYS_TRANSPORT")
+    if value := environ.get("PERSYS_TRANSPORT", ""):
+        _parse_transport(value, "PERSYS_TRANSPORT")
     return (
-        _named(getattr(options, "api", None), options.scheduler)
-        or (Transport(said.lower()) if said else None)
-        or _named(environ.get("PERSYS_API_ENDPOINT"), environ.get("PERSYS_GRPC_ENDPOINT"))
-        or (_one_of(str(file["transport"]), "transport") if file.get("transport") else None)
-        or _named(file.get("api_endpoint"), file.get("grpc_endpoint"))
+        _implied(getattr(options, "api", None), options.scheduler)
+        or (Transport(value.lower()) if value else None)
+        or _implied(environ.get("PERSYS_API_ENDPOINT"), environ.get("PERSYS_GRPC_ENDPOINT"))
+        or (
+            _parse_transport(str(file["transport"]), "transport") if file.get("transport") else None
+        )
+        or _implied(file.get("api_endpoint"), file.get("grpc_endpoint"))
         or Transport.GRPC
     )
 
 
-def _named(gateway: object, scheduler: object) -> Transport | None:
+def _implied(gateway: object, scheduler: object) -> Transport | None:
     """The transport, if exactly one of the two is set."""
     if bool(gateway) is bool(scheduler):
         return None
     return Transport.HTTP if gateway else Transport.GRPC
 
 
-def _one_of(said: str, name: str) -> Transport:
+def _parse_transport(value: str, name: str) -> Transport:
     try:
-        return Transport(said.lower())
+        return Transport(value.lower())
     except ValueError as err:
-        raise SettingsError(f"invalid {name} {said!r}: expected grpc or http") from err
+        raise SettingsError(f"invalid {name} {value!r}: expected grpc or http") from err
 
 
 def _token(environ: Mapping[str, str], file: Mapping[str, object]) -> str:

@@ -58,42 +58,42 @@ _NO_CERTIFICATE = """no client certificate. Use one of these:
 For a scheduler that runs with -insecure, use --insecure or PERSYS_INSECURE=true."""
 
 
-def trust_of(
+def client_tls(
     options: Namespace, environ: Mapping[str, str], file: Mapping[str, object]
 ) -> Trust | None:
     """None for plain text, which the user requested."""
-    shows = any(getattr(options, flag, None) for flag in _FLAGS)
+    has_flags = any(getattr(options, flag, None) for flag in _FLAGS)
     if getattr(options, "insecure", False):
-        if shows:
+        if has_flags:
             raise SettingsError("--insecure cannot be combined with --ca, --cert or --key")
         return None
-    if not shows and _is_insecure(environ, file):
+    if not has_flags and _is_insecure(environ, file):
         return None
     files = certificate_files(options, environ, file)
     if files is None:
         raise SettingsError(_NO_CERTIFICATE)
-    return Trust(files, by_host=_is_by_host(environ, file))
+    return Trust(files, by_host=_verifies_host(environ, file))
 
 
 def _is_insecure(environ: Mapping[str, str], file: Mapping[str, object]) -> bool:
-    if said := environ.get("PERSYS_INSECURE", ""):
-        return _boolean(said, "PERSYS_INSECURE")
+    if value := environ.get("PERSYS_INSECURE", ""):
+        return _boolean(value, "PERSYS_INSECURE")
     if any(environ.get(variable) for variable in _VARIABLES):
         return False
     return _boolean(file.get("grpc_insecure", False), "grpc_insecure")
 
 
-def _is_by_host(environ: Mapping[str, str], file: Mapping[str, object]) -> bool:
-    said = str(environ.get("PERSYS_TLS_VERIFY") or file.get("tls_verify") or "identity").lower()
-    if said not in ("identity", "host"):
-        raise SettingsError(f"invalid PERSYS_TLS_VERIFY {said!r}: expected identity or host")
-    return said == "host"
+def _verifies_host(environ: Mapping[str, str], file: Mapping[str, object]) -> bool:
+    value = str(environ.get("PERSYS_TLS_VERIFY") or file.get("tls_verify") or "identity").lower()
+    if value not in ("identity", "host"):
+        raise SettingsError(f"invalid PERSYS_TLS_VERIFY {value!r}: expected identity or host")
+    return value == "host"
 
 
-def _boolean(said: object, name: str) -> bool:
-    word = str(said).strip().lower()
+def _boolean(value: object, name: str) -> bool:
+    word = str(value).strip().lower()
     if word not in _WORDS:
-        raise SettingsError(f"invalid {name} {said!r}: expected true or false")
+        raise SettingsError(f"invalid {name} {value!r}: expected true or false")
     return _WORDS[word]
 
 
@@ -103,7 +103,9 @@ _CERTIFICATE = (
 )
 
 
-def gateway_of(options: Namespace, environ: Mapping[str, str], settings: Settings) -> "Gateway":
+def authenticated_gateway(
+    options: Namespace, environ: Mapping[str, str], settings: Settings
+) -> "Gateway":
     """A gateway with credentials: a client certificate, a token, or both.
 
     With a token alone, the server is verified with --ca, or with the CA certificates of this machine. Plain
@@ -113,13 +115,12 @@ def gateway_of(options: Namespace, environ: Mapping[str, str], settings: Setting
         Gateway,  # slow to import, and not needed for a scheduler
     )
 
-    plain = settings.gateway.startswith("http://")
     gateway = Gateway(settings.gateway, token=settings.token, cluster=settings.cluster)
-    if plain:
+    if settings.gateway.startswith("http://"):
         return gateway
-    if settings.token and not _shows(options, environ, settings.file):
+    if settings.token and not _has_certificate(options, environ, settings.file):
         return gateway._replace(roots=_roots(options, environ, settings.file))
-    trust = trust_of(options, environ, settings.file)
+    trust = client_tls(options, environ, settings.file)
     if trust is None:
         raise SettingsError(
             f"--insecure has no effect on {settings.gateway}; for a gateway that runs with -insecure "
@@ -128,7 +129,9 @@ def gateway_of(options: Namespace, environ: Mapping[str, str], settings: Setting
     return gateway._replace(trust=trust)
 
 
-def _shows(options: Namespace, environ: Mapping[str, str], file: Mapping[str, object]) -> bool:
+def _has_certificate(
+    options: Namespace, environ: Mapping[str, str], file: Mapping[str, object]
+) -> bool:
     return any(
         getattr(options, option, None) or environ.get(variable) or file.get(key)
         for option, variable, key in _CERTIFICATE

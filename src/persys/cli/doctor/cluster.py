@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SKEW_WARN = timedelta(seconds=2)
 SKEW_FAIL = timedelta(seconds=30)  # leases and new certificates depend on clocks
-NAMED_MAX = 5
+LISTED_MAX = 5
 _READY = "ready"
 _POLICY_VIOLATION = "policy_violation"
 _WAITING = frozenset({"pending", "unknown"})
@@ -35,23 +35,23 @@ def check_cluster(client: "SchedulerClient") -> Iterator[Finding]:
     before = clock.now()
     summary = client.get_summary()
     after = clock.now()
-    yield clock_of(summary.generated_at.ToDatetime(UTC), before, after)
+    yield check_clock(summary.generated_at.ToDatetime(UTC), before, after)
     mode = client.get_mode()
-    yield mode_of(mode)
+    yield check_mode(mode)
     nodes = client.list_nodes()
-    yield from nodes_of(nodes)
-    yield from versions_of(nodes, mode.version)
-    yield from workloads_of(client.list_workloads())
+    yield from check_nodes(nodes)
+    yield from check_versions(nodes, mode.version)
+    yield from check_workloads(client.list_workloads())
     try:
         diagnostics = client.get_diagnostics()
     except RefusedError:
         return  # an older scheduler, or the user lacks the permission
-    yield from errors_of(diagnostics)
-    yield from records_of(diagnostics.quarantined)
-    yield from violations_of(diagnostics.policy_violations)
+    yield from check_errors(diagnostics)
+    yield from check_records(diagnostics.quarantined)
+    yield from check_violations(diagnostics.policy_violations)
 
 
-def clock_of(told: datetime, before: datetime, after: datetime) -> Finding:
+def check_clock(told: datetime, before: datetime, after: datetime) -> Finding:
     """Compare the scheduler's clock with that of this machine, tolerating the duration of the request."""
     skew = max(told - after, before - told, timedelta())
     way = "ahead of" if told > after else "behind"
@@ -63,14 +63,14 @@ def clock_of(told: datetime, before: datetime, after: datetime) -> Finding:
     return ok("clock", "in sync with the scheduler")
 
 
-def mode_of(mode: "ModeView") -> Finding:
+def check_mode(mode: "ModeView") -> Finding:
     if mode.mode == "normal":
         return ok("mode", f"normal, store {mode.store}")
     steps = "; ".join(mode.next_steps) or "`persysctl recovery status` shows details"
     return fail("mode", f"{mode.mode}: {mode.reason or 'no reason given'}", steps)
 
 
-def nodes_of(nodes: Sequence["NodeView"]) -> Iterator[Finding]:
+def check_nodes(nodes: Sequence["NodeView"]) -> Iterator[Finding]:
     if not nodes:
         yield fail(
             "nodes",
@@ -78,12 +78,12 @@ def nodes_of(nodes: Sequence["NodeView"]) -> Iterator[Finding]:
             "`persysctl token create --role agent --name NODE`, then `persys-agent join` on that host",
         )
         return
-    silent = [node for node in nodes if node.status.lower() != _READY]
-    for node in silent[:NAMED_MAX]:
+    not_ready = [node for node in nodes if node.status.lower() != _READY]
+    for node in not_ready[:LISTED_MAX]:
         reason = node.status_reason or "no reason given"
         cure = f"on that host: systemctl status persys-agent; `persysctl node get {node.node_id}`"
         yield warn("nodes", f"{node.node_id} is {node.status}: {reason}", cure)
-    for node in [node for node in nodes if node not in silent][:NAMED_MAX]:
+    for node in [node for node in nodes if node not in not_ready][:LISTED_MAX]:
         for problem in node.problems:
             cure = f"on that host: journalctl -u persys-agent; `persysctl node get {node.node_id}`"
             yield warn("nodes", f"{node.node_id} {problem}; it gets no new workloads", cure)
@@ -93,26 +93,26 @@ def nodes_of(nodes: Sequence["NodeView"]) -> Iterator[Finding]:
                 f"the clock of {node.node_id} is {node.clock_skew_ms} ms ahead of the scheduler's"
             )
             yield warn("clock", text, _CLOCK)
-    if len(silent) == len(nodes):
+    if len(not_ready) == len(nodes):
         yield fail("nodes", "no node is ready, so no workload can run", "see the lines above")
     else:
-        yield ok("nodes", f"{len(nodes) - len(silent)} of {len(nodes)} ready")
+        yield ok("nodes", f"{len(nodes) - len(not_ready)} of {len(nodes)} ready")
 
 
-def versions_of(nodes: Sequence["NodeView"], scheduler: str) -> Iterator[Finding]:
+def check_versions(nodes: Sequence["NodeView"], scheduler: str) -> Iterator[Finding]:
     """Compare versions. Agents and schedulers of other vendors or of an old version report none."""
     found = {f"agent {node.node_id}": node.agent_version for node in nodes}
     found["scheduler"] = scheduler
     others = sorted(f"{who} {v}" for who, v in found.items() if v not in ("", __version__))
     if others:
-        named = ", ".join(others[:NAMED_MAX]) + (" and more" if len(others) > NAMED_MAX else "")
+        named = ", ".join(others[:LISTED_MAX]) + (" and more" if len(others) > LISTED_MAX else "")
         cure = "adjacent versions are compatible; upgrade all to the same version"
         yield warn("versions", f"persysctl is {__version__}, but {named}", cure)
     else:
         yield ok("versions", f"all reported versions are {__version__}")
 
 
-def workloads_of(workloads: Sequence["WorkloadView"]) -> Iterator[Finding]:
+def check_workloads(workloads: Sequence["WorkloadView"]) -> Iterator[Finding]:
     """A failed, unhealthy or drifted workload is an error; a pending or unknown one is a warning."""
     from persys.cli.commands.workload_status import has_drifted, health_of
 
@@ -122,43 +122,43 @@ def workloads_of(workloads: Sequence["WorkloadView"]) -> Iterator[Finding]:
         if each.status.lower() == "failed" or health_of(each) == "unhealthy" or has_drifted(each)
     ]
     waiting = [each for each in workloads if each.status.lower() in _WAITING]
-    yield from _violations_of(workloads)
-    yield from _named(failed, fail, "failed, are unhealthy or have drifted")
-    yield from _named(waiting, warn, "are pending or unknown")
+    yield from _check_policy(workloads)
+    yield from _workload_findings(failed, fail, "failed, are unhealthy or have drifted")
+    yield from _workload_findings(waiting, warn, "are pending or unknown")
     if not failed and not waiting:
         yield ok("workloads", f"all {len(workloads)} are in their desired state")
 
 
-def _violations_of(workloads: Sequence["WorkloadView"]) -> Iterator[Finding]:
+def _check_policy(workloads: Sequence["WorkloadView"]) -> Iterator[Finding]:
     """Running workloads that the present policy of their node would refuse."""
     found = [each for each in workloads if each.metadata.get(_POLICY_VIOLATION)]
     cure = "change its spec, or the policy of the node: PERSYS_BIND_ROOTS, PERSYS_ALLOW_PRIVILEGED"
-    for each in found[:NAMED_MAX]:
+    for each in found[:LISTED_MAX]:
         text = f"{each.workload_id} runs, but its next apply is refused"
         yield warn("policy", f"{text}: {each.metadata[_POLICY_VIOLATION]}", cure)
-    if len(found) > NAMED_MAX:
-        yield warn("policy", f"{len(found) - NAMED_MAX} more would be refused", cure)
+    if len(found) > LISTED_MAX:
+        yield warn("policy", f"{len(found) - LISTED_MAX} more would be refused", cure)
 
 
-def _named(
+def _workload_findings(
     workloads: Sequence["WorkloadView"],
     level: Callable[[str, str, str], Finding],
     what: str,
 ) -> Iterator[Finding]:
     from persys.cli.commands.workload_status import next_step, status_text
 
-    for each in workloads[:NAMED_MAX]:
+    for each in workloads[:LISTED_MAX]:
         parts = (each.reason.code or each.failure_reason, each.reason.message)
         reason = ": ".join(part for part in parts if part) or "no reason given"
         text = f"{each.workload_id} is {status_text(each)}: {reason}"
         yield level("workloads", text, next_step(each))
-    more = len(workloads) - NAMED_MAX
+    more = len(workloads) - LISTED_MAX
     if more > 0:
         cure = "list them with `persysctl workload list`"
         yield level("workloads", f"{more} more {what}", cure)
 
 
-def errors_of(diagnostics: "DiagnosticsView") -> Iterator[Finding]:
+def check_errors(diagnostics: "DiagnosticsView") -> Iterator[Finding]:
     """Unexpected exceptions of a process, which keeps running; the work for that key failed."""
     found = [("the scheduler", error) for error in diagnostics.internal_errors]
     found += [
@@ -166,37 +166,37 @@ def errors_of(diagnostics: "DiagnosticsView") -> Iterator[Finding]:
         for node in diagnostics.nodes
         for error in node.internal_errors
     ]
-    for whose, error in found[:NAMED_MAX]:
+    for whose, error in found[:LISTED_MAX]:
         times = "once" if error.count == 1 else f"{error.count} times"
         key = f" for {error.key}" if error.key else ""
         lines = error.text.strip().splitlines()
         last = lines[-1] if lines else "no text"
         text = f"{whose} failed {times} in {error.where}{key}: {last}"
         yield fail("errors", text, "report it with the traceback from its log")
-    if len(found) > NAMED_MAX:
-        more = f"{len(found) - NAMED_MAX} more unexpected errors"
+    if len(found) > LISTED_MAX:
+        more = f"{len(found) - LISTED_MAX} more unexpected errors"
         yield fail("errors", more, "`persysctl doctor` shows the newest; the logs have all")
 
 
-def records_of(quarantined: Sequence["QuarantinedRecord"]) -> Iterator[Finding]:
-    for record in quarantined[:NAMED_MAX]:
+def check_records(quarantined: Sequence["QuarantinedRecord"]) -> Iterator[Finding]:
+    for record in quarantined[:LISTED_MAX]:
         key = record.key
         cure = (
             f"save it with `persysctl record get {key} --export FILE`, then "
             f"`persysctl record delete {key} --confirm`"
         )
         yield fail("store", f"record {key} cannot be read: {record.reason}", cure)
-    if len(quarantined) > NAMED_MAX:
-        more = f"{len(quarantined) - NAMED_MAX} more records cannot be read"
+    if len(quarantined) > LISTED_MAX:
+        more = f"{len(quarantined) - LISTED_MAX} more records cannot be read"
         yield fail("store", more, "list them with `persysctl record list`")
 
 
-def violations_of(violations: Sequence["PolicyViolation"]) -> Iterator[Finding]:
-    for each in violations[:NAMED_MAX]:
+def check_violations(violations: Sequence["PolicyViolation"]) -> Iterator[Finding]:
+    for each in violations[:LISTED_MAX]:
         text = f"{each.workload_id} would be refused by the policy of {each.node_id}: {each.reason}"
         yield warn(
             "policy", text, "change its spec, or allow it on the node, before its next apply"
         )
-    if len(violations) > NAMED_MAX:
-        more = f"{len(violations) - NAMED_MAX} more would be refused by the policy of their node"
+    if len(violations) > LISTED_MAX:
+        more = f"{len(violations) - LISTED_MAX} more would be refused by the policy of their node"
         yield warn("policy", more, "change their specs, or allow it on the nodes")

@@ -6,10 +6,10 @@ from argparse import Namespace
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from persys.cli.connect.context_file import context_path, wide_open
-from persys.cli.connect.diagnose import explain
+from persys.cli.connect.context_file import context_path, permission_warning
+from persys.cli.connect.diagnose import explain_tls_failure
 from persys.cli.connect.settings import Settings, Transport, load
-from persys.cli.connect.tls import trust_of
+from persys.cli.connect.tls import client_tls
 from persys.cli.doctor.finding import Finding, fail, ok, warn
 from persys.errors import PersysError, UnavailableError
 from persys.infra.net.address import is_service
@@ -33,7 +33,7 @@ def check_context(options: Namespace) -> tuple[list[Finding], Settings | None]:
 
 def _context_file(settings: Settings) -> Iterator[Finding]:
     path = context_path()
-    if open_to_others := wide_open():
+    if open_to_others := permission_warning():
         yield warn(_CONTEXT, open_to_others, f"chmod 600 {path}")
     whom = (
         f"the gateway {settings.gateway}"
@@ -48,14 +48,14 @@ def check_endpoint(options: Namespace, settings: Settings) -> list[Finding]:
     if settings.transport is Transport.HTTP:
         parts = urlsplit(settings.gateway)
         port = parts.port or (8551 if parts.scheme == "https" else 80)
-        return [_reached(parts.hostname or "", port, settings.gateway, start="persys-gateway")]
+        return [_check_tcp(parts.hostname or "", port, settings.gateway, start="persys-gateway")]
     found: list[Finding] = []
     for one in settings.scheduler.split(","):
-        found += _service(one) if is_service(one) else [_scheduler(options, settings, one)]
+        found += _check_srv(one) if is_service(one) else [_check_scheduler(options, settings, one)]
     return found
 
 
-def _service(name: str) -> list[Finding]:
+def _check_srv(name: str) -> list[Finding]:
     from persys.infra.net.srv import find_service  # slow to import
 
     server = os.environ.get("PERSYS_DNS_SERVER", "")
@@ -68,14 +68,14 @@ def _service(name: str) -> list[Finding]:
     return [ok("dns", f"{name} is {', '.join(addresses)}")]
 
 
-def _scheduler(options: Namespace, settings: Settings, address: str) -> Finding:
+def _check_scheduler(options: Namespace, settings: Settings, address: str) -> Finding:
     host, _, port = address.rpartition(":")
-    reached = _reached(host.strip("[]"), int(port), address, start="`persys up`")
+    reached = _check_tcp(host.strip("[]"), int(port), address, start="`persys up`")
     if reached.level != "ok":
         return reached
     try:
-        trust = trust_of(options, os.environ, settings.file)
-        why = explain(address, Role.SCHEDULER, trust)
+        trust = client_tls(options, os.environ, settings.file)
+        why = explain_tls_failure(address, Role.SCHEDULER, trust)
     except PersysError as err:
         return ok(
             _ENDPOINT, f"{address} accepts connections, but the certificate is unusable: {err}"
@@ -86,7 +86,7 @@ def _scheduler(options: Namespace, settings: Settings, address: str) -> Finding:
     return reached
 
 
-def _reached(host: str, port: int, named: str, *, start: str) -> Finding:
+def _check_tcp(host: str, port: int, named: str, *, start: str) -> Finding:
     try:
         with socket.create_connection((host, port), SECONDS):
             return ok(_ENDPOINT, f"{named} accepts connections")

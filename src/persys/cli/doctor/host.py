@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from persys.cli.connect.diagnose import explain
+from persys.cli.connect.diagnose import explain_tls_failure
 from persys.cli.connect.settings import Settings
-from persys.cli.connect.tls import trust_of
+from persys.cli.connect.tls import client_tls
 from persys.cli.doctor.finding import Finding, fail, ok, warn
 from persys.cli.local.docker import compose_command
 from persys.cli.local.packages import find_command
@@ -30,16 +30,16 @@ def check_host(options: Namespace, settings: Settings) -> Iterator[Finding]:
     for place in [Path(options.state_dir)] if options.state_dir else _STATE:
         if place.exists():
             usage = shutil.disk_usage(place)
-            yield disk_of(str(place), usage.free, usage.total)
-    listens = _listens(settings.agent)
+            yield check_disk(str(place), usage.free, usage.total)
+    listens = _is_listening(settings.agent)
     if not (options.agent or listens or _AGENT_CERTIFICATES.exists()):
         return
-    yield _agent(options, settings, listens=listens)
-    yield from _docker()
-    yield _libvirt()
+    yield _check_agent(options, settings, listens=listens)
+    yield from _check_docker()
+    yield _check_libvirt()
 
 
-def disk_of(place: str, free: int, total: int) -> Finding:
+def check_disk(place: str, free: int, total: int) -> Finding:
     share = free / total if total else 0.0
     text = f"{place} has {free / 1024**3:.1f} GB free, {share:.0%}"
     cure = "free disk space: `persysctl agent gc`, docker system prune, or a larger disk"
@@ -48,7 +48,7 @@ def disk_of(place: str, free: int, total: int) -> Finding:
     return warn("disk", text, cure) if share < DISK_WARN else ok("disk", text)
 
 
-def _listens(address: str) -> bool:
+def _is_listening(address: str) -> bool:
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), SECONDS):
@@ -57,7 +57,7 @@ def _listens(address: str) -> bool:
         return False
 
 
-def _agent(options: Namespace, settings: Settings, *, listens: bool) -> Finding:
+def _check_agent(options: Namespace, settings: Settings, *, listens: bool) -> Finding:
     where = settings.agent
     if not listens:
         cure = "systemctl status persys-agent, or `persys up`; its log has the cause"
@@ -66,12 +66,12 @@ def _agent(options: Namespace, settings: Settings, *, listens: bool) -> Finding:
 
     trust = None
     try:
-        trust = trust_of(options, os.environ, settings.file)
+        trust = client_tls(options, os.environ, settings.file)
         with closing(AgentClient(where, timeout=settings.request_timeout, trust=trust)) as client:
             health = client.check_health()
     except PersysError as err:
         try:
-            why = explain(where, Role.AGENT, trust)
+            why = explain_tls_failure(where, Role.AGENT, trust)
         except PersysError as own:
             why = str(own)
         text = f"the process at {where} does not answer as an agent: {why or err}"
@@ -81,18 +81,18 @@ def _agent(options: Namespace, settings: Settings, *, listens: bool) -> Finding:
             "the agent's address with PERSYS_AGENT_ADDR or agent_endpoint of the context"
         )
         return fail("agent", text, cure)
-    said = ", ".join(f"{name} {text}" for name, text in sorted(health.runtime_status.items()))
+    runtimes = ", ".join(f"{name} {text}" for name, text in sorted(health.runtime_status.items()))
     if not health.healthy:
         fix = "check the runtimes below and its log"
-        return fail("agent", f"{where} is not healthy: {said}", fix)
-    return ok("agent", f"{where} {health.version} is healthy: {said}")
+        return fail("agent", f"{where} is not healthy: {runtimes}", fix)
+    return ok("agent", f"{where} {health.version} is healthy: {runtimes}")
 
 
-def _docker() -> Iterator[Finding]:
+def _check_docker() -> Iterator[Finding]:
     if find_command("docker") is None:
         yield fail("docker", "docker command not found", "install Docker Engine")
         return
-    if (why := _fails("docker", "version", "--format", "{{.Server.Version}}")) is not None:
+    if (why := _command_error("docker", "version", "--format", "{{.Server.Version}}")) is not None:
         cure = "systemctl start docker; check that this user may use its socket (group docker)"
         yield fail("docker", f"Docker does not answer: {why}", cure)
         return
@@ -104,16 +104,16 @@ def _docker() -> Iterator[Finding]:
         yield warn("compose", "neither `docker compose` nor `docker-compose` answers", cure)
 
 
-def _libvirt() -> Finding:
+def _check_libvirt() -> Finding:
     cure = "for VMs: install libvirt and QEMU, and start libvirtd"
     if find_command("virsh") is None:
         return warn("libvirt", "virsh command not found, so libvirt is probably missing", cure)
-    if (why := _fails("virsh", "--readonly", "version")) is not None:
+    if (why := _command_error("virsh", "--readonly", "version")) is not None:
         return warn("libvirt", f"libvirt does not answer: {why}", cure)
     return ok("libvirt", "libvirt answers")
 
 
-def _fails(*command: str) -> str | None:
+def _command_error(*command: str) -> str | None:
     """None if the command succeeds, else the last line of its output."""
     try:
         ended = subprocess.run(

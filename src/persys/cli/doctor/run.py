@@ -4,13 +4,13 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator
 
-from persys.cli.connect.clients import scheduler
+from persys.cli.connect.clients import scheduler_client
 from persys.cli.doctor.certificate import check_certificate
 from persys.cli.doctor.cluster import check_cluster
 from persys.cli.doctor.endpoint import check_context, check_endpoint
 from persys.cli.doctor.finding import Finding, Level, fail
 from persys.cli.doctor.host import check_host
-from persys.cli.framework.exit_codes import Exit
+from persys.cli.framework.exit_codes import ExitCode
 from persys.cli.framework.output import dump
 from persys.errors import PersysError
 from persys.infra.clock import SystemClock
@@ -18,7 +18,7 @@ from persys.infra.clock import SystemClock
 _WIDTH = 6
 
 
-def run(options: Namespace) -> Exit:
+def run(options: Namespace) -> ExitCode:
     """Exit code 1 if a check fails."""
     findings: list[Finding] = []
     shown = options.output not in ("json", "yaml", "name")
@@ -36,9 +36,9 @@ def run(options: Namespace) -> Exit:
     elif options.output == "name":
         print("\n".join(sorted({each.check for each in findings if each.level is not Level.OK})))
     else:
-        _print_sum(findings)
+        _print_summary(findings)
     failed = any(finding.level is Level.FAIL for finding in findings)
-    return Exit.FAILED if failed else Exit.OK
+    return ExitCode.FAILED if failed else ExitCode.OK
 
 
 def _findings(options: Namespace) -> Iterator[Finding]:
@@ -50,13 +50,13 @@ def _findings(options: Namespace) -> Iterator[Finding]:
     reached = check_endpoint(options, settings)
     yield from reached
     if any(finding.level is not Level.FAIL for finding in reached):
-        yield from _of_cluster(options)
+        yield from _cluster_findings(options)
     yield from check_host(options, settings)
 
 
-def _of_cluster(options: Namespace) -> Iterator[Finding]:
+def _cluster_findings(options: Namespace) -> Iterator[Finding]:
     try:
-        with scheduler(options, quiet=True) as client:
+        with scheduler_client(options, quiet=True) as client:
             yield from check_cluster(client)
     except PersysError as err:
         text = str(err).partition("\n")[0]
@@ -74,7 +74,7 @@ def _print(finding: Finding) -> None:
     sys.stdout.flush()  # the next check may take a while
 
 
-def _print_sum(findings: list[Finding]) -> None:
+def _print_summary(findings: list[Finding]) -> None:
     failed = sum(finding.level is Level.FAIL for finding in findings)
     warned = sum(finding.level is Level.WARN for finding in findings)
     problems = "1 problem" if failed == 1 else f"{failed} problems"

@@ -7,10 +7,10 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
 _STEPS = ((2 * 86400, 86400, "d"), (2 * 3600, 3600, "h"), (2 * 60, 60, "m"))
-NOT_SAID = "-"
+BLANK = "-"
 
 
-def short(seconds: float) -> str:
+def short_duration(seconds: float) -> str:
     for least, size, unit in _STEPS:
         if seconds >= least:
             return f"{int(seconds // size)}{unit}"
@@ -19,11 +19,11 @@ def short(seconds: float) -> str:
 
 def age(message: "Message", field: str, *, now: datetime) -> str:
     """The age of a Timestamp field, or '-' where it is not set."""
-    then = instant(message, field)
-    return NOT_SAID if then is None else short((now - then).total_seconds())
+    then = timestamp(message, field)
+    return BLANK if then is None else short_duration((now - then).total_seconds())
 
 
-def instant(message: "Message", field: str) -> datetime | None:
+def timestamp(message: "Message", field: str) -> datetime | None:
     if not message.HasField(field):
         return None
     found: datetime = getattr(message, field).ToDatetime(tzinfo=UTC)
@@ -32,4 +32,4 @@ def instant(message: "Message", field: str) -> datetime | None:
 
 def unix_age(seconds: int, *, now: datetime) -> str:
     # Other agents send the zero time of their language, long before 1970, for times that are not set.
-    return NOT_SAID if seconds <= 0 else short(now.timestamp() - seconds)
+    return BLANK if seconds <= 0 else short_duration(now.timestamp() - seconds)

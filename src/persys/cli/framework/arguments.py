@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 class Argument(NamedTuple):
     names: tuple[str, ...]
-    how: Mapping[str, Any]  # as argparse's add_argument takes it
+    kwargs: Mapping[str, Any]  # as argparse's add_argument takes it
     completes: str = ""  # workload, node, file
 
     @property
@@ -16,18 +16,18 @@ class Argument(NamedTuple):
 
     @property
     def takes_value(self) -> bool:
-        return self.how.get("action") != "store_true"
+        return self.kwargs.get("action") != "store_true"
 
     @property
     def repeats(self) -> bool:
         """Each use adds a value. Other options with a value are rejected when given twice."""
-        return self.how.get("action") == "append"
+        return self.kwargs.get("action") == "append"
 
 
 _DURATION = re.compile(r"(\d+(\.\d+)?(ms|s|m|h|d))+|\d+(\.\d+)?")
 
 
-def join_wait(words: Sequence[str]) -> list[str]:
+def join_wait_value(words: Sequence[str]) -> list[str]:
     """Rewrite `--wait 30s` to `--wait=30s`, and a --wait without a duration to `--wait=`.
 
     argparse would read any next word, which may be a workload id, as the value of --wait.
@@ -46,7 +46,7 @@ def split_names(parts: Iterable[str]) -> list[str]:
     return [name.strip() for part in parts for name in part.split(",") if name.strip()]
 
 
-FORMS = ("table", "wide", "json", "yaml", "name")
+OUTPUT_FORMATS = ("table", "wide", "json", "yaml", "name")
 
 GLOBAL = (
     Argument(
@@ -112,7 +112,9 @@ GLOBAL = (
         {"metavar": "FILE", "help": "client key [PERSYS_TLS_KEY, then key_path]"},
         "file",
     ),
-    Argument(("-o", "--output"), {"choices": FORMS, "help": "output format (default: table)"}),
+    Argument(
+        ("-o", "--output"), {"choices": OUTPUT_FORMATS, "help": "output format (default: table)"}
+    ),
 )
 
 WATCH = Argument(
@@ -370,7 +372,7 @@ TOKEN_ID = Argument(
 JOIN_TOKEN = Argument(
     ("token",), {"metavar": "TOKEN", "help": "join token, as printed by `token create`"}
 )
-WHICH = Argument(
+SERIAL_OR_IDENTITY = Argument(
     ("which",),
     {
         "metavar": "SERIAL",
@@ -381,7 +383,7 @@ REASON = Argument(
     ("--reason",), {"metavar": "TEXT", "default": "", "help": "reason for the audit log"}
 )
 CONTEXT = Argument(("name",), {"metavar": "CONTEXT", "help": "name of the context"}, "context")
-SOME_CONTEXT = Argument(
+OPTIONAL_CONTEXT = Argument(
     ("name",),
     {
         "metavar": "CONTEXT",
@@ -422,7 +424,7 @@ CONFIRM = Argument(
     ("--confirm",),
     {"action": "store_true", "help": "required: the record is lost unless it was exported"},
 )
-KEPT_IN = Argument(
+STATE_DIRECTORY = Argument(
     ("--state-dir",),
     {"metavar": "DIRECTORY", "help": "state directory (default: below /var/lib/persys)"},
     "file",

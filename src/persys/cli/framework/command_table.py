@@ -377,7 +377,7 @@ GROUPS = (
                 "revoke",
                 "revoke a certificate with its renewals, or all of an identity",
                 "commands.certificate:revoke",
-                (arg.WHICH, arg.REASON, arg.AUTHORITY),
+                (arg.SERIAL_OR_IDENTITY, arg.REASON, arg.AUTHORITY),
             ),
             Command(
                 "audit",
@@ -395,7 +395,7 @@ GROUPS = (
                 "list", "list contexts; * marks the current one", "commands.context:list_contexts"
             ),
             Command("use", "set the current context", "commands.context:use", (arg.CONTEXT,)),
-            Command("show", "show a context", "commands.context:show", (arg.SOME_CONTEXT,)),
+            Command("show", "show a context", "commands.context:show", (arg.OPTIONAL_CONTEXT,)),
             Command(
                 "add",
                 "save --api or --scheduler, --cluster, --ca, --cert and --key under a name",
@@ -513,7 +513,7 @@ SINGLES = (
         "doctor",
         "check for common problems and name the fix",
         "doctor.run:run",
-        (arg.AGENT, arg.KEPT_IN),
+        (arg.AGENT, arg.STATE_DIRECTORY),
     ),
     Command(
         "completion",

@@ -8,16 +8,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from persys.cli.connect.context_file import read_contexts
-from persys.cli.framework.arguments import GLOBAL, Argument, join_wait
+from persys.cli.framework.arguments import GLOBAL, Argument, join_wait_value
 from persys.cli.framework.command_table import COMPLETE, GROUPS, SINGLES, Command
-from persys.cli.framework.exit_codes import Exit
+from persys.cli.framework.exit_codes import ExitCode
 from persys.errors import PersysError
 
 # Longer than a healthy cluster needs, shorter than a user waits after the tab key.
 _TIMEOUT = "1s"
 
 # Options that select the server.
-_WHOM = ("--scheduler", "--api", "--cluster", "--context", "--ca", "--cert", "--key")
+_SERVER_OPTIONS = ("--scheduler", "--api", "--cluster", "--context", "--ca", "--cert", "--key")
 
 _BASH = """\
 _persysctl() {
@@ -48,26 +48,26 @@ complete -c persysctl -f -a '(__persysctl_complete)'
 _SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 
-def script(options: Namespace) -> Exit:
+def script(options: Namespace) -> ExitCode:
     print(_SCRIPTS[options.shell].replace("NAME", COMPLETE.name), end="")
-    return Exit.OK
+    return ExitCode.OK
 
 
-def complete(words: Sequence[str]) -> Exit:
+def complete(words: Sequence[str]) -> ExitCode:
     """`words` are those after the program name, including the one under the cursor."""
     for word, meaning in candidates(words[1:] if words[:1] == ["--"] else words):
         print(f"{word}\t{meaning}")
-    return Exit.OK
+    return ExitCode.OK
 
 
 def candidates(words: Sequence[str]) -> list[tuple[str, str]]:
     *before, current = words or [""]
-    command, level, taken, pending = _walk(join_wait(before))
+    command, level, taken, pending = _walk(join_wait_value(before))
     if pending is not None:
         found = _values(pending, current, before)
     elif current.startswith("-"):
         options = [*(command.arguments if command else ()), *GLOBAL]
-        found = [(name, str(option.how["help"])) for option in options for name in option.names]
+        found = [(name, str(option.kwargs["help"])) for option in options for name in option.names]
         found = [(name, text) for name, text in found if name.startswith("-")]
         found.append(("--help", "show the help"))
     elif command is None:
@@ -116,15 +116,15 @@ def _positional(
     command: Command, taken: Sequence[str], current: str, before: Sequence[str]
 ) -> list[tuple[str, str]]:
     operands = [argument for argument in command.arguments if not argument.is_option]
-    if not operands or (len(taken) >= len(operands) and operands[-1].how.get("nargs") != "+"):
+    if not operands or (len(taken) >= len(operands) and operands[-1].kwargs.get("nargs") != "+"):
         return []
     found = _values(operands[min(len(taken), len(operands) - 1)], current, before)
     return [(word, text) for word, text in found if word not in taken]
 
 
 def _values(argument: Argument, current: str, before: Sequence[str]) -> list[tuple[str, str]]:
-    if "choices" in argument.how:
-        return [(choice, "") for choice in argument.how["choices"]]
+    if "choices" in argument.kwargs:
+        return [(choice, "") for choice in argument.kwargs["choices"]]
     match argument.completes:
         case "file":
             return _paths(current)
@@ -153,14 +153,14 @@ def _paths(current: str) -> list[tuple[str, str]]:
 
 def _ids(kind: str, before: Sequence[str]) -> list[tuple[str, str]]:
     """Ids from the cluster. A cluster that does not answer yields no candidates and no error."""
-    from persys.cli.connect.clients import scheduler
+    from persys.cli.connect.clients import scheduler_client
 
     options = Namespace(timeout=_TIMEOUT, wait=None)
-    for name in _WHOM:
+    for name in _SERVER_OPTIONS:
         setattr(options, name.removeprefix("--"), _given(before, name))
     options.insecure = "--insecure" in before
     try:
-        with scheduler(options) as client:
+        with scheduler_client(options) as client:
             if kind == "node":
                 return [(node.node_id, node.status) for node in client.list_nodes()]
             return [(found.workload_id, found.status) for found in client.list_workloads()]

@@ -5,7 +5,7 @@ from enum import IntEnum
 from persys.errors import InvalidError, PersysError, SettingsError, UnavailableError
 
 
-class Exit(IntEnum):
+class ExitCode(IntEnum):
     OK = 0
     FAILED = 1  # the workload failed, or the request was refused
     USAGE = 2  # the command line or the spec is invalid
@@ -14,7 +14,7 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
-class SetUpError(PersysError):
+class SetupError(PersysError):
     """Setup of this machine failed; the text says what was tried and what to do."""
 
 
@@ -22,11 +22,11 @@ class UsageError(PersysError):
     """The command line names something that does not exist."""
 
 
-def exit_of(err: PersysError) -> Exit:
+def exit_code_of(err: PersysError) -> ExitCode:
     match err:
         case InvalidError() | SettingsError() | UsageError():
-            return Exit.USAGE
+            return ExitCode.USAGE
         case UnavailableError():
-            return Exit.UNREACHABLE
+            return ExitCode.UNREACHABLE
         case _:
-            return Exit.FAILED
+            return ExitCode.FAILED

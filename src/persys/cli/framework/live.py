@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from time import sleep
 from typing import Protocol, TextIO, TypeVar
 
-from persys.cli.framework.exit_codes import Exit
+from persys.cli.framework.exit_codes import ExitCode
 from persys.cli.framework.terminal import unfiltered
 from persys.core.terminal import visible
 from persys.errors import UnavailableError
@@ -65,17 +65,17 @@ def _table() -> Iterator[Update]:
 
 
 class Progress(Protocol):
-    def doing(self, text: str) -> None:
+    def step(self, text: str) -> None:
         """A step that may take a while has started."""
 
     def done(self, text: str) -> None:
         """A step is complete."""
 
 
-class Lines:
+class LineProgress:
     """One line per step, for logs and pipes."""
 
-    def doing(self, text: str) -> None:
+    def step(self, text: str) -> None:
         print(f"..  {text}", flush=True)
 
     def done(self, text: str) -> None:
@@ -83,9 +83,9 @@ class Lines:
 
 
 @contextmanager
-def showing() -> Iterator[Progress]:
+def show_progress() -> Iterator[Progress]:
     if not sys.stdout.isatty():
-        yield Lines()
+        yield LineProgress()
         return
     from rich.console import Console  # slow to import, so only on a terminal
     from rich.text import Text
@@ -94,7 +94,7 @@ def showing() -> Iterator[Progress]:
     with console.status("starting") as status:
 
         class Spinner:
-            def doing(self, text: str) -> None:
+            def step(self, text: str) -> None:
                 status.update(Text(text))
 
             def done(self, text: str) -> None:
@@ -109,14 +109,14 @@ _INTERVAL_SECONDS = 1
 _CLEAR = "\x1b[H\x1b[2J"
 
 
-def show(fetch: Callable[[], T], render: Callable[[T], str], *, watch: bool) -> Exit:
+def print_or_watch(fetch: Callable[[], T], render: Callable[[T], str], *, watch: bool) -> ExitCode:
     found = fetch()
     if not watch:
         _print(render(found))
-        return Exit.OK
+        return ExitCode.OK
     with suppress(KeyboardInterrupt):  # the user ends the watch
         _watch(found, fetch, render)
-    return Exit.OK
+    return ExitCode.OK
 
 
 def _watch(found: T, fetch: Callable[[], T], render: Callable[[T], str]) -> None:

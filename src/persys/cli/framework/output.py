@@ -33,21 +33,21 @@ def render_list(
     *,
     columns: Sequence[Column[T]],
     name: Callable[[T], str],
-    nothing: str,
+    empty: str,
 ) -> str:
-    """`nothing` is the text for an empty table."""
+    """`empty` is the text for an empty table."""
     match options.output:
         case "name":
             return "\n".join(name(message) for message in messages)
         case "json" | "yaml":
-            return dump([plain(message) for message in messages], options.output)
+            return dump([to_dict(message) for message in messages], options.output)
         case form:
             if not messages:
-                return nothing
+                return empty
             chosen = [column for column in columns if form == "wide" or not column.wide]
             now = SystemClock().now()
             rows = [[column.text(message, now) for column in chosen] for message in messages]
-            return aligned([[column.title for column in chosen], *rows])
+            return align_columns([[column.title for column in chosen], *rows])
 
 
 def render_one(
@@ -61,7 +61,7 @@ def render_one(
         case "name":
             return name(message)
         case "json" | "yaml":
-            return dump(plain(message), options.output)
+            return dump(to_dict(message), options.output)
         case form:
             return describe(message, SystemClock().now(), form == "wide")
 
@@ -72,10 +72,10 @@ def render_rows(
     *,
     columns: Mapping[str, Callable[[RowT], str]],
     name: Callable[[RowT], str],
-    nothing: str,
+    empty: str,
     blank: str = "",
 ) -> str:
-    """Render JSON objects or msgspec structs. `nothing` is printed for no rows, `blank` for an empty cell."""
+    """Render JSON objects or msgspec structs. `empty` is printed for no rows, `blank` for an empty cell."""
     match options.output:
         case "name":
             return "\n".join(name(row) for row in rows)
@@ -84,13 +84,13 @@ def render_rows(
 
             return dump(to_builtins(list(rows)), options.output)
         case _ if not rows:
-            return nothing
+            return empty
         case _:
             cells = [[text(row) or blank for text in columns.values()] for row in rows]
-            return aligned([list(columns), *cells])
+            return align_columns([list(columns), *cells])
 
 
-def plain(message: "Message") -> dict[str, Any]:
+def to_dict(message: "Message") -> dict[str, Any]:
     from google.protobuf.json_format import MessageToDict
 
     return MessageToDict(
@@ -108,7 +108,7 @@ def dump(value: object, form: str) -> str:
     return bounded_yaml.dump(value).rstrip("\n")
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> str:
+def align_columns(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     return "\n".join(
         "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -116,6 +116,6 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-def described(facts: Sequence[tuple[str, str]]) -> str:
+def key_value_lines(facts: Sequence[tuple[str, str]]) -> str:
     """One fact per line; facts with an empty text are omitted."""
-    return aligned([[f"{title}:", text] for title, text in facts if text])
+    return align_columns([[f"{title}:", text] for title, text in facts if text])

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from persys import __version__
-from persys.cli.framework.arguments import GLOBAL, Argument, join_wait
+from persys.cli.framework.arguments import GLOBAL, Argument, join_wait_value
 from persys.cli.framework.command_table import GROUPS, SINGLES, Command
 from persys.cli.framework.examples import epilog
-from persys.cli.framework.exit_codes import Exit
+from persys.cli.framework.exit_codes import ExitCode
 from persys.infra.command_line import StrictParser
 
-_START = """\
+_GETTING_STARTED = """\
 getting started:
   persysctl doctor                    check for common problems and name the fix
   persysctl apply -f web.yaml --wait  run a workload
@@ -24,7 +24,7 @@ getting started:
 `persysctl COMMAND --help` shows examples."""
 
 # Global options are accepted before and after the command; with one name argparse would let the latter win.
-_AFTER = "after_command_"
+_AFTER_COMMAND = "after_command_"
 
 
 class _Parser(StrictParser):
@@ -34,7 +34,7 @@ class _Parser(StrictParser):
 
             # Without the usage line, which would hide the suggestion.
             error = unknown_command(self.prog, str(value), [*action.choices])
-            self.exit(Exit.USAGE, f"error: {error}\n")
+            self.exit(ExitCode.USAGE, f"error: {error}\n")
         super()._check_value(action, value)
 
 
@@ -42,7 +42,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     """Parse the command line; on an error, print the usage and exit with code 2."""
     own, verbatim = _split(argv)
     parser = new_parser()
-    options = _merged(parser.parse_args(join_wait(own)), parser)
+    options = _merged(parser.parse_args(join_wait_value(own)), parser)
     if verbatim is not None:
         if not hasattr(options, "command"):
             parser.error("-- is only used before the command of exec")
@@ -62,7 +62,7 @@ def _merged(options: argparse.Namespace, parser: argparse.ArgumentParser) -> arg
     """Store global options that were given after the command under their own names."""
     for argument in GLOBAL:
         name = _dest(argument)
-        after = vars(options).pop(f"{_AFTER}{name}", None)
+        after = vars(options).pop(f"{_AFTER_COMMAND}{name}", None)
         if after is None:
             continue
         if argument.takes_value and getattr(options, name) is not None:
@@ -83,7 +83,7 @@ def new_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="persysctl",
         description="Run and manage workloads on a Persys cluster.",
-        epilog=_START,
+        epilog=_GETTING_STARTED,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(wait=None, watch=False)
@@ -117,17 +117,17 @@ def _add_command(
     _add(parser, command.arguments)
     for argument in GLOBAL:
         # With SUPPRESS an absent option sets no attribute.
-        how = {
-            **argument.how,
+        kwargs = {
+            **argument.kwargs,
             "default": argparse.SUPPRESS,
-            "dest": f"{_AFTER}{_dest(argument)}",
-            "metavar": argument.how.get("metavar"),
+            "dest": f"{_AFTER_COMMAND}{_dest(argument)}",
+            "metavar": argument.kwargs.get("metavar"),
         }
         if not argument.takes_value:
-            del how["metavar"]
-        parser.add_argument(*argument.names, **how)
+            del kwargs["metavar"]
+        parser.add_argument(*argument.names, **kwargs)
 
 
 def _add(parser: argparse.ArgumentParser, arguments: Iterable[Argument]) -> None:
     for argument in arguments:
-        parser.add_argument(*argument.names, **argument.how)
+        parser.add_argument(*argument.names, **argument.kwargs)

@@ -24,11 +24,11 @@ from persys.infra.tls.identity import read_claims
 from persys.model.identity import Identity, Role
 
 # Only `persys up` renews it, so it must outlast a long break between two runs.
-USER_LIFE = timedelta(days=365)
+USER_VALIDITY = timedelta(days=365)
 _LOCAL = ("127.0.0.1", "localhost")
 
 
-class Bootstrap:
+class LocalCertificates:
     def __init__(self, state_dir: Path, ca_port: int) -> None:
         self.ca_dir = state_dir / "ca"
         self._certs = state_dir / "certs"
@@ -64,7 +64,7 @@ class Bootstrap:
             (Identity(Role.SCHEDULER, host), _LOCAL, None),
             (Identity(Role.AGENT, node), _LOCAL, None),
             (Identity(Role.GATEWAY, host), (*_LOCAL, host), None),
-            (Identity(Role.ADMIN, "up"), (), USER_LIFE),
+            (Identity(Role.ADMIN, "up"), (), USER_VALIDITY),
         )
         return [
             str(identity)

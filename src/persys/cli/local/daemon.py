@@ -1,6 +1,7 @@
 """A background process with its own session, log file and pid file.
 
-A kept process runs under a keeper, which restarts it when it exits with an error; the pid is the keeper's.
+A supervised process runs under a supervisor, which restarts it when it exits with an error; the pid is that
+of the supervisor.
 
 The pid file also records the command line and the environment. A pid may be reused after a reboot, so a
 process counts as ours only while its command line equals the recorded one.
@@ -17,7 +18,7 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from persys.cli.framework.exit_codes import SetUpError
+from persys.cli.framework.exit_codes import SetupError
 from persys.cli.local.poll import poll
 from persys.cli.local.supervise import Status, read_status
 
@@ -34,12 +35,12 @@ class _Started:
 
 
 @dataclass(frozen=True)
-class Background:
+class BackgroundProcess:
     name: str
     command: tuple[str, ...]
     environ: Mapping[str, str]  # added to the inherited environment
     state_dir: Path
-    kept: bool = False  # a keeper restarts it when it exits with an error
+    supervised: bool = False  # a supervisor restarts it when it exits with an error
 
     @property
     def log_path(self) -> Path:
@@ -53,7 +54,7 @@ class Background:
         return started.pid if command_line(started.pid) == started.command else None
 
     def status(self) -> Status:
-        """The status of the process under the keeper, with its number of restarts."""
+        """The status of the process under the supervisor, with its number of restarts."""
         return read_status(self._status_path)
 
     def has_same_settings(self) -> bool:
@@ -79,7 +80,7 @@ class Background:
                 )
             self._write(process.pid)
         except OSError as err:
-            raise SetUpError(f"cannot start {self.name}: {err}") from err
+            raise SetupError(f"cannot start {self.name}: {err}") from err
         # For an instant after the start the kernel shows no command line, as for an ended process.
         poll(
             lambda: command_line(process.pid) or process.poll(),
@@ -97,28 +98,28 @@ class Background:
             self._pid_path.unlink(missing_ok=True)
             return False
         try:
-            _end(pid, grace)
+            _terminate(pid, grace)
         except PermissionError as err:
-            raise SetUpError(f"cannot stop {self.name} (pid {pid}): run as its owner") from err
+            raise SetupError(f"cannot stop {self.name} (pid {pid}): run as its owner") from err
         self._pid_path.unlink(missing_ok=True)
         return True
 
     def check_runs(self, *, restarts_before: int = 0) -> None:
         """Raises SetUpError with the end of the log if it is not running or was restarted."""
         if self.running() is None:
-            raise self.trouble("exited")
+            raise self.failure("exited")
         status = self.status()
-        if self.kept and status.restarts > restarts_before:
-            raise self.trouble(status.last_exit or "exited")
+        if self.supervised and status.restarts > restarts_before:
+            raise self.failure(status.last_exit or "exited")
 
-    def trouble(self, problem: str) -> SetUpError:
+    def failure(self, problem: str) -> SetupError:
         lines = self.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
         tail = "\n".join(lines[-_TAIL_LINES:])
-        return SetUpError(f"{self.name} {problem}; the end of {self.log_path}:\n{tail}")
+        return SetupError(f"{self.name} {problem}; the end of {self.log_path}:\n{tail}")
 
     @property
     def _started_command(self) -> list[str]:
-        if not self.kept:
+        if not self.supervised:
             return list(self.command)
         return [
             sys.executable,
@@ -146,7 +147,7 @@ class Background:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError) as err:
-            raise SetUpError(f"cannot read {self._pid_path}; remove it: {err}") from err
+            raise SetupError(f"cannot read {self._pid_path}; remove it: {err}") from err
 
 
 def command_line(pid: int) -> list[str]:
@@ -157,7 +158,7 @@ def command_line(pid: int) -> list[str]:
         return []
 
 
-def _end(pid: int, grace: timedelta) -> None:
+def _terminate(pid: int, grace: timedelta) -> None:
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -176,4 +177,4 @@ def _end(pid: int, grace: timedelta) -> None:
         return
     finally:
         os.close(handle)
-    raise SetUpError(f"process {pid} is still running after SIGKILL")
+    raise SetupError(f"process {pid} is still running after SIGKILL")

@@ -11,7 +11,7 @@ import tarfile
 from importlib.resources import files
 from pathlib import Path
 
-from persys.cli.framework.exit_codes import SetUpError
+from persys.cli.framework.exit_codes import SetupError
 from persys.cli.framework.live import Progress
 from persys.cli.local.docker import run_docker
 from persys.cli.local.packages import find_command, install_packages
@@ -45,13 +45,13 @@ def ensure_image(progress: Progress) -> None:
     if found.returncode == 0 and found.stdout.decode().strip() == digest:
         progress.done(f"image {IMAGE} exists")
         return
-    progress.doing(f"building image {IMAGE}")
+    progress.step(f"building image {IMAGE}")
     changes = [
         word for change in (*_CHANGES, f"LABEL {_LABEL}={digest}") for word in ("-c", change)
     ]
     ended = run_docker("import", *changes, "-", IMAGE, stdin=root_file_system(busybox))
     if ended.returncode != 0:
-        raise SetUpError(f"docker import {IMAGE} failed: {ended.stderr.decode()}")
+        raise SetupError(f"docker import {IMAGE} failed: {ended.stderr.decode()}")
     progress.done(f"built image {IMAGE}")
 
 
@@ -69,7 +69,7 @@ def _static_busybox(progress: Progress) -> Path:
         install_packages(["busybox-static"], progress)
         found = find_command("busybox")
     if found is None:
-        raise SetUpError("busybox-static is installed, but the busybox command was not found")
+        raise SetupError("busybox-static is installed, but the busybox command was not found")
     return Path(found)
 
 

@@ -9,9 +9,9 @@ import subprocess
 from datetime import timedelta
 from pathlib import Path
 
-from persys.cli.framework.exit_codes import SetUpError
+from persys.cli.framework.exit_codes import SetupError
 from persys.cli.framework.live import Progress
-from persys.cli.local.daemon import Background, command_line
+from persys.cli.local.daemon import BackgroundProcess, command_line
 from persys.cli.local.packages import ensure_commands, find_command, install_packages
 from persys.cli.local.poll import poll
 
@@ -59,7 +59,7 @@ def ensure_compose(progress: Progress) -> None:
         install_packages([package], progress)
         command = compose_command()
         if command is None:
-            raise SetUpError(f"{package} is installed, but Compose does not answer")
+            raise SetupError(f"{package} is installed, but Compose does not answer")
     progress.done(f"Compose answers (`{' '.join(command)}`)")
 
 
@@ -74,7 +74,7 @@ def _succeeds(command: list[str]) -> bool:
 def run_docker(*arguments: str, stdin: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
     command = find_command("docker")
     if command is None:
-        raise SetUpError("docker command not found: install Docker Engine")
+        raise SetupError("docker command not found: install Docker Engine")
     try:
         return subprocess.run(
             [command, *arguments],
@@ -84,12 +84,12 @@ def run_docker(*arguments: str, stdin: bytes | None = None) -> subprocess.Comple
             check=False,
         )
     except subprocess.TimeoutExpired as err:
-        raise SetUpError(f"docker {arguments[0]} timed out after {_CALL_SECONDS} s") from err
+        raise SetupError(f"docker {arguments[0]} timed out after {_CALL_SECONDS} s") from err
 
 
 def _start(state_dir: Path, progress: Progress) -> str:
     if os.environ.get("DOCKER_HOST"):
-        raise SetUpError(f"no answer from Docker at DOCKER_HOST={os.environ['DOCKER_HOST']}")
+        raise SetupError(f"no answer from Docker at DOCKER_HOST={os.environ['DOCKER_HOST']}")
     ensure_commands(
         {"docker": "docker.io", "dockerd": "docker.io", "iptables": "iptables"}, progress
     )
@@ -98,8 +98,8 @@ def _start(state_dir: Path, progress: Progress) -> str:
     if version is not None:
         return version
     if os.geteuid() != 0:
-        raise SetUpError("Docker is not running; run as root to start it")
-    progress.doing("starting Docker")
+        raise SetupError("Docker is not running; run as root to start it")
+    progress.step("starting Docker")
     if Path("/run/systemd/system").is_dir():
         return _start_with_systemd()
     return _start_in_background(state_dir)
@@ -115,7 +115,7 @@ def _start_with_systemd() -> str:
     )
     version = poll(docker_version, within=_ANSWER_DEADLINE) if ended.returncode == 0 else None
     if version is None:
-        raise SetUpError(f"systemctl start docker: {ended.stderr}see `journalctl -u docker`")
+        raise SetupError(f"systemctl start docker: {ended.stderr}see `journalctl -u docker`")
     return version
 
 
@@ -123,17 +123,17 @@ def _start_in_background(state_dir: Path) -> str:
     _remove_stale_pid_files()
     dockerd = find_command("dockerd")
     assert dockerd is not None
-    daemon = Background("dockerd", (dockerd,), {}, state_dir)
+    daemon = BackgroundProcess("dockerd", (dockerd,), {}, state_dir)
     if daemon.running() is None:
         daemon.start()
 
-    def version_while_it_runs() -> str | None:
+    def version_while_running() -> str | None:
         daemon.check_runs()
         return docker_version()
 
-    version = poll(version_while_it_runs, within=_ANSWER_DEADLINE)
+    version = poll(version_while_running, within=_ANSWER_DEADLINE)
     if version is None:
-        raise daemon.trouble(f"did not answer within {_ANSWER_DEADLINE.seconds} s")
+        raise daemon.failure(f"did not answer within {_ANSWER_DEADLINE.seconds} s")
     return version
 
 

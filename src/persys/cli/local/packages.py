@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 
-from persys.cli.framework.exit_codes import SetUpError
+from persys.cli.framework.exit_codes import SetupError
 from persys.cli.framework.live import Progress
 
 _DEADLINE_SECONDS = 900
@@ -31,19 +31,19 @@ def ensure_commands(packages: Mapping[str, str], progress: Progress) -> None:
 def install_packages(missing: Sequence[str], progress: Progress) -> None:
     wanted = " ".join(missing)
     if find_command("apt-get") is None:
-        raise SetUpError(
+        raise SetupError(
             f"cannot install {wanted}: apt-get not found; install the packages manually"
         )
     if os.geteuid() != 0:
-        raise SetUpError(f"cannot install {wanted}: run as root")
-    progress.doing(f"installing {wanted}")
+        raise SetupError(f"cannot install {wanted}: run as root")
+    progress.step(f"installing {wanted}")
     code, output = _apt_get("install", *missing)
     if code != 0:
         # The common cause is missing or outdated package lists.
         _apt_get("update")
         code, output = _apt_get("install", *missing)
     if code != 0:
-        raise SetUpError(f"apt-get install {wanted} failed:\n{output}")
+        raise SetupError(f"apt-get install {wanted} failed:\n{output}")
     progress.done(f"installed {wanted}")
 
 
@@ -62,6 +62,6 @@ def _apt_get(verb: str, *packages: str) -> tuple[int, str]:
                 check=False,
             )
         except subprocess.TimeoutExpired as err:
-            raise SetUpError(f"apt-get {verb} timed out after {_DEADLINE_SECONDS} s") from err
+            raise SetupError(f"apt-get {verb} timed out after {_DEADLINE_SECONDS} s") from err
         output.seek(0)
         return ended.returncode, "".join(output.readlines()[-15:])

@@ -11,16 +11,16 @@ T = TypeVar("T")
 
 
 def poll(
-    look: Callable[[], T | None],
+    probe: Callable[[], T | None],
     *,
     within: timedelta,
     every: timedelta = timedelta(milliseconds=200),
 ) -> T | None:
-    """Call `look` until it returns a value; None when the time is over. Calls it at least once."""
+    """Call `probe` until it returns a value; None when the time is over. Calls it at least once."""
     clock = SystemClock()
     end = clock.monotonic() + within.total_seconds()
     while True:
-        found = look()
+        found = probe()
         left = end - clock.monotonic()
         if found is not None or left <= 0:
             return found

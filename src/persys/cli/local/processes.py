@@ -12,10 +12,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from persys.cli.framework.exit_codes import SetUpError
+from persys.cli.framework.exit_codes import SetupError
 from persys.cli.framework.live import Progress
-from persys.cli.local.certificates import Bootstrap
-from persys.cli.local.daemon import Background
+from persys.cli.local.certificates import LocalCertificates
+from persys.cli.local.daemon import BackgroundProcess
 from persys.cli.local.poll import poll
 from persys.client.agent import AgentClient
 from persys.client.ca.https import fetch_unverified
@@ -29,7 +29,7 @@ T = TypeVar("T")
 _START_DEADLINE = timedelta(seconds=30)
 _STOP_GRACE = timedelta(seconds=10)
 # The machine may be busy with other work, and a demo must be admitted all the same.
-_NEVER_TOO_BUSY = {
+_ADMIT_ALWAYS = {
     f"PERSYS_ADMISSION_{resource}_PERCENT": "100" for resource in ("CPU", "MEMORY", "DISK")
 }
 _CALL_TIMEOUT = timedelta(seconds=2)
@@ -45,21 +45,21 @@ class Ports(NamedTuple):
     gateway_public: int
 
 
-class Plane:
+class ControlPlane:
     def __init__(self, state_dir: Path, ports: Ports) -> None:
         self.state_dir = state_dir
         self.ports = ports
         self.target = f"127.0.0.1:{ports.scheduler}"
-        self.bootstrap = Bootstrap(state_dir, ports.ca)
+        self.bootstrap = LocalCertificates(state_dir, ports.ca)
         self.trust = self.bootstrap.trust
-        self.ca = Background(
+        self.ca = BackgroundProcess(
             "ca",
             (sys.executable, "-m", "persys.ca"),
             self.bootstrap.ca_environ,
             state_dir,
-            kept=True,
+            supervised=True,
         )
-        self.scheduler = Background(
+        self.scheduler = BackgroundProcess(
             "scheduler",
             (sys.executable, "-m", "persys.scheduler"),
             {
@@ -69,9 +69,9 @@ class Plane:
                 **self.bootstrap.environ(Role.SCHEDULER),
             },
             state_dir,
-            kept=True,
+            supervised=True,
         )
-        self.agent = Background(
+        self.agent = BackgroundProcess(
             "agent",
             (sys.executable, "-m", "persys.agent"),
             {
@@ -81,12 +81,12 @@ class Plane:
                 "PERSYS_STATE_PATH": str(state_dir / "agent.db"),
                 "PERSYS_STORAGE_LOCAL_ROOT": str(state_dir / "volumes"),
                 **self.bootstrap.environ(Role.AGENT),
-                **_NEVER_TOO_BUSY,
+                **_ADMIT_ALWAYS,
             },
             state_dir,
-            kept=True,
+            supervised=True,
         )
-        self.gateway = Background(
+        self.gateway = BackgroundProcess(
             "gateway",
             (sys.executable, "-m", "persys.gateway"),
             {
@@ -99,7 +99,7 @@ class Plane:
                 **self.bootstrap.environ(Role.GATEWAY),
             },
             state_dir,
-            kept=True,
+            supervised=True,
         )
 
     def start(self, progress: Progress) -> None:
@@ -113,30 +113,30 @@ class Plane:
         ):
             if process.running() is None:
                 _check_free(process, port)  # before any process is started
-        _ensure(self.ca, ports.ca, progress)
+        _ensure_running(self.ca, ports.ca, progress)
         self._wait(self.ca, self._authority_answers, "answer")
         progress.done(f"CA answers at {self.authority} (log {self.ca.log_path})")
         for identity in self.bootstrap.ensure():
             progress.done(f"certificate for {identity}")
-        _ensure(self.scheduler, self.ports.scheduler, progress)
+        _ensure_running(self.scheduler, self.ports.scheduler, progress)
         self._wait(self.scheduler, self._scheduler_answers, "answer")
         progress.done(f"scheduler answers at {self.target} (log {self.scheduler.log_path})")
-        _ensure(self.agent, self.ports.agent, progress)
-        progress.doing("waiting for the node to be ready")
+        _ensure_running(self.agent, self.ports.agent, progress)
+        progress.step("waiting for the node to be ready")
         node = self._wait(self.agent, self._ready_node, "become ready")
         progress.done(f"node {node.node_id} is ready (log {self.agent.log_path})")
-        _ensure(self.gateway, self.ports.gateway, progress)
+        _ensure_running(self.gateway, self.ports.gateway, progress)
         self._wait(self.gateway, self._gateway_answers, "answer")
         progress.done(f"gateway answers at {self.dashboard} (log {self.gateway.log_path})")
 
     @property
-    def processes(self) -> tuple[Background, ...]:
+    def processes(self) -> tuple[BackgroundProcess, ...]:
         """In start order."""
         return (self.ca, self.scheduler, self.agent, self.gateway)
 
     def stop(self, progress: Progress) -> None:
         for process in reversed(self.processes):
-            progress.doing(f"stopping {process.name}")
+            progress.step(f"stopping {process.name}")
             if process.stop(grace=_STOP_GRACE):
                 progress.done(f"{process.name} stopped")
             else:
@@ -187,65 +187,65 @@ class Plane:
         port = f":{self.ports.agent}"
         return next((node for node in nodes if node.grpc_endpoint.endswith(port)), None)
 
-    def _wait(self, process: Background, look: Callable[[], T | None], what: str) -> T:
+    def _wait(self, process: BackgroundProcess, probe: Callable[[], T | None], what: str) -> T:
         before = process.status().restarts
 
-        def look_while_it_runs() -> T | None:
+        def probe_while_it_runs() -> T | None:
             process.check_runs(restarts_before=before)
-            return look()
+            return probe()
 
         try:
-            found = poll(look_while_it_runs, within=_START_DEADLINE)
-        except SetUpError:
-            process.stop(grace=_STOP_GRACE)  # or the keeper would restart it forever
+            found = poll(probe_while_it_runs, within=_START_DEADLINE)
+        except SetupError:
+            process.stop(grace=_STOP_GRACE)  # or the supervisor would restart it forever
             raise
         if found is None:
-            raise process.trouble(f"did not {what} within {_START_DEADLINE.seconds} s")
+            raise process.failure(f"did not {what} within {_START_DEADLINE.seconds} s")
         return found
 
 
 @contextmanager
-def alone(state_dir: Path) -> Iterator[None]:
+def state_dir_lock(state_dir: Path) -> Iterator[None]:
     """Hold the lock of the state directory, so that two commands do not start and stop processes at once."""
     try:
         state_dir.mkdir(parents=True, exist_ok=True)
         lock = (state_dir / "lock").open("w")
     except OSError as err:
-        raise SetUpError(
+        raise SetupError(
             f"cannot use {state_dir}: {err.strerror}; run as root, or use another with --state-dir"
         ) from err
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as err:
-            raise SetUpError(
+            raise SetupError(
                 f"another `persys` command is running in {state_dir}; wait until it ends"
             ) from err
         yield
 
 
-def _ensure(process: Background, port: int, progress: Progress) -> None:
+def _ensure_running(process: BackgroundProcess, port: int, progress: Progress) -> None:
     pid = process.running()
     if pid is not None and process.has_same_settings():
         progress.done(f"{process.name} is already running (pid {pid})")
         return
     if pid is not None:
-        progress.doing(f"restarting {process.name} with new settings")
+        progress.step(f"restarting {process.name} with new settings")
         process.stop(grace=_STOP_GRACE)
     _check_free(process, port)
-    progress.doing(f"starting {process.name}")
+    progress.step(f"starting {process.name}")
     process.start()
 
 
-def _check_free(process: Background, port: int) -> None:
-    if _is_taken(port):
-        raise SetUpError(
+def _check_free(process: BackgroundProcess, port: int) -> None:
+    if _is_in_use(port):
+        raise SetupError(
             f"port {port} is in use by another process, so the {process.name} cannot start; "
             f"stop that process, or use another port with --{process.name}-port"
         )
 
 
-def _is_taken(port: int) -> bool:
+def _is_in_use(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex(("127.0.0.1", port)) == 0

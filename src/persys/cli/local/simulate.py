@@ -7,7 +7,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from persys.cli.framework.exit_codes import Exit, UsageError
+from persys.cli.framework.exit_codes import ExitCode, UsageError
 from persys.infra.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ HASH_SEED = "0"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, metavar="N", help="run one seed")
     parser.add_argument(
-        "--seeds", type=_span, default=_span(SEEDS_DEFAULT), metavar="A..B",
+        "--seeds", type=_seed_range, default=_seed_range(SEEDS_DEFAULT), metavar="A..B",
         help=f"run the seeds from A to B (default: {SEEDS_DEFAULT})",
     )  # fmt: skip
     parser.add_argument(
@@ -73,7 +73,7 @@ def simulate(options: Namespace) -> int:
         from persys.cli.local.whatif import answer
 
         return answer(options)
-    return _replay(options) if options.replay is not None else _try_seeds(options)
+    return _replay(options) if options.replay is not None else _run_seeds(options)
 
 
 def _replay(options: Namespace) -> int:
@@ -89,10 +89,10 @@ def _replay(options: Namespace) -> int:
         _print_trace(outcome.lines)
     print(f"seed {outcome.plan.seed}: {outcome.violation or 'no invariant violated'}")
     print(f"fingerprint {outcome.fingerprint}")
-    return Exit.FAILED if outcome.violation else Exit.OK
+    return ExitCode.FAILED if outcome.violation else ExitCode.OK
 
 
-def _try_seeds(options: Namespace) -> int:
+def _run_seeds(options: Namespace) -> int:
     from persys.sim.run import run
     from persys.sim.scenario.generate import draw
 
@@ -117,7 +117,7 @@ def _try_seeds(options: Namespace) -> int:
         f"{len(seeds)} seeds, {failures} violated an invariant; "
         f"{virtual / 60:.0f} virtual minutes in {took:.0f} s ({virtual / took:.0f} times as fast)"
     )
-    return Exit.FAILED if failures else Exit.OK
+    return ExitCode.FAILED if failures else ExitCode.OK
 
 
 def _shape(seed: int, options: Namespace) -> "Shape":
@@ -143,14 +143,14 @@ def _explain(outcome: "Outcome", options: Namespace) -> None:
     from persys.sim.scenario.shrink import shrink
 
     print(f"seed {outcome.plan.seed}: {outcome.violation}")
-    short = shrink(outcome)
+    smallest = shrink(outcome)
     path = options.plan_out or Path(f"sim-{outcome.plan.seed}.json")
-    path.write_bytes(short.plan.to_json())
-    print(f"the smallest failing plan has {len(short.plan.happenings)} steps:")
-    for happening in short.plan.happenings:
+    path.write_bytes(smallest.plan.to_json())
+    print(f"the smallest failing plan has {len(smallest.plan.happenings)} steps:")
+    for happening in smallest.plan.happenings:
         print(f"  {happening}")
-    print(f"its violation: {short.violation}")
-    _print_trace(short.lines[-TRACE_SHOWN:])
+    print(f"its violation: {smallest.violation}")
+    _print_trace(smallest.lines[-TRACE_SHOWN:])
     print(f"replay it with: persys sim --replay {path}")
 
 
@@ -159,7 +159,7 @@ def _print_trace(lines: "tuple[Line, ...]") -> None:
         print(line)
 
 
-def _span(text: str) -> range:
+def _seed_range(text: str) -> range:
     first, dots, last = text.partition("..")
     if not (first.isdecimal() and (last.isdecimal() or not dots)):
         raise argparse.ArgumentTypeError(

@@ -1,8 +1,8 @@
 """Supervises one process: `python -m persys.cli.local.supervise STATUS_FILE COMMAND...`.
 
-`persys up` starts each of its processes under a keeper, because a process exits when it cannot commit, lead
-or serve. A process that exits with an error is restarted after a back-off that doubles up to a limit; exit
-code 0 ends the keeper. SIGTERM is forwarded and ends both.
+`persys up` starts each of its processes under a supervisor, because a process exits when it cannot commit,
+lead or serve. A process that exits with an error is restarted after a back-off that doubles up to a limit;
+exit code 0 ends the supervisor. SIGTERM is forwarded and ends both.
 
 `persys status` reads the status file, which is replaced atomically.
 """
@@ -19,13 +19,14 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
 
+from persys.core.backoff import doubled
 from persys.infra.clock import SystemClock
 
-PAUSE_MIN = timedelta(milliseconds=500)
-PAUSE_MAX = timedelta(seconds=30)
+BACKOFF_MIN = timedelta(milliseconds=500)
+BACKOFF_MAX = timedelta(seconds=30)
 # A process that ran this long has started successfully: the back-off is reset.
 SETTLED_AFTER = timedelta(seconds=60)
-# Shorter than the grace period of `persys down`, which would kill the keeper but not the process.
+# Shorter than the grace period of `persys down`, which would kill the supervisor but not the process.
 _STOP_SECONDS = 8.0
 _PR_SET_PDEATHSIG = 1
 
@@ -38,10 +39,9 @@ class Status:
     last_exit: str = ""
 
 
-def pause_after(failures: int) -> timedelta:
+def backoff_after(failures: int) -> timedelta:
     """The back-off before the next start, after this many consecutive failures."""
-    factor: int = 2 ** min(failures - 1, 16)
-    return min(PAUSE_MIN * factor, PAUSE_MAX)
+    return doubled(BACKOFF_MIN, failures - 1, longest=BACKOFF_MAX)
 
 
 def exit_text(code: int) -> str:
@@ -55,14 +55,14 @@ def exit_text(code: int) -> str:
 
 
 def read_status(path: Path) -> Status:
-    """The last status of a keeper; empty if there is none or this version cannot read it."""
+    """The last status of a supervisor; empty if there is none or this version cannot read it."""
     try:
         return Status(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return Status()
 
 
-class Keeper:
+class Supervisor:
     def __init__(self, status_path: Path, command: Sequence[str]) -> None:
         self._path = status_path
         self._command = list(command)
@@ -82,16 +82,16 @@ class Keeper:
                 return 0 if self._stopping.is_set() else code
             settled = self._clock.monotonic() - started >= SETTLED_AFTER.total_seconds()
             failures = 1 if settled else failures + 1
-            pause = pause_after(failures)
-            self._say(f"{exit_text(code)}; restarting in {pause.total_seconds():g} s")
+            pause = backoff_after(failures)
+            self._log(f"{exit_text(code)}; restarting in {pause.total_seconds():g} s")
             if self._stopping.wait(pause.total_seconds()):
                 return 0
 
     def _run_once(self) -> int:
         try:
-            self._child = subprocess.Popen(self._command, preexec_fn=_end_with_parent)
+            self._child = subprocess.Popen(self._command, preexec_fn=_die_with_parent)
         except OSError as err:
-            self._say(f"cannot start: {err}")
+            self._log(f"cannot start: {err}")
             self._write(pid=0, last_exit=str(err))
             return 1
         if self._stopping.is_set():  # the signal arrived before the process existed
@@ -119,8 +119,8 @@ class Keeper:
         if self._child is not None:
             self._child.terminate()
 
-    def _say(self, text: str) -> None:
-        print(f"keeper: {' '.join(self._command)}: {text}", flush=True)
+    def _log(self, text: str) -> None:
+        print(f"supervisor: {' '.join(self._command)}: {text}", flush=True)
 
     def _write(self, **changes: str | int) -> None:
         self._status = Status(**{**asdict(self._status), **changes})
@@ -129,15 +129,15 @@ class Keeper:
         fresh.replace(self._path)
 
 
-def _end_with_parent() -> None:
-    """Runs in the child: it gets SIGTERM if its keeper is killed, so that its port becomes free."""
+def _die_with_parent() -> None:
+    """Runs in the child: it gets SIGTERM if its supervisor is killed, so that its port becomes free."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() == 1:  # the keeper was killed before this line
+    if os.getppid() == 1:  # the supervisor was killed before this line
         os._exit(1)
 
 
 def main() -> int:
-    return Keeper(Path(sys.argv[1]), sys.argv[2:]).run()
+    return Supervisor(Path(sys.argv[1]), sys.argv[2:]).run()
 
 
 if __name__ == "__main__":

@@ -12,18 +12,18 @@ from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from persys.cli.commands.wait import Goal, Wanted, wait_for
+from persys.cli.commands.wait import Goal, WaitTarget, wait_for
 from persys.cli.connect.context_file import ContextFile, context_path, read_contexts, write_contexts
 from persys.cli.connect.settings import SCHEDULER, STATE_DIR, read_file
-from persys.cli.connect.tls import trust_of
-from persys.cli.framework.ages import NOT_SAID, short
-from persys.cli.framework.exit_codes import Exit, SetUpError
-from persys.cli.framework.live import Progress, Update, showing
-from persys.cli.framework.output import aligned
+from persys.cli.connect.tls import client_tls
+from persys.cli.framework.ages import BLANK, short_duration
+from persys.cli.framework.exit_codes import ExitCode, SetupError
+from persys.cli.framework.live import Progress, Update, show_progress
+from persys.cli.framework.output import align_columns
 from persys.cli.local.demo import demo_request, ensure_image
 from persys.cli.local.docker import docker_version, ensure_compose, ensure_docker, run_docker
 from persys.cli.local.poll import poll
-from persys.cli.local.processes import Plane, Ports, alone
+from persys.cli.local.processes import ControlPlane, Ports, state_dir_lock
 from persys.client.grpc.channel import Trust
 from persys.client.scheduler import SchedulerClient
 from persys.errors import NotFoundError, SettingsError, UnavailableError
@@ -32,15 +32,15 @@ from persys.infra.telemetry.logs import configure_logs
 
 _DEMO_DEADLINE = timedelta(minutes=2)
 _ANSWER_DEADLINE = timedelta(seconds=30)
-_OURS = "# Written by `persys up`, which rewrites it as long as this line is here.\n"
+_MARKER = "# Written by `persys up`, which rewrites it as long as this line is here.\n"
 # The first line in files of older versions.
-_OURS_BEFORE = "# Written by `persys up`, which writes it anew as long as this line is here.\n"
+_OLD_MARKER = "# Written by `persys up`, which writes it anew as long as this line is here.\n"
 
 
-def up(options: Namespace) -> Exit:
+def up(options: Namespace) -> ExitCode:
     configure_logs(level="warn", form="")  # certificates are issued in this process
     plane = _plane(options)
-    with alone(options.state_dir), showing() as progress:
+    with state_dir_lock(options.state_dir), show_progress() as progress:
         ensure_docker(options.state_dir, progress)
         ensure_compose(progress)
         ensure_image(progress)
@@ -54,17 +54,17 @@ def up(options: Namespace) -> Exit:
         )
         url = _deploy(plane, options.demo_port, progress)
     print(next_steps(plane, url, has_context=has_context))
-    return Exit.OK
+    return ExitCode.OK
 
 
-def down(options: Namespace) -> Exit:
-    with alone(options.state_dir), showing() as progress:
+def down(options: Namespace) -> ExitCode:
+    with state_dir_lock(options.state_dir), show_progress() as progress:
         _plane(options).stop(progress)
-    print(what_still_runs())
-    return Exit.OK
+    print(running_workloads())
+    return ExitCode.OK
 
 
-def status(options: Namespace) -> Exit:
+def status(options: Namespace) -> ExitCode:
     """Exit code 1 unless all processes run."""
     plane = _plane(options)
     rows = [["PROCESS", "STATE", "PID", "RESTARTS", "SINCE", "LAST EXIT", "LOG"]]
@@ -76,38 +76,38 @@ def status(options: Namespace) -> Exit:
             state = "running" if found.pid else "restarting"
         runs = state == "running"
         started = datetime.fromisoformat(found.started_at) if runs else now
-        since = short((now - started).total_seconds()) if runs else NOT_SAID
-        pid = str(found.pid) if runs else NOT_SAID
-        restarts = str(found.restarts) if state != "stopped" else NOT_SAID
-        last_exit = found.last_exit or NOT_SAID
+        since = short_duration((now - started).total_seconds()) if runs else BLANK
+        pid = str(found.pid) if runs else BLANK
+        restarts = str(found.restarts) if state != "stopped" else BLANK
+        last_exit = found.last_exit or BLANK
         rows.append([process.name, state, pid, restarts, since, last_exit, str(process.log_path)])
-    print(aligned(rows))
-    return Exit.OK if all(row[1] == "running" for row in rows[1:]) else Exit.FAILED
+    print(align_columns(rows))
+    return ExitCode.OK if all(row[1] == "running" for row in rows[1:]) else ExitCode.FAILED
 
 
-def clean_demo(options: Namespace) -> Exit:
+def clean_demo(options: Namespace) -> ExitCode:
     workload_id = demo_request(host_port=None).workload_id
     plane = _plane(options)
-    with showing() as progress, SchedulerClient(plane.target, trust=_trust(plane)) as client:
+    with show_progress() as progress, SchedulerClient(plane.target, trust=_trust(plane)) as client:
         try:
             client.get_workload(workload_id)
             client.delete(workload_id)
         except NotFoundError:
             progress.done(f"workload {workload_id} does not exist")
-            return Exit.OK
+            return ExitCode.OK
         except UnavailableError as err:
             raise UnavailableError(
                 f"no answer from the scheduler at {plane.target}, which removes the workload; "
                 f"start it with `{program('persys')} up`"
             ) from err
-        progress.doing(f"removing workload {workload_id}")
-        _wait(client, workload_id, Wanted(Goal.GONE), progress)
+        progress.step(f"removing workload {workload_id}")
+        _wait(client, workload_id, WaitTarget(Goal.GONE), progress)
         progress.done(f"workload {workload_id} is removed")
-    return Exit.OK
+    return ExitCode.OK
 
 
-def _plane(options: Namespace) -> Plane:
-    return Plane(
+def _plane(options: Namespace) -> ControlPlane:
+    return ControlPlane(
         options.state_dir,
         Ports(
             ca=options.ca_port,
@@ -121,33 +121,33 @@ def _plane(options: Namespace) -> Plane:
     )
 
 
-def _trust(plane: Plane) -> Trust | None:
+def _trust(plane: ControlPlane) -> Trust | None:
     """The TLS settings of the local control plane, or those of the user."""
     if plane.trust.files.certificate.exists():
         return plane.trust
-    return trust_of(Namespace(), os.environ, read_file())
+    return client_tls(Namespace(), os.environ, read_file())
 
 
-def _deploy(plane: Plane, demo_port: int | None, progress: Progress) -> str:
+def _deploy(plane: ControlPlane, demo_port: int | None, progress: Progress) -> str:
     """Deploy the demo workload and return its URL."""
     request = demo_request(host_port=demo_port)
     # Explicit, so that a demo that the user stopped is started again.
     request.desired_state = Goal.RUNNING.value
     workload_id = request.workload_id
     with SchedulerClient(plane.target, trust=plane.trust) as client:
-        progress.doing(f"deploying workload {workload_id}")
+        progress.step(f"deploying workload {workload_id}")
         revision = client.apply(request)
         before = client.get_workload(workload_id)
         if before.status == "Failed":
             client.retry(workload_id)
-            _wait(client, workload_id, Wanted(Goal.RUNNING, revision, before), progress)
+            _wait(client, workload_id, WaitTarget(Goal.RUNNING, revision, before), progress)
         else:
-            _wait(client, workload_id, Wanted(Goal.RUNNING, revision), progress)
+            _wait(client, workload_id, WaitTarget(Goal.RUNNING, revision), progress)
     host_port = request.spec.container.ports[0].host_port
     url = f"http://127.0.0.1:{host_port}/"
-    progress.doing(f"waiting for an answer at {url}")
+    progress.step(f"waiting for an answer at {url}")
     if poll(lambda: _answers(host_port), within=_ANSWER_DEADLINE) is None:
-        raise SetUpError(
+        raise SetupError(
             f"workload {workload_id} is running, but there is no answer at {url}; "
             f"check its output with `{program('persysctl')} logs {workload_id}`"
         )
@@ -155,23 +155,25 @@ def _deploy(plane: Plane, demo_port: int | None, progress: Progress) -> str:
     return url
 
 
-def _wait(client: SchedulerClient, workload_id: str, wanted: Wanted, progress: Progress) -> None:
+def _wait(
+    client: SchedulerClient, workload_id: str, wanted: WaitTarget, progress: Progress
+) -> None:
     outcome = wait_for(
-        client, {workload_id: wanted}, within=_DEMO_DEADLINE, update=_telling(progress)
+        client, {workload_id: wanted}, within=_DEMO_DEADLINE, update=_report_changes(progress)
     )[workload_id]
-    if outcome.exit is not Exit.OK:
+    if outcome.exit is not ExitCode.OK:
         hint = outcome.hint and f"; next: {outcome.hint}"
-        raise SetUpError(f"workload {workload_id}: {outcome.word}: {outcome.why}{hint}")
+        raise SetupError(f"workload {workload_id}: {outcome.word}: {outcome.why}{hint}")
 
 
-def _telling(progress: Progress) -> Update:
+def _report_changes(progress: Progress) -> Update:
     """Report each change once."""
     told: dict[str, tuple[str, str]] = {}
 
     def update(states: Mapping[str, tuple[str, str]]) -> None:
         for workload_id, (state, why) in states.items():
             if told.get(workload_id) != (state, why):
-                progress.doing(f"workload {workload_id}: {state}{why and f' ({why})'}")
+                progress.step(f"workload {workload_id}: {state}{why and f' ({why})'}")
                 told[workload_id] = (state, why)
 
     return update
@@ -204,18 +206,18 @@ def write_context(
         "key_path": str(trust.files.key),
     }
     try:
-        found = ContextFile({}, _OURS)
+        found = ContextFile({}, _MARKER)
         if (path := context_path()).exists():
-            if not path.read_text(encoding="utf-8").startswith((_OURS, _OURS_BEFORE)):
+            if not path.read_text(encoding="utf-8").startswith((_MARKER, _OLD_MARKER)):
                 return False
             found = read_contexts()
         write_contexts(ContextFile({**found.content, **ours}, found.comments))
     except (OSError, UnicodeDecodeError, SettingsError) as err:
-        raise SetUpError(f"cannot write {context_path()}: {err}") from err
+        raise SetupError(f"cannot write {context_path()}: {err}") from err
     return True
 
 
-def next_steps(plane: Plane, url: str, *, has_context: bool) -> str:
+def next_steps(plane: ControlPlane, url: str, *, has_context: bool) -> str:
     """`has_context`: persysctl finds the address and the certificate in its context."""
     at = "" if has_context or plane.target == SCHEDULER else f" --scheduler {plane.target}"
     if not has_context:
@@ -234,7 +236,7 @@ Persys is running on this machine. Next steps:
   {program("persys")} down{where}"""
 
 
-def what_still_runs() -> str:
+def running_workloads() -> str:
     """List the workloads, which keep running without the control plane."""
     if docker_version() is None:
         return "Docker does not answer, so the running workloads are not known."

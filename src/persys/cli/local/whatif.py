@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from persys.cli.commands.spec_files import read_specs, requests_of
-from persys.cli.framework.exit_codes import Exit, UsageError
-from persys.cli.framework.output import aligned
+from persys.cli.framework.exit_codes import ExitCode, UsageError
+from persys.cli.framework.output import align_columns
 from persys.model.ids import NodeId
 from persys.sim.whatif import Fate, add, lose
 from persys.wire.gen.control.v1.control_pb2 import ApplyWorkloadRequest
@@ -21,14 +21,14 @@ def answer(options: Namespace) -> int:
     except OSError as err:
         raise UsageError(f"cannot read {options.snapshot}: {err.strerror}") from err
     if options.lose:
-        _tell_loss(options.lose, lose(contents, NodeId(options.lose)))
+        _print_loss(options.lose, lose(contents, NodeId(options.lose)))
     elif options.add:
         requests = _copies(requests_of(read_specs([options.add])), options.count)
         fates, refused = add(contents, requests)
-        _tell_arrival(len(requests), fates, refused)
+        _print_addition(len(requests), fates, refused)
     else:
         raise UsageError("--snapshot needs --lose NODE or --add SPEC")
-    return Exit.OK
+    return ExitCode.OK
 
 
 def _copies(specs: Sequence[ApplyWorkloadRequest], count: int) -> list[ApplyWorkloadRequest]:
@@ -44,7 +44,7 @@ def _copies(specs: Sequence[ApplyWorkloadRequest], count: int) -> list[ApplyWork
     return copies
 
 
-def _tell_loss(node_id: str, fates: Sequence[Fate]) -> None:
+def _print_loss(node_id: str, fates: Sequence[Fate]) -> None:
     moved = [fate for fate in fates if fate.before == node_id and fate.after not in ("", node_id)]
     left = [fate for fate in fates if fate.before == node_id and fate.after in ("", node_id)]
     others = [fate for fate in fates if fate.before != node_id]
@@ -55,7 +55,7 @@ def _tell_loss(node_id: str, fates: Sequence[Fate]) -> None:
     _table(fates)
 
 
-def _tell_arrival(count: int, fates: Sequence[Fate], refused: Sequence[str]) -> None:
+def _print_addition(count: int, fates: Sequence[Fate], refused: Sequence[str]) -> None:
     new = [fate for fate in fates if not fate.before]
     placed = Counter(fate.after for fate in new if fate.after)
     waiting = Counter(fate.why for fate in new if not fate.after)
@@ -78,6 +78,6 @@ def _table(fates: Sequence[Fate]) -> None:
     if not fates:
         return
     rows = [[fate.workload_id, fate.before or "-", fate.after or "-", fate.why] for fate in fates]
-    print(aligned([["WORKLOAD", "FROM", "TO", "REASON"], *rows[:ROWS_MAX]]))
+    print(align_columns([["WORKLOAD", "FROM", "TO", "REASON"], *rows[:ROWS_MAX]]))
     if len(rows) > ROWS_MAX:
         print(f"and {len(rows) - ROWS_MAX} more")
