@@ -42,7 +42,7 @@ from persys.agent.workloads.node_policy import policy_of
 from persys.infra.aio.path_calls import DirectPathCalls
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import SystemClock
-from persys.model import node
+from persys.model import feature
 from persys.model.action import Action, ActionKind, ActionState
 from persys.model.ids import ActionId, NodeId, Revision, WorkloadId
 from persys.model.spec import ContainerSpec, WorkloadType
@@ -169,7 +169,7 @@ async def _answers(
 def _registration() -> pb.RegisterNodeRequest:
     return pb.RegisterNodeRequest(
         node_id=NODE,
-        features=[*FEATURES, node.CONTROL_STREAM],
+        features=[*FEATURES, feature.CONTROL_STREAM],
         capabilities=pb.NodeCapabilities(
             cpu_total_millicores=64_000,
             memory_total_mb=256_000,

@@ -16,7 +16,7 @@ import grpc
 
 from bench.stored import FEATURES, REVISION, node_labels, node_name, workload_names
 from persys.infra.clock import SystemClock
-from persys.model import node
+from persys.model import feature
 from persys.wire.control.messages import timestamp
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
@@ -42,7 +42,7 @@ class Agent:
             node_id=self.node_id,
             grpc_endpoint="127.0.0.1:1",
             labels=node_labels(self._number),
-            features=[*FEATURES, node.CONTROL_STREAM],
+            features=[*FEATURES, feature.CONTROL_STREAM],
             capabilities=pb.NodeCapabilities(
                 cpu_total_millicores=64_000,
                 memory_total_mb=256_000,

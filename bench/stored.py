@@ -6,7 +6,7 @@ from time import perf_counter
 
 from msgspec import Struct
 
-from persys.model import node as model_node
+from persys.model import feature
 from persys.model.cluster import ClusterMarker
 from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId, Revision, WorkloadId
@@ -22,7 +22,7 @@ from persys.wire.stored import records
 AT = datetime(2025, 6, 1, 12, tzinfo=UTC)
 NEEDS = Resources(100, 64)
 REVISION = "3f8a1c0d5e7b9a24"
-FEATURES = (model_node.PUSHES_STATUS,)
+FEATURES = (feature.PUSHES_STATUS,)
 
 
 def node_name(number: int) -> str:

@@ -16,7 +16,7 @@ from fuzz.budget import rounds
 from fuzz.generator import a_change, a_message, some_bytes
 from fuzz.services import CALL_SECONDS, call, contained_errors, requests_of
 from persys.infra.clock import SystemClock
-from persys.model import node as model_node
+from persys.model import feature
 from persys.store.memory import MemoryStore
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
@@ -271,7 +271,7 @@ class HostileAgent:
     async def _converse(self, stream: Any) -> None:
         register = pb.ControlMessage(register=valid("RegisterNode"))
         register.register.node_id = TUNNELLED
-        register.register.features.append(model_node.CONTROL_STREAM)
+        register.register.features.append(feature.CONTROL_STREAM)
         register.register.grpc_endpoint = ""
         await stream.write(register.SerializeToString())
         async for data in stream:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from builders import NOON, a_status, a_workload, an_assignment
 from persys.core.placement.requirements import requirements_of
 from persys.errors import NotFoundError
-from persys.model import node as model_node
+from persys.model import feature
 from persys.model.cluster import ClusterMarker
 from persys.model.ids import NodeId
 from persys.model.node import Capabilities, Node, StoragePool
@@ -36,7 +36,7 @@ def a_node(name: str) -> Node:
         pools=(StoragePool("local", total_gb=10),),
         types=frozenset({WorkloadType.CONTAINER}),
         storage_drivers=frozenset({"local"}),
-        features=frozenset({model_node.PUSHES_STATUS}),
+        features=frozenset({feature.PUSHES_STATUS}),
     )
     return Node(NodeId(name), capabilities, f"127.0.0.1:{name[1:]}", NOON)
 

@@ -6,6 +6,7 @@
     placement.py   resources, placement rules, assignments and tombstones
     status.py      observations, failures, the stored status, retries and drift
     action.py      actions of agents, and their history
+    feature.py     optional features of an agent
     node.py        nodes, their capabilities, leases, usage, volumes and images
     cluster.py     the mode of the control plane, its marker and its leader
     event.py       entries of the audit history

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from builders import a_workload
-from persys.model import node as model_node
+from persys.model import feature
 from persys.model.ids import WorkloadId
 from persys.model.placement import Resources
 from persys.model.spec import ContainerSpec
@@ -144,7 +144,7 @@ async def test_a_node_that_reports_by_itself_is_compared_with_its_list_too(
     cluster: Cluster,
 ) -> None:
     node = await cluster.prepare()
-    node.features, node.sends_statuses = [model_node.PUSHES_STATUS], True
+    node.features, node.sends_statuses = [feature.PUSHES_STATUS], True
     await node.join()
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")

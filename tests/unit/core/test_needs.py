@@ -4,7 +4,7 @@ import pytest
 
 from builders import NOON, a_workload
 from persys.core.placement.requirements import facts_of, holds_data, requirements_of, traits_of
-from persys.model import node as model_node
+from persys.model import feature
 from persys.model.ids import NodeId
 from persys.model.node import Capabilities, Node, StoragePool
 from persys.model.placement import HostPort, Resources
@@ -43,24 +43,24 @@ def test_every_type_needs_its_runtime_and_a_plain_one_nothing_else(spec: Spec, t
 @pytest.mark.parametrize(
     ("spec", "trait"),
     [
-        (ContainerSpec("x", privileged=True), f"feature:{model_node.PRIVILEGED}"),
-        (ContainerSpec("x", pids_max=10), f"feature:{model_node.CONTAINER_LIMITS}"),
-        (ContainerSpec("x", stop_grace_seconds=1), f"feature:{model_node.CONTAINER_LIMITS}"),
-        (ContainerSpec("x", init=True), f"feature:{model_node.CONTAINER_LIMITS}"),
+        (ContainerSpec("x", privileged=True), f"feature:{feature.PRIVILEGED}"),
+        (ContainerSpec("x", pids_max=10), f"feature:{feature.CONTAINER_LIMITS}"),
+        (ContainerSpec("x", stop_grace_seconds=1), f"feature:{feature.CONTAINER_LIMITS}"),
+        (ContainerSpec("x", init=True), f"feature:{feature.CONTAINER_LIMITS}"),
         (
             ContainerSpec("x", pull_policy=PullPolicy.ALWAYS),
-            f"feature:{model_node.CONTAINER_LIMITS}",
+            f"feature:{feature.CONTAINER_LIMITS}",
         ),
-        (ContainerSpec("x", image_credential="c"), f"feature:{model_node.CREDENTIALS}"),
+        (ContainerSpec("x", image_credential="c"), f"feature:{feature.CREDENTIALS}"),
         (
             ContainerSpec("x", health=HealthCheck(restart_unhealthy=True)),
-            f"feature:{model_node.HEALTH}",
+            f"feature:{feature.HEALTH}",
         ),
         (
             ContainerSpec("x", health=HealthCheck(HealthType.TCP, port=1)),
-            f"feature:{model_node.HEALTH}",
+            f"feature:{feature.HEALTH}",
         ),
-        (ComposeSpec(source_type="git", git_repo="r"), f"feature:{model_node.COMPOSE_GIT}"),
+        (ComposeSpec(source_type="git", git_repo="r"), f"feature:{feature.COMPOSE_GIT}"),
         (
             ContainerSpec("x", managed_volumes=(ManagedVolume("d", "/d", driver="nfs"),)),
             "driver:nfs",
@@ -121,7 +121,7 @@ def test_a_node_has_the_traits_it_registered_with() -> None:
         1024,
         types=frozenset({WorkloadType.CONTAINER}),
         storage_drivers=frozenset({"local"}),
-        features=frozenset({model_node.PRIVILEGED}),
+        features=frozenset({feature.PRIVILEGED}),
     )
 
     assert traits_of(capabilities) == {"type:container", "driver:local", "feature:privileged"}
@@ -169,7 +169,7 @@ def test_a_node_has_the_pools_it_names() -> None:
 
 
 def test_a_node_has_the_images_it_names() -> None:
-    has = Capabilities(1000, 1000, features=frozenset({f"{model_node.IMAGE}debian-12", "other"}))
+    has = Capabilities(1000, 1000, features=frozenset({f"{feature.IMAGE}debian-12", "other"}))
 
     assert traits_of(has) == {"image:debian-12", "feature:other"}
 

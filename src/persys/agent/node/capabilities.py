@@ -15,7 +15,7 @@ from persys.agent.volumes.local import DRIVER
 from persys.core.agent.storage import Room, as_pools
 from persys.errors import RuntimeUnavailableError
 from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
-from persys.model import node
+from persys.model import feature
 from persys.model.node import Capabilities, StoragePool
 from persys.model.placement import Resources
 from persys.model.spec import WorkloadType
@@ -43,23 +43,23 @@ def capabilities_of(
 
 def _features(settings: AgentSettings, runtimes: NodeRuntimes) -> frozenset[str]:
     features = {
-        node.PUSHES_STATUS,
-        node.CONTAINER_LIMITS,
-        node.STOP_AFTER,
-        node.CREDENTIALS,
-        node.HEALTH,
+        feature.PUSHES_STATUS,
+        feature.CONTAINER_LIMITS,
+        feature.STOP_AFTER,
+        feature.CREDENTIALS,
+        feature.HEALTH,
     }
     if settings.allow_privileged:
-        features.add(node.PRIVILEGED)
+        features.add(feature.PRIVILEGED)
     if WorkloadType.CONTAINER in runtimes.types:
-        features.add(node.FILES)
+        features.add(feature.FILES)
     if WorkloadType.COMPOSE in runtimes.types:
-        features |= {node.COMPOSE, node.COMPOSE_PROJECT}
-        features |= {node.COMPOSE_GIT} if has_git() else set()
+        features |= {feature.COMPOSE, feature.COMPOSE_PROJECT}
+        features |= {feature.COMPOSE_GIT} if has_git() else set()
     if WorkloadType.VM in runtimes.types:
-        features.add(node.MACHINES)
+        features.add(feature.MACHINES)
     if runtimes.images is not None:
-        features |= {f"{node.IMAGE}{name}" for name in runtimes.images.names}
+        features |= {f"{feature.IMAGE}{name}" for name in runtimes.images.names}
     return frozenset(features)
 
 

@@ -28,7 +28,7 @@ from persys.agent.uplink.link import (
 from persys.infra.aio.task_group import first_of
 from persys.infra.rpc.grpc_server import new_channel
 from persys.infra.rpc.parsed_replies import parsed
-from persys.model import node
+from persys.model import feature
 from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
 
 # A scheduler without stream support refuses within this time; one with support sends nothing yet.
@@ -58,7 +58,7 @@ class StreamLink:
     async def register(
         self, request: control_pb2.RegisterNodeRequest
     ) -> control_pb2.RegisterNodeResponse:
-        request.features.append(node.CONTROL_STREAM)
+        request.features.append(feature.CONTROL_STREAM)
         await self._await_refusal()
         while not self._registered.empty():  # late or unexpected responses
             self._registered.get_nowait()

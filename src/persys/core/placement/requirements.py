@@ -9,7 +9,7 @@ refer to labels; the facts of a node are labels with the prefix `node.`.
 
 from dataclasses import dataclass
 
-from persys.model import node as model_node
+from persys.model import feature
 from persys.model.node import Capabilities, Node
 from persys.model.placement import DISKS, NO_RULES, Draws, HostPort, Resources, Rules
 from persys.model.spec import (
@@ -62,7 +62,7 @@ def requirements_of(workload: Workload) -> Requirements:
         traits |= {f"driver:{volume.driver}" for volume in spec.managed_volumes}
         volumes_gb += local_gb(spec.managed_volumes)
     if workload.stop_after_seconds:
-        traits.add(f"feature:{model_node.STOP_AFTER}")
+        traits.add(f"feature:{feature.STOP_AFTER}")
     # A stated disk size covers the volumes; they count only beyond it.
     extra_gb = max(0, volumes_gb - workload.resources.disk_gb)
     return Requirements(
@@ -130,21 +130,21 @@ def _host_ports(ports: tuple[Port, ...]) -> frozenset[HostPort]:
 def _stack_features(spec: ComposeSpec) -> set[str]:
     features = set()
     if spec.source_type == "git":
-        features.add(f"feature:{model_node.COMPOSE_GIT}")
+        features.add(f"feature:{feature.COMPOSE_GIT}")
     if spec.needs.privileged:
-        features.add(f"feature:{model_node.PRIVILEGED}")
+        features.add(f"feature:{feature.PRIVILEGED}")
     if spec.project_name:
-        features.add(f"feature:{model_node.COMPOSE_PROJECT}")
+        features.add(f"feature:{feature.COMPOSE_PROJECT}")
     # A plain agent would ignore these silently.
     if spec.git_path or spec.git_credential or spec.image_credential or spec.delete_volumes:
-        features.add(f"feature:{model_node.COMPOSE}")
+        features.add(f"feature:{feature.COMPOSE}")
     return features
 
 
 def _machine_features(spec: VMSpec) -> set[str]:
     features = set()
     if spec.os_image and not is_address(spec.os_image):
-        features.add(f"{model_node.IMAGE}{spec.os_image}")
+        features.add(f"{feature.IMAGE}{spec.os_image}")
     # A plain agent would ignore these silently.
     if (
         is_address(spec.os_image)
@@ -153,19 +153,19 @@ def _machine_features(spec: VMSpec) -> set[str]:
         or spec.login != Login()
         or any(network.gateway or network.nameservers for network in spec.networks)
     ):
-        features.add(f"feature:{model_node.MACHINES}")
+        features.add(f"feature:{feature.MACHINES}")
     return features
 
 
 def _feature_trait(name: str) -> str:
     """The images of a node are traits of their own kind."""
-    return name if name.startswith(model_node.IMAGE) else f"feature:{name}"
+    return name if name.startswith(feature.IMAGE) else f"feature:{name}"
 
 
 def _container_features(spec: ContainerSpec) -> set[str]:
     features = set()
     if spec.privileged:
-        features.add(f"feature:{model_node.PRIVILEGED}")
+        features.add(f"feature:{feature.PRIVILEGED}")
     # A plain agent would ignore these silently, so only agents with the feature are eligible.
     if (
         spec.pids_max
@@ -173,11 +173,11 @@ def _container_features(spec: ContainerSpec) -> set[str]:
         or spec.init
         or spec.pull_policy is not PullPolicy.IF_NOT_PRESENT
     ):
-        features.add(f"feature:{model_node.CONTAINER_LIMITS}")
+        features.add(f"feature:{feature.CONTAINER_LIMITS}")
     if spec.image_credential:
-        features.add(f"feature:{model_node.CREDENTIALS}")
+        features.add(f"feature:{feature.CREDENTIALS}")
     if spec.health != HealthCheck():
-        features.add(f"feature:{model_node.HEALTH}")
+        features.add(f"feature:{feature.HEALTH}")
     if spec.files:
-        features.add(f"feature:{model_node.FILES}")
+        features.add(f"feature:{feature.FILES}")
     return features

@@ -10,7 +10,7 @@ from functools import partial
 
 from persys.errors import InvalidError, PersysError
 from persys.infra.aio.owned_work import OwnedWork
-from persys.model import node
+from persys.model import feature
 from persys.model.ids import node_id
 from persys.scheduler.api.context import Context, need
 from persys.scheduler.api.nodes import NodesApi
@@ -36,7 +36,7 @@ class ControlStreamApi:
         need(first.register.node_id, "register.node_id")
         tunnel = Tunnel(
             node_id(first.register.node_id),
-            takes_calls=node.CONTROL_STREAM in first.register.features,
+            takes_calls=feature.CONTROL_STREAM in first.register.features,
         )
         answer = await self._register(first.register)
         await context.write(control_pb2.ControlMessage(registered=answer))

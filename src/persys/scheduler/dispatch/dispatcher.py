@@ -22,7 +22,7 @@ from persys.infra.aio.keyed_queue import Lanes
 from persys.infra.aio.supervisor import Containment, InternalError, Supervisor
 from persys.infra.clock import Clock
 from persys.infra.telemetry import tracing
-from persys.model import node
+from persys.model import feature
 from persys.model.action import Action
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.status import Actual, Observation
@@ -282,7 +282,7 @@ class Dispatcher:
     def _operation(self, node_id: NodeId, workload_id: WorkloadId) -> Operation | None:
         """The last order sent to a node that does not push its status."""
         member, entry = self._cluster.members.get(node_id), self._cluster.entries.get(workload_id)
-        if member is None or node.PUSHES_STATUS in member.node.capabilities.features:
+        if member is None or feature.PUSHES_STATUS in member.node.capabilities.features:
             return None
         if entry is not None and entry.assignment and entry.assignment.node_id == node_id:
             if (sent := entry.dispatch) is None or sent.answered_at is None:

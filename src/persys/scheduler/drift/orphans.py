@@ -28,7 +28,7 @@ from persys.errors import (
 from persys.infra.aio.keyed_queue import Lanes
 from persys.infra.aio.supervisor import KeyedWork, Supervisor
 from persys.infra.clock import Clock
-from persys.model import node
+from persys.model import feature
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.ids import workload_id as checked_workload_id
 from persys.model.status import Actual, Drift, Observation
@@ -161,7 +161,7 @@ class Orphans:
     async def _was_removed(self, orphan: Drift) -> bool:
         """Whether a third-party agent has removed a workload that it lists as stopped."""
         member = self._cluster.members.get(orphan.node_id)
-        if member is None or node.PUSHES_STATUS in member.node.capabilities.features:
+        if member is None or feature.PUSHES_STATUS in member.node.capabilities.features:
             return False
         if orphan.actual is not Actual.STOPPED:
             return False

@@ -16,7 +16,7 @@ from persys.core.reconcile.effects import Effect, PollStatus, Remove
 from persys.errors import ConflictError, StoreUnavailableError
 from persys.infra.aio.offload import TimeSlice
 from persys.infra.clock import Clock
-from persys.model import node
+from persys.model import feature
 from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import NodeStatus
@@ -128,7 +128,7 @@ class TombstoneCleaner:
         if not self._is_ready(node_id):
             return False
         has = self._cluster.members[node_id].node.capabilities
-        return node.PUSHES_STATUS not in has.features
+        return feature.PUSHES_STATUS not in has.features
 
     def _is_ready(self, node_id: NodeId) -> bool:
         member = self._cluster.members.get(node_id)

@@ -35,7 +35,7 @@ from persys.errors import (
 from persys.infra.aio.keyed_lock import Turns
 from persys.infra.aio.supervisor import InternalError, KeyedWork, Supervisor
 from persys.infra.clock import Clock
-from persys.model import node as model_node
+from persys.model import feature
 from persys.model.cluster import ClusterMarker
 from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId, WorkloadId
@@ -335,7 +335,7 @@ class Membership:
         """Persys agents use the configured heartbeat interval; third-party agents have their own."""
         now, before = self._clock.monotonic(), member.heard_at
         member.heard_at = now
-        if before is None or model_node.PUSHES_STATUS in member.node.capabilities.features:
+        if before is None or feature.PUSHES_STATUS in member.node.capabilities.features:
             return
         member.intervals = (*member.intervals, now - before)[-INTERVALS_KEPT:]
         lease = self._lease.total_seconds()

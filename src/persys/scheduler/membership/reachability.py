@@ -17,7 +17,7 @@ from itertools import islice
 import structlog
 
 from persys.errors import PersysError
-from persys.model import node
+from persys.model import feature
 from persys.model.ids import NodeId
 from persys.model.node import NodeStatus
 from persys.model.spec import WorkloadType
@@ -66,7 +66,7 @@ class Reachability:
     def probe_runtimes(self, node_id: NodeId) -> None:
         """Probe the runtimes of a node soon. Nodes that push their status are skipped."""
         member = self._cluster.members.get(node_id)
-        if member is not None and node.PUSHES_STATUS not in member.node.capabilities.features:
+        if member is not None and feature.PUSHES_STATUS not in member.node.capabilities.features:
             self._unhealthy[node_id] = None
             self._wakeup.set()
 

@@ -13,7 +13,7 @@ from persys.core.reconcile.situation import satisfies
 from persys.errors import PersysError
 from persys.infra.aio.supervisor import InternalError, KeyedWork, Supervisor
 from persys.infra.clock import Clock
-from persys.model import node as model_node
+from persys.model import feature
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import NodeStatus
 from persys.scheduler.dispatch.observations import Observations
@@ -145,7 +145,7 @@ def _is_ready(member: NodeState) -> bool:
 
 
 def _pushes_status(member: NodeState) -> bool:
-    return model_node.PUSHES_STATUS in member.node.capabilities.features
+    return feature.PUSHES_STATUS in member.node.capabilities.features
 
 
 def _is_due(member: NodeState, round_number: int) -> bool:

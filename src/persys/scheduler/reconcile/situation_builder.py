@@ -6,7 +6,7 @@ from datetime import timedelta
 from persys.core.nodes import Phase, phase_of
 from persys.core.reconcile.situation import Copy, Situation
 from persys.infra.clock import Clock
-from persys.model import node
+from persys.model import feature
 from persys.model.node import NodeStatus
 from persys.model.placement import Assignment, Tombstone
 from persys.model.workload import Workload
@@ -41,10 +41,10 @@ class SituationBuilder:
         return replace(
             situation,
             phase=phase,
-            reports=node.PUSHES_STATUS in member.node.capabilities.features,
+            reports=feature.PUSHES_STATUS in member.node.capabilities.features,
             draining=member.node.drain is not None,
             confirmed_dead=member.node.confirmed_dead,
-            supports_stop_after=node.STOP_AFTER in member.node.capabilities.features,
+            supports_stop_after=feature.STOP_AFTER in member.node.capabilities.features,
             silent=self._silence(member),
             neighbours=len(self._cluster.on_node.get(member.node.id, ())),
         )

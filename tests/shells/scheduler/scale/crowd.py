@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from builders import a_workload
 from persys.infra.encryption import Key
-from persys.model import node as model_node
+from persys.model import feature
 from persys.model.action import History
 from persys.model.cluster import ClusterMarker
 from persys.model.event import Event, EventKind
@@ -85,7 +85,7 @@ def ready(name: str) -> Node:
         10_000_000,
         10_000_000,
         types=frozenset({WorkloadType.CONTAINER, WorkloadType.VM}),
-        features=frozenset({model_node.PUSHES_STATUS}),
+        features=frozenset({feature.PUSHES_STATUS}),
     )
     return Node(NodeId(name), has, f"{name}:1", LONG_AGO)
 

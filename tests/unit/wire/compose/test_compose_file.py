@@ -7,7 +7,7 @@ import pytest
 from builders import a_workload
 from persys.core.placement.requirements import holds_data, requirements_of
 from persys.errors import InvalidError
-from persys.model import node
+from persys.model import feature
 from persys.model.placement import HostPort
 from persys.model.spec import Port, RestartPolicy, StackNeeds
 from persys.wire.compose.compose_file import StackFile, read_inline, read_resolved
@@ -248,8 +248,8 @@ def test_the_needs_of_a_stack_are_used_for_placement() -> None:
 
     assert needs.host_ports == {HostPort(8080, "tcp")}
     assert (needs.resources.cpu_millicores, needs.resources.memory_mb) == (200, 64)
-    assert f"feature:{node.PRIVILEGED}" in needs.traits
-    assert f"feature:{node.COMPOSE}" in needs.traits
+    assert f"feature:{feature.PRIVILEGED}" in needs.traits
+    assert f"feature:{feature.COMPOSE}" in needs.traits
     assert not holds_data(workload)
 
 
