@@ -7,9 +7,9 @@ from itertools import islice
 
 from persys.model.status import Status
 from persys.sim.actors.stream_prober import probe_streams
+from persys.sim.checks.context import Violation
 from persys.sim.checks.leadership import compare_followers, standby_differences, watch_leadership
 from persys.sim.checks.liveness import differences, is_retried_slowly, oversized, unsettled
-from persys.sim.checks.safety import Violation
 from persys.sim.engine.trace import Line, silence
 from persys.sim.engine.virtual_loop import VirtualLoop
 from persys.sim.scenario.faults import inject

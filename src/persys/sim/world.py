@@ -13,7 +13,8 @@ from persys.model.ids import NodeId, WorkloadId
 from persys.scheduler.ha.leader_key import leader_of
 from persys.sim.actors.intruders import HOSTILE, Hostile
 from persys.sim.actors.users import Users
-from persys.sim.checks.safety import Invariants, Violation
+from persys.sim.checks.context import Probe, Violation
+from persys.sim.checks.safety import Invariants
 from persys.sim.engine.process import Life
 from persys.sim.engine.trace import Trace, dice
 from persys.sim.engine.virtual_loop import later
@@ -37,6 +38,7 @@ from persys.wire.metadata_keys import DATA_AGE_MS, ROLE
 
 START_AGAIN_SECONDS = 2.0
 IN_TOUCH_SECONDS = 12.0
+NODE_LEASE_SECONDS = 30.0
 _ORDERS = frozenset({"ApplyWorkload", "DeleteWorkload"})
 _QUIET = frozenset({"ListNodes", "Heartbeat", "GetMode"})
 
@@ -52,11 +54,8 @@ class World:
         self.violation: Violation | None = None
         self.over = asyncio.Event()
         self.network = Network(dice(plan.seed, "network"), resolve=self._resolve)
-        self.invariants = Invariants(
+        probe = Probe(
             loop.time,
-            self.trace,
-            lease_seconds=30.0,
-            failed=self._failed,
             live=self.live,
             kept=lambda node_id, workload_id: self.machine(node_id).disk.kept(workload_id),
             holds=lambda node_id: self.machine(node_id).holds(),
@@ -64,6 +63,9 @@ class World:
             silent_since=self._silent_since,
             is_cloned=self._is_cloned,
             reserved_by=self._reserved_by,
+        )
+        self.invariants = Invariants(
+            probe, self.trace, lease_seconds=NODE_LEASE_SECONDS, failed=self._failed
         )
         self.store = SharedStore(loop.time)
         names = scheduler_names(plan.shape)
@@ -218,7 +220,7 @@ class World:
 
     def is_in_touch(self, node: SimNode) -> bool:
         """A scheduler has acknowledged a recent heartbeat."""
-        return self.invariants.silent_for(node.id) < IN_TOUCH_SECONDS
+        return self.invariants.heartbeats.silent_for(node.id) < IN_TOUCH_SECONDS
 
     def start_hostile(self) -> None:
         """Start a node with a valid identity that sends arbitrary reports; at most one at a time."""

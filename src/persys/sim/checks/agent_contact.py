@@ -1,15 +1,19 @@
-"""Tracks when each agent last had contact with the leader, and whether it was able to react to a loss.
+"""Contact between agents and schedulers, from both sides.
 
-Contact is recorded where the agent's calls return, independently of the agent's own state.
+`Contacts` tracks when each agent last had contact with the leader, and whether it was able to react to a
+loss. It is recorded where the agent's calls return, independently of the agent's own state. `Heartbeats`
+tracks what schedulers acknowledged.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 
 from persys.agent.uplink.link import Link
 from persys.model.ids import NodeId
+from persys.sim.engine.process import Life
 from persys.sim.fakes.docker import Container
 from persys.wire.gen.control.v1 import control_pb2
 
@@ -19,6 +23,9 @@ KEPT_LATE_SECONDS = 6.0
 # A stop that began while contact was lost may end this much later, with a healthy Docker.
 STOPPING_SECONDS = 15.0
 SILENCE_SECONDS = 20.0
+# A heartbeat within this time before a commit may not have been seen by its decision.
+JUDGING_SECONDS = 12.0
+HEARD_MAX = 100
 
 
 @dataclass(slots=True)
@@ -72,6 +79,56 @@ class Contacts:
             return False
         due = self.spoke.get(node_id, NEVER) + container.stop_after_seconds
         return self.hindered.get(node_id, NEVER) >= due - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """When a scheduler acknowledged a heartbeat of a node."""
+
+    by: Life
+    at: float
+
+
+class Heartbeats:
+    """The heartbeats that schedulers acknowledged; checks that a lease is not ended early."""
+
+    def __init__(
+        self, time: Callable[[], float], fail: Callable[[str, str], None], *, lease_seconds: float
+    ) -> None:
+        self._time = time
+        self._fail = fail
+        self.lease_seconds = lease_seconds
+        self._heard: dict[NodeId, deque[Heard]] = {}
+        self._leader: Life | None = None
+        self._leader_since = 0.0
+
+    def acknowledged(self, node_id: NodeId, by: Life) -> None:
+        heard = self._heard.setdefault(node_id, deque(maxlen=HEARD_MAX))
+        heard.append(Heard(by, self._time()))
+
+    def leads(self, life: Life) -> None:
+        if self._leader is not life:
+            self._leader_since = self._time()
+        self._leader = life
+
+    def of(self, node_id: NodeId) -> Iterable[Heard]:
+        return self._heard.get(node_id, ())
+
+    def silent_for(self, node_id: NodeId) -> float:
+        """Seconds since a scheduler acknowledged a heartbeat of the node."""
+        heard = self._heard.get(node_id)
+        return self._time() - heard[-1].at if heard else self._time()
+
+    def check_not_ready(self, life: Life, node_id: NodeId) -> None:
+        """A node is marked not ready only after its lease; heartbeats during the commit do not count."""
+        now = self._time()
+        led = now - self._leader_since
+        if led < self.lease_seconds - 1:
+            self._fail("lease", f"{node_id} marked not ready by a leader since {led:.1f}s")
+        for heard in self.of(node_id):
+            silent = now - heard.at
+            if heard.by is life and JUDGING_SECONDS < silent < self.lease_seconds - 1:
+                self._fail("lease", f"{node_id} marked not ready {silent:.1f}s after a heartbeat")
 
 
 class HeardLink:

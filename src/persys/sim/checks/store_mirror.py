@@ -1,7 +1,8 @@
-"""The decoded records of the store with their history, for the checks."""
+"""The decoded records of the store with their history, for the checks; and the check for stale reads."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Node
@@ -9,9 +10,12 @@ from persys.model.placement import Assignment, Tombstone
 from persys.model.status import Drift, DriftType, Retry, WorkloadStatus
 from persys.model.workload import Desired, Workload
 from persys.scheduler.state.records import type_of
-from persys.sim.checks.acknowledged import State, state_of
+from persys.sim.checks.acknowledged import State, Stored, state_of
 from persys.store import keys
 from persys.store.port import Unit
+
+# Until a commit is in memory: after the store's response, or after the watch event.
+SLACK_SECONDS = 1.0
 
 
 @dataclass(slots=True)
@@ -152,6 +156,44 @@ class Mirror:
         self.tombstones.pop(key, None)
         self.nodes.pop(key, None)
         self.drifts.pop(key, None)
+
+
+@dataclass(slots=True)
+class Reads:
+    """The stored states of each workload, and when each was replaced."""
+
+    mirror: Mirror
+    _now: dict[WorkloadId, State] = field(default_factory=dict)
+    _past: dict[WorkloadId, list[tuple[State, float]]] = field(default_factory=dict)
+
+    def committed(self, workload_ids: Iterable[WorkloadId], now: float) -> None:
+        for workload_id in workload_ids:
+            old = self._now.get(workload_id)
+            new = state_of(self.mirror.workload(workload_id))
+            if old != new:
+                self._past.setdefault(workload_id, []).append((old, now))
+                self._now[workload_id] = new
+
+    def forget(self) -> None:
+        """The store was lost: only memory is left to read from."""
+        self._now.clear()
+        self._past.clear()
+
+    def too_old(self, views: Iterable[Any], *, age_seconds: float, now: float) -> str:
+        """The first state that is older than allowed; empty if there is none."""
+        shown = {
+            WorkloadId(view.workload_id): Stored(
+                view.revision_id, Desired(view.desired_state.lower())
+            )
+            for view in views
+        }
+        since = now - age_seconds - SLACK_SECONDS
+        for workload_id, state in sorted(self._now.items()):
+            seen = shown.get(workload_id)
+            recent = (old for old, ended_at in self._past[workload_id] if ended_at >= since)
+            if seen != state and seen not in recent:
+                return f"{workload_id} was returned as {seen} at age {age_seconds:.1f}s, but is {state}"
+        return ""
 
 
 def changed_keys(units: Sequence[Unit]) -> str:

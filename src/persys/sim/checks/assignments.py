@@ -1,0 +1,172 @@
+"""Checks of assignments: epochs rise, nodes are not overcommitted, tombstones match, nodes are usable."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from persys.core.placement.index.node_index import NodeIndex
+from persys.core.placement.requirements import requirements_of
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.placement import Assignment, Resources
+from persys.sim.checks.agent_contact import Heartbeats
+from persys.sim.checks.context import Facts
+from persys.sim.checks.store_mirror import Mirror
+from persys.sim.engine.process import Life
+from persys.sim.fakes.docker import Container
+from persys.store import keys
+from persys.store.port import Unit
+from persys.wire.gen.agent.v1 import agent_pb2
+
+# Until a node reports that its runtimes do not respond, and until earlier decisions are stored.
+NOTICE_SECONDS = 12.0
+DECIDED_SECONDS = 8.0
+
+
+class AssignmentChecks:
+    def __init__(self, facts: Facts, heartbeats: Heartbeats) -> None:
+        self._facts = facts
+        self._heartbeats = heartbeats
+
+    def released(self, life: Life, units: Sequence[Unit]) -> None:
+        """Before the commit is applied: the leader still reserves what is stored."""
+        facts = self._facts
+        if (columns := facts.probe.reserved_by(life)) is not None and not facts.losses.open:
+            facts.fail_if("3 released early", release_problem(facts.mirror, columns, units))
+
+    def committed(
+        self,
+        life: Life,
+        touched: Collection[str],
+        bound_before: Mapping[str, Assignment],
+        buried_before: Collection[str],
+    ) -> None:
+        mirror = self._facts.mirror
+        changed: set[NodeId] = set()
+        for key in sorted(touched):
+            if (
+                key.startswith(keys.ASSIGNMENTS)
+                and (new := mirror.assignments.get(key)) is not None
+            ):
+                self._check(life, bound_before.get(key), new)
+                changed.add(new.node_id)
+        changed |= {
+            buried.assignment.node_id for key, buried in mirror.tombstones.items() if key in touched
+        }
+        for node_id in sorted(changed):
+            self._facts.fail_if("3 reservation", room_problem(mirror, node_id))
+        self._check_tombstones(touched, bound_before, buried_before)
+
+    def _check(self, life: Life, old: Assignment | None, new: Assignment) -> None:
+        self._check_epoch(old, new)
+        if old is None or old.node_id != new.node_id:
+            self._check_runtimes(life, new)
+        if old is None or old.node_id == new.node_id:
+            return
+        live = self._facts.probe.live()[old.node_id]
+        if not self._facts.mirror.tombstone(old.node_id, new.workload_id) and any(
+            each.workload_id == new.workload_id for each in live
+        ):
+            text = f"{new.workload_id} left {old.node_id} without a tombstone"
+            self._facts.fail("3 reservation", text)
+        self._check_stopped_alone(old, live)
+
+    def _check_epoch(self, old: Assignment | None, new: Assignment) -> None:
+        """A new assignment has a higher epoch than all earlier ones, also after a deletion."""
+        epochs = self._facts.mirror.epochs
+        highest = epochs.get(new.workload_id, 0)
+        is_same = old is not None and (old.node_id, old.epoch) == (new.node_id, new.epoch)
+        if not is_same and new.epoch <= highest and not self._facts.losses.open:
+            text = f"{new.workload_id} assigned to {new.node_id}: epoch {new.epoch} after {highest}"
+            self._facts.fail("epoch", text)
+        epochs[new.workload_id] = max(highest, new.epoch)
+
+    def _check_runtimes(self, life: Life, new: Assignment) -> None:
+        """No assignment to a node that has reported that its runtimes do not respond."""
+        since, now = self._facts.probe.silent_since(new.node_id), self._facts.probe.time()
+        if since is None or self._facts.losses.open:
+            return
+        for heard in self._heartbeats.of(new.node_id):
+            if heard.by is life and since + NOTICE_SECONDS <= heard.at <= now - DECIDED_SECONDS:
+                silent = f"runtimes of {new.node_id} not responding for {now - since:.0f}s"
+                self._facts.fail("unhealthy node", f"{new.workload_id} assigned, {silent}")
+                return
+
+    def _check_stopped_alone(self, old: Assignment, live: Sequence[Container]) -> None:
+        """A workload with stop_after that leaves an unreachable node must be stopped there by now."""
+        if self._heartbeats.silent_for(old.node_id) < self._heartbeats.lease_seconds:
+            return
+        for container in live:
+            if (
+                container.workload_id == old.workload_id
+                and container.stop_after_seconds
+                and not self._facts.contacts.excuses(old.node_id, container)
+            ):
+                text = f"{old.workload_id} still runs on the unreachable {old.node_id} it leaves"
+                self._facts.fail("4 stopped alone", text)
+
+    def _check_tombstones(
+        self,
+        touched: Collection[str],
+        bound_before: Mapping[str, Assignment],
+        buried_before: Collection[str],
+    ) -> None:
+        """A tombstone is written only for a node with an assignment, or for found copies in a recovery."""
+        mirror = self._facts.mirror
+        for key, buried in mirror.tombstones.items():
+            if key not in touched or key in buried_before or self._facts.losses.open:
+                continue
+            copy = buried.assignment
+            new = mirror.assignment(copy.workload_id)
+            if new is not None and new.node_id == copy.node_id:
+                text = f"{copy.workload_id} has a tombstone and an assignment on {copy.node_id}"
+                self._facts.fail("3 reservation", text)
+            old = bound_before.get(keys.assignment_key(copy.workload_id))
+            if old is None or old.node_id != copy.node_id:
+                text = f"{copy.workload_id} has a tombstone on {copy.node_id}, never assigned there"
+                self._facts.fail("11 recovery", text)
+
+
+def room_problem(mirror: Mirror, node_id: NodeId) -> str:
+    """Resources or host ports of a node that are reserved twice."""
+    node = mirror.nodes.get(keys.node_key(node_id))
+    if node is None:
+        return ""
+    total = Resources()
+    ports: dict[object, WorkloadId] = {}
+    for workload_id, held in sorted(mirror.holds(node_id).items()):
+        total = total + held.reserved
+        for port in held.host_ports:
+            if port in ports:
+                return f"{ports[port]} and {workload_id} both reserve port {port} on {node_id}"
+            ports[port] = workload_id
+    if total.fits_in(node.capabilities.allocatable):
+        return ""
+    return f"{node_id} has {node.capabilities.allocatable}, but {total} is reserved"
+
+
+def release_problem(mirror: Mirror, node_index: NodeIndex, units: Sequence[Unit]) -> str:
+    """A reservation that the leader released in memory while its record was still in the store.
+
+    `mirror` is the state before these units, `node_index` the current reservations of the leader.
+    """
+    for key in (key for unit in units for key in (*unit.puts, *unit.deletes)):
+        old = mirror.assignments.get(key)
+        if old is None or old.node_id not in node_index.slots:
+            continue
+        held = node_index.held(old.workload_id, old.node_id)
+        if held is None or not old.reserved.fits_in(held.resources):
+            has = held.resources if held is not None else "nothing"
+            return f"{old.workload_id} has {old.reserved} on {old.node_id}, but {has} in memory"
+    return ""
+
+
+def order_problem(mirror: Mirror, node_id: NodeId, request: agent_pb2.ApplyWorkloadRequest) -> str:
+    """An order for more than is reserved, if it belongs to the current records."""
+    workload = mirror.workload(WorkloadId(request.id))
+    bound = mirror.assignment(WorkloadId(request.id))
+    if workload is None or bound is None or workload.revision != request.revision_id:
+        return ""
+    if (bound.node_id, bound.epoch) != (node_id, request.epoch):
+        return ""
+    needed = requirements_of(workload).resources
+    if needed.fits_in(bound.reserved):
+        return ""
+    return f"{node_id} received {workload.id} with {needed}, but {bound.reserved} is reserved"

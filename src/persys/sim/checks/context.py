@@ -1,0 +1,63 @@
+"""The state that all safety checks share: stored records, user requests, and access to the cluster."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from persys.agent.journal.records import Entry
+from persys.core.placement.index.node_index import NodeIndex
+from persys.model.ids import NodeId, WorkloadId
+from persys.sim.checks.acknowledged import Intents
+from persys.sim.checks.agent_contact import Contacts
+from persys.sim.checks.store_loss import Losses
+from persys.sim.checks.store_mirror import Mirror
+from persys.sim.engine.process import Life
+from persys.sim.engine.trace import Trace
+from persys.sim.fakes.docker import Container
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    at: float
+    promise: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.promise}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Reads the simulated cluster without side effects."""
+
+    time: Callable[[], float]
+    live: Callable[[], Mapping[NodeId, list[Container]]]  # the running containers per node
+    kept: Callable[[NodeId, WorkloadId], Entry | None]  # an entry of an agent's journal
+    holds: Callable[[NodeId], Iterable[WorkloadId]]  # workloads with anything on a node
+    keeps: Callable[[NodeId], Iterable[WorkloadId]]  # workloads that its agent must keep
+    silent_since: Callable[[NodeId], float | None]  # since when its runtimes do not respond
+    is_cloned: Callable[[NodeId, Container], bool]  # it comes from the journal of a cloned node
+    reserved_by: Callable[[Life], NodeIndex | None]  # the reservations in a leader's memory
+
+
+@dataclass(slots=True, eq=False)
+class Facts:
+    probe: Probe
+    trace: Trace
+    failed: Callable[[Violation], None]
+    mirror: Mirror = field(default_factory=Mirror)
+    contacts: Contacts = field(default_factory=Contacts)
+    intents: Intents = field(default_factory=Intents)
+    given_up: set[tuple[NodeId, WorkloadId]] = field(default_factory=set)  # copies without records
+    losses: Losses = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.losses = Losses(
+            self.mirror, self.intents, self.probe.time, self.fail, self.probe.keeps
+        )
+
+    def fail(self, promise: str, text: str) -> None:
+        self.failed(Violation(self.probe.time(), promise, text))
+
+    def fail_if(self, promise: str, problem: str) -> None:
+        if problem:
+            self.fail(promise, problem)
