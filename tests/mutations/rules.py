@@ -57,7 +57,7 @@ _HOLDS_FOR_EQUALS = (ast.Eq, ast.LtE, ast.GtE, ast.Is, ast.In)
 # Numbers that tell an old life, an old leader or an old order from the one that counts.
 _EPOCHS = ("epoch", "generation", "fence", "instance_id")
 _RESERVES = frozenset({"promise", "reserve", "put_hold", "put_tombstone", "settle_room"})
-_TURNS = ("turns.of(", "_reserving.of(", "_lock", "_slots")
+_TURNS = ("locks.hold(", "_reserving.hold(", "_lock", "_slots")
 # Waiting for these confirms nothing.
 _PAUSES = frozenset({"wait", "sleep", "acquire", "gather", "close", "stop", "abort", "join"})
 _TELLING = frozenset({"log", "metrics", "_metrics", "tracing"})

@@ -6,18 +6,18 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from persys.infra.aio.keyed_lock import Turns
+from persys.infra.aio.keyed_lock import KeyedLock
 
 
 @dataclass
 class Room:
-    turns: Turns[str] = field(default_factory=Turns)
+    locks: KeyedLock[str] = field(default_factory=KeyedLock)
     inside: list[int] = field(default_factory=list)
     entered: list[int] = field(default_factory=list)
     gates: list[asyncio.Event] = field(default_factory=list)
 
     async def visit(self, number: int) -> None:
-        async with self.turns.of("web"):
+        async with self.locks.hold("web"):
             self.inside.append(number)
             self.entered.append(number)
             assert len(self.inside) == 1, "two at once"

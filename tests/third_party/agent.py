@@ -82,7 +82,7 @@ class Agent:
         self._accepted: dict[str, Record] = {}  # its task has not ended
         self._removing: set[str] = set()
         self._asked: set[str] = set()  # while it was being removed
-        self._turns: dict[str, asyncio.Lock] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
         self._workers = asyncio.Semaphore(self.habits()["workers"])
         self._running: set[asyncio.Task[None]] = set()
 
@@ -156,7 +156,7 @@ class Agent:
         return task
 
     async def _perform(self, task: Any, work: Any) -> None:
-        turn = self._turns.setdefault(task.workload_id, asyncio.Lock())
+        turn = self._locks.setdefault(task.workload_id, asyncio.Lock())
         async with turn, self._workers:
             task.status, task.started_at = "running", int(time.time())
             try:

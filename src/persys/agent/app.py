@@ -56,17 +56,17 @@ from persys.agent.workloads.worker import Worker
 from persys.core.agent.admission import Load
 from persys.core.agent.garbage import Ages
 from persys.core.agent.health import HEALTH
-from persys.infra.aio.keyed_lock import Turns
+from persys.infra.aio.keyed_lock import KeyedLock
 from persys.infra.aio.owned_work import OwnedWork
 from persys.infra.aio.path_calls import PathCalls, ThreadPathCalls
 from persys.infra.aio.supervisor import OnError, Supervisor, supervised_parts
 from persys.infra.clock import Clock, SystemClock, since_boot
 from persys.infra.process import serve
-from persys.infra.rpc.authorized_service import Guarded
+from persys.infra.rpc.authorized_service import AuthorizedService
 from persys.infra.rpc.grpc_server import new_server, start_server
 from persys.infra.telemetry.side_server import SideServer
 from persys.infra.tls.first_certificate import ensure_certificate
-from persys.infra.tls.metrics import watch_certificate
+from persys.infra.tls.metrics import register_certificate_metrics
 from persys.infra.tls.tls import Tls
 from persys.model.identity import Role
 from persys.model.ids import NodeId, WorkloadId
@@ -172,12 +172,12 @@ class Agent:
         self._metrics = Metrics()
         self.registry = self._metrics.registry
         if environment.tls is not None:
-            watch_certificate(self._metrics.registry, "agent", environment.tls)
+            register_certificate_metrics(self._metrics.registry, "agent", environment.tls)
         self.supervisor = Supervisor("agent", clock, self._metrics.registry)
         self._owned = OwnedWork(self.supervisor, limit=REQUESTS_MAX)
         self._queue = WorkQueue(journal)
         self._refusals = Refusals(clock)
-        self._turns: Turns[WorkloadId] = Turns()
+        self._locks: KeyedLock[WorkloadId] = KeyedLock()
         self._recorder = Recorder(
             journal,
             clock,
@@ -228,7 +228,7 @@ class Agent:
         await self._detect_first()
         server = new_server()
         door = build_authorizer(settings, tls, self._clock, self._metrics)
-        Guarded(self.api(), SERVICE_DESCRIPTOR, door, self.supervisor).add_to(server)
+        AuthorizedService(self.api(), SERVICE_DESCRIPTOR, door, self.supervisor).add_to(server)
         side = SideServer(registry=self._metrics.registry, health=self._health)
         await side.start(settings.grpc_addr, settings.metrics_port)
         try:
@@ -269,7 +269,7 @@ class Agent:
                 environment.volumes,
                 lambda: self._runtimes.disks,
                 self._journal,
-                self._turns,
+                self._locks,
                 self._owned,
             ),
             images=self._image_door,
@@ -329,7 +329,7 @@ class Agent:
     def _build_worker(self) -> Worker:
         return Worker(
             self._journal,
-            self._turns,
+            self._locks,
             self._steps,
             self._probes,
             self._recorder,
@@ -345,7 +345,7 @@ class Agent:
         settings = self._settings
         return GarbageCollector(
             self._journal,
-            self._turns,
+            self._locks,
             self._clock,
             self._metrics,
             found=self._runtimes.garbage_sources(),
@@ -366,7 +366,7 @@ class Agent:
         standalone = self._settings.standalone
         return OrderService(
             self._journal,
-            self._turns,
+            self._locks,
             self._worker,
             self._recorder,
             self._clock,

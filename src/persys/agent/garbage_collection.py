@@ -29,7 +29,7 @@ from persys.core.agent.garbage import (
     stale_images,
 )
 from persys.errors import RuntimeUnavailableError, StoreUnavailableError
-from persys.infra.aio.keyed_lock import Turns
+from persys.infra.aio.keyed_lock import KeyedLock
 from persys.infra.aio.owned_work import OwnedWork
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
@@ -57,7 +57,7 @@ class GarbageCollector:
     def __init__(
         self,
         journal: Journal,
-        turns: Turns[WorkloadId],
+        locks: KeyedLock[WorkloadId],
         clock: Clock,
         metrics: Metrics,
         *,
@@ -71,7 +71,7 @@ class GarbageCollector:
     ) -> None:
         """`in_touch`: for how long the scheduler has responded without a long gap."""
         self._journal = journal
-        self._turns = turns
+        self._locks = locks
         self._clock = clock
         self._metrics = metrics
         self._found = found
@@ -172,7 +172,7 @@ class GarbageCollector:
         if dry_run:
             _log_removal(doomed, dry_run=True)
             return Removal(item, doomed.why)
-        async with self._turns.of(item.workload_id):
+        async with self._locks.hold(item.workload_id):
             if item.workload_id in {*self._journal.entries, *self._journal.unreadable}:
                 return Removal(
                     item, doomed.why, problem="a new order for this workload has arrived"

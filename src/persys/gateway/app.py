@@ -77,7 +77,7 @@ class Gateway:
         self.port = settings.port
         self._stopping = asyncio.Event()
         found = _clusters_of(settings)
-        dial = new_channel if tls is None else tls.dial(Role.SCHEDULER, names_itself=True)
+        dial = new_channel if tls is None else tls.dial(Role.SCHEDULER, sends_own_identity=True)
         find = partial(_find_service, settings.dns_server)
         self.clusters = {entry.id: Cluster(entry, dial, clock, find) for entry in found.clusters}
         self._clock = clock

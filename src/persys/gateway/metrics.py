@@ -6,7 +6,7 @@ from functools import lru_cache, partial
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from persys.gateway.upstream.cluster import Cluster
-from persys.infra.tls.metrics import watch_certificate
+from persys.infra.tls.metrics import register_certificate_metrics
 from persys.infra.tls.tls import Tls
 
 PAGE = "text/plain"
@@ -40,7 +40,7 @@ class Metrics:
         for name, cluster in clusters.items():
             reachable.labels(name).set_function(partial(_reachable, cluster))
         if tls is not None:
-            watch_certificate(self.registry, "gateway", tls)
+            register_certificate_metrics(self.registry, "gateway", tls)
         # A label lookup costs more than the increment.
         self._counter = lru_cache(256)(self._requests.labels)
 

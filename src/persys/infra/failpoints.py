@@ -15,7 +15,7 @@ _name, _, _key = _place.partition("@")
 _left = int(_count or 1)
 
 
-def passing(name: str, key: str = "") -> None:
+def failpoint(name: str, key: str = "") -> None:
     global _left
     if name != _name or (_key and key != _key):
         return

@@ -17,12 +17,12 @@ READ_COUNT_MIN = 100_000
 GROWTH_MAX = 1.5
 
 
-def most_memory() -> int:
+def peak_memory() -> int:
     """The peak memory of this process. Its current memory would be slow to measure."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-async def sweep(memory: Callable[[], int] = most_memory) -> None:
+async def sweep(memory: Callable[[], int] = peak_memory) -> None:
     """Collect until cancelled; then the default collector is enabled again."""
     gc.disable()
     try:

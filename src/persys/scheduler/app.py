@@ -12,7 +12,7 @@ from persys.core.dns_names import scheduler_service
 from persys.core.event_retention import EventLimits
 from persys.core.reconcile.effects import Effect
 from persys.errors import PersysError, QuarantinedError
-from persys.infra.aio.keyed_lock import Turns
+from persys.infra.aio.keyed_lock import KeyedLock
 from persys.infra.aio.owned_work import OwnedWork
 from persys.infra.aio.supervisor import KeyedWork, Loop, Supervisor
 from persys.infra.clock import Clock
@@ -241,9 +241,9 @@ class Scheduler:
             revoke,
             revoking=KeyedWork(self.supervisor, "revocation", clock, expects=PersysError),
         )
-        node_turns: Turns[NodeId] = Turns()
+        node_locks: KeyedLock[NodeId] = KeyedLock()
         self.removal = NodeRemoval(
-            self.cluster, self.committer, clock, removed=self.removed, turns=node_turns
+            self.cluster, self.committer, clock, removed=self.removed, locks=node_locks
         )
         self.membership = Membership(
             self.cluster,
@@ -263,7 +263,7 @@ class Scheduler:
             holder_changed=self._holder_changed,
             new_instance_id=lambda: f"{self._random.getrandbits(128):032x}",
             removal=self.removal,
-            turns=node_turns,
+            locks=node_locks,
         )
 
     async def lead(self, begun: Callable[[], None] = lambda: None) -> None:

@@ -27,15 +27,15 @@ from persys.errors import (
     UnavailableError,
 )
 from persys.infra.aio.supervisor import Supervisor
-from persys.infra.aio.task_group import together
+from persys.infra.aio.task_group import task_group
 from persys.infra.clock import Clock, SystemClock
 from persys.infra.gc_tuning import sweep
-from persys.infra.rpc.authorized_service import Guarded
+from persys.infra.rpc.authorized_service import AuthorizedService
 from persys.infra.rpc.grpc_server import new_server, start_server
 from persys.infra.telemetry.side_server import SideServer
 from persys.infra.tls.first_certificate import ensure_certificate
 from persys.infra.tls.identity import Claims
-from persys.infra.tls.metrics import watch_certificate
+from persys.infra.tls.metrics import register_certificate_metrics
 from persys.infra.tls.tls import Tls
 from persys.infra.vault.session import VaultKv, open_vault
 from persys.model.identity import Token
@@ -98,7 +98,7 @@ class SchedulerServer:
         self._loaded = loaded
         self._tls = tls
         if tls is not None:
-            watch_certificate(self._metrics.registry, "scheduler", tls)
+            register_certificate_metrics(self._metrics.registry, "scheduler", tls)
         self._seat: Scheduler | None = None
         self._standby: Standby | None = None
         self._is_stopping = False
@@ -115,7 +115,7 @@ class SchedulerServer:
             check=self._check,
             gateway_role=self._settings.gateway_role,
         )
-        Guarded(self._front, SERVICE_DESCRIPTOR, door, self.supervisor).add_to(server)
+        AuthorizedService(self._front, SERVICE_DESCRIPTOR, door, self.supervisor).add_to(server)
         side = SideServer(
             registry=self._metrics.registry,
             health=self._health,
@@ -310,7 +310,7 @@ async def serve(settings: SchedulerSettings, stop: asyncio.Event) -> None:
         # 20,000 workloads for most of a second.
         loaded=gc.freeze,
     )
-    async with together() as group:
+    async with task_group() as group:
         beside = [group.create_task(plane.supervisor.keep_running("garbage", sweep))]
         if vault is not None and tls is None:  # else the login is renewed with the certificate
             beside.append(group.create_task(plane.supervisor.keep_running("vault", vault.run)))

@@ -17,7 +17,7 @@ from persys.agent.runtimes.vm.console import Console, VmAccess
 from persys.agent.runtimes.vm.libvirt import Libvirt
 from persys.errors import RefusedError, RuntimeUnavailableError
 from persys.infra.aio.path_calls import ThreadPathCalls
-from persys.infra.aio.task_group import together
+from persys.infra.aio.task_group import task_group
 from persys.wire.gen.agent.v1 import agent_pb2 as pb
 from shells.agent.conftest import RUNNING, Agent, eventually
 from shells.agent.test_machines import Node
@@ -245,7 +245,7 @@ def test_a_stopped_vm_ends_its_console_and_log_followers(guest: Agent) -> None:
 
 async def cut_off(console: Console, proxy: Proxy) -> None:
     """Raises the error that the console session gets."""
-    async with asyncio.timeout(SHELL_SECONDS), together() as group:
+    async with asyncio.timeout(SHELL_SECONDS), task_group() as group:
         group.create_task(console.watch())
         await console.write(b"into the void")
         proxy.cut()

@@ -21,7 +21,7 @@ from persys.core.auth.permissions import permissions_of
 from persys.infra.aio.owned_work import OwnedWork
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import SystemClock
-from persys.infra.rpc.authorized_service import Guarded
+from persys.infra.rpc.authorized_service import AuthorizedService
 from persys.infra.rpc.authorizer import CALLER
 from persys.model.identity import Caller, Identity, Role
 from persys.scheduler.api.chain import Chain
@@ -197,7 +197,7 @@ async def test_a_call_that_is_cancelled_anywhere_is_complete_or_never_happened(
 ) -> None:
     until = SystemClock().now() + timedelta(days=1)
     CALLER.set(Caller(Identity(Role.ADMIN, "me"), permissions_of(Role.ADMIN), until, "1"))
-    api = Guarded(world.app.api(), SERVICE_DESCRIPTOR, None, world.app.supervisor)
+    api = AuthorizedService(world.app.api(), SERVICE_DESCRIPTOR, None, world.app.supervisor)
 
     def calling(own: str) -> Coroutine[Any, Any, Any]:
         call: Coroutine[Any, Any, Any] = getattr(api, name)(CALLS[name].request(own), FakeContext())

@@ -10,7 +10,7 @@ from certified import Root
 from persys.errors import SettingsError
 from persys.infra.clock import SystemClock
 from persys.infra.rpc.authorizer import PASSED_IDENTITY
-from persys.infra.rpc.rotating_channel import LiveChannel
+from persys.infra.rpc.rotating_channel import RotatingChannel
 from persys.infra.tls.tls import Tls
 from persys.model.identity import Role
 from persys.store.memory import MemoryStore
@@ -35,8 +35,10 @@ def of_another_make(root: Root, common_name: str) -> Tls:
     return Tls(root.write_named(common_name), SystemClock())
 
 
-def our_gateway(cluster: Cluster, tls: Tls) -> LiveChannel:
-    return tls.dial(Role.SCHEDULER, names_itself=True)(f"127.0.0.1:{cluster.settings.grpc_port}")
+def our_gateway(cluster: Cluster, tls: Tls) -> RotatingChannel:
+    return tls.dial(Role.SCHEDULER, sends_own_identity=True)(
+        f"127.0.0.1:{cluster.settings.grpc_port}"
+    )
 
 
 async def refusal(control: Control, name: str) -> grpc.aio.AioRpcError:

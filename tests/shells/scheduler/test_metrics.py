@@ -15,7 +15,7 @@ from prometheus_client import generate_latest
 from persys.agent.metrics import Metrics as AgentMetrics
 from persys.agent.metrics import export_workloads
 from persys.gateway.metrics import Metrics as GatewayMetrics
-from persys.infra.tls.metrics import watch_certificate
+from persys.infra.tls.metrics import register_certificate_metrics
 from persys.scheduler.metrics.counters import SECOND_NAMES, Metrics
 from shells.scheduler.harness import Cluster, eventually
 
@@ -173,7 +173,9 @@ async def test_the_dashboard_and_the_alerts_use_only_existing_metrics(
         ("agent", agent),
         ("gateway", GatewayMetrics({}, None)),
     ):
-        watch_certificate(one.registry, process, Ended())  # which only those with TLS have
+        register_certificate_metrics(
+            one.registry, process, Ended()
+        )  # which only those with TLS have
         told |= names_in(generate_latest(one.registry).decode())
 
     asked = {name for expression in expressions() for name in NAME.findall(expression)}

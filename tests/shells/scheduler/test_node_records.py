@@ -42,7 +42,7 @@ class Inside:
         await self.membership._judge_all(SystemClock().monotonic())
 
     async def until_turn_is_taken(self, *, waiting: int = 0) -> None:
-        queues = self.membership._turns._queues
+        queues = self.membership._locks._queues
 
         async def taken() -> bool:
             return N1 in queues and len(queues[N1]) >= waiting
@@ -99,7 +99,7 @@ async def test_a_lease_that_ends_during_a_change_of_the_node_does_not_undo_it(
 async def test_a_heartbeat_that_comes_before_the_judgement_keeps_the_node_ready(
     cluster: Cluster, inside: Inside, node: Node
 ) -> None:
-    async with asyncio.TaskGroup() as group, inside.membership._turns.of(N1):
+    async with asyncio.TaskGroup() as group, inside.membership._locks.hold(N1):
         inside.end_lease()
         group.create_task(inside.judge())
         await inside.until_turn_is_taken(waiting=1)

@@ -6,10 +6,10 @@ import sys
 import pytest
 
 PROGRAM = """
-from persys.infra.failpoints import passing
+from persys.infra.failpoints import failpoint
 for count in range(1, 4):
     print(count, flush=True)
-    passing("commit.done")
+    failpoint("commit.done")
 """
 
 

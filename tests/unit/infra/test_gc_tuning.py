@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from time import monotonic
 
-from persys.infra.gc_tuning import READ_COUNT_MIN, most_memory, sweep
+from persys.infra.gc_tuning import READ_COUNT_MIN, peak_memory, sweep
 
 
 class Knot:
@@ -18,7 +18,7 @@ class Knot:
 
 
 @asynccontextmanager
-async def sweeping(memory: Callable[[], int] = most_memory) -> AsyncIterator[None]:
+async def sweeping(memory: Callable[[], int] = peak_memory) -> AsyncIterator[None]:
     async with asyncio.TaskGroup() as group:
         task = group.create_task(sweep(memory))
         await asyncio.sleep(0)
@@ -50,7 +50,7 @@ async def test_loaded_objects_are_not_scanned_again() -> None:
 
 
 async def test_a_cycle_among_loaded_objects_is_collected_when_memory_has_grown() -> None:
-    most = most_memory()
+    most = peak_memory()
     async with sweeping(lambda: most):
         knots = [Knot() for _ in range(READ_COUNT_MIN)]
         await until(lambda: gc.get_freeze_count() >= len(knots))

@@ -6,7 +6,7 @@ from contextlib import aclosing
 from persys.agent.journal.store import Journal
 from persys.agent.runtimes.vm.console import Console, VmAccess
 from persys.errors import InvalidError, RefusedError
-from persys.infra.aio.task_group import together
+from persys.infra.aio.task_group import task_group
 from persys.infra.clock import Clock
 from persys.model.ids import WorkloadId
 from persys.model.status import Actual
@@ -47,7 +47,7 @@ class ConsoleService:
         workload_id = WorkloadId(start.workload_id)
         async with self._access.console(workload_id, force=start.force) as console:
             await write(agent_pb2.ExecOutput())
-            async with together() as group:
+            async with task_group() as group:
                 tasks = [
                     group.create_task(_feed(console, inputs)),
                     group.create_task(console.watch()),

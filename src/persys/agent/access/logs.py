@@ -34,7 +34,7 @@ from persys.agent.runtimes.docker.log_frames import (
 from persys.core.secrets import redacted, values_of
 from persys.errors import NotFoundError, PersysError, UnavailableError
 from persys.infra.aio.path_calls import PathCalls
-from persys.infra.aio.task_group import together
+from persys.infra.aio.task_group import task_group
 from persys.infra.atomic_files import write_whole
 from persys.model.ids import WorkloadId
 from persys.model.workload import Desired, Order
@@ -146,7 +146,7 @@ class Logs:
             raise NotFoundError("container", what)
         write_part = self._write_previous if request.previous else self._write_present
         turn = asyncio.Lock()  # a gRPC call can write one message at a time
-        async with together() as group:
+        async with task_group() as group:
             for part in parts:
                 writer = _Writer(part, write, turn, stamped=request.timestamps)
                 group.create_task(write_part(workload_id, part, request, writer))

@@ -12,7 +12,7 @@ from persys.agent.access.logs import Logs, PreviousLogs
 from persys.agent.journal.store import Journal
 from persys.agent.runtimes.docker.exec_logs import ContainerPart, DockerAccess, Session
 from persys.errors import InvalidError, NotFoundError, RefusedError
-from persys.infra.aio.task_group import together
+from persys.infra.aio.task_group import task_group
 from persys.model.ids import WorkloadId, workload_id
 from persys.model.spec import WorkloadType
 from persys.wire.gen.agent.v1 import agent_pb2
@@ -123,7 +123,7 @@ class Sessions:
         inputs: AsyncIterator[agent_pb2.ExecInput],
         write: Callable[[agent_pb2.ExecOutput], Awaitable[None]],
     ) -> None:
-        async with together() as group:
+        async with task_group() as group:
             input_task = group.create_task(_feed(session, start, inputs))
             while (read := await session.read()) is not None:
                 stream, data = read

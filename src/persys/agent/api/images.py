@@ -12,7 +12,7 @@ from functools import partial
 from persys.agent.images.store import ImageStore, OnProgress
 from persys.errors import InvalidError, PersysError, RefusedError, UnavailableError
 from persys.infra.aio.owned_work import OwnedWork
-from persys.infra.aio.task_group import together
+from persys.infra.aio.task_group import task_group
 from persys.model.node import Image
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.spec.image import agent_view, checked_name, checked_sha256
@@ -69,7 +69,7 @@ class ImageApi:
         def on_progress(got: int, size: int) -> None:
             progress.received_bytes, progress.size_bytes = got, size
 
-        async with together() as group:
+        async with task_group() as group:
             reporting = group.create_task(_report(progress, write))
             sending = group.create_task(upload.fill(inputs, start))
             try:

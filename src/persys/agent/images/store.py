@@ -28,7 +28,7 @@ from persys.agent.ports import BaseImage, PullWatch
 from persys.agent.workloads.node_policy import NodePolicy
 from persys.core.agent.report import Download
 from persys.errors import NotFoundError, RefusedError, UnavailableError
-from persys.infra.aio.keyed_lock import Turns
+from persys.infra.aio.keyed_lock import KeyedLock
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
 from persys.infra.atomic_files import write_whole
 from persys.infra.clock import Clock
@@ -86,7 +86,7 @@ class ImageStore:
         self._paths = paths
         self._policy = policy
         self._users = users
-        self._turns: Turns[str] = Turns()
+        self._locks: KeyedLock[str] = KeyedLock()
         self._turn = asyncio.Lock()  # for storing and removing files
         self._places: defaultdict[str, asyncio.Semaphore] = defaultdict(
             lambda: asyncio.Semaphore(PER_HOST_MAX)
@@ -184,7 +184,7 @@ class ImageStore:
 
     async def fetch(self, os_image: str, watch: PullWatch) -> Failure | None:
         """Implements agent.ports.Images."""
-        async with self._turns.of(os_image):  # concurrent requests share one download
+        async with self._locks.hold(os_image):  # concurrent requests share one download
             if os_image in self._images:
                 image = self._images[os_image]
                 return await self._paths.run(self._path(image), partial(self._damage, image))

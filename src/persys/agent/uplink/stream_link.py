@@ -25,7 +25,7 @@ from persys.agent.uplink.link import (
     SilentStreamError,
     over_grpc,
 )
-from persys.infra.aio.task_group import first_of
+from persys.infra.aio.task_group import unwrap_single
 from persys.infra.rpc.grpc_server import new_channel
 from persys.infra.rpc.parsed_replies import parsed
 from persys.model import feature
@@ -193,7 +193,7 @@ async def _open(
                     listener.cancel()
         except BaseExceptionGroup as group_error:
             # Raise the loss itself, so that callers need not handle exception groups.
-            raise first_of(group_error, rather=SchedulerLostError) from None
+            raise unwrap_single(group_error, prefer=SchedulerLostError) from None
         finally:
             call.cancel()
 

@@ -6,7 +6,7 @@ from functools import partial
 from persys.agent.journal.store import Journal
 from persys.agent.ports import Disks, Volumes
 from persys.errors import NotFoundError, RefusedError
-from persys.infra.aio.keyed_lock import Turns
+from persys.infra.aio.keyed_lock import KeyedLock
 from persys.infra.aio.owned_work import OwnedWork
 from persys.model.ids import WorkloadId
 from persys.model.node import VolumeSeen
@@ -18,14 +18,14 @@ class Inventory:
         volumes: Volumes,
         disks: Callable[[], Disks | None],
         journal: Journal,
-        turns: Turns[WorkloadId],
+        locks: KeyedLock[WorkloadId],
         owned: OwnedWork,
     ) -> None:
         """`disks` returns None while this node has no libvirt."""
         self._volumes = volumes
         self._disks = disks
         self._journal = journal
-        self._turns = turns
+        self._locks = locks
         self._owned = owned
 
     async def seen(self) -> list[VolumeSeen]:
@@ -43,7 +43,9 @@ class Inventory:
         await self._owned.finish("volume.delete", key, partial(self._delete, workload_id, name))
 
     async def _delete(self, workload_id: WorkloadId, name: str) -> None:
-        async with self._turns.of(workload_id):  # no order for the workload is processed meanwhile
+        async with self._locks.hold(
+            workload_id
+        ):  # no order for the workload is processed meanwhile
             if workload_id in self._journal.entries:
                 raise RefusedError(
                     f"volume {name} is in use by workload {workload_id}; delete the workload first"

@@ -18,10 +18,10 @@ from persys.agent.workloads.steps import volumes_of
 from persys.agent.workloads.worker import Worker
 from persys.core.agent.admission import AcceptedOrder, Draining, Stale, Unchanged, classify_order
 from persys.errors import InvalidError, StaleEpochError
-from persys.infra.aio.keyed_lock import Turns
+from persys.infra.aio.keyed_lock import KeyedLock
 from persys.infra.aio.owned_work import OwnedWork
 from persys.infra.clock import Clock
-from persys.infra.failpoints import passing
+from persys.infra.failpoints import failpoint
 from persys.model.action import ActionKind
 from persys.model.ids import WorkloadId
 from persys.model.placement import Resources
@@ -53,7 +53,7 @@ class OrderService:
     def __init__(
         self,
         journal: Journal,
-        turns: Turns[WorkloadId],
+        locks: KeyedLock[WorkloadId],
         worker: Worker,
         recorder: Recorder,
         clock: Clock,
@@ -72,7 +72,7 @@ class OrderService:
         Orders are processed in tasks of the process (`owned`): they complete even if the caller disconnects.
         """
         self._journal = journal
-        self._turns = turns
+        self._locks = locks
         self._worker = worker
         self._recorder = recorder
         self._clock = clock
@@ -110,7 +110,7 @@ class OrderService:
             return Refused(Failure(FailureReason.RUNTIME_ERROR, text, code="NoContact"))
         if not order.revision:
             order = replace(order, revision=revision_of(order.spec, Resources(), {}))
-        async with self._turns.of(order.workload_id):
+        async with self._locks.hold(order.workload_id):
             known = self._journal.entries.get(order.workload_id)
             match self._receive(order, known):
                 case AcceptedOrder(order=order) if known is None:
@@ -134,11 +134,11 @@ class OrderService:
 
     async def _accept(self, order: Order, known: Entry | None, intent: bytes) -> Accepted:
         entry = await self._take(order, known, ActionKind.APPLY, intent=intent)
-        passing(failpoints.ACCEPTED)
+        failpoint(failpoints.ACCEPTED)
         return Accepted(entry)
 
     async def _delete(self, workload_id: WorkloadId, epoch: int, *, keeps_data: bool) -> str:
-        async with self._turns.of(workload_id):
+        async with self._locks.hold(workload_id):
             known = self._journal.entries.get(workload_id)
             if known is None:
                 await self._fence(workload_id, epoch)
@@ -149,7 +149,7 @@ class OrderService:
             match self._receive(order, known):
                 case AcceptedOrder(order=order):
                     await self._take(order, known, ActionKind.DELETE)
-                    passing(failpoints.DELETE_ACCEPTED)
+                    failpoint(failpoints.DELETE_ACCEPTED)
                     return "delete accepted"
                 case Stale() as stale:
                     raise _stale(workload_id, epoch, stale)

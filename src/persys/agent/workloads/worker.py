@@ -35,12 +35,12 @@ from persys.core.agent.next_step import (
 )
 from persys.core.agent.report import NOTE, describe, internal_failure, notes_of
 from persys.errors import ConflictError, PersysError, UnavailableError
-from persys.infra.aio.keyed_lock import Turns
-from persys.infra.aio.keyed_queue import Lanes
+from persys.infra.aio.keyed_lock import KeyedLock
+from persys.infra.aio.keyed_queue import KeyedQueue
 from persys.infra.aio.path_calls import PathTimeoutError
 from persys.infra.aio.supervisor import Containment, InternalError, Supervisor
 from persys.infra.clock import Clock
-from persys.infra.failpoints import passing
+from persys.infra.failpoints import failpoint
 from persys.model.ids import WorkloadId
 from persys.model.status import Actual, Failure, FailureReason
 from persys.model.workload import Desired, Order
@@ -66,7 +66,7 @@ class Worker:
     def __init__(
         self,
         journal: Journal,
-        turns: Turns[WorkloadId],
+        locks: KeyedLock[WorkloadId],
         steps: Steps,
         probes: HealthProbes,
         recorder: Recorder,
@@ -83,7 +83,7 @@ class Worker:
         `reconciles`: whether deviations without a new order are repaired, or only reported.
         """
         self._journal = journal
-        self._turns = turns
+        self._locks = locks
         self._steps = steps
         self._probes = probes
         self._recorder = recorder
@@ -103,11 +103,11 @@ class Worker:
     async def run(self) -> None:
         self._queue.restart()
         async with asyncio.TaskGroup() as group:
-            lanes: Lanes[WorkloadId] = Lanes(group, contain=self._contain)
-            await self._resume(lanes)
+            queues: KeyedQueue[WorkloadId] = KeyedQueue(group, contain=self._contain)
+            await self._resume(queues)
             while True:
                 workload_id = await self._queue.take()
-                lanes.hand(workload_id, partial(self._converge, workload_id))
+                queues.submit(workload_id, partial(self._converge, workload_id))
 
     def interrupt(self, workload_id: WorkloadId) -> None:
         """A newer order is in the journal: interrupt the old work and start with the new order."""
@@ -120,13 +120,13 @@ class Worker:
     async def retry_failed(self, *, only_deletes: bool) -> None:
         """Clear retryable failures, so that the next inspection retries them."""
         for workload_id in list(self._journal.entries):
-            async with self._turns.of(workload_id):
+            async with self._locks.hold(workload_id):
                 entry = self._journal.entries.get(workload_id)
                 if entry is None or (only_deletes and entry.order.desired is not Desired.DELETED):
                     continue
                 self._recorder.clear_failure(entry)
 
-    async def _resume(self, lanes: Lanes[WorkloadId]) -> None:
+    async def _resume(self, queues: KeyedQueue[WorkloadId]) -> None:
         """After an unclean exit, resume workloads one at a time, to identify one that crashes the agent.
 
         After a crash all workloads are resumed alone, after a kill only unfinished ones. Workloads that must
@@ -142,14 +142,14 @@ class Worker:
             if failure is not None:
                 await self._quarantine(workload_id, failure)
             elif self._must_stop(entry.order):
-                lanes.hand(workload_id, partial(self._converge, workload_id))
+                queues.submit(workload_id, partial(self._converge, workload_id))
             elif ended is LastExit.CRASHED or self._journal.open_action(entry) is not None:
                 await record_resuming(self._journal, workload_id)
-                await self._resume_alone(workload_id, lanes, RESUME_SECONDS[ended])
+                await self._resume_alone(workload_id, queues, RESUME_SECONDS[ended])
         await record_resuming(self._journal, None)
 
     async def _resume_alone(
-        self, workload_id: WorkloadId, lanes: Lanes[WorkloadId], seconds: float
+        self, workload_id: WorkloadId, queues: KeyedQueue[WorkloadId], seconds: float
     ) -> None:
         """Resume one workload, and wait until it has settled or the time is over: a pull may take long."""
         ended = asyncio.Event()
@@ -160,7 +160,7 @@ class Worker:
             finally:
                 ended.set()
 
-        lanes.hand(workload_id, look)
+        queues.submit(workload_id, look)
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await ended.wait()
@@ -168,7 +168,7 @@ class Worker:
     async def _quarantine(self, workload_id: WorkloadId, failure: Failure) -> None:
         log.error("workload.quarantined", workload_id=workload_id, reason=failure.message)
         self._quarantined.add(workload_id)
-        async with self._turns.of(workload_id):
+        async with self._locks.hold(workload_id):
             entry = self._journal.entries.get(workload_id)
             if entry is not None:
                 self._recorder.mark_failed(entry, failure)
@@ -237,13 +237,13 @@ class Worker:
     async def _do(self, todo: Do, seen: Entry, artefact: Artefact | None) -> None:
         workload_id, step = seen.order.workload_id, todo.step
         self._acted.add(workload_id)
-        async with self._turns.of(workload_id):
+        async with self._locks.hold(workload_id):
             entry = self._journal.entries.get(workload_id)
             if entry is None or entry.generation != seen.generation:
                 return
             entry = await self._recorder.begin_step(entry, todo, artefact)
         if step is Step.START:
-            passing(failpoints.LAUNCHING)
+            failpoint(failpoints.LAUNCHING)
         began = self._clock.monotonic()
         try:
             failure = await self._perform(step, entry, artefact)
@@ -259,8 +259,8 @@ class Worker:
             seconds=round(seconds, 3),
             failure=failure.reason.value if failure is not None else "",
         )
-        passing(failpoints.AFTER_STEP[step])
-        async with self._turns.of(workload_id):
+        failpoint(failpoints.AFTER_STEP[step])
+        async with self._locks.hold(workload_id):
             current = self._journal.entries.get(workload_id)
             if current is not None and current.generation == entry.generation:
                 self._recorder.record_step(current, step, failure, seconds)
@@ -269,7 +269,7 @@ class Worker:
         """Perform a step. Returns the failure. Raises ConflictError, UnavailableError."""
         workload_id, errors = entry.order.workload_id, list[InternalError]()
         with self._supervisor.contain(STEP, workload_id, failed=errors.append):
-            passing(failpoints.STEP, workload_id)
+            failpoint(failpoints.STEP, workload_id)
             try:
                 failure = await self._steps.perform(step, entry, artefact)
             except (OSError, PathTimeoutError) as err:
@@ -288,17 +288,17 @@ class Worker:
         log_tail = ""
         if settled.actual is Actual.FAILED:
             log_tail = await self._log_tail(seen, artefact)
-        async with self._turns.of(workload_id):
+        async with self._locks.hold(workload_id):
             entry = self._journal.entries.get(workload_id)
             if entry is None or entry.generation != seen.generation:
                 return False
             if settled.actual is Actual.ABSENT:
                 await self._recorder.record_deletion(entry)
-                passing(failpoints.FORGOTTEN)
+                failpoint(failpoints.FORGOTTEN)
             elif await self._recorder.record_settled(
                 entry, settled, _words(entry.order, settled, artefact, log_tail)
             ):
-                passing(failpoints.SETTLED)
+                failpoint(failpoints.SETTLED)
         self._pauses.pop(workload_id, None)
         self._backing_off_until.pop(workload_id, None)
         self._acted.discard(workload_id)
@@ -319,14 +319,14 @@ class Worker:
 
     async def _show_unsettled(self, workload_id: WorkloadId) -> None:
         """Report a workload that does not reach its desired state although every step succeeded."""
-        async with self._turns.of(workload_id):
+        async with self._locks.hold(workload_id):
             entry = self._journal.entries.get(workload_id)
             if entry is not None:
                 text = f"not {entry.order.desired} after {STEPS_MAX} successful steps"
                 self._recorder.report_progress(entry, NOT_SETTLED, f"{text}; retrying")
 
     async def _mark_unknown(self, workload_id: WorkloadId, why: str) -> None:
-        async with self._turns.of(workload_id):
+        async with self._locks.hold(workload_id):
             entry = self._journal.entries.get(workload_id)
             if entry is not None:
                 self._recorder.mark_unknown(entry, why)
@@ -336,7 +336,7 @@ class Worker:
         self._queue.wake_after(workload_id, self._supervisor.retry_after(error).total_seconds())
         failure = internal_failure(error.text)
         with self._supervisor.contain(LOOK, workload_id, failed=lambda _error: None):
-            async with self._turns.of(workload_id):
+            async with self._locks.hold(workload_id):
                 entry = self._journal.entries.get(workload_id)
                 if entry is not None and error.count < ATTEMPTS_UNKNOWN_MAX:
                     self._recorder.mark_unknown(entry, failure.message)

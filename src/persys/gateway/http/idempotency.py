@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from persys.errors import InvalidError
 from persys.gateway.http.problems import ProblemError
-from persys.infra.aio.keyed_lock import Turns
+from persys.infra.aio.keyed_lock import KeyedLock
 from persys.infra.clock import Clock
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
@@ -46,7 +46,7 @@ class IdempotencyCache:
         self._clock = clock
         self._kept: dict[_Key, _Kept] = {}  # the oldest first
         self._kept_bytes = 0
-        self._turns: Turns[_Key] = Turns()
+        self._locks: KeyedLock[_Key] = KeyedLock()
 
     async def once(
         self,
@@ -67,7 +67,7 @@ class IdempotencyCache:
             raise InvalidError(IDEMPOTENCY_KEY, f"expected 1 to {_KEY_LENGTH_MAX} characters")
         key = _Key(who, cluster_id, said)
         mark = _mark(request, body)
-        async with self._turns.of(key):
+        async with self._locks.hold(key):
             self._forget()
             if (kept := self._kept.get(key)) is not None:
                 return _again(kept, mark)

@@ -13,7 +13,7 @@ from aiohttp import web
 from persys.gateway.http.middleware import RequestContext
 from persys.gateway.http.problems import ProblemError
 from persys.gateway.http.responses import etag_of, names
-from persys.infra.aio.keyed_lock import Turns
+from persys.infra.aio.keyed_lock import KeyedLock
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.methods import METHODS
 from persys.wire.rest.json_codec import to_json
@@ -24,7 +24,7 @@ CONDITIONAL = frozenset(method.name for method in METHODS.values() if method.con
 
 class Preconditions:
     def __init__(self) -> None:
-        self._turns: Turns[tuple[str, str]] = Turns()
+        self._locks: KeyedLock[tuple[str, str]] = KeyedLock()
 
     @asynccontextmanager
     async def hold(self, context: RequestContext, route: Route) -> AsyncIterator[None]:
@@ -33,7 +33,7 @@ class Preconditions:
             yield
             return
         workload_id = context.request.match_info["workload_id"]
-        async with self._turns.of((context.cluster.id, workload_id)):
+        async with self._locks.hold((context.cluster.id, workload_id)):
             if "If-Match" in context.request.headers or "If-None-Match" in context.request.headers:
                 _check(context.request, await _found(context, workload_id))
             yield

@@ -21,7 +21,7 @@ from persys.gateway.http.transcoding import Transcoder
 from persys.gateway.routes.streams import with_stream_limit
 from persys.gateway.routes.unary import IN_CLUSTER, audited_as
 from persys.gateway.upstream.scheduler import SchedulerConnection
-from persys.infra.aio.task_group import together
+from persys.infra.aio.task_group import task_group
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.rest.json_codec import fill, read_json, to_json
 from persys.wire.rest.routes import API, ROUTES, Form, Route
@@ -98,7 +98,7 @@ class _Session:
         begun = asyncio.Event()
         call = self._upstream.stub.Exec(metadata=self._context.metadata)
         try:
-            async with together() as group:
+            async with task_group() as group:
                 tasks = [
                     group.create_task(self._feed(call, first, begun)),
                     group.create_task(_until_stopped(stopping)),

@@ -11,7 +11,7 @@ import grpc
 
 from persys.gateway.upstream.cluster import Cluster, Metadata, RpcResponse
 from persys.gateway.upstream.single_flight import SingleFlight
-from persys.infra.aio.task_group import together
+from persys.infra.aio.task_group import task_group
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ async def read_many(
     implement GetWorkloads.
     """
     parts = [names[start : start + AT_ONCE_MAX] for start in range(0, len(names), AT_ONCE_MAX)]
-    async with together() as group:
+    async with task_group() as group:
         tasks = [group.create_task(_read(cluster, part, key, metadata)) for part in parts]
     return [answered for task in tasks if (answered := task.result()) is not None]
 

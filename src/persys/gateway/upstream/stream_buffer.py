@@ -13,7 +13,7 @@ import grpc
 
 from persys.errors import PersysError
 from persys.gateway.http.problems import ProblemError, problem_from_rpc
-from persys.infra.aio.task_group import together
+from persys.infra.aio.task_group import task_group
 
 AHEAD_MAX = 16
 # A stream without a message for this long counts as accepted: a refusal arrives sooner.
@@ -84,7 +84,7 @@ async def stream_buffer(
     """Raises StreamEndedError when the gateway stops, DeniedError when the caller loses its permission."""
     buffer = StreamBuffer(call, stopping)
     try:
-        async with together() as group:
+        async with task_group() as group:
             tasks = [
                 group.create_task(buffer.read()),
                 group.create_task(buffer.watch_for_stop()),

@@ -9,12 +9,12 @@ from typing import Generic, TypeVar
 Key = TypeVar("Key")
 
 
-class Turns(Generic[Key]):
+class KeyedLock(Generic[Key]):
     def __init__(self) -> None:
         self._queues: dict[Key, deque[asyncio.Future[None]]] = {}
 
     @asynccontextmanager
-    async def of(self, key: Key) -> AsyncIterator[None]:
+    async def hold(self, key: Key) -> AsyncIterator[None]:
         """Hold the lock of a key. Waiters get it in the order of their requests."""
         queue = self._queues.get(key)
         if queue is None:

@@ -15,7 +15,7 @@ Key = TypeVar("Key")
 Work = Callable[[], Awaitable[None]]
 
 
-class Lanes(Generic[Key]):
+class KeyedQueue(Generic[Key]):
     def __init__(
         self,
         group: asyncio.TaskGroup,
@@ -33,7 +33,7 @@ class Lanes(Generic[Key]):
         self._waiting: dict[Key, deque[Work]] = {}
         self._running: dict[Key, int] = {}
 
-    def hand(self, key: Key, work: Work) -> None:
+    def submit(self, key: Key, work: Work) -> None:
         self._waiting.setdefault(key, deque()).append(work)
         if self._running.get(key, 0) < self._width:
             self._running[key] = self._running.get(key, 0) + 1

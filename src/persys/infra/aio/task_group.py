@@ -6,17 +6,17 @@ from contextlib import asynccontextmanager
 
 
 @asynccontextmanager
-async def together() -> AsyncIterator[asyncio.TaskGroup]:
+async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
     try:
         async with asyncio.TaskGroup() as group:
             yield group
     except BaseExceptionGroup as failed:
-        raise first_of(failed) from None
+        raise unwrap_single(failed) from None
 
 
-def first_of(
-    group: BaseExceptionGroup[BaseException], *, rather: type[BaseException] = BaseException
+def unwrap_single(
+    group: BaseExceptionGroup[BaseException], *, prefer: type[BaseException] = BaseException
 ) -> BaseException:
-    """One exception of a group; one of the type `rather`, if there is any."""
-    first = (group.subgroup(rather) or group).exceptions[0]
-    return first_of(first, rather=rather) if isinstance(first, BaseExceptionGroup) else first
+    """One exception of a group; one of the type `prefer`, if there is any."""
+    first = (group.subgroup(prefer) or group).exceptions[0]
+    return unwrap_single(first, prefer=prefer) if isinstance(first, BaseExceptionGroup) else first

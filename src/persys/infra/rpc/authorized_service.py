@@ -18,7 +18,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from persys.errors import DefectError, DeniedError, InvalidError, UnavailableError
 from persys.infra.aio.supervisor import InternalError, Supervisor
-from persys.infra.aio.task_group import together
+from persys.infra.aio.task_group import task_group
 from persys.infra.rpc import bearer
 from persys.infra.rpc.authorizer import Admission, Context, Door
 
@@ -30,7 +30,7 @@ Handler = Callable[[Any, Any], Awaitable[Any]]
 _CALL_ENDED = (grpc.aio.AbortError, grpc.aio.UsageError)
 
 
-class Guarded:
+class AuthorizedService:
     """The servicer with each handler wrapped. With `door` None (-insecure) every caller is admitted."""
 
     def __init__(
@@ -89,7 +89,7 @@ class Guarded:
             if hasattr(messages, "__aiter__"):
                 messages = session.checked(messages)
             try:
-                async with together() as group:
+                async with task_group() as group:
                     watch = group.create_task(session.watch(self._recheck_seconds))
                     answer = await self._contained(name, handler(messages, session), context)
                     watch.cancel()

@@ -122,7 +122,7 @@ class Door:
                 self._check(claims)
             if admission.token_id and self._tokens is not None:
                 with suppress(UnavailableError):  # tokens are not loaded; it was valid before
-                    bearer.check_still(
+                    bearer.check_still_valid(
                         self._tokens, admission.token_id, now, is_revoked=self._is_revoked
                     )
         except DeniedError as err:

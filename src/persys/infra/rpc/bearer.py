@@ -29,7 +29,9 @@ def judged(find: FindToken, said: Sequence[str], now: datetime, *, is_revoked: I
     return token
 
 
-def check_still(find: FindToken, token_id: str, now: datetime, *, is_revoked: IsRevoked) -> None:
+def check_still_valid(
+    find: FindToken, token_id: str, now: datetime, *, is_revoked: IsRevoked
+) -> None:
     """Check the token of an open stream. Raises DeniedError once it is expired or revoked."""
     if (wrong := later_fault(find(token_id), now, is_revoked)) is not None:
         raise _denied(wrong)

@@ -25,7 +25,7 @@ class _Connection(Struct, eq=False):
     methods: dict[tuple[str, str], Any] = {}  # msgspec copies the default
 
 
-class LiveChannel(grpc.aio.Channel):
+class RotatingChannel(grpc.aio.Channel):
     def __init__(
         self,
         target: str,
@@ -33,13 +33,13 @@ class LiveChannel(grpc.aio.Channel):
         *,
         expected: str = "",
         answer_bytes_max: int = LIST_BYTES_MAX,
-        names_itself: bool = False,
+        sends_own_identity: bool = False,
     ) -> None:
         """`expected` is the required name of the server certificate; empty: the host name.
 
-        `names_itself`: calls without an identity pass the identity of this process.
+        `sends_own_identity`: calls without an identity pass the identity of this process.
         """
-        self._names_itself = names_itself
+        self._names_itself = sends_own_identity
         self._target = target
         self._certificates = certificates
         self._expected = expected

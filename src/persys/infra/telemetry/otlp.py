@@ -36,8 +36,8 @@ _propagator = TraceContextTextMapPropagator()
 class OtlpTracer:
     def __init__(self, service: str, *, endpoint: str, insecure: bool, timeout_ms: int) -> None:
         exporter = new_exporter(endpoint, insecure=insecure, timeout_ms=timeout_ms)
-        self._trouble = Trouble()
-        self._exporter = NotedExporter(exporter, self._trouble)
+        self._trouble = ExportErrorLog()
+        self._exporter = MonitoredExporter(exporter, self._trouble)
         resource = Resource.create({"service.name": service, "service.version": __version__})
         resource = resource.merge(OTELResourceDetector().detect())  # OTEL_RESOURCE_ATTRIBUTES wins
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
@@ -108,7 +108,7 @@ class RecordedSpan(Span):
             self._span.set_status(Status(StatusCode.ERROR, code))
 
 
-class Trouble(logging.Handler):
+class ExportErrorLog(logging.Handler):
     """Logs warnings of OpenTelemetry, once until exporting works again."""
 
     def __init__(self) -> None:
@@ -133,10 +133,10 @@ class Trouble(logging.Handler):
         super().close()
 
 
-class NotedExporter(SpanExporter):
+class MonitoredExporter(SpanExporter):
     """Detects when exporting works again, and does not delay the shutdown when it fails."""
 
-    def __init__(self, exporter: SpanExporter, trouble: Trouble) -> None:
+    def __init__(self, exporter: SpanExporter, trouble: ExportErrorLog) -> None:
         self._exporter = exporter
         self._trouble = trouble
         self._failing = False

@@ -15,7 +15,9 @@ class Ending(Protocol):
         """The age of the revocation list, or None without a list."""
 
 
-def watch_certificate(registry: CollectorRegistry, process: str, certificate: Ending) -> None:
+def register_certificate_metrics(
+    registry: CollectorRegistry, process: str, certificate: Ending
+) -> None:
     """Register the gauges. They are evaluated at each scrape."""
     for name, about, seconds in (
         ("expiry", f"Until the {process}'s own certificate ends", certificate.seconds_left),

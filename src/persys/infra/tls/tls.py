@@ -12,7 +12,7 @@ from persys.errors import DeniedError
 from persys.infra.clock import Clock
 from persys.infra.rpc.grpc_server import server_name
 from persys.infra.rpc.message_sizes import LIST_BYTES_MAX, MESSAGE_BYTES_MAX
-from persys.infra.rpc.rotating_channel import LiveChannel
+from persys.infra.rpc.rotating_channel import RotatingChannel
 from persys.infra.tls.certificates import CertificateFiles, Certificates, KeyPair
 from persys.infra.tls.identity import Claims
 from persys.infra.tls.renewal import CertificateSource, Renewal
@@ -62,28 +62,30 @@ class Tls:
         role: Role,
         name: str = "",
         *,
-        names_itself: bool = False,
+        sends_own_identity: bool = False,
         by_host: bool = False,
-    ) -> LiveChannel:
+    ) -> RotatingChannel:
         """A channel to a server with this role, and this name if set.
 
-        `names_itself`: calls without an identity pass the identity of this process. `by_host`: verify the
-        host name, independent of the setting.
+        `sends_own_identity`: calls without an identity pass the identity of this process. `by_host`: verify
+        the host name, independent of the setting.
         """
         by_name = self._verify is Verify.IDENTITY and not by_host
         expected = server_name(role, name) if by_name else ""
         # A compromised node must not be able to fill the memory of a scheduler.
         most = MESSAGE_BYTES_MAX if role is Role.AGENT else LIST_BYTES_MAX
-        return LiveChannel(
+        return RotatingChannel(
             target,
             self.certificates,
             expected=expected,
             answer_bytes_max=most,
-            names_itself=names_itself,
+            sends_own_identity=sends_own_identity,
         )
 
-    def dial(self, role: Role, *, names_itself: bool = False) -> Callable[[str], LiveChannel]:
-        return lambda target: self.channel(target, role, names_itself=names_itself)
+    def dial(
+        self, role: Role, *, sends_own_identity: bool = False
+    ) -> Callable[[str], RotatingChannel]:
+        return lambda target: self.channel(target, role, sends_own_identity=sends_own_identity)
 
     def check(self, claims: Claims) -> None:
         """Raises DeniedError for a revoked certificate."""

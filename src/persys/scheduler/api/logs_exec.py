@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 
 from persys.errors import AgentUnreachableError, InvalidError, NotFoundError, RefusedError
-from persys.infra.aio.task_group import together
+from persys.infra.aio.task_group import task_group
 from persys.model.ids import WorkloadId
 from persys.scheduler.api.context import Context, need
 from persys.scheduler.dispatch.agent_client import AgentClient, OpenCall
@@ -46,7 +46,7 @@ class LogsExecApi:
         with self._call(first.start.workload_id, "Exec") as open_call:
             call = open_call()
             try:
-                async with together() as group:
+                async with task_group() as group:
                     begun = asyncio.Event()
                     feeding = group.create_task(_feed(call, first, inputs, begun))
                     async for output in call:

@@ -4,7 +4,7 @@ import secrets
 
 from persys.core.auth import tokens
 from persys.errors import NotFoundError
-from persys.infra.aio.keyed_lock import Turns
+from persys.infra.aio.keyed_lock import KeyedLock
 from persys.infra.clock import Clock
 from persys.model.event import Event, EventKind
 from persys.model.identity import Caller, Token
@@ -21,7 +21,7 @@ class Tokens:
         self._cluster = cluster
         self._committer = committer
         self._clock = clock
-        self._turns: Turns[str] = Turns()
+        self._locks: KeyedLock[str] = KeyedLock()
 
     def all(self) -> list[Token]:
         """The newest first."""
@@ -39,7 +39,7 @@ class Tokens:
             await self._put(token, over)
             return token, drawn.text
 
-        async with self._turns.of(_ALL):
+        async with self._locks.hold(_ALL):
             return await retry_on_conflict(attempt)
 
     async def revoke(self, token_id: str, by: str) -> None:
@@ -56,7 +56,7 @@ class Tokens:
                 )
             )
 
-        async with self._turns.of(_ALL):
+        async with self._locks.hold(_ALL):
             await retry_on_conflict(attempt)
 
     async def _put(self, token: Token, over: tuple[Token, ...]) -> None:

@@ -18,7 +18,7 @@ from persys.core.reconcile.dispatch import answered, unanswered
 from persys.core.reconcile.effects import Apply, Effect, FetchActions, PollStatus, Remove
 from persys.core.reconcile.task_history import Operation, ending, finished, is_lost, is_unclear
 from persys.errors import AgentUnreachableError, FencedError, PersysError
-from persys.infra.aio.keyed_queue import Lanes
+from persys.infra.aio.keyed_queue import KeyedQueue
 from persys.infra.aio.supervisor import Containment, InternalError, Supervisor
 from persys.infra.clock import Clock
 from persys.infra.telemetry import tracing
@@ -75,24 +75,24 @@ class Dispatcher:
         self._inquired = inquired
         self._keep_actions = keep_actions
         self._supervisor = supervisor
-        self._lanes: Lanes[NodeId] | None = None
+        self._queues: KeyedQueue[NodeId] | None = None
         self._backlog: list[Effect] = []
         self._waiting: set[Remove | PollStatus | FetchActions] = set()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             self._waiting.clear()
-            self._lanes = Lanes(group, contain=self._contain_lane)
+            self._queues = KeyedQueue(group, contain=self._contain_lane)
             backlog, self._backlog = self._backlog, []
             for effect in backlog:
                 self.hand(effect)
             try:
-                await asyncio.Event().wait()  # until cancelled, together with the lanes
+                await asyncio.Event().wait()  # until cancelled, together with the queues
             finally:
-                self._lanes = None
+                self._queues = None
 
     def hand(self, effect: Effect) -> None:
-        if self._lanes is None:
+        if self._queues is None:
             self._hold_back(effect)
             return
         if not isinstance(effect, Apply):
@@ -100,17 +100,17 @@ class Dispatcher:
             if effect in self._waiting:
                 return
             self._waiting.add(effect)
-        self._lanes.hand(effect.node_id, tracing.bound(lambda: self._perform(effect)))
+        self._queues.submit(effect.node_id, tracing.bound(lambda: self._perform(effect)))
 
     def _hold_back(self, effect: Effect) -> None:
-        """Queue until the lanes run. Beyond the bound an effect counts as never sent."""
+        """Queue until the queues run. Beyond the bound an effect counts as never sent."""
         if len(self._backlog) < BACKLOG_MAX:
             self._backlog.append(effect)
         elif isinstance(effect, Apply | Remove):
             self._drop(effect)
 
     def depth(self) -> int:
-        return self._lanes.depth() if self._lanes else 0
+        return self._queues.depth() if self._queues else 0
 
     def _contain_lane(self, node_id: NodeId) -> Containment:
         """Contains failures outside the containment of the single effect."""

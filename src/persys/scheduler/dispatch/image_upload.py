@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 
 from persys.errors import AgentUnreachableError, InvalidError, PersysError, RefusedError
-from persys.infra.aio.task_group import together
+from persys.infra.aio.task_group import task_group
 from persys.model.node import Node
 from persys.scheduler.dispatch.agent_client import AgentClient
 from persys.wire.gen.agent.v1 import agent_pb2
@@ -42,7 +42,7 @@ async def share(
 
     shares = [_Share(node, agents, tell) for node in nodes]
     await tell(control_pb2.ImageProgress())
-    async with together() as group:
+    async with task_group() as group:
         feeding = group.create_task(_feed(shares, inputs))
         sending = [group.create_task(one.send(start)) for one in shares]
         await asyncio.wait(sending)
@@ -83,7 +83,7 @@ class _Share:
     async def _converse(self, call: Any, start: agent_pb2.AddImageStart) -> None:
         begun = asyncio.Event()
         try:
-            async with together() as group:
+            async with task_group() as group:
                 writing = group.create_task(self._write(call, start, begun))
                 has_it = False
                 while (progress := await _next(call)) is not None:

@@ -25,7 +25,7 @@ from persys.errors import (
     PersysError,
     StoreUnavailableError,
 )
-from persys.infra.aio.keyed_queue import Lanes
+from persys.infra.aio.keyed_queue import KeyedQueue
 from persys.infra.aio.supervisor import KeyedWork, Supervisor
 from persys.infra.clock import Clock
 from persys.model import feature
@@ -66,13 +66,13 @@ class Orphans:
         self._nodes: KeyedWork[NodeId] = KeyedWork(supervisor, "orphans", clock)
         self._due: set[NodeId] = set()
         self._removed: dict[NodeId, set[WorkloadId]] = {}  # removed, but still listed as stopped
-        self._lanes: Lanes[NodeId] | None = None
+        self._queues: KeyedQueue[NodeId] | None = None
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             self._due.clear()
-            self._lanes = Lanes(group, contain=self._nodes.contain)
-            await asyncio.Event().wait()  # until cancelled, and the lanes with it
+            self._queues = KeyedQueue(group, contain=self._nodes.contain)
+            await asyncio.Event().wait()  # until cancelled, and the queues with it
 
     def listed(self, node_id: NodeId, listed: Sequence[Observation]) -> None:
         """Process a full list of a node. A node that is being removed is ignored."""
@@ -88,11 +88,11 @@ class Orphans:
         if not found and not self._cluster.unassigned_copies.on(node_id):
             return
         self._remember(node_id, found)
-        if self._lanes is None or node_id in self._due:
+        if self._queues is None or node_id in self._due:
             return
         if self._nodes.is_due(node_id):
             self._due.add(node_id)
-            self._lanes.hand(node_id, partial(self._note, node_id))
+            self._queues.submit(node_id, partial(self._note, node_id))
 
     def _without_removed(
         self, node_id: NodeId, found: dict[WorkloadId, Observation]

@@ -29,7 +29,7 @@ from persys.errors import (
     StoreUnavailableError,
     UnavailableError,
 )
-from persys.infra.aio.keyed_lock import Turns
+from persys.infra.aio.keyed_lock import KeyedLock
 from persys.infra.clock import Clock
 from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId
@@ -57,14 +57,14 @@ class NodeRemoval:
         clock: Clock,
         *,
         removed: RemovedNodes,
-        turns: Turns[NodeId],
+        locks: KeyedLock[NodeId],
     ) -> None:
         """`turns` serialize the changes of a node record."""
         self._cluster = cluster
         self._committer = committer
         self._clock = clock
         self._removed = removed
-        self._turns = turns
+        self._locks = locks
         self._wanted = asyncio.Event()
         self._moved = asyncio.Event()
 
@@ -119,7 +119,7 @@ class NodeRemoval:
                 return  # retried in a second
 
     async def _step(self, node_id: NodeId, *, asked: bool) -> None:
-        async with self._turns.of(node_id):
+        async with self._locks.hold(node_id):
             await retry_on_conflict(lambda: self._make_step(node_id, asked=asked))
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()

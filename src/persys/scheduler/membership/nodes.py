@@ -32,7 +32,7 @@ from persys.errors import (
     StoreUnavailableError,
     SupersededError,
 )
-from persys.infra.aio.keyed_lock import Turns
+from persys.infra.aio.keyed_lock import KeyedLock
 from persys.infra.aio.supervisor import InternalError, KeyedWork, Supervisor
 from persys.infra.clock import Clock
 from persys.model import feature
@@ -78,7 +78,7 @@ class Membership:
         holder_changed: Callable[[NodeId], None],
         new_instance_id: Callable[[], str],
         removal: NodeRemoval,
-        turns: Turns[NodeId],
+        locks: KeyedLock[NodeId],
     ) -> None:
         """`turns` serialize the changes of a node record."""
         self._cluster = cluster
@@ -100,7 +100,7 @@ class Membership:
         self._removal = removal
         self._supervisor = supervisor
         self._leases: KeyedWork[NodeId] = KeyedWork(supervisor, "lease", clock)
-        self._turns = turns
+        self._locks = locks
         self._repeats = Repeats()
         self.pending_nodes = PendingNodes()
 
@@ -179,7 +179,7 @@ class Membership:
             await self._put(renewed, EventKind.NODE_REGISTERED_AGAIN)
             return renewed
 
-        async with self._turns.of(node.id):
+        async with self._locks.hold(node.id):
             shown = await retry_on_conflict(attempt)
             member = self._cluster.members[node.id]
             self._heard_from(member)
@@ -265,7 +265,7 @@ class Membership:
             _check_not_removing(node)
             await self._put(make(node), kind)
 
-        async with self._turns.of(node_id):
+        async with self._locks.hold(node_id):
             await retry_on_conflict(attempt)
 
     async def remove(self, node_id: NodeId) -> None:
@@ -369,7 +369,7 @@ class Membership:
                 entry.usage = used
 
     async def _judge(self, member: NodeState) -> None:
-        async with self._turns.of(member.node.id):
+        async with self._locks.hold(member.node.id):
             if member.lease_until > self._clock.monotonic():
                 return  # it sent a heartbeat meanwhile
             silent = self._lease.total_seconds() + member.lease_extra
@@ -382,7 +382,7 @@ class Membership:
                 return  # retried in a second
 
     async def _set_ready(self, member: NodeState) -> None:
-        async with self._turns.of(member.node.id):
+        async with self._locks.hold(member.node.id):
             if member.node.status is not NodeStatus.NOT_READY:
                 return
             alive = replace(member.node, confirmed_dead=False)

@@ -32,7 +32,7 @@ from persys.errors import (
     QuarantinedError,
     StoreUnavailableError,
 )
-from persys.infra.aio.keyed_lock import Turns
+from persys.infra.aio.keyed_lock import KeyedLock
 from persys.infra.aio.owned_work import OwnedWork
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
@@ -122,8 +122,8 @@ class Reconciler:
         self._supervisor = supervisor
         self._hand = hand
         self._request_removal = request_removal
-        self._turns: Turns[WorkloadId] = Turns()
-        self._reserving: Turns[str] = Turns()
+        self._locks: KeyedLock[WorkloadId] = KeyedLock()
+        self._reserving: KeyedLock[str] = KeyedLock()
         self._dirty: dict[WorkloadId, None] = {}
         self._wakeup = asyncio.Event()
         self._slots = asyncio.Semaphore(STEPS_AT_ONCE)
@@ -200,7 +200,7 @@ class Reconciler:
         """Run `work` while no step of the workload runs, even if the caller is cancelled."""
 
         async def attempt() -> T:
-            async with self._turns.of(workload_id):
+            async with self._locks.hold(workload_id):
                 return await retry_on_conflict(work)
 
         return await self._owned.finish("request", workload_id, attempt)
@@ -236,7 +236,7 @@ class Reconciler:
                     self._end_back_off(workload_id)
                     return workload
 
-        async with self._turns.of(workload_id):
+        async with self._locks.hold(workload_id):
             return await retry_on_conflict(attempt)
 
     async def _step(self, workload_id: WorkloadId) -> None:
@@ -250,7 +250,7 @@ class Reconciler:
 
     async def _reconcile(self, workload_id: WorkloadId) -> None:
         try:
-            async with self._turns.of(workload_id):
+            async with self._locks.hold(workload_id):
                 entry = self._cluster.entries.get(workload_id)
                 # While frozen nothing can be written; all workloads are woken when that ends.
                 if entry is None or not self._may_decide(workload_id) or self._is_aside(entry):
@@ -438,7 +438,7 @@ class Reconciler:
         if epochs.covers(epoch):
             epochs.use(epoch)
             return
-        async with self._reserving.of(keys.EPOCHS):
+        async with self._reserving.hold(keys.EPOCHS):
             if not epochs.covers(epoch):
                 counter = epochs.after_next_block(epoch, new_key=self._proof_key())
                 await self._committer.commit(

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from persys.core.intent import suggestions
 from persys.core.intent.apply import Accepted, Unchanged
 from persys.errors import DeniedError, NotFoundError, RefusedError
-from persys.infra.aio.keyed_lock import Turns
+from persys.infra.aio.keyed_lock import KeyedLock
 from persys.infra.clock import Clock
 from persys.model.event import Event, EventKind
 from persys.model.identity import Caller
@@ -41,7 +41,7 @@ class Suggestions:
         self._reconciler = reconciler
         self._committer = committer
         self._clock = clock
-        self._turns: Turns[str] = Turns()
+        self._locks: KeyedLock[str] = KeyedLock()
         self._rulings = cluster.rulings
 
     def all(self) -> list[Ruling]:
@@ -53,7 +53,7 @@ class Suggestions:
 
         Raises UnavailableError if nothing was decided: submit it again.
         """
-        async with self._turns.of(suggestion.id):
+        async with self._locks.hold(suggestion.id):
             known = self._rulings.get(suggestion.id)
             permitted = suggestions.may_apply(suggestion, caller)
             by = caller.label if caller is not None else ""
@@ -71,7 +71,7 @@ class Suggestions:
 
     async def approve(self, suggestion_id: str, caller: Caller | None) -> Ruling:
         """Apply a pending suggestion. Raises DeniedError unless the caller may perform its action."""
-        async with self._turns.of(suggestion_id):
+        async with self._locks.hold(suggestion_id):
             pending = self._pending(suggestion_id, caller)
             by = caller.label if caller is not None else ""
             return await self._rule(
@@ -79,7 +79,7 @@ class Suggestions:
             )
 
     async def reject(self, suggestion_id: str, caller: Caller | None) -> Ruling:
-        async with self._turns.of(suggestion_id):
+        async with self._locks.hold(suggestion_id):
             pending = self._pending(suggestion_id, caller)
             by = caller.label if caller is not None else ""
             ruling = replace(

@@ -8,7 +8,7 @@ import structlog
 
 from persys.core.secrets import VALUE_BYTES_MAX, check_name, with_version
 from persys.errors import InvalidError, NotFoundError, RefusedError
-from persys.infra.aio.keyed_lock import Turns
+from persys.infra.aio.keyed_lock import KeyedLock
 from persys.infra.clock import Clock
 from persys.infra.encryption import Key, KeyFile
 from persys.model.event import Event, EventKind
@@ -31,7 +31,7 @@ class SecretStore:
         self._committer = committer
         self._clock = clock
         self._key_file = key_file
-        self._turns: Turns[str] = Turns()
+        self._locks: KeyedLock[str] = KeyedLock()
         self._trouble = ""
 
     async def put(self, name: str, value: bytes, *, by: str) -> Secret:
@@ -53,7 +53,7 @@ class SecretStore:
             await self._committer.commit(change)
             return secret
 
-        async with self._turns.of(name):
+        async with self._locks.hold(name):
             return await retry_on_conflict(attempt)
 
     async def delete(self, name: str, *, by: str) -> None:
@@ -70,7 +70,7 @@ class SecretStore:
             )
             await self._committer.commit(change)
 
-        async with self._turns.of(name):
+        async with self._locks.hold(name):
             await retry_on_conflict(attempt)
 
     def open(self, reference: StoredReference) -> bytes:

@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc
 
-from persys.infra.aio.keyed_queue import Lanes
+from persys.infra.aio.keyed_queue import KeyedQueue
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.workload import Desired
 from persys.sim.actors.operator import Rescue
@@ -47,12 +47,12 @@ class Users:
         self._trace = trace
         self._schedulers = schedulers
         self._random = dice(seed, "users")
-        self._lanes: Lanes[str] | None = None
+        self._queues: KeyedQueue[str] | None = None
         self.rescue = Rescue(invariants.losses, trace, ask=self._call, leader=leader)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            self._lanes = Lanes(group, contain=nullcontext)
+            self._queues = KeyedQueue(group, contain=nullcontext)
             group.create_task(self.rescue.run())
             while True:  # periodic reads
                 await asyncio.sleep(LOOK_SECONDS)
@@ -61,8 +61,8 @@ class Users:
                     await self._call("ListWorkloads", control_pb2.ListWorkloadsRequest())
 
     def do(self, happening: Happening) -> None:
-        assert self._lanes is not None
-        self._lanes.hand(happening.target, lambda: self._do(happening))
+        assert self._queues is not None
+        self._queues.submit(happening.target, lambda: self._do(happening))
 
     async def _do(self, happening: Happening) -> None:
         name = happening.target

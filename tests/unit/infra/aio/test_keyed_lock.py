@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from persys.infra.aio.keyed_lock import Turns
+from persys.infra.aio.keyed_lock import KeyedLock
 
 
 async def settle() -> None:
@@ -10,19 +10,19 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def hold(turns: Turns[str], name: str, log: list[str], gate: asyncio.Event) -> None:
-    async with turns.of("web"):
+async def hold(locks: KeyedLock[str], name: str, log: list[str], gate: asyncio.Event) -> None:
+    async with locks.hold("web"):
         log.append(name)
         await gate.wait()
 
 
 async def test_the_lock_is_granted_in_the_order_of_requests() -> None:
-    turns: Turns[str] = Turns()
+    locks: KeyedLock[str] = KeyedLock()
     log: list[str] = []
     gate = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         for name in ("first", "second", "third"):
-            group.create_task(hold(turns, name, log, gate))
+            group.create_task(hold(locks, name, log, gate))
         await settle()
         assert log == ["first"]
         gate.set()
@@ -31,29 +31,29 @@ async def test_the_lock_is_granted_in_the_order_of_requests() -> None:
 
 
 async def test_another_key_does_not_wait() -> None:
-    turns: Turns[str] = Turns()
-    async with turns.of("web"), asyncio.timeout(1), turns.of("db"):
+    locks: KeyedLock[str] = KeyedLock()
+    async with locks.hold("web"), asyncio.timeout(1), locks.hold("db"):
         pass
 
 
 async def test_a_failure_releases_the_lock() -> None:
-    turns: Turns[str] = Turns()
+    locks: KeyedLock[str] = KeyedLock()
     with pytest.raises(ZeroDivisionError):
-        async with turns.of("web"):
+        async with locks.hold("web"):
             raise ZeroDivisionError
 
-    async with asyncio.timeout(1), turns.of("web"):
+    async with asyncio.timeout(1), locks.hold("web"):
         pass
 
 
 async def test_a_waiter_cancelled_while_the_lock_is_granted_passes_it_to_the_next() -> None:
-    turns: Turns[str] = Turns()
+    locks: KeyedLock[str] = KeyedLock()
     log: list[str] = []
     gate = asyncio.Event()
     async with asyncio.TaskGroup() as group:
-        async with turns.of("web"):
-            leaving = group.create_task(hold(turns, "leaving", log, gate))
-            staying = group.create_task(hold(turns, "staying", log, gate))
+        async with locks.hold("web"):
+            leaving = group.create_task(hold(locks, "leaving", log, gate))
+            staying = group.create_task(hold(locks, "staying", log, gate))
             await settle()
             leaving.cancel()  # and the turn is passed on before it runs again
         gate.set()
@@ -65,14 +65,14 @@ async def test_a_waiter_cancelled_while_the_lock_is_granted_passes_it_to_the_nex
 
 
 async def test_a_cancelled_holder_releases_the_lock() -> None:
-    turns: Turns[str] = Turns()
+    locks: KeyedLock[str] = KeyedLock()
     log: list[str] = []
     gate = asyncio.Event()
     gate.set()
     async with asyncio.TaskGroup() as group:
-        async with turns.of("web"):
-            leaving = group.create_task(hold(turns, "leaving", log, gate))
-            group.create_task(hold(turns, "staying", log, gate))
+        async with locks.hold("web"):
+            leaving = group.create_task(hold(locks, "leaving", log, gate))
+            group.create_task(hold(locks, "staying", log, gate))
             await settle()
         leaving.cancel()  # after the turn was given, before it was taken
 

@@ -5,7 +5,7 @@ from contextlib import nullcontext
 import pytest
 from prometheus_client import CollectorRegistry
 
-from persys.infra.aio.keyed_queue import Lanes
+from persys.infra.aio.keyed_queue import KeyedQueue
 from persys.infra.aio.supervisor import KeyedWork, Supervisor
 from persys.infra.clock import SystemClock
 
@@ -30,9 +30,9 @@ async def test_a_slow_key_does_not_delay_another() -> None:
     never, at_once = asyncio.Event(), asyncio.Event()
     at_once.set()
     async with asyncio.TaskGroup() as group:
-        lanes: Lanes[str] = Lanes(group, contain=nullcontext)
-        lanes.hand("n1", work_that(log, "slow", never))
-        lanes.hand("n2", work_that(log, "fast", at_once))
+        queues: KeyedQueue[str] = KeyedQueue(group, contain=nullcontext)
+        queues.submit("n1", work_that(log, "slow", never))
+        queues.submit("n2", work_that(log, "fast", at_once))
         await settle()
 
         assert log == ["slow begins", "fast begins", "fast ends"]
@@ -43,9 +43,9 @@ async def test_work_of_one_key_runs_serially_in_the_order_of_submission() -> Non
     log: list[str] = []
     gates = [asyncio.Event() for _ in range(3)]
     async with asyncio.TaskGroup() as group:
-        lanes: Lanes[str] = Lanes(group, contain=nullcontext)
+        queues: KeyedQueue[str] = KeyedQueue(group, contain=nullcontext)
         for index, gate in enumerate(gates):
-            lanes.hand("n1", work_that(log, str(index), gate))
+            queues.submit("n1", work_that(log, str(index), gate))
         for gate in reversed(gates):  # the last may end first, but has not begun
             gate.set()
             await settle()
@@ -57,9 +57,9 @@ async def test_width_limits_the_concurrent_work_of_one_key() -> None:
     log: list[str] = []
     gates = [asyncio.Event() for _ in range(4)]
     async with asyncio.TaskGroup() as group:
-        lanes: Lanes[str] = Lanes(group, contain=nullcontext, width=2)
+        queues: KeyedQueue[str] = KeyedQueue(group, contain=nullcontext, width=2)
         for index, gate in enumerate(gates):
-            lanes.hand("n1", work_that(log, str(index), gate))
+            queues.submit("n1", work_that(log, str(index), gate))
         await settle()
         assert log == ["0 begins", "1 begins"]
 
@@ -75,14 +75,14 @@ async def test_width_limits_the_concurrent_work_of_one_key() -> None:
 async def test_work_may_submit_more_work_for_its_own_key() -> None:
     seen: list[int] = []
     async with asyncio.TaskGroup() as group:
-        lanes: Lanes[str] = Lanes(group, contain=nullcontext)
+        queues: KeyedQueue[str] = KeyedQueue(group, contain=nullcontext)
 
         async def count_down(left: int) -> None:
             seen.append(left)
             if left:
-                lanes.hand("n1", lambda: count_down(left - 1))
+                queues.submit("n1", lambda: count_down(left - 1))
 
-        lanes.hand("n1", lambda: count_down(3))
+        queues.submit("n1", lambda: count_down(3))
 
     assert seen == [3, 2, 1, 0]
 
@@ -90,14 +90,14 @@ async def test_work_may_submit_more_work_for_its_own_key() -> None:
 async def test_depth_counts_waiting_and_running_work() -> None:
     gate = asyncio.Event()
     async with asyncio.TaskGroup() as group:
-        lanes: Lanes[str] = Lanes(group, contain=nullcontext)
+        queues: KeyedQueue[str] = KeyedQueue(group, contain=nullcontext)
         for key in ("n1", "n1", "n2"):
-            lanes.hand(key, work_that([], key, gate))
+            queues.submit(key, work_that([], key, gate))
         await settle()
-        assert lanes.depth() == 3
+        assert queues.depth() == 3
         gate.set()
 
-    assert lanes.depth() == 0
+    assert queues.depth() == 0
 
 
 async def test_a_failure_that_is_not_contained_ends_the_group() -> None:
@@ -106,7 +106,7 @@ async def test_a_failure_that_is_not_contained_ends_the_group() -> None:
 
     with pytest.raises(ExceptionGroup) as caught:
         async with asyncio.TaskGroup() as group:
-            Lanes[str](group, contain=nullcontext).hand("n1", fail)
+            KeyedQueue[str](group, contain=nullcontext).submit("n1", fail)
 
     assert caught.value.subgroup(ZeroDivisionError)
 
@@ -123,10 +123,10 @@ async def test_a_contained_failure_ends_only_that_piece_of_work() -> None:
         done.append(name)
 
     async with asyncio.TaskGroup() as group:
-        lanes: Lanes[str] = Lanes(group, contain=lane.contain)
-        lanes.hand("n1", fail)
-        lanes.hand("n1", lambda: succeed("next of the same key"))
-        lanes.hand("n2", lambda: succeed("other key"))
+        queues: KeyedQueue[str] = KeyedQueue(group, contain=lane.contain)
+        queues.submit("n1", fail)
+        queues.submit("n1", lambda: succeed("next of the same key"))
+        queues.submit("n2", lambda: succeed("other key"))
 
     assert sorted(done) == ["next of the same key", "other key"]
-    assert lanes.depth() == 0
+    assert queues.depth() == 0

@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from builders import a_supervisor
-from persys.infra.rpc.authorized_service import Guarded
+from persys.infra.rpc.authorized_service import AuthorizedService
 from persys.infra.rpc.grpc_server import new_channel, new_server, start_server
 from persys.wire.gen.agent.v1 import agent_pb2
 
@@ -31,7 +31,7 @@ class Api:
 @pytest.fixture
 async def channel() -> AsyncIterator[grpc.aio.Channel]:
     server = new_server()
-    Guarded(Api(), SERVICE, None, a_supervisor()).add_to(server)
+    AuthorizedService(Api(), SERVICE, None, a_supervisor()).add_to(server)
     port = await start_server(server, SERVICE.full_name, host="127.0.0.1", port=0)
     async with new_channel(f"127.0.0.1:{port}") as channel:
         yield channel

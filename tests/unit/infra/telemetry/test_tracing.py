@@ -21,7 +21,12 @@ from prometheus_client import CollectorRegistry
 
 from persys.errors import SettingsError
 from persys.infra.telemetry import tracing
-from persys.infra.telemetry.otlp import NotedExporter, OtlpTracer, Trouble, parse_endpoint
+from persys.infra.telemetry.otlp import (
+    ExportErrorLog,
+    MonitoredExporter,
+    OtlpTracer,
+    parse_endpoint,
+)
 from persys.infra.telemetry.side_server import SideServer
 
 
@@ -90,8 +95,8 @@ class Receiver(SpanExporter):
 
 
 def test_an_unreachable_receiver_is_logged_once_and_once_when_it_returns() -> None:
-    receiver, trouble = Receiver(), Trouble()
-    exporter = NotedExporter(receiver, trouble)
+    receiver, trouble = Receiver(), ExportErrorLog()
+    exporter = MonitoredExporter(receiver, trouble)
     spans: list[ReadableSpan] = []
 
     with structlog.testing.capture_logs() as lines:
@@ -107,8 +112,8 @@ def test_an_unreachable_receiver_is_logged_once_and_once_when_it_returns() -> No
 
 
 def test_an_unreachable_receiver_does_not_delay_the_shutdown() -> None:
-    receiver, trouble = Receiver(), Trouble()
-    exporter = NotedExporter(receiver, trouble)
+    receiver, trouble = Receiver(), ExportErrorLog()
+    exporter = MonitoredExporter(receiver, trouble)
     receiver.answers = False
 
     with structlog.testing.capture_logs():

@@ -28,7 +28,7 @@ from persys.agent.subprocesses import Ran, run
 from persys.agent.volumes.local import disk_usage
 from persys.errors import RefusedError
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
-from persys.infra.aio.task_group import together
+from persys.infra.aio.task_group import task_group
 from persys.model.node import GIB
 from persys.model.status import Failure, FailureReason
 from persys.wire.compose.git_source import host_of
@@ -158,7 +158,7 @@ class Git:
     async def _fetch(self, store: Path, env: Mapping[str, str], repository: str, ref: str) -> str:
         fetch = ("fetch", "--quiet", "--depth=1", "--no-tags", "--force", "--", repository, ref)
         try:
-            async with together() as group:
+            async with task_group() as group:
                 watching = group.create_task(self._watch_size(store))
                 await _git(store, env, *fetch, file_bytes_max=self._bytes_max)
                 watching.cancel()

@@ -28,7 +28,7 @@ from persys.agent.runtimes.docker.engine import (
 from persys.agent.runtimes.docker.mapping import WORKLOAD_LABEL, OwnerLabels
 from persys.core.agent.report import Sample
 from persys.infra.aio.path_calls import PathCalls
-from persys.infra.aio.task_group import together
+from persys.infra.aio.task_group import task_group
 from persys.infra.clock import Clock
 from persys.model.ids import WorkloadId
 
@@ -176,7 +176,7 @@ class DockerUsage:
             for container_id, counters in counted.items()
         ]
         room = asyncio.Semaphore(CONCURRENT_REQUESTS_MAX)
-        async with together() as group:
+        async with task_group() as group:
             tasks = [
                 group.create_task(self._fetch(container_id, workload_id, room))
                 for container_id, workload_id in owners.items()

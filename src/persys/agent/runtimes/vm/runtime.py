@@ -50,7 +50,7 @@ from persys.core.reconcile.evacuate import stop_grace_seconds
 from persys.errors import ConflictError
 from persys.infra.aio.offload import off_loop
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
-from persys.infra.aio.task_group import together
+from persys.infra.aio.task_group import task_group
 from persys.infra.clock import Clock
 from persys.model.ids import WorkloadId
 from persys.model.status import Failure, FailureReason
@@ -134,7 +134,7 @@ class VmRuntime:
         try:
             await self._paths.run(state_dir.root, state_dir.make)
             interfaces = await self._networks.attach(vm_spec(order))
-            async with together() as group:
+            async with task_group() as group:
                 cloud_init = group.create_task(self._write_cloud_init(order, state_dir, interfaces))
                 disks = await self._disks.provide(order, state_dir)
             more = [await self._kind_of(path) for path in volumes.values()]

@@ -19,7 +19,7 @@ from persys.core.agent.storage import (
     has_external_data,
 )
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls
-from persys.infra.aio.task_group import together
+from persys.infra.aio.task_group import task_group
 from persys.model.node import GIB
 from persys.model.spec import Disk
 from persys.model.status import FailureReason
@@ -79,7 +79,7 @@ class DiskFiles:
         if form == QCOW2:
             chain = await self.check_references(device, path)
             # Check backing files too: with a corrupt image the guest hangs, but the VM appears to run.
-            async with together() as group:
+            async with task_group() as group:
                 for name in dict.fromkeys(chain):
                     group.create_task(self._check_one(device, name))
 
