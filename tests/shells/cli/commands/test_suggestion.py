@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from persys.wire.gen.control.v1 import control_pb2
-from shells.cli.front import gateway
+from shells.cli.gateway import gateway
 
 if TYPE_CHECKING:
     from shells.cli.conftest import Cluster, Run

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from persys.store.port import Unit
-from shells.cli.test_secrets import cluster as cluster
-from shells.cli.test_secrets import ctl
+from shells.cli.commands.test_secret import cluster as cluster
+from shells.cli.commands.test_secret import ctl
 from shells.scheduler.harness import Cluster
 
 KEY = "/workloads/web"

@@ -18,7 +18,7 @@ from persys.cli.doctor.host import check_disk
 from persys.model.identity import Role
 from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
 from shells.cli.conftest import Cluster
-from shells.cli.front import gateway
+from shells.cli.gateway import gateway
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

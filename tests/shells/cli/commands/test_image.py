@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import grpc
 
 from persys.wire.gen.control.v1.control_pb2 import ImageView
-from shells.cli.test_access import Terminal
+from shells.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from persys.wire.gen.control.v1.control_pb2 import EventView
-from shells.cli.front import gateway
+from shells.cli.gateway import gateway
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,18 +1,11 @@
-"""persysctl logs, exec, console, top and stats; with a real terminal where that matters."""
+"""persysctl logs, exec and console; with a real terminal where that matters."""
 
 # ruff: noqa: N802  # the contract names the methods
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
-import pty
 import signal
-import struct
 import subprocess
-import sys
-import termios
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -21,16 +14,13 @@ import grpc
 import pytest
 
 from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
-from shells.cli.front import gateway
+from shells.cli.gateway import gateway
+from shells.cli.terminal import COMMAND, Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from shells.cli.conftest import Cluster, Run
-
     Process = Callable[..., subprocess.CompletedProcess[bytes]]
-
-COMMAND = (sys.executable, "-m", "persys.cli.persysctl")
 
 
 class Inside(control_pb2_grpc.AgentControlServicer):
@@ -224,41 +214,6 @@ def test_invalid_options_are_refused_before_any_request(
     assert text in ended.stderr
 
 
-class Terminal:
-    """persysctl in its own terminal."""
-
-    def __init__(self, words: tuple[str, ...], variables: dict[str, str]) -> None:
-        self.seen = b""
-        self._fd, inner = pty.openpty()
-        # Not a plain fork: this process has threads, and what they hold then is held for ever.
-        self._process = subprocess.Popen(
-            ["setsid", "--ctty", *COMMAND, *words],
-            env=variables,
-            stdin=inner,
-            stdout=inner,
-            stderr=inner,
-        )
-        os.close(inner)
-
-    def resize(self, rows: int, columns: int) -> None:
-        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-
-    def say(self, data: bytes) -> None:
-        os.write(self._fd, data)
-
-    def read_until(self, text: bytes) -> None:
-        deadline = time.monotonic() + 20
-        while text not in self.seen:
-            assert time.monotonic() < deadline, self.seen
-            self.seen += os.read(self._fd, 4096)
-
-    def is_raw(self) -> bool:
-        return not termios.tcgetattr(self._fd)[3] & termios.ICANON
-
-    def end(self) -> int:
-        return self._process.wait(timeout=20)
-
-
 def test_output_of_a_workload_is_escaped_on_a_terminal(
     inside: Inside, environ: dict[str, str]
 ) -> None:
@@ -329,49 +284,3 @@ def test_a_console_receives_every_key_except_the_detach_key(
     assert b"c" not in terminal.seen.split(b"<b>")[1]
     (start,) = inside.started
     assert (start.workload_id, start.console, start.force) == ("vm", True, True)
-
-
-def use(view: control_pb2.WorkloadView, **figures: float) -> None:
-    usage = control_pb2.WorkloadUsageSnapshot(
-        workload_id=view.workload_id,
-        source="docker",
-        **figures,  # type: ignore[arg-type]  # the stubs want each by name
-    )
-    usage.collected_at.GetCurrentTime()
-    view.usage.CopyFrom(usage)
-
-
-def test_top_sorts_by_the_given_key(cluster: Cluster, ctl: Run) -> None:
-    cluster.add_node(
-        "n1",
-        total_cpu_cores=4,
-        total_memory_mb=8000,
-        usage=control_pb2.NodeUsage(cpu_used_millicores=1500, memory_used_mb=2000),
-    )
-    use(cluster.add_workload("busy"), cpu_percent=90, memory_bytes=1 << 20)
-    use(cluster.add_workload("fat"), cpu_percent=1, memory_bytes=3 << 30)
-    cluster.add_workload("unknown")
-
-    by_cpu = ctl("top")
-    by_memory = ctl("top", "--sort", "memory", "-o", "name")
-
-    assert "1.5/4" in by_cpu.out
-    assert by_cpu.out.index("busy") < by_cpu.out.index("fat")
-    assert "3.0 GB" in by_cpu.out
-    assert "unknown" not in by_cpu.out
-    assert by_memory.out.split() == ["fat", "busy"]
-
-
-def test_stats_of_one_workload_are_available_as_json(cluster: Cluster, ctl: Run) -> None:
-    use(cluster.add_workload("web"), cpu_percent=12.5, memory_bytes=2048, net_rx_bytes=7)
-    cluster.add_workload("new", status="Pending")
-
-    shown = ctl("stats", "web")
-    figures = json.loads(ctl("stats", "web", "-o", "json").out)
-    empty = ctl("stats", "new")
-
-    assert "12.5" in shown.out
-    assert "2.0 KB" in shown.out
-    assert (figures["cpu_percent"], figures["net_rx_bytes"]) == (12.5, "7")
-    assert empty.code == 1
-    assert "no measurement of new" in empty.err

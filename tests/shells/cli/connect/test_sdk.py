@@ -10,12 +10,12 @@ import pytest
 
 import persys.client
 from persys.client import SchedulerClient
-from shells.cli.front import gateway
+from shells.cli.gateway import gateway
 
 if TYPE_CHECKING:
     from shells.cli.conftest import Cluster
 
-DOCUMENT = (Path(__file__).parents[3] / "docs" / "sdk.md").read_text("utf-8")
+DOCUMENT = (Path(__file__).parents[4] / "docs" / "sdk.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", DOCUMENT, re.M | re.S)
 
 
@@ -53,7 +53,7 @@ def test_imports_of_the_document_exist() -> None:
 
 
 def test_every_call_the_document_names_exists() -> None:
-    table = DOCUMENT.partition("## What there is")[2].partition("`AgentClient`")[0]
+    table = DOCUMENT.partition("## Calls")[2].partition("`AgentClient`")[0]
     named = {
         name
         for row in re.findall(r"^\| (`.*?) \|", table, re.M)
