@@ -200,9 +200,9 @@ REGRESSIONS = (
         "a conflict does not lead to reading again",
         (
             Patch(
-                "src/persys/scheduler/commit/group_commit.py",
+                "src/persys/scheduler/commit/committer.py",
                 "                case Conflict() as conflict:\n"
-                "                    self._stale = True\n",
+                "                    self._watch.is_stale = True\n",
                 "                case Conflict() as conflict:\n",
             ),
         ),

@@ -1,11 +1,9 @@
 """Several schedulers and control streams: the promises hold, and a planted fault is found."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
-from persys.infra.clock import SystemClock
 from persys.scheduler.app import Scheduler
 from persys.scheduler.ha.leader_lease import LeaderLease
 from persys.sim.fakes.ha_scheduler import SharedSeat
@@ -102,12 +100,7 @@ class Presumption(LeaderLease):
 
 
 class Presumptuous(Scheduler):
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        lead = self.committer.lead
-        self.leader_lease = Presumption(
-            lead, SystemClock(), mark_stale=self.committer.mark_stale, confirm=self.modes.confirm
-        )
+    leader_lease_type = Presumption
 
 
 class PresumptuousSeat(SharedSeat):

@@ -166,7 +166,7 @@ class SchedulerServer:
 
     def _find_token(self, token_id: str) -> Token | None:
         """Raises UnavailableError before the records are loaded."""
-        if self._seat is None or not self._seat.has_loaded:
+        if self._seat is None or not self._seat.loader.has_loaded:
             raise UnavailableError("this scheduler has not loaded the tokens yet; try again")
         return self._seat.cluster.tokens.get(token_id)
 
@@ -194,13 +194,13 @@ class SchedulerServer:
     def _open(self, seat: Scheduler) -> None:
         self._standby = None
         self._loaded()
-        self._front.lead(seat.api(), revision=lambda: seat.committer.revision)
+        self._front.lead(seat.api(), revision=lambda: seat.store_watch.revision)
         log.info("leadership.taken", leader=self.name)
 
     async def _come_to_lead(self, seat: Scheduler) -> None:
         """Lead at once, or after standby. If another replica was faster, stand by again with this memory."""
         if not self._shared:
-            await seat.take_over(self.name)
+            await seat.take_over()
             return
         standby = self._standby = seat.standby(self._front.notice)
         self._front.stand_by(seat.api(), standby)
@@ -209,7 +209,7 @@ class SchedulerServer:
                 if await standby.until_leading():
                     await seat.resume_as_leader()
                 else:
-                    await seat.take_over(self.name)
+                    await seat.take_over()
             except (FencedError, ConflictError, StoreUnavailableError) as err:
                 log.info("leadership.missed", reason=str(err))
                 await self._resign(seat)
@@ -220,7 +220,7 @@ class SchedulerServer:
     async def _resign(self, seat: Scheduler) -> None:
         with suppress(PersysError, TimeoutError):
             async with asyncio.timeout(RESIGN_SECONDS):
-                await seat.committer.lead.resign()
+                await seat.lead_key.resign()
 
     @asynccontextmanager
     async def _new_seat(self) -> AsyncIterator[Scheduler]:
@@ -228,12 +228,12 @@ class SchedulerServer:
             self._settings,
             self._store,
             self._clock,
+            name=self.name,
             names=EtcdStore(self._names) if self._names is not None else None,
             metrics=self._metrics,
             supervisor=self.supervisor,
             shared=self._shared,
         )
-        seat.committer.lead.name = self.name
         try:
             async with asyncio.TaskGroup() as group:
                 announcing = group.create_task(seat.announce())

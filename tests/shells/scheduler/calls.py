@@ -246,7 +246,7 @@ async def a_secret(world: World, name: str) -> None:
 async def a_damaged_record(world: World, name: str) -> None:
     key = keys.secret_key(name)
     await world.cluster.store.store.commit([Unit(puts={key: b"damaged"})])
-    world.app.committer.mark_stale()
+    world.app.store_watch.mark_stale()
 
     async def is_quarantined() -> bool:
         return key in world.app.cluster.quarantine
@@ -282,7 +282,7 @@ async def a_lost_store(world: World, name: str) -> None:
         return
     await a_waiting_workload(world, name)
     await world.cluster.store.wipe()
-    app.committer.mark_stale()
+    app.store_watch.mark_stale()
 
     async def noticed() -> bool:
         return app.modes.in_recovery

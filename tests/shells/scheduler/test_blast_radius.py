@@ -35,7 +35,9 @@ async def a_cluster_of(scheduler: Callable[..., Scheduler]) -> AsyncIterator[Clu
 
 
 def all_loops() -> tuple[Loop, ...]:
-    return Scheduler(brisk(), MemoryStore(SystemClock().monotonic), SystemClock()).loops()
+    return Scheduler(
+        brisk(), MemoryStore(SystemClock().monotonic), SystemClock(), name="test"
+    ).loops()
 
 
 def failing_once(loop: Loop) -> Loop:
@@ -75,9 +77,9 @@ async def test_a_loop_that_fails_is_run_again_and_workloads_converge(name: str) 
 @pytest.mark.parametrize("name", [loop.name for loop in all_loops() if loop.ends_process])
 async def test_the_scheduler_ends_when_an_essential_loop_fails(name: str) -> None:
     scheduler = with_a_faulty_loop(name)(
-        brisk(), MemoryStore(SystemClock().monotonic), SystemClock()
+        brisk(), MemoryStore(SystemClock().monotonic), SystemClock(), name="test"
     )
-    await scheduler.take_over("test")
+    await scheduler.take_over()
 
     with pytest.raises(ExceptionGroup) as ended:
         async with asyncio.timeout(10):
@@ -91,7 +93,7 @@ def test_the_architecture_document_lists_every_loop() -> None:
     text = ARCHITECTURE.read_text()
 
     for loop in all_loops():
-        ends = "ends the process" if loop.ends_process else "run again"
+        ends = "exits the process" if loop.ends_process else "restarted"
         assert f"| `{loop.name}` | {ends} |" in text, loop
 
 

@@ -12,11 +12,14 @@ from persys.core.event_retention import EventLimits
 from persys.core.recovery.mode import Silent, Whole
 from persys.errors import ConflictError, FrozenError, InvalidError, QuarantinedError
 from persys.infra.clock import SystemClock
-from persys.model.event import Event, EventKind
+from persys.model.event import Event, EventKind, Numbered
 from persys.model.ids import NodeId
 from persys.model.node import Removal
-from persys.scheduler.commit.group_commit import Committer
+from persys.scheduler.commit.committer import Committer, new_commit_queue
+from persys.scheduler.commit.store_watch import StoreWatch
 from persys.scheduler.commit.transaction import CHANGE_RECORDS_MAX, Transaction
+from persys.scheduler.commit.versions import RecordVersions
+from persys.scheduler.ha.leader_key import LeaderKey
 from persys.scheduler.metrics.counters import Metrics
 from persys.scheduler.recovery.mode import UNWRITTEN_MAX, ModeTracker
 from persys.scheduler.state.quarantine import Quarantine, Quarantined
@@ -41,19 +44,35 @@ class Leading:
         self.quarantine = Quarantine()
         self.reloads: list[Snapshot] = []
         self.events: list[Event] = []
+        lead = LeaderKey(
+            self.store, clock, name="me", endpoint="", new_uid=lambda: "u1", lease_seconds=0
+        )
+        versions, queue = RecordVersions(events), new_commit_queue()
+        self.watch = StoreWatch(
+            self.store,
+            versions=versions,
+            lead=lead,
+            modes=self.modes,
+            remembers=lambda: False,
+            wake=queue.wake,
+            on_reload=self._reload,
+            on_events=self._on_events,
+        )
         self.committer = Committer(
             self.store,
             clock,
-            events=events,
+            queue=queue,
+            watch=self.watch,
+            versions=versions,
+            lead=lead,
             modes=self.modes,
             quarantine=self.quarantine,
-            new_uid=lambda: "u1",
             metrics=Metrics(),
-            lease_seconds=0,
-            remembers=lambda: False,
-            on_reload=self._reload,
-            on_events=lambda events, _trimmed: self.events.extend(one.event for one in events),
+            on_events=self._on_events,
         )
+
+    def _on_events(self, events: list[Numbered], _trimmed: list[int]) -> None:
+        self.events.extend(one.event for one in events)
 
     async def _reload(self, snapshot: Snapshot) -> None:
         self.reloads.append(snapshot)
@@ -69,7 +88,7 @@ async def leading(
     events: EventLimits = LIMITS, store: type[TroubledStore] = TroubledStore
 ) -> AsyncIterator[Leading]:
     made = Leading(events, store)
-    await made.committer.take_over("me")
+    await made.watch.take_over()
     async with asyncio.TaskGroup() as group:
         running = group.create_task(made.committer.run())
         yield made

@@ -166,11 +166,11 @@ async def test_names_in_the_store_of_the_cluster_are_neither_counted_nor_removed
     announced, empty = Announced(), Announced()
     await announced.put(BY_HAND)
 
-    schedulers = [Scheduler(brisk(), one.store, one.clock) for one in (announced, empty)]
+    schedulers = [Scheduler(brisk(), one.store, one.clock, name="me") for one in (announced, empty)]
     for scheduler in schedulers:
-        await scheduler.take_over("me")
+        await scheduler.take_over()
 
-    with_names, without = (one.committer.record_count() for one in schedulers)
+    with_names, without = (one.store_watch.record_count() for one in schedulers)
     assert with_names == without
     assert await announced.written() == {BY_HAND}
 

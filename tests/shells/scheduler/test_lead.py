@@ -17,9 +17,14 @@ def a_store() -> TroubledStore:
 
 
 def a_lead(store: TroubledStore, name: str) -> LeaderKey:
-    lead = LeaderKey(store, SystemClock(), new_uid=lambda: "u1", lease_seconds=LEASE_SECONDS)
-    lead.name = name
-    return lead
+    return LeaderKey(
+        store,
+        SystemClock(),
+        name=name,
+        endpoint="",
+        new_uid=lambda: "u1",
+        lease_seconds=LEASE_SECONDS,
+    )
 
 
 async def test_a_leader_whose_store_was_wiped_has_its_key_back_before_it_continues() -> None:

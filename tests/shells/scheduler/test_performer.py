@@ -124,7 +124,7 @@ class World:
 
     async def perform(self, effect: Effect) -> list[str]:
         """The calls to the node. No effect raises an unexpected error."""
-        self.dispatcher.hand(effect)
+        self.dispatcher.submit(effect)
         await eventually(self.is_idle, lambda: f"{effect} to be performed")
         assert self.supervisor.recent() == []
         return self.agents.verbs
@@ -220,7 +220,7 @@ async def test_while_orders_are_not_allowed_only_polls_are_sent(world: World) ->
 
 async def test_a_queued_poll_is_not_queued_twice(world: World) -> None:
     for _ in range(2):
-        world.dispatcher.hand(QUESTIONS[0])
+        world.dispatcher.submit(QUESTIONS[0])
 
     assert await world.perform(QUESTIONS[0]) == ["ask"]
     assert await world.perform(QUESTIONS[0]) == ["ask", "ask"]
@@ -228,8 +228,8 @@ async def test_a_queued_poll_is_not_queued_twice(world: World) -> None:
 
 async def test_a_node_with_a_call_in_progress_gets_no_further_call(world: World) -> None:
     world.agents.may_answer.clear()
-    world.dispatcher.hand(QUESTIONS[0])
-    world.dispatcher.hand(ORDERS[0])
+    world.dispatcher.submit(QUESTIONS[0])
+    world.dispatcher.submit(ORDERS[0])
     await asyncio.wait_for(world.agents.asked.wait(), 30)
     for _ in range(20):  # everything that can be sent is sent now
         await asyncio.sleep(0)

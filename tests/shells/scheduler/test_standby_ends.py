@@ -34,7 +34,7 @@ async def test_a_cancelled_standby_ends_although_its_watch_breaks(steps: int) ->
     """Found by seed 13: after this many loop steps the cancellation was lost."""
     clock = SystemClock()
     store = MemoryStore(clock.monotonic)
-    lead = LeaderKey(store, clock, new_uid=lambda: "u1", lease_seconds=15)
+    lead = LeaderKey(store, clock, name="me", endpoint="", new_uid=lambda: "u1", lease_seconds=15)
     marker = records.encode(lead.new_marker())
     leader = records.encode(Leader("another", "another:1"))
     await store.commit([Unit(puts={keys.CLUSTER: marker, keys.LEADER: leader})])

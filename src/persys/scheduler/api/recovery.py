@@ -7,7 +7,7 @@ from persys import __version__
 from persys.core.recovery.mode import Standing
 from persys.model.cluster import Mode
 from persys.scheduler.api.context import Context
-from persys.scheduler.commit.group_commit import Committer
+from persys.scheduler.commit.committer import Committer
 from persys.scheduler.recovery.pending_nodes import PendingNodes
 from persys.scheduler.recovery.recovery import Recovered, Recovery
 from persys.scheduler.recovery.snapshots import Snapshots

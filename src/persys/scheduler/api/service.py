@@ -75,7 +75,13 @@ def control_api(
         DiagnosticsApi(app.cluster, app.supervisor),
         RecordsApi(
             RecordRepair(
-                app.cluster, store, app.committer, app.agents, clock, listed=app.orphans.listed
+                app.cluster,
+                store,
+                app.committer,
+                app.agents,
+                clock,
+                listed=app.orphans.listed,
+                mark_stale=app.store_watch.mark_stale,
             )
         ),
         SecretsApi(app.secrets, app.cluster),
@@ -97,7 +103,7 @@ def _recovery_api(
 ) -> RecoveryApi:
     pending_nodes = app.membership.pending_nodes
     return RecoveryApi(
-        Recovery(app.cluster, app.committer, app.agents, pending_nodes, clock),
+        Recovery(app.cluster, app.committer, app.store_watch, app.agents, pending_nodes, clock),
         Snapshots(store, app.cluster, app.committer, clock),
         app.committer,
         app.cluster,

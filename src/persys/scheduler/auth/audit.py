@@ -14,7 +14,7 @@ from persys.errors import PersysError
 from persys.infra.clock import Clock
 from persys.infra.rpc.authorizer import CALLER, peer_address
 from persys.model.event import Event, EventKind
-from persys.scheduler.commit.group_commit import Committer
+from persys.scheduler.commit.committer import Committer
 from persys.scheduler.commit.transaction import ORIGIN, Origin, Transaction
 from persys.wire.methods import Method
 

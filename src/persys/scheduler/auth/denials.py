@@ -10,7 +10,7 @@ from persys.core.auth.denials import WINDOW_SECONDS, Denial, Ration
 from persys.errors import ConflictError, StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.model.event import Event, EventKind
-from persys.scheduler.commit.group_commit import Committer
+from persys.scheduler.commit.committer import Committer
 from persys.scheduler.commit.transaction import Transaction
 
 

@@ -8,7 +8,7 @@ from persys.infra.aio.keyed_lock import KeyedLock
 from persys.infra.clock import Clock
 from persys.model.event import Event, EventKind
 from persys.model.identity import Caller, Token
-from persys.scheduler.commit.group_commit import Committer, retry_on_conflict
+from persys.scheduler.commit.committer import Committer, retry_on_conflict
 from persys.scheduler.commit.transaction import Transaction
 from persys.scheduler.state.cluster import ClusterState
 from persys.store import keys

@@ -85,13 +85,13 @@ class Dispatcher:
             self._queues = KeyedQueue(group, contain=self._contain_lane)
             backlog, self._backlog = self._backlog, []
             for effect in backlog:
-                self.hand(effect)
+                self.submit(effect)
             try:
                 await asyncio.Event().wait()  # until cancelled, together with the queues
             finally:
                 self._queues = None
 
-    def hand(self, effect: Effect) -> None:
+    def submit(self, effect: Effect) -> None:
         if self._queues is None:
             self._hold_back(effect)
             return

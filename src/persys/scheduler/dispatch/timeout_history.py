@@ -11,7 +11,7 @@ from persys.infra.clock import Clock
 from persys.model.action import Action
 from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId, WorkloadId
-from persys.scheduler.commit.group_commit import Committer
+from persys.scheduler.commit.committer import Committer
 from persys.scheduler.commit.transaction import Transaction
 from persys.scheduler.reconcile.reconciler import Reconciler
 from persys.scheduler.state.cluster import ClusterState

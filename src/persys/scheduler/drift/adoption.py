@@ -19,7 +19,7 @@ from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import Assignment, Tombstone
 from persys.model.workload import Workload
-from persys.scheduler.commit.group_commit import Committer
+from persys.scheduler.commit.committer import Committer
 from persys.scheduler.commit.transaction import Transaction
 from persys.scheduler.drift.records import key_of
 from persys.scheduler.drift.tombstones import TombstoneCleaner

@@ -32,7 +32,7 @@ from persys.model import feature
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.ids import workload_id as checked_workload_id
 from persys.model.status import Actual, Drift, Observation
-from persys.scheduler.commit.group_commit import Committer
+from persys.scheduler.commit.committer import Committer
 from persys.scheduler.commit.transaction import Transaction
 from persys.scheduler.drift.records import add_detected, add_resolved
 from persys.scheduler.ports import Agents

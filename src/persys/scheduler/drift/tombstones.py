@@ -21,7 +21,7 @@ from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import NodeStatus
 from persys.model.placement import Tombstone
-from persys.scheduler.commit.group_commit import Committer
+from persys.scheduler.commit.committer import Committer
 from persys.scheduler.commit.transaction import Transaction
 from persys.scheduler.state.cluster import ClusterState
 from persys.store import keys
@@ -38,16 +38,16 @@ class TombstoneCleaner:
         clock: Clock,
         *,
         capacity_freed: Callable[[NodeId], None],
-        hand: Callable[[Effect], None],
+        submit_effect: Callable[[Effect], None],
         wake: Callable[[WorkloadId], None],
         poll_interval: timedelta,
     ) -> None:
-        """`hand` submits an effect for dispatch."""
+        """`submit_effect` submits an effect for dispatch."""
         self._cluster = cluster
         self._committer = committer
         self._clock = clock
         self._room_appeared = capacity_freed
-        self._hand = hand
+        self._submit_effect = submit_effect
         self._wake = wake
         self._poll_seconds = poll_interval.total_seconds()
         self._wakeup = asyncio.Event()
@@ -65,7 +65,7 @@ class TombstoneCleaner:
     def request_removal(self, tombstone: Tombstone) -> None:
         """Request the removal of a new tombstone only: all of a node would be quadratic during a drain."""
         if self._is_ready(tombstone.assignment.node_id):
-            self._hand(_removal(tombstone))
+            self._submit_effect(_removal(tombstone))
             self._wakeup.set()
 
     def acknowledged(self, removal: Remove) -> None:
@@ -112,7 +112,7 @@ class TombstoneCleaner:
             del self._due_nodes[node_id]
             for tombstone in list(self._cluster.tombstones.get(node_id, {}).values()):
                 await slices.between()
-                self._hand(_removal(tombstone))
+                self._submit_effect(_removal(tombstone))
 
     def _poll(self) -> bool:
         """Poll the removals of nodes that do not push status. True: poll again later."""
@@ -121,7 +121,7 @@ class TombstoneCleaner:
             if buried and self._is_polled(node_id):
                 polled = True
                 for workload_id in islice(buried, POLLED_PER_NODE_MAX):
-                    self._hand(PollStatus(node_id, workload_id))
+                    self._submit_effect(PollStatus(node_id, workload_id))
         return polled
 
     def _is_polled(self, node_id: NodeId) -> bool:

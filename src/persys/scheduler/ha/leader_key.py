@@ -30,16 +30,26 @@ def not_leading() -> FencedError:
 
 class LeaderKey:
     def __init__(
-        self, store: Store, clock: Clock, *, new_uid: Callable[[], str], lease_seconds: int
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        name: str,
+        endpoint: str,
+        new_uid: Callable[[], str],
+        lease_seconds: int,
     ) -> None:
-        """`lease_seconds` 0: no other scheduler uses this store."""
+        """`name` identifies this scheduler, `endpoint` is where others call it.
+
+        `lease_seconds` 0: no other scheduler uses this store.
+        """
         self._store = store
         self._clock = clock
         self._new_uid = new_uid
         self.lease_seconds = lease_seconds
         self._lease: LeaseId | None = None
-        self.name = ""
-        self.endpoint = ""
+        self.name = name
+        self.endpoint = endpoint
         self.fence: tuple[str, int] | None = None
         self.marker: ClusterMarker | None = None
         self._unreadable_version = 0

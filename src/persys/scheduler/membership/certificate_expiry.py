@@ -16,7 +16,7 @@ from persys.infra.tls.identity import Claims
 from persys.model.event import Event, EventKind
 from persys.model.identity import Identity, Role
 from persys.model.ids import NodeId
-from persys.scheduler.commit.group_commit import Committer
+from persys.scheduler.commit.committer import Committer
 from persys.scheduler.commit.transaction import Transaction
 
 log = structlog.get_logger()

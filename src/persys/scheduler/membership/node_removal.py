@@ -36,7 +36,7 @@ from persys.model.ids import NodeId
 from persys.model.node import Node, Removal
 from persys.model.placement import Tombstone
 from persys.model.status import Drift
-from persys.scheduler.commit.group_commit import Committer, retry_on_conflict
+from persys.scheduler.commit.committer import Committer, retry_on_conflict
 from persys.scheduler.commit.transaction import Transaction
 from persys.scheduler.drift.records import key_of
 from persys.scheduler.membership.removed_nodes import RemovedNodes
@@ -59,7 +59,7 @@ class NodeRemoval:
         removed: RemovedNodes,
         locks: KeyedLock[NodeId],
     ) -> None:
-        """`turns` serialize the changes of a node record."""
+        """`locks` serialize the changes of a node record."""
         self._cluster = cluster
         self._committer = committer
         self._clock = clock

@@ -41,7 +41,7 @@ from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Lease, Node, NodeStatus
 from persys.model.status import Actual, Observation
-from persys.scheduler.commit.group_commit import Committer, retry_on_conflict
+from persys.scheduler.commit.committer import Committer, retry_on_conflict
 from persys.scheduler.commit.transaction import Transaction
 from persys.scheduler.dispatch.observations import Observations
 from persys.scheduler.membership.heartbeat import Report, ReportedStatuses
@@ -73,14 +73,15 @@ class Membership:
         capacity_freed: Callable[[NodeId], None],
         node_changed: Callable[[NodeId], None],
         node_returned: Callable[[NodeId], None],
+        mark_stale: Callable[[], None],
         removed: RemovedNodes,
         is_connected: Callable[[NodeId], bool],
-        holder_changed: Callable[[NodeId], None],
+        agent_replaced: Callable[[NodeId], None],
         new_instance_id: Callable[[], str],
         removal: NodeRemoval,
         locks: KeyedLock[NodeId],
     ) -> None:
-        """`turns` serialize the changes of a node record."""
+        """`locks` serialize the changes of a node record."""
         self._cluster = cluster
         self._committer = committer
         self._observations = observations
@@ -92,9 +93,10 @@ class Membership:
         self._room_appeared = capacity_freed
         self._node_changed = node_changed
         self._node_returned = node_returned
+        self._mark_stale = mark_stale
         self._removed = removed
         self._is_connected = is_connected
-        self._holder_changed = holder_changed
+        self._agent_replaced = agent_replaced
         self._new_instance_id = new_instance_id
         self._refusals = Refusals()
         self._removal = removal
@@ -151,7 +153,7 @@ class Membership:
             if lost is None:
                 return
             modes.take(lost)
-            self._committer.mark_stale()  # so that it checks whether the lost records come back
+            self._mark_stale()  # so that the store is probed for the lost records
         self.pending_nodes.note(pending_node)
         if member := self._cluster.members.get(pending_node.node.id):
             self._heard_from(member)
@@ -174,7 +176,7 @@ class Membership:
             renewed = _renewed(known.node, admitted_node)
             if renewed.session_id != known.node.session_id:
                 renewed = replace(renewed, registered_at=self._clock.now())
-                self._holder_changed(node.id)
+                self._agent_replaced(node.id)
                 known.instance_heard = False
             await self._put(renewed, EventKind.NODE_REGISTERED_AGAIN)
             return renewed

@@ -42,7 +42,7 @@ from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import Tombstone
 from persys.model.spec import type_of
 from persys.model.workload import Workload
-from persys.scheduler.commit.group_commit import Committer, retry_on_conflict
+from persys.scheduler.commit.committer import Committer, retry_on_conflict
 from persys.scheduler.commit.transaction import Transaction
 from persys.scheduler.drift.detection import add_drift_records
 from persys.scheduler.ha.leader_key import not_leading
@@ -109,10 +109,10 @@ class Reconciler:
         random: Random,
         metrics: Metrics,
         supervisor: Supervisor,
-        hand: Callable[[Effect], None],
+        submit_effect: Callable[[Effect], None],
         request_removal: Callable[[Tombstone], None],
     ) -> None:
-        """`hand` submits an effect for dispatch. `request_removal` requests the removal of a stale copy."""
+        """`submit_effect` dispatches an effect, `request_removal` the removal of a stale copy."""
         self._cluster = cluster
         self._committer = committer
         self._clock = clock
@@ -120,7 +120,7 @@ class Reconciler:
         self._random = random
         self._metrics = metrics
         self._supervisor = supervisor
-        self._hand = hand
+        self._submit_effect = submit_effect
         self._request_removal = request_removal
         self._locks: KeyedLock[WorkloadId] = KeyedLock()
         self._reserving: KeyedLock[str] = KeyedLock()
@@ -142,6 +142,9 @@ class Reconciler:
     def wake_many(self, workload_ids: Iterable[WorkloadId]) -> None:
         self._dirty.update(dict.fromkeys(workload_ids))
         self._wakeup.set()
+
+    def wake_all(self) -> None:
+        self.wake_many(list(self._cluster.entries))
 
     def capacity_freed(self, node_id: NodeId) -> None:
         """The node may have free capacity: wake the waiting workloads that could use it."""
@@ -477,7 +480,7 @@ class Reconciler:
         for effect in decision.effects or renewed:
             if isinstance(effect, Apply | Remove):
                 entry.dispatch = next_dispatch(entry, effect, now)
-            self._hand(effect)
+            self._submit_effect(effect)
         if decision.wake_at is not None:
             self._wake_in(workload.id, (decision.wake_at - now).total_seconds())
 

@@ -20,7 +20,7 @@ from persys.model.event import Event, EventKind
 from persys.model.identity import Caller
 from persys.model.ids import WorkloadId
 from persys.model.workload import Desired, Ruling, SuggestedAction, Suggestion, Workload
-from persys.scheduler.commit.group_commit import Committer, retry_on_conflict
+from persys.scheduler.commit.committer import Committer, retry_on_conflict
 from persys.scheduler.commit.transaction import Transaction
 from persys.scheduler.reconcile.reconciler import Reconciler
 from persys.scheduler.state.cluster import ClusterState

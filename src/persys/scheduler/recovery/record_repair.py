@@ -22,7 +22,7 @@ from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Node, Removal
 from persys.model.status import Observation
-from persys.scheduler.commit.group_commit import Committer, retry_on_conflict
+from persys.scheduler.commit.committer import Committer, retry_on_conflict
 from persys.scheduler.commit.transaction import Transaction
 from persys.scheduler.dispatch.fan_out import call_all
 from persys.scheduler.ports import Agents
@@ -54,6 +54,7 @@ class RecordRepair:
         clock: Clock,
         *,
         listed: Callable[[NodeId, Sequence[Observation]], None],
+        mark_stale: Callable[[], None],
     ) -> None:
         """`listed` is called with the full list of each polled node."""
         self._cluster = cluster
@@ -62,6 +63,7 @@ class RecordRepair:
         self._agents = agents
         self._clock = clock
         self._listed = listed
+        self._mark_stale = mark_stale
 
     def all(self) -> list[Quarantined]:
         """Sorted by key."""
@@ -97,7 +99,7 @@ class RecordRepair:
             return Deleted(_next_step(record))
 
         deleted = await retry_on_conflict(attempt)
-        self._committer.mark_stale()  # records that depend on this one were skipped at the last load
+        self._mark_stale()  # records that depend on this one were skipped at the last load
         return deleted
 
     def _record(self, key: str) -> Quarantined:

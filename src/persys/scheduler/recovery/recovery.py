@@ -22,7 +22,8 @@ from persys.model.cluster import ClusterMarker
 from persys.model.ids import NodeId
 from persys.model.node import Node
 from persys.model.workload import Workload
-from persys.scheduler.commit.group_commit import Committer, Restore
+from persys.scheduler.commit.committer import Committer
+from persys.scheduler.commit.store_watch import Restore, StoreWatch
 from persys.scheduler.ha.leader_key import LeaderKey
 from persys.scheduler.ports import Agents
 from persys.scheduler.recovery.pending_nodes import PendingNodes
@@ -54,12 +55,14 @@ class Recovery:
         self,
         cluster: ClusterState,
         committer: Committer,
+        watch: StoreWatch,
         agents: Agents,
         pending_nodes: PendingNodes,
         clock: Clock,
     ) -> None:
         self._cluster = cluster
         self._committer = committer
+        self._watch = watch
         self._agents = agents
         self._applicants = pending_nodes
         self._clock = clock
@@ -221,7 +224,7 @@ class Recovery:
             raise RefusedError("another recovery is in progress; wait until it has ended")
         self._busy = True
         try:
-            await self._committer.restore(write)
+            await self._watch.restore(write)
         finally:
             self._busy = False
 

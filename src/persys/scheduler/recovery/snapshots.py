@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from persys.infra.clock import Clock
-from persys.scheduler.commit.group_commit import Committer
+from persys.scheduler.commit.committer import Committer
 from persys.scheduler.state.cluster import ClusterState
 from persys.scheduler.state.sync import encoded, in_snapshot
 from persys.store.port import Store

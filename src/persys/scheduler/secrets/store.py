@@ -13,7 +13,7 @@ from persys.infra.clock import Clock
 from persys.infra.encryption import Key, KeyFile
 from persys.model.event import Event, EventKind
 from persys.model.secret import Secret, SecretVersion, StoredReference
-from persys.scheduler.commit.group_commit import Committer, retry_on_conflict
+from persys.scheduler.commit.committer import Committer, retry_on_conflict
 from persys.scheduler.commit.transaction import Transaction
 from persys.scheduler.state.cluster import ClusterState
 from persys.store import keys

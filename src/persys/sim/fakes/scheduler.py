@@ -71,10 +71,11 @@ class Seat:
             self.settings,
             store,
             self.wall.as_read(),
+            name=life.title,
             connect=partial(self._connect, life),
             random=self._random,
         )
-        await scheduler.take_over(life.title)
+        await scheduler.take_over()
         self.schedulers[life.title] = scheduler
         api = scheduler.api()
         life.serves = {name: getattr(api, name) for name in METHODS}

@@ -173,7 +173,7 @@ async def test_after_many_outages_the_history_is_written_in_one_bounded_transact
                 modes.take(Silent("no answer"))
                 modes.take(Whole("it is back"))
             modes.take(Silent("no answer"))
-            cluster.app.committer.mark_stale()
+            cluster.app.store_watch.mark_stale()
             await until_normal(cluster)
 
         answer = await cluster.control.stub.ApplyWorkload(workload("web"), timeout=SECONDS)

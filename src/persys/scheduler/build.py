@@ -1,0 +1,355 @@
+"""Builds the parts of a scheduler, each group from those before it. Nothing is set after construction.
+
+A part gets what is below it as constructor arguments. What it reports upwards is a signal, which `connect`
+links to the parts that react. Read the functions in their order: commit, reconcile, dispatch, membership.
+"""
+
+from dataclasses import dataclass
+from random import Random
+
+from persys.core.event_retention import EventLimits
+from persys.errors import PersysError
+from persys.infra.aio.keyed_lock import KeyedLock
+from persys.infra.aio.supervisor import KeyedWork, Supervisor
+from persys.infra.clock import Clock
+from persys.infra.encryption import KeyFile
+from persys.model.event import Numbered
+from persys.model.ids import NodeId
+from persys.scheduler.commit.committer import Committer, new_commit_queue
+from persys.scheduler.commit.store_watch import StoreWatch
+from persys.scheduler.commit.versions import RecordVersions
+from persys.scheduler.discovery import endpoints
+from persys.scheduler.discovery.dns_records import Discovery
+from persys.scheduler.dispatch.agent_client import AgentClient, Connect
+from persys.scheduler.dispatch.dispatcher import Dispatcher
+from persys.scheduler.dispatch.observations import Observations
+from persys.scheduler.dispatch.timeout_history import TaskHistory
+from persys.scheduler.dispatch.tunnel import Tunnels
+from persys.scheduler.drift.orphans import Orphans
+from persys.scheduler.drift.tombstones import TombstoneCleaner
+from persys.scheduler.ha.leader_key import LeaderKey
+from persys.scheduler.ha.leader_lease import LeaderLease
+from persys.scheduler.membership.heartbeat import ReportLimits
+from persys.scheduler.membership.node_removal import NodeRemoval
+from persys.scheduler.membership.nodes import Membership
+from persys.scheduler.membership.reachability import Reachability
+from persys.scheduler.membership.removed_nodes import RemovedNodes, Revoke
+from persys.scheduler.metrics.counters import Metrics
+from persys.scheduler.reconcile.reconciler import Reconciler, policy_of
+from persys.scheduler.reconcile.resync import Resync
+from persys.scheduler.recovery.mode import ModeTracker
+from persys.scheduler.secrets.resolver import Resolver, SecretSource
+from persys.scheduler.secrets.store import SecretStore
+from persys.scheduler.settings import SchedulerSettings
+from persys.scheduler.signals import NodeCall, Signals
+from persys.scheduler.state.cluster import ClusterState
+from persys.scheduler.state.loader import StateLoader
+from persys.store.open import secrets_key_path
+from persys.store.port import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What every group of parts needs."""
+
+    settings: SchedulerSettings
+    store: Store
+    clock: Clock
+    random: Random
+    metrics: Metrics
+    supervisor: Supervisor
+    signals: Signals
+    cluster: ClusterState
+
+    def new_uid(self) -> str:
+        return f"{self.random.getrandbits(128):032x}"
+
+
+@dataclass(frozen=True, slots=True)
+class CommitParts:
+    modes: ModeTracker
+    lead: LeaderKey
+    loader: StateLoader
+    store_watch: StoreWatch
+    committer: Committer
+    leader_lease: LeaderLease
+
+
+@dataclass(frozen=True, slots=True)
+class ReconcileParts:
+    reconciler: Reconciler
+    task_history: TaskHistory
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchParts:
+    limited: ReportLimits
+    streams: Tunnels
+    secrets: SecretStore
+    agents: AgentClient
+    reachability: Reachability
+    tombstone_cleaner: TombstoneCleaner
+    orphans: Orphans
+    observations: Observations
+    dispatcher: Dispatcher
+    resync: Resync
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipParts:
+    removed: RemovedNodes
+    removal: NodeRemoval
+    membership: Membership
+
+
+def build_commit(
+    base: Base, *, name: str, shared: bool, new_leader_lease: type[LeaderLease]
+) -> CommitParts:
+    """The mode, the leader key, the committer and what keeps memory equal to the store."""
+    settings, clock, cluster, store = base.settings, base.clock, base.cluster, base.store
+    modes = ModeTracker(clock, on_normal=lambda: base.signals.mode_normal.emit(None))
+    lead = LeaderKey(
+        store,
+        clock,
+        name=name,
+        endpoint=endpoints.endpoint_of(settings),
+        new_uid=base.new_uid,
+        lease_seconds=round(settings.leader_lease.total_seconds()) if shared else 0,
+    )
+    loader = StateLoader(
+        cluster,
+        clock,
+        base.supervisor,
+        lease=settings.node_lease,
+        loaded=base.signals.records_loaded.emit,
+    )
+
+    def on_events(events: list[Numbered], trimmed: list[int]) -> None:
+        base.metrics.events_written(events)
+        cluster.events.take(events, trimmed)
+
+    versions = RecordVersions(EventLimits(settings.events_max, settings.events_max_age))
+    queue = new_commit_queue()
+    watch = StoreWatch(
+        store,
+        versions=versions,
+        lead=lead,
+        modes=modes,
+        remembers=lambda: bool(cluster.entries or cluster.members),
+        wake=queue.wake,
+        on_reload=loader.load,
+        on_events=on_events,
+    )
+    committer = Committer(
+        store,
+        clock,
+        queue=queue,
+        watch=watch,
+        versions=versions,
+        lead=lead,
+        modes=modes,
+        quarantine=cluster.quarantine,
+        metrics=base.metrics,
+        on_events=on_events,
+    )
+    lease = new_leader_lease(lead, clock, mark_stale=watch.mark_stale, confirm=modes.confirm)
+    return CommitParts(modes, lead, loader, watch, committer, lease)
+
+
+def build_reconcile(base: Base, commit: CommitParts) -> ReconcileParts:
+    """Decisions about workloads."""
+    settings = base.settings
+    reconciler = Reconciler(
+        base.cluster,
+        commit.committer,
+        base.clock,
+        policy=policy_of(settings),
+        node_lease=settings.node_lease,
+        node_grace=settings.node_unavailable_grace.total_seconds(),
+        random=base.random,
+        metrics=base.metrics,
+        supervisor=base.supervisor,
+        submit_effect=base.signals.effect_decided.emit,
+        request_removal=base.signals.copy_left.emit,
+    )
+    history = TaskHistory(base.cluster, commit.committer, reconciler, base.clock)
+    return ReconcileParts(reconciler, history)
+
+
+def build_dispatch(
+    base: Base,
+    commit: CommitParts,
+    reconcile: ReconcileParts,
+    *,
+    connect: Connect,
+    connect_by_host: Connect,
+    vault: SecretSource | None,
+) -> DispatchParts:
+    """Sends orders to agents, and processes their replies and reports."""
+    settings, clock, cluster, signals = base.settings, base.clock, base.cluster, base.signals
+    supervisor, reconciler = base.supervisor, reconcile.reconciler
+    limited, streams = ReportLimits(base.metrics), Tunnels()
+    key_file = KeyFile(secrets_key_path(settings.store, settings.secrets_key_file))
+    secrets = SecretStore(cluster, commit.committer, clock, key_file)
+    agents = AgentClient(
+        clock,
+        streams,
+        base.metrics,
+        deadline=settings.agent_rpc_timeout,
+        supervisor=supervisor,
+        limited=limited,
+        reached=lambda node_id, problem: signals.node_called.emit(NodeCall(node_id, problem)),
+        prove=cluster.prove,
+        connect=connect,
+        connect_by_host=connect_by_host,
+        is_known_by_host=cluster.is_known_by_host,
+        resolve=Resolver(secrets.open, vault).resolve,
+    )
+    reachability = Reachability(
+        cluster,
+        agents,
+        capacity_freed=reconciler.capacity_freed,
+        answers_again=signals.node_replies.emit,
+    )
+    cleaner = TombstoneCleaner(
+        cluster,
+        commit.committer,
+        clock,
+        capacity_freed=reconciler.capacity_freed,
+        wake=reconciler.wake,
+        submit_effect=signals.effect_decided.emit,
+        poll_interval=settings.agent_status_poll_interval,
+    )
+    orphans = Orphans(
+        cluster,
+        commit.committer,
+        agents,
+        clock,
+        supervisor=supervisor,
+        grace=settings.missing_grace_period,
+        wake=reconciler.wake,
+    )
+    observations = Observations(
+        cluster,
+        wake=reconciler.wake,
+        removed=cleaner.removed,
+        replaced=cleaner.replaced,
+        listed=orphans.listed,
+        ignored=base.metrics.report_ignored,
+        changed=signals.state_changed.emit,
+    )
+    dispatcher = Dispatcher(
+        cluster,
+        agents,
+        observations,
+        clock,
+        supervisor=supervisor,
+        wake=reconciler.wake,
+        may_order=lambda: not commit.modes.is_frozen and commit.leader_lease.is_confirmed,
+        acknowledged=cleaner.acknowledged,
+        inquired=reconcile.task_history.note,
+        keep_actions=reconcile.task_history.keep,
+    )
+    resync = Resync(
+        cluster,
+        agents,
+        observations,
+        clock,
+        supervisor=supervisor,
+        wake=reconciler.wake,
+        sweep_tombstones=cleaner.sweep,
+        probe_runtimes=reachability.probe_runtimes,
+    )
+    return DispatchParts(
+        limited,
+        streams,
+        secrets,
+        agents,
+        reachability,
+        cleaner,
+        orphans,
+        observations,
+        dispatcher,
+        resync,
+    )
+
+
+def build_membership(
+    base: Base,
+    commit: CommitParts,
+    reconcile: ReconcileParts,
+    dispatch: DispatchParts,
+    *,
+    revoke: Revoke | None,
+) -> MembershipParts:
+    """Registration, leases and removal of nodes."""
+    settings, clock, signals = base.settings, base.clock, base.signals
+    revoking: KeyedWork[NodeId] = KeyedWork(
+        base.supervisor, "revocation", clock, expects=PersysError
+    )
+    removed = RemovedNodes(base.cluster, revoke, revoking=revoking)
+    locks: KeyedLock[NodeId] = KeyedLock()
+    removal = NodeRemoval(base.cluster, commit.committer, clock, removed=removed, locks=locks)
+    membership = Membership(
+        base.cluster,
+        commit.committer,
+        dispatch.observations,
+        clock,
+        supervisor=base.supervisor,
+        cluster_id=settings.cluster_id,
+        lease=settings.node_lease,
+        grace=settings.node_unavailable_grace,
+        wake_many=reconcile.reconciler.wake_many,
+        capacity_freed=reconcile.reconciler.capacity_freed,
+        node_changed=reconcile.reconciler.node_changed,
+        node_returned=signals.node_returned.emit,
+        mark_stale=commit.store_watch.mark_stale,
+        removed=removed,
+        is_connected=lambda node_id: dispatch.streams.get(node_id) is not None,
+        agent_replaced=signals.agent_replaced.emit,
+        new_instance_id=base.new_uid,
+        removal=removal,
+        locks=locks,
+    )
+    return MembershipParts(removed, removal, membership)
+
+
+def connect(
+    base: Base,
+    reconcile: ReconcileParts,
+    dispatch: DispatchParts,
+    membership: MembershipParts,
+    discovery: Discovery | None,
+) -> None:
+    """Link each signal to the parts that react to it, in this order."""
+    signals, cluster = base.signals, base.cluster
+    cleaner, reachability = dispatch.tombstone_cleaner, dispatch.reachability
+    reconciler = reconcile.reconciler
+
+    def close_old_connections(node_id: NodeId) -> None:
+        node = cluster.members.get(node_id)
+        dispatch.agents.node_changed(node_id, node.node.endpoint if node is not None else None)
+
+    signals.effect_decided.connect(dispatch.dispatcher.submit)
+    signals.copy_left.connect(cleaner.request_removal)
+    signals.node_changed.connect(close_old_connections)
+    if discovery is not None:
+        signals.node_changed.connect(discovery.node_changed)
+    signals.node_called.connect(lambda call: reachability.note(call.node_id, call.problem))
+    signals.node_replies.connect(cleaner.request_removals)
+    signals.node_returned.connect(
+        reachability.reset,
+        reachability.probe_runtimes,
+        cleaner.request_removals,
+        lambda node_id: reconciler.wake_many(cluster.unconverged_on(node_id)),
+    )
+    signals.agent_replaced.connect(
+        lambda node_id: dispatch.streams.end(node_id, "another agent has registered as this node")
+    )
+    signals.state_changed.connect(dispatch.resync.poll_soon)
+    signals.records_loaded.connect(
+        lambda _: dispatch.secrets.check_key(), lambda _: reconciler.wake_all()
+    )
+    signals.mode_normal.connect(
+        lambda _: membership.membership.renew_all(), lambda _: reconciler.wake_all()
+    )

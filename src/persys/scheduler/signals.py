@@ -1,0 +1,53 @@
+"""Signals between parts of the scheduler: a part emits one, and does not know which parts react.
+
+`app.py` connects them after all parts are built. Calls down the layers are plain constructor arguments;
+signals are for the opposite direction, from a part to those that were built after it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from persys.core.reconcile.effects import Effect
+from persys.model.ids import NodeId
+from persys.model.placement import Tombstone
+
+T = TypeVar("T")
+
+
+class Signal(Generic[T]):
+    """Calls its receivers in the order in which they were connected. A receiver must not block."""
+
+    def __init__(self) -> None:
+        self._receivers: list[Callable[[T], None]] = []
+
+    def connect(self, *receivers: Callable[[T], None]) -> None:
+        self._receivers.extend(receivers)
+
+    def emit(self, value: T) -> None:
+        for receive in self._receivers:
+            receive(value)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCall:
+    """The outcome of a call to a node. `problem` is empty if it replied."""
+
+    node_id: NodeId
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class Signals:
+    effect_decided: Signal[Effect] = field(default_factory=Signal)
+    copy_left: Signal[Tombstone] = field(default_factory=Signal)  # a tombstone was written
+    node_changed: Signal[NodeId] = field(
+        default_factory=Signal
+    )  # its record was written or deleted
+    node_called: Signal[NodeCall] = field(default_factory=Signal)
+    node_returned: Signal[NodeId] = field(default_factory=Signal)  # it registered or is ready again
+    node_replies: Signal[NodeId] = field(default_factory=Signal)  # to calls, after it did not
+    agent_replaced: Signal[NodeId] = field(default_factory=Signal)  # another process is its agent
+    state_changed: Signal[NodeId] = field(default_factory=Signal)  # on the node, without an order
+    records_loaded: Signal[None] = field(default_factory=Signal)
+    mode_normal: Signal[None] = field(default_factory=Signal)
