@@ -22,7 +22,7 @@ AGENT = Path(persys.agent.__file__).parent
 PATHS, DOCKER, LIBVIRT, PROGRAMS = "paths", "docker", "libvirt", "programs"
 DRIVERS = (PATHS, DOCKER, LIBVIRT, PROGRAMS)
 # The drivers themselves: what they call inside is not a call of the agent.
-OWN_FILES = {"runtimes/docker_engine.py", "runtimes/libvirt_connection.py", "commands.py"}
+OWN_FILES = {"runtimes/docker/engine.py", "runtimes/vm/libvirt.py", "subprocesses.py"}
 
 
 class Callee(NamedTuple):
@@ -67,36 +67,41 @@ DIRECT = [
     *(
         Callee(PROGRAMS, "run", file=file)
         for file in (
-            "git.py",
-            "kvm.py",
-            "image_files.py",
-            "volumes/tools.py",
-            "runtimes/compose_cli.py",
-            "runtimes/machine_files.py",
-            "runtimes/machine_seed.py",
+            "runtimes/compose/git.py",
+            "runtimes/vm/kvm.py",
+            "images/files.py",
+            "volumes/programs.py",
+            "runtimes/compose/cli.py",
+            "runtimes/vm/storage/qemu_img.py",
+            "runtimes/vm/cloud_init_iso.py",
         )
     ),
 ]
-STACK, LEFTOVERS = "runtimes/compose_engine.py", "runtimes/docker_leftovers.py"
-COMMANDS = "runtimes/compose_commands.py"
+STACK, GARBAGE = "runtimes/compose/project.py", "runtimes/docker/garbage.py"
+COMMANDS = "runtimes/compose/cli.py"
 TRANSPARENT = [
-    Transparent("git.py", "_run", Callee(PROGRAMS, "_run", file="git.py")),
-    Transparent("git.py", "_git", Callee(PROGRAMS, "_git", file="git.py")),
     Transparent(
-        "image_files.py", "_qemu_img", Callee(PROGRAMS, "_qemu_img", file="image_files.py")
+        "runtimes/compose/git.py", "_run", Callee(PROGRAMS, "_run", file="runtimes/compose/git.py")
     ),
-    Transparent("volumes/tools.py", "Tools.run", Callee(PROGRAMS, "run", "tools")),
-    Transparent("runtimes/compose_cli.py", "ComposeCli.run", Callee(PROGRAMS, "run", "cli")),
+    Transparent(
+        "runtimes/compose/git.py", "_git", Callee(PROGRAMS, "_git", file="runtimes/compose/git.py")
+    ),
+    Transparent(
+        "images/files.py", "_qemu_img", Callee(PROGRAMS, "_qemu_img", file="images/files.py")
+    ),
+    Transparent("volumes/programs.py", "Programs.run", Callee(PROGRAMS, "run", "programs")),
+    Transparent("runtimes/compose/cli.py", "ComposeCli.run", Callee(PROGRAMS, "run", "cli")),
     Transparent(COMMANDS, "ComposeCommands._run", Callee(PROGRAMS, "_run", "self", COMMANDS)),
     Transparent(
-        "runtimes/machine_files.py",
+        "runtimes/vm/storage/qemu_img.py",
         "_qemu_img",
-        Callee(PROGRAMS, "_qemu_img", file="runtimes/machine_files.py"),
+        Callee(PROGRAMS, "_qemu_img", file="runtimes/vm/storage/qemu_img.py"),
     ),
-    Transparent(STACK, "StackEngine._call", Callee(DOCKER, "_call", "self", STACK)),
-    Transparent(STACK, "StackEngine._list", Callee(DOCKER, "_list", "self", STACK)),
-    Transparent(STACK, "StackEngine._quietly", Callee(DOCKER, "_quietly", "self", STACK)),
-    Transparent(LEFTOVERS, "DockerLeftovers._list", Callee(DOCKER, "_list", "self", LEFTOVERS)),
+    Transparent(STACK, "StackResources._call", Callee(DOCKER, "_call", "self", STACK)),
+    Transparent(STACK, "StackResources._list", Callee(DOCKER, "_list", "self", STACK)),
+    Transparent(STACK, "ProjectNames._list", Callee(DOCKER, "_list", "self", STACK)),
+    Transparent(STACK, "StackResources._quietly", Callee(DOCKER, "_quietly", "self", STACK)),
+    Transparent(GARBAGE, "DockerGarbage._list", Callee(DOCKER, "_list", "self", GARBAGE)),
 ]
 
 
@@ -114,7 +119,7 @@ def site_at(frame: FrameType | None, driver: str) -> Site | None:
     """The site whose call is in progress: the innermost of this driver on the stack.
 
     After a time-out the stack ends at an asynchronous generator of the driver: then the site is the first
-    one that calls this generator.
+    one that calls this generator, a runtime before other modules.
     """
     names: set[str] = set()
     while frame is not None:
@@ -125,7 +130,7 @@ def site_at(frame: FrameType | None, driver: str) -> Site | None:
             return min(found, key=lambda site: site.last_line - site.first_line)
         frame = frame.f_back
     callers = [site for site in sites_of(driver) if site.callee in names - {"call", "run", "ping"}]
-    return callers[0] if callers else None
+    return min(callers, key=lambda site: not site.file.endswith("/runtime.py"), default=None)
 
 
 @cache

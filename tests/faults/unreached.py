@@ -16,22 +16,24 @@ class Trigger(NamedTuple):
     kind: str
 
 
-_LOCAL, _IMAGES = "paths:volumes/local:LocalDriver", "paths:images:ImageStore"
-_COMMANDS = "runtimes/compose_commands:ComposeCommands"
-_MACHINE = "libvirt:runtimes/machine:MachineRuntime"
+_LOCAL, _IMAGES = "paths:volumes/local:LocalDriver", "paths:images/store:ImageStore"
+_COMMANDS = "runtimes/compose/cli:ComposeCommands"
+_MACHINE = "libvirt:runtimes/vm/runtime:VmRuntime"
 TRIGGERS = {
-    "docker:bind_guard:BindGuard._replaced#2": Trigger(
-        "paths:bind_guard:BindGuard._replaced#1", OVERSIZED
+    "docker:runtimes/bind_guard:BindGuard._replaced#2": Trigger(
+        "paths:runtimes/bind_guard:BindGuard._replaced#1", OVERSIZED
     ),
-    "paths:git:Git._discarded#1": Trigger("paths:git:Git._is_large#1", OVERSIZED),
+    "paths:runtimes/compose/git:Git._discarded#1": Trigger(
+        "paths:runtimes/compose/git:Git._is_large#1", OVERSIZED
+    ),
     f"docker:{_COMMANDS}._run#1": Trigger(f"programs:{_COMMANDS}.create#1", REFUSED),
-    "docker:runtimes/host_ports:port_taken#1": Trigger(
-        "docker:runtimes/docker_start:start_container#1", REFUSED
+    "docker:runtimes/docker/start:port_conflict#1": Trigger(
+        "docker:runtimes/docker/start:start_container#1", REFUSED
     ),
-    f"{_LOCAL}._make_file#3": Trigger("programs:volumes/formats:make#1", REFUSED),
+    f"{_LOCAL}._make_file#3": Trigger("programs:volumes/filesystems:create#1", REFUSED),
     "libvirt:runtimes/detect:Detector._detect_libvirt#1": Trigger(f"{_IMAGES}.open#1", REFUSED),
-    f"{_MACHINE}._switch_on#2": Trigger(
-        "paths:runtimes/machine_disk_guard:DiskGuard.check_started#1", OVERSIZED
+    f"{_MACHINE}._power_on#2": Trigger(
+        "paths:runtimes/vm/storage/disk_guard:DiskGuard.check_started#1", OVERSIZED
     ),
 }
 
@@ -44,40 +46,40 @@ _COMMAND = f"{_ACCESS}test_exec_returns_output_and_exit_code"
 _LEFT_BEHIND = f"{_ACCESS}test_the_command_is_killed_when_the_caller_disconnects"
 _OUTAGE = "tests/shells/agent/test_libvirt.py::test_a_missing_libvirtd_is_unavailable"
 ELSEWHERE = {
-    "docker:runtimes/docker_access:DockerAccess.exec#1": _COMMAND,
-    "docker:runtimes/docker_access:DockerAccess.exec#2": _COMMAND,
-    "docker:runtimes/docker_access:Session.exit_code#1": _COMMAND,
-    "docker:runtimes/docker_access:Session.resize#1": (
+    "docker:runtimes/docker/exec_logs:DockerAccess.exec#1": _COMMAND,
+    "docker:runtimes/docker/exec_logs:DockerAccess.exec#2": _COMMAND,
+    "docker:runtimes/docker/exec_logs:Session.exit_code#1": _COMMAND,
+    "docker:runtimes/docker/exec_logs:Session.resize#1": (
         f"{_ACCESS}test_exec_sets_the_terminal_size"
     ),
-    "docker:runtimes/docker_hangup:hang_up#1": _LEFT_BEHIND,
-    "paths:runtimes/docker_start:end_lost#1": (
+    "docker:runtimes/docker/exec_logs:send_hangup#1": _LEFT_BEHIND,
+    "paths:runtimes/docker/start:kill_lost_shim#1": (
         "tests/unit/agent/test_docker_start.py::test_a_stale_shim_is_killed_and_the_container_starts"
     ),
     "docker:runtimes/detect:Detector.close#1": _COMMAND,
     "libvirt:runtimes/detect:Detector.close#1": _CONSOLE,
-    "libvirt:runtimes/machine_setup:find_hypervisor#2": _OUTAGE,
-    "libvirt:runtimes/machine:MachineRuntime._name_conflict#1": (
+    "libvirt:runtimes/vm/detect:detect_hypervisor#2": _OUTAGE,
+    "libvirt:runtimes/vm/runtime:VmRuntime._name_conflict#1": (
         f"{_MACHINES}test_a_foreign_vm_is_not_changed"
     ),
-    "libvirt:runtimes/machine_disks:MachineDisks.check#1": (
+    "libvirt:runtimes/vm/storage/disks:VmDisks.check#1": (
         f"{_MACHINES}test_an_unsupported_vm_spec_is_rejected_by_field"
     ),
-    "paths:runtimes/machine_inventory:DiskInventory.delete#1": (
+    "paths:runtimes/vm/storage/inventory:DiskInventory.delete#1": (
         f"{_MACHINES}test_a_vm_that_moves_to_another_node_leaves_its_disks"
     ),
-    "paths:runtimes/machine_log:lines#1": (
+    "paths:runtimes/vm/console:lines#1": (
         "tests/shells/agent/test_machine_log.py::test_a_follower_continues_in_the_next_file"
     ),
-    "libvirt:runtimes/machine_access:Console.open#1": _CONSOLE,
-    "libvirt:runtimes/machine_access:Console.end#1": _CONSOLE,
-    "libvirt:runtimes/machine_access:Console.watch#1": _CONSOLE,
-    "libvirt:runtimes/machine_access:Console._with_stream#1": _CONSOLE,
-    "paths:runtimes/stack_cgroups:StackCgroups._call#1": (
+    "libvirt:runtimes/vm/console:Console.open#1": _CONSOLE,
+    "libvirt:runtimes/vm/console:Console.end#1": _CONSOLE,
+    "libvirt:runtimes/vm/console:Console.watch#1": _CONSOLE,
+    "libvirt:runtimes/vm/console:Console._with_stream#1": _CONSOLE,
+    "paths:runtimes/compose/cgroups:StackCgroups._call#1": (
         "tests/unit/agent/test_stack_cgroups.py::test_limits_are_set_and_removed_in_cgroup_v1"
     ),
-    "paths:volumes/ceph:CephDriver.attach#1": _CEPH,
-    "programs:volumes/ceph:CephDriver._map#1": _CEPH,
-    "programs:volumes/ceph:CephDriver._rbd#1": _CEPH,
-    "programs:volumes/ceph:CephDriver._rbd_json#1": _CEPH,
+    "paths:volumes/ceph_rbd:CephDriver.attach#1": _CEPH,
+    "programs:volumes/ceph_rbd:CephDriver._map#1": _CEPH,
+    "programs:volumes/ceph_rbd:CephDriver._rbd#1": _CEPH,
+    "programs:volumes/ceph_rbd:CephDriver._rbd_json#1": _CEPH,
 }
