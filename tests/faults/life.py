@@ -284,7 +284,7 @@ class Life:
     def _is_shown(self, running: Running) -> bool:
         """It is refused, failed or unknown with a text; or the whole node says what is wrong."""
         status = running.status(BAD)
-        if not self._taken[BAD] or running.errors or running.agent._unavailable():
+        if not self._taken[BAD] or running.errors or running.agent._node.unavailable():
             return True
         if status is None:
             return False

@@ -27,7 +27,8 @@ from faults.virtual_loop import Command, ProgramLoop, kill_group
 from faults.virtual_paths import VirtualPathCalls
 from persys.agent.api.service import AgentApi
 from persys.agent.api.tunnel_server import AbortedError, TunnelContext
-from persys.agent.app import Agent, Environment
+from persys.agent.app import Agent
+from persys.agent.components import Environment
 from persys.agent.journal.records import ReportedStatus
 from persys.agent.journal.store import Journal
 from persys.agent.runtimes.detect import Detector
@@ -142,7 +143,7 @@ class Running:
         self.agent = agent
         self.journal = journal
         self.serving = serving
-        self.api: AgentApi = agent.api()
+        self.api: AgentApi = agent.api
 
     async def apply(self, request: agent_pb2.ApplyWorkloadRequest) -> bool:
         """Whether it is accepted."""

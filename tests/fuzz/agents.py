@@ -12,7 +12,8 @@ from uuid import uuid4
 
 import grpc
 
-from persys.agent.app import Agent, Environment
+from persys.agent.app import Agent
+from persys.agent.components import Environment
 from persys.agent.images.store import ImageStore
 from persys.agent.journal.store import Journal
 from persys.agent.runtimes.detect import Detector, NodeRuntimes

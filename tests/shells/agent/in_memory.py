@@ -14,7 +14,8 @@ import msgspec
 
 from persys.agent.api.service import AgentApi
 from persys.agent.api.tunnel_server import TunnelContext
-from persys.agent.app import Agent, Environment
+from persys.agent.app import Agent
+from persys.agent.components import Environment
 from persys.agent.journal.store import Journal
 from persys.agent.node import host
 from persys.agent.ports import Host, PullWatch, Runtime, Volumes
@@ -153,7 +154,7 @@ class Running:
         self.agent = agent
         self.journal = journal
         self.serving = serving
-        self.api: AgentApi = agent.api()
+        self.api: AgentApi = agent.api
 
     @property
     def errors(self) -> list[str]:

@@ -105,7 +105,7 @@ async def test_a_runtime_that_does_not_respond_is_unavailable_until_it_does(
         monkeypatch.setattr(runtime_watch, name, 0.05)
     runtime = Moody()
     async with a_running_agent(Node(tmp_path, runtime=runtime)) as running:
-        unavailable: Callable[[], list[WorkloadType]] = running.agent._watches.unavailable
+        unavailable: Callable[[], list[WorkloadType]] = running.agent._node.watches.unavailable
         assert unavailable() == []
 
         runtime.mood = mood

@@ -15,7 +15,8 @@ import pytest
 
 from builders import a_supervisor
 from persys.agent.api.images import ImageApi
-from persys.agent.app import Agent, Environment
+from persys.agent.app import Agent
+from persys.agent.components import Environment
 from persys.agent.images.files import BadImageError
 from persys.agent.images.store import ImageStore
 from persys.agent.journal.store import Journal

@@ -198,7 +198,7 @@ async def test_a_failing_journal_is_reported_without_a_busy_loop(
         health = running.agent._health()
         assert health["status"] == "degraded"
         assert health["journal"].startswith("journal: ")
-        assert running.agent._unavailable() == [WorkloadType.CONTAINER]
+        assert running.agent._node.unavailable() == [WorkloadType.CONTAINER]
         answer = await running.api.HealthCheck(agent_pb2.HealthCheckRequest(), a_context())
         assert not answer.healthy
         assert answer.runtime_status["journal"].startswith("unhealthy: journal: ")

@@ -60,7 +60,7 @@ async def test_a_cancelled_delete_completes(tmp_path: Path) -> None:
 async def test_a_handler_cancelled_before_its_start_has_no_effect(tmp_path: Path) -> None:
     async with a_running_agent(Node(tmp_path)) as running:
         await cancelled_after(0, running.apply("web"))
-        await running.call(running.agent._owned.finish("test", "", a_moment))
+        await running.call(running.agent._shared.owned.finish("test", "", a_moment))
 
         assert running.status("web") is None
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from persys.agent.app import Agent, Environment
+from persys.agent.app import Agent
+from persys.agent.components import Environment
 from persys.agent.journal.store import Journal
 from persys.agent.node import host
 from persys.agent.node.capabilities import StoragePools

@@ -259,11 +259,11 @@ def container_files(settings: AgentSettings, owner: OwnerLabels) -> ContainerFil
 
 def workload_roots(settings: AgentSettings, owner: OwnerLabels) -> list[Path]:
     """Directories below which every workload has its own directories."""
-    journal, local = settings.state_path.absolute().parent, settings.storage_local_root.resolve()
+    state, local = settings.state_path.absolute().parent, settings.storage_local_root.resolve()
     return [
         _files_root(settings, owner).absolute(),
-        journal / "past",
-        journal / "stacks",
+        state / "past",
+        state / "stacks",
         Path("/dev/shm"),  # noqa: S108  # only compared
         Path("/proc"),
         *(local / name for name in ("", ".files", ".disks", ".doomed")),

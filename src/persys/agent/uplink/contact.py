@@ -45,6 +45,7 @@ class SchedulerContact:
         self._first = asyncio.Event()
         self._unbroken = float("inf")  # start of the current period without a long gap
         self._draining = False
+        self.connected_to = ""  # address of the scheduler; "": not connected
         self._superseded = False
 
     def must_stop(self, order: Order) -> bool:

@@ -101,7 +101,6 @@ class SchedulerSession:
         self._contact = contact
         self._find_service = find_service
         self._pause = PAUSE_MIN_SECONDS
-        self.connected_to = ""
         self._loss_logged = False
         self._stay_logged = False
 
@@ -285,14 +284,14 @@ class SchedulerSession:
 
     def _found(self, address: str) -> None:
         self._pause = PAUSE_MIN_SECONDS
-        if self.connected_to != address:
+        if self._contact.connected_to != address:
             log.info("scheduler.connected", address=address)
             self._metrics.scheduler_connected.set(1)
-        self.connected_to = address
+        self._contact.connected_to = address
         self._loss_logged = False
 
     def _lost(self, address: str, why: str) -> None:
-        self.connected_to = ""
+        self._contact.connected_to = ""
         self._metrics.scheduler_connected.set(0)
         if not self._loss_logged:
             log.warning("scheduler.lost", address=address, reason=why)

@@ -10,7 +10,8 @@ import grpc
 
 from persys.agent.api.service import AgentApi
 from persys.agent.api.tunnel_server import TunnelServer
-from persys.agent.app import Agent, Environment
+from persys.agent.app import Agent
+from persys.agent.components import Environment
 from persys.agent.journal.store import Journal
 from persys.agent.runtimes.detect import NodeRuntimes
 from persys.agent.settings import AgentSettings
@@ -200,7 +201,7 @@ class SimNode:
             boot_id=self.name,
         )
         agent = Agent(self._settings, self.id, environment)
-        api = agent.api()
+        api = agent.api
         streaming = over_stream(
             TunnelServer(cast("AgentApi", Overheard(api, life, self._network)), agent.supervisor),
             dial,
