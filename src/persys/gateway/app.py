@@ -14,21 +14,18 @@ from persys.gateway.dashboard.assets import dashboard_routes
 from persys.gateway.database import Database
 from persys.gateway.http.authentication import Authenticator, TokenVerifier
 from persys.gateway.http.middleware import RequestPipeline, fallback_routes
-from persys.gateway.http.permissions import metrics_routes
 from persys.gateway.http.rate_limit import BODY_BYTES_MAX, RateLimiter
-from persys.gateway.http.server import reloading_context
 from persys.gateway.metrics import Metrics
-from persys.gateway.routes.audit import audit_routes
-from persys.gateway.routes.clusters import overview_routes
 from persys.gateway.routes.exec import exec_routes
+from persys.gateway.routes.gateway import gateway_routes
 from persys.gateway.routes.openapi import openapi_routes
 from persys.gateway.routes.streams import stream_routes
 from persys.gateway.routes.unary import UnaryRoutes
 from persys.gateway.routes.uploads import upload_routes
 from persys.gateway.settings import GatewaySettings
+from persys.gateway.tls import obtain_tls, reloading_context
 from persys.gateway.upstream.cluster import Cluster
 from persys.gateway.upstream.config import ClusterFile, one_cluster, read_clusters
-from persys.gateway.upstream.tls import obtain_tls
 from persys.gateway.webhooks.github import WEBHOOK_BYTES_MAX, Webhooks, read_hooks
 from persys.gateway.webhooks.push_queue import PushQueue
 from persys.gateway.webhooks.redeploy import PushProcessor, gitops_routes
@@ -156,11 +153,9 @@ class Gateway:
         pipeline, stopping = self._pipeline, self._stopping
         app.router.add_routes(
             [
-                *overview_routes(pipeline),
-                *metrics_routes(pipeline, self._metrics),
+                *gateway_routes(pipeline, self._metrics, self._audit),
                 *openapi_routes(pipeline),
                 *dashboard_routes(pipeline),
-                *audit_routes(pipeline, self._audit),
                 *gitops_routes(pipeline, self._pushes),
                 *UnaryRoutes(pipeline, self._clock).all(),
                 *stream_routes(pipeline, stopping),

@@ -1,4 +1,4 @@
-"""Prometheus metrics of the gateway. `proving.metrics_routes` serves them."""
+"""Prometheus metrics of the gateway. `routes/gateway.py` serves them."""
 
 from collections.abc import Mapping
 from functools import lru_cache, partial

@@ -17,7 +17,7 @@ import structlog
 from aiohttp import web
 from msgspec import Struct
 
-from persys.errors import InvalidError, PersysError
+from persys.errors import DeniedError, InvalidError, PersysError
 from persys.gateway.audit import AuditEntry, AuditLog
 from persys.gateway.http.authentication import UNAUTHENTICATED, Authenticator, Caller, TokenVerifier
 from persys.gateway.http.problems import ProblemError, problem_from, problem_from_rpc
@@ -36,6 +36,7 @@ from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock
 from persys.infra.rpc.authorized_service import RECHECK_SECONDS
 from persys.infra.rpc.authorizer import PASSED_SOURCE
+from persys.model.identity import Permission
 from persys.wire.rest.routes import API
 
 log = structlog.get_logger()
@@ -133,6 +134,7 @@ class _Endpoint(Struct, frozen=True, eq=False):
     contract: bool
     changes: str
     unary: bool
+    permission: Permission | None
 
 
 class _Exchange(Struct, eq=False):
@@ -162,7 +164,7 @@ class RequestPipeline:
         self._clusters = clusters
         self._default_cluster = default_cluster
         self._identities = identities
-        self.token_verifier = token_verifier
+        self._token_verifier = token_verifier
         self._rates = rates
         self._failed_logins = RateLimiter(
             clock, per_second=FAILED_LOGINS_PER_SECOND, burst=FAILED_LOGINS_BURST
@@ -182,13 +184,15 @@ class RequestPipeline:
         contract: bool = False,
         changes: str = "",
         unary: bool = False,
+        permission: Permission | None = None,
     ) -> AiohttpHandler:
         """Wrap a handler. `open_to_all`: no authentication. `contract`: a route of older clients.
 
         `changes` is the RPC name of a request that is audited. A `unary` one is finished, with its audit
-        entry, even if the client disconnects or the gateway stops.
+        entry, even if the client disconnects or the gateway stops. `permission` is checked here for routes
+        that the gateway serves without a scheduler.
         """
-        endpoint = _Endpoint(handler, open_to_all, contract, changes, unary)
+        endpoint = _Endpoint(handler, open_to_all, contract, changes, unary, permission)
         return partial(self._observe, endpoint)
 
     async def _observe(self, endpoint: _Endpoint, request: web.Request) -> web.StreamResponse:
@@ -232,6 +236,8 @@ class RequestPipeline:
         if endpoint.changes or request.body_exists:
             await self._verify_token(context)
         exchange.is_known = True
+        if endpoint.permission is not None:
+            await self._check_permission(context, endpoint.permission)
         return context
 
     async def _serve(self, endpoint: _Endpoint, context: RequestContext) -> web.StreamResponse:
@@ -253,9 +259,22 @@ class RequestPipeline:
     async def _verify_token(self, context: RequestContext) -> None:
         """Verify a token before the body is read and before anything is recorded under its name."""
         if context.caller.needs_verification:
-            await self.token_verifier.permissions_of(
+            await self._token_verifier.permissions_of(
                 context.caller, context.cluster, context.metadata
             )
+
+    async def _check_permission(self, context: RequestContext, needed: Permission) -> None:
+        """Raises DeniedError, AioRpcError."""
+        caller = context.caller
+        if caller is UNAUTHENTICATED:
+            return  # -insecure
+        permissions = caller.deeds
+        if permissions is None:
+            permissions = await self._token_verifier.permissions_of(
+                caller, context.cluster, context.metadata
+            )
+        if needed not in permissions:
+            raise DeniedError(f"{caller.name} does not have the permission {needed}", reason="role")
 
     async def _answered(self, endpoint: _Endpoint, context: RequestContext) -> web.StreamResponse:
         """Run the handler, convert its error to a problem, and write the audit entry."""

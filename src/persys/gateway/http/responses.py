@@ -4,7 +4,9 @@ The ETag is computed from the uncompressed JSON: equal content has an equal tag 
 """
 
 from hashlib import blake2b
+from typing import Any
 
+import msgspec
 from aiohttp import ETag, web
 from msgspec import Struct
 from multidict import CIMultiDict
@@ -67,3 +69,8 @@ def compressed(request: web.Request, response: web.Response) -> web.Response:
 def names(tags: tuple[ETag, ...] | None, *mine: str) -> bool:
     """Whether one of `mine` is among the tags of the request header."""
     return any(one.value in ("*", *mine) for one in tags or ())
+
+
+def json_response(request: web.Request, plain: Any) -> web.Response:
+    """The response to a read with plain data."""
+    return answer(request, json_body(msgspec.json.encode(plain)))

@@ -23,7 +23,7 @@ from persys.gateway.http.middleware import RequestContext, RequestPipeline, read
 from persys.gateway.http.problems import ProblemError
 from persys.gateway.http.rate_limit import RateLimiter
 from persys.gateway.http.responses import JSON
-from persys.gateway.routes.clusters import health
+from persys.gateway.routes.gateway import health
 from persys.gateway.webhooks.push_queue import PushQueue
 from persys.infra.clock import Clock
 

@@ -17,7 +17,7 @@ from persys.errors import UnavailableError
 from persys.gateway.audit import AuditEntry, AuditLog
 from persys.gateway.http.middleware import Handler, RequestContext, RequestPipeline
 from persys.gateway.http.problems import problem_from, problem_from_rpc, refusal_in
-from persys.gateway.routes.clusters import json_response
+from persys.gateway.http.responses import json_response
 from persys.gateway.upstream.batching import read_many
 from persys.gateway.upstream.cluster import Cluster, Metadata
 from persys.gateway.webhooks.push_queue import PushOutcome, PushQueue
@@ -194,7 +194,7 @@ def _listing(pushes: PushQueue) -> Handler:
             if len(wanted) == 1:
                 raise problem
             problems.append({"cluster": cluster.id, **problem.plain(context.id)})
-        return json_response(context, {"workloads": found, "problems": problems})
+        return json_response(context.request, {"workloads": found, "problems": problems})
 
     return handle
 

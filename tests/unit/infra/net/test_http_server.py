@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from certified import Root
-from persys.gateway.http.server import reloading_context
+from persys.gateway.tls import reloading_context
 from persys.infra.net.http_server import HttpLimits, HttpServer
 from persys.model.identity import Role
 

@@ -1,4 +1,4 @@
-"""GET /health, /clusters and /overview: the gateway's own status and that of its clusters.
+"""Routes of the gateway itself: health, metrics, clusters, overview and the audit log.
 
 The overview queries all clusters in parallel with a deadline. A slow or unreachable cluster is reported as
 a problem and does not delay the others.
@@ -6,17 +6,20 @@ a problem and does not delay the others.
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import grpc
-import msgspec
 from aiohttp import web
+from prometheus_client import generate_latest
 
-from persys.errors import PersysError
-from persys.gateway.http.middleware import RequestContext, RequestPipeline
-from persys.gateway.http.permissions import require_permission
+from persys.core.numbers import whole_number
+from persys.errors import InvalidError, PersysError
+from persys.gateway.audit import AuditLog
+from persys.gateway.http.middleware import Handler, RequestContext, RequestPipeline
 from persys.gateway.http.problems import problem_from, problem_from_rpc
-from persys.gateway.http.responses import answer, json_body
+from persys.gateway.http.responses import json_response
+from persys.gateway.metrics import PAGE, Metrics
 from persys.gateway.upstream.cluster import Cluster
 from persys.model.identity import Permission
 from persys.wire.gen.control.v1 import control_pb2 as pb
@@ -26,44 +29,54 @@ from persys.wire.rest.routes import API
 SERVICE = "persys-gateway"
 CLUSTER_SECONDS = 5.0
 MILLICORES = 1000
+LIMIT_MAX = 1000
+LIMIT_USUAL = 100
 
 
-def overview_routes(pipeline: RequestPipeline) -> Iterator[web.RouteDef]:
-    listing, getting = (
-        require_permission(Permission.READ, pipeline.token_verifier, handler)
-        for handler in (list_clusters, get_cluster)
-    )
+def gateway_routes(
+    pipeline: RequestPipeline, metrics: Metrics, audit: AuditLog
+) -> Iterator[web.RouteDef]:
+    """/metrics is on the API port, so it requires a certificate or a token; Prometheus can send either."""
+    read = partial(pipeline.serve, permission=Permission.READ)
     yield web.get("/health", pipeline.serve(health, open_to_all=True, contract=True))
-    yield web.get("/clusters", pipeline.serve(listing, contract=True))
-    yield web.get("/clusters/{cluster}", pipeline.serve(getting, contract=True))
-    yield web.get(f"{API}/clusters", pipeline.serve(listing))
-    yield web.get(f"{API}/clusters/{{cluster}}", pipeline.serve(getting))
-    yield web.get(
-        f"{API}/overview",
-        pipeline.serve(require_permission(Permission.READ, pipeline.token_verifier, overview)),
-    )
+    yield web.get("/metrics", read(_metrics_page(metrics)))
+    yield web.get("/clusters", read(list_clusters, contract=True))
+    yield web.get("/clusters/{cluster}", read(get_cluster, contract=True))
+    yield web.get(f"{API}/clusters", read(list_clusters))
+    yield web.get(f"{API}/clusters/{{cluster}}", read(get_cluster))
+    yield web.get(f"{API}/overview", read(overview))
+    yield web.get(f"{API}/audit", pipeline.serve(_audit_list(audit), permission=Permission.TOKENS))
+
+
+def _metrics_page(metrics: Metrics) -> Handler:
+    async def handle(_context: RequestContext) -> web.StreamResponse:
+        return web.Response(body=generate_latest(metrics.registry), content_type=PAGE)
+
+    return handle
 
 
 async def health(context: RequestContext) -> web.StreamResponse:
-    return json_response(context, {"status": "ok", "service": SERVICE})
+    return json_response(context.request, {"status": "ok", "service": SERVICE})
 
 
 async def list_clusters(context: RequestContext) -> web.StreamResponse:
     views = [cluster_view(cluster) for cluster in context.clusters.values()]
     return json_response(
-        context, {"default_cluster_id": context.default_cluster, "clusters": views}
+        context.request, {"default_cluster_id": context.default_cluster, "clusters": views}
     )
 
 
 async def get_cluster(context: RequestContext) -> web.StreamResponse:
     view = cluster_view(context.cluster)
-    return json_response(context, {"default_cluster_id": context.default_cluster, "cluster": view})
+    return json_response(
+        context.request, {"default_cluster_id": context.default_cluster, "cluster": view}
+    )
 
 
 async def overview(context: RequestContext) -> web.StreamResponse:
     async with asyncio.TaskGroup() as group:
         views = [group.create_task(_state_of(context, one)) for one in context.clusters.values()]
-    return json_response(context, {"clusters": [view.result() for view in views]})
+    return json_response(context.request, {"clusters": [view.result() for view in views]})
 
 
 def cluster_view(cluster: Cluster) -> dict[str, Any]:
@@ -140,5 +153,38 @@ def capacity_of(nodes: Any) -> dict[str, dict[str, int]]:
     return {"cpu_millicores": cpu, "memory_mb": memory, "disk_gb": disk}
 
 
-def json_response(context: RequestContext, plain: Any) -> web.Response:
-    return answer(context.request, json_body(msgspec.json.encode(plain)))
+def _audit_list(audit: AuditLog) -> Handler:
+    async def handle(context: RequestContext) -> web.StreamResponse:
+        limit = _number(context, "limit", LIMIT_USUAL)
+        if not 1 <= limit <= LIMIT_MAX:
+            raise InvalidError("limit", f"expected 1 to {LIMIT_MAX}")
+        lines = await audit.lines(limit=limit + 1, before=_number(context, "cursor", 0))
+        shown, more = lines[:limit], len(lines) > limit
+        plain = {
+            "deeds": [
+                {
+                    "number": str(line.number),
+                    "at": line.deed.at,
+                    "who": line.deed.who,
+                    "address": line.deed.address,
+                    "deed": line.deed.deed,
+                    "cluster": line.deed.cluster,
+                    "target": line.deed.target,
+                    "status": line.deed.status,
+                    "request_id": line.deed.request_id,
+                }
+                for line in shown
+            ],
+            "next_cursor": str(shown[-1].number) if more else "",
+        }
+        return json_response(context.request, plain)
+
+    return handle
+
+
+def _number(context: RequestContext, name: str, usual: int) -> int:
+    text = context.request.query.get(name, str(usual))
+    number = whole_number(text)
+    if number is None:
+        raise InvalidError(name, f"{text[:40]!r}: expected a number")
+    return number
