@@ -230,12 +230,12 @@ REGRESSIONS = (
         ),
     ),
     Regression(
-        "the epoch of a status is ignored",
+        "an order with an older epoch is accepted",
         (
             Patch(
-                "src/persys/core/reconcile/situation.py",
-                "and workload_status.epoch == assignment.epoch\n        and satisfies",
-                "and satisfies",
+                "src/persys/core/agent/admission.py",
+                "if known is not None and 0 < order.epoch < known.epoch:",
+                "if False:",
             ),
         ),
     ),

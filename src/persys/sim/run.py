@@ -5,16 +5,21 @@ import gc
 from dataclasses import dataclass
 from itertools import islice
 
+from persys.model.ids import NodeId
+from persys.model.node import NodeStatus
 from persys.model.status import Status
+from persys.sim.actors.intruders import HOSTILE
 from persys.sim.actors.stream_prober import probe_streams
 from persys.sim.checks.context import Violation
 from persys.sim.checks.leadership import compare_followers, standby_differences, watch_leadership
 from persys.sim.checks.liveness import differences, is_retried_slowly, oversized, unsettled
+from persys.sim.checks.present_images import watch_present_images
 from persys.sim.engine.trace import Line, silence
 from persys.sim.engine.virtual_loop import VirtualLoop
 from persys.sim.scenario.faults import inject
 from persys.sim.scenario.plan import Happening, Plan
 from persys.sim.world import World
+from persys.store import keys
 
 PEACE_SECONDS_MAX = 1200.0
 LOOK_SECONDS = 5.0
@@ -95,6 +100,7 @@ async def _run(plan: Plan, world_type: type[World], defects: list[str]) -> World
                 probe_streams(world),
                 _note_hindrances(world),
                 _watch_defects(world, defects),
+                watch_present_images(world),
             )
         ]
         await world.over.wait()
@@ -145,6 +151,9 @@ async def _settle(world: World) -> None:
 def _open_questions(world: World) -> list[str]:
     if world.invariants.losses.open:
         return ["the store was lost, and no recovery has completed"]
+    hostile = world.invariants.mirror.nodes.get(keys.node_key(NodeId(HOSTILE)))
+    if hostile is not None and hostile.status is NodeStatus.READY:
+        return ["the lease of the hostile node has not expired"]
     return [*_soon_stopped(world), *unsettled(world.invariants.mirror, world.live())]
 
 

@@ -58,7 +58,7 @@ class World:
             loop.time,
             live=self.live,
             kept=lambda node_id, workload_id: self.machine(node_id).disk.kept(workload_id),
-            holds=lambda node_id: self.machine(node_id).holds(),
+            holds=lambda node_id: self.machine(node_id).holds() if node_id != HOSTILE else (),
             keeps=lambda node_id: self.machine(node_id).keeps(),
             silent_since=self._silent_since,
             is_cloned=self._is_cloned,

@@ -24,7 +24,7 @@ REPORT_SECONDS = 0.7
 LIST_SECONDS = 8.0
 CALL_SECONDS = 5.0
 STATUSES_MAX = 40
-LISTED = (0, 0, 150, 300)
+LISTED = (0, 150, 300)
 EPOCHS = (1, 2, 9_999, 10_001, 2**31, 2**53, *arbitrary.EPOCHS)
 STATES = ("Stopped", *arbitrary.STATES)
 
@@ -101,7 +101,7 @@ def _registration(random: Random) -> control_pb2.RegisterNodeRequest:
         node_id=HOSTILE,
         grpc_endpoint=HOSTILE,
         capabilities=control_pb2.NodeCapabilities(
-            cpu_total_millicores=0, memory_total_mb=0, supported_workload_types=["container"]
+            cpu_total_millicores=1, memory_total_mb=1, supported_workload_types=["container"]
         ),
         features=["push-status", *(random.choice(TEXTS) for _ in range(3))],
         labels={"zone": random.choice(TEXTS)},

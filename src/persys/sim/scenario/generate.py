@@ -4,19 +4,21 @@ from random import Random
 
 from msgspec.structs import replace
 
+from persys.agent.runtimes.docker.pull import registry_of
 from persys.sim.actors.intruders import HOSTILE
 from persys.sim.engine.trace import dice
 from persys.sim.scenario.faults import FAULTS, Group, kinds_of
 from persys.sim.scenario.plan import Happening, Plan, Shape, is_crowded, node_names
+from persys.sim.scenario.specs import OWN_IMAGE
 
 VARIANTS = 5
 CROWDED = Shape(nodes=2, workloads=600, minutes=4.0)
-CROWDED_EVERY = 8  # seeds
+CROWDED_EVERY = 16  # seeds
 CHANGES = 3.0  # per workload and run
 CROWDED_CHANGES = 0.3
 MANY_SHARE = 0.2  # of seeds have three schedulers
 LOSS_SHARE = 0.35  # of seeds lose their store
-FALSE_SHARE = 0.3  # of seeds have false reports in addition to their other faults
+SCENARIO_SHARE = 0.75  # of seeds have one of SCENARIOS in addition to their other faults
 SETTLING_SECONDS = 20.0  # before the first fault, so that workloads are running
 
 
@@ -32,8 +34,8 @@ def draw(seed: int, shape: Shape) -> Plan:
     found = [*wishes, *_faults(random, shape, wishes)]
     found += _of_removals(dice(seed, "removals"), shape)
     found += _of_hostile(dice(seed, "hostile"), shape, found)
-    found += _of_false_reports(dice(seed, "false reports"), shape)
     found += _of_crowds(dice(seed, "crowds"), shape) if is_crowded(shape) else ()
+    found += _of_scenarios(dice(seed, "scenario"), shape) if not is_crowded(shape) else ()
     found += _of_losses(dice(seed, "losses"), shape, wishes)
     found += _of_many(dice(seed, "many"), shape, wishes) if shape.schedulers > 1 else ()
     found += _of_streams(dice(seed, "streams"), shape) if shape.streams else ()
@@ -77,11 +79,57 @@ def _of_hostile(random: Random, shape: Shape, faults: list[Happening]) -> list[H
     return [each for each in found if each.at < shape.minutes * 60]
 
 
-def _of_false_reports(random: Random, shape: Shape) -> list[Happening]:
-    if random.random() >= FALSE_SHARE:
+def _of_scenarios(random: Random, shape: Shape) -> list[Happening]:
+    if random.random() >= SCENARIO_SHARE:
         return []
-    times = [random.uniform(0, shape.minutes * 60) for _ in range(random.randint(1, 6))]
-    return [_fault(random, "false-reports", at, shape) for at in times]
+    end = shape.minutes * 60
+    found = random.choice(SCENARIOS)(random, shape, random.uniform(SETTLING_SECONDS, end / 2))
+    return [each for each in found if each.at < end]
+
+
+def _false_reports(random: Random, shape: Shape, at: float) -> list[Happening]:
+    """Nodes send arbitrary data in their heartbeats."""
+    times = [at + random.uniform(0, 300) for _ in range(random.randint(1, 6))]
+    return [_fault(random, "false-reports", time, shape) for time in times]
+
+
+def _hostile_list(random: Random, _shape: Shape, at: float) -> list[Happening]:
+    """A hostile node reports for long enough that its orphans are stored, and is removed."""
+    seconds = random.uniform(100, 200)
+    removed_at = at + seconds * random.uniform(0.9, 1.2)
+    return [
+        Happening(at, "hostile-node", seconds=seconds),
+        Happening(removed_at, "remove", HOSTILE),
+    ]
+
+
+def _silent_runtime(random: Random, shape: Shape, at: float) -> list[Happening]:
+    """All workloads are deployed again while the runtimes of a node do not respond."""
+    node = random.choice(node_names(shape))
+    outage = Happening(at, "docker-out", node, seconds=random.uniform(90, 180))
+    return [outage, *_redeploy(random, shape, at + 25, pause=50)]
+
+
+def _recreate(random: Random, shape: Shape, at: float) -> list[Happening]:
+    """All workloads are deleted and applied again while a node is unreachable."""
+    node = random.choice(node_names(shape))
+    cut = Happening(at, "cut", node, seconds=random.uniform(150, 300), word="both")
+    return [cut, *_redeploy(random, shape, at + random.uniform(5, 50), pause=100)]
+
+
+SCENARIOS = (_false_reports, _hostile_list, _silent_runtime, _recreate)
+
+
+def _redeploy(random: Random, shape: Shape, at: float, *, pause: float) -> list[Happening]:
+    """Delete all workloads within 10 seconds, and apply each again at most `pause` seconds later."""
+    found = []
+    for number in range(shape.workloads):
+        name, variant = f"w{number:02d}", random.randrange(VARIANTS)
+        deleted_at = at + random.uniform(0, 10)
+        applied_at = deleted_at + random.uniform(0, pause)
+        found.append(Happening(deleted_at, "delete", name))
+        found.append(Happening(applied_at, "apply", name, amount=variant))
+    return found
 
 
 def _of_crowds(random: Random, shape: Shape) -> list[Happening]:
@@ -90,6 +138,12 @@ def _of_crowds(random: Random, shape: Shape) -> list[Happening]:
     lost_at = random.uniform(2 * SETTLING_SECONDS, shape.minutes * 60 - 120)
     return [
         _fault(random, "silent-registry", random.uniform(0, SETTLING_SECONDS), shape),
+        Happening(
+            random.uniform(0, SETTLING_SECONDS / 4),
+            "silent-registry",
+            seconds=random.uniform(60, 200),
+            word=registry_of(OWN_IMAGE),
+        ),
         Happening(lost_at, "destroy-node", node),
         Happening(lost_at + random.uniform(50, 90), "remove", node),
     ]
