@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.x509.oid import NameOID
 
 from persys.ca.x509 import issue, new_root, pem
-from persys.infra.atomic_files import PRIVATE, PUBLIC, write_together
+from persys.infra.atomic_files import PRIVATE, PUBLIC, write_files
 from persys.infra.clock import SystemClock
 from persys.infra.tls.certificates import CertificateFiles
 from persys.infra.tls.keys import key_pem, new_key
@@ -52,7 +52,7 @@ class Root:
         )
         place = self._folder / f"{role}-{name}"
         files = CertificateFiles(place / "a.crt", place / "a.key", place / "ca.crt")
-        write_together(
+        write_files(
             [
                 (files.roots, roots or self.pem, PUBLIC),
                 (files.key, key_pem(key), PRIVATE),
@@ -79,7 +79,7 @@ class Root:
         )
         place = self._folder / f"named-{common_name.replace('/', '-')}"
         files = CertificateFiles(place / "a.crt", place / "a.key", place / "ca.crt")
-        write_together(
+        write_files(
             [
                 (files.roots, self.pem, PUBLIC),
                 (files.key, key_pem(key), PRIVATE),

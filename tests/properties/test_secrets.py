@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from persys.core.secrets import parse, redacted
 from persys.errors import InvalidError
-from persys.infra.encryption import Key
+from persys.infra.encryption import EncryptionKey
 from persys.model.secret import Reference, StoredReference, VaultReference
 
 WORDS = st.from_regex(r"[a-zA-Z0-9_-]{1,12}", fullmatch=True)
@@ -45,7 +45,7 @@ def test_no_value_is_left_in_a_text_and_twice_is_once(
 
 @given(st.binary(), st.binary(), st.binary(min_size=32, max_size=32))
 def test_what_is_sealed_opens_and_shows_nothing(value: bytes, bound: bytes, key: bytes) -> None:
-    sealed = Key(key).seal(value, bound)
+    sealed = EncryptionKey(key).seal(value, bound)
 
-    assert Key(key).open(sealed, bound) == value
+    assert EncryptionKey(key).open(sealed, bound) == value
     assert len(value) < 8 or value not in sealed

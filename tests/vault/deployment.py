@@ -9,7 +9,7 @@ from e2e.process import Process, free_port, listens_on
 from e2e.waiting import eventually
 from persys.client import SchedulerClient
 from persys.client.grpc.channel import Trust
-from persys.infra.atomic_files import PRIVATE, PUBLIC, CertificateFiles, write_together
+from persys.infra.atomic_files import PRIVATE, PUBLIC, CertificateFiles, write_files
 from persys.infra.tls.identity import Claims, read_claims
 from vault.server import VaultServer
 
@@ -93,7 +93,7 @@ class Deployment:
             "uri_sans=spiffe://persys.local/admin/ada ttl=8h"
         )["data"]
         files = self._files("ada")
-        write_together(
+        write_files(
             [
                 (files.certificate, made["certificate"].encode(), PUBLIC),
                 (files.key, made["private_key"].encode(), PRIVATE),

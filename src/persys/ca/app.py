@@ -21,7 +21,7 @@ from persys.core.auth.enrolment import granted_hosts
 from persys.errors import InvalidError
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock, SystemClock
-from persys.infra.net.address import address_outward
+from persys.infra.net.address import default_route_address
 from persys.infra.net.http_server import HttpLimits, HttpServer, server_context, show_certificate
 from persys.infra.process import serve
 from persys.infra.tls.keys import fingerprint, key_pem, new_key
@@ -162,7 +162,7 @@ def addresses(advertised: Sequence[str], listening: str, port: int) -> list[str]
     if listening not in _ANY:
         return [f"[{listening}]:{port}" if ":" in listening else f"{listening}:{port}"]
     try:
-        return [f"{address_outward()}:{port}"]
+        return [f"{default_route_address()}:{port}"]
     except OSError:  # no route: the CA is reachable locally only
         return [f"127.0.0.1:{port}"]
 

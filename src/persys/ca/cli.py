@@ -13,7 +13,7 @@ from persys.ca.authority import Authority
 from persys.ca.settings import CaSettings
 from persys.core.duration import parse_duration
 from persys.errors import SettingsError
-from persys.infra.atomic_files import PRIVATE, PUBLIC, write_together
+from persys.infra.atomic_files import PRIVATE, PUBLIC, write_files
 from persys.infra.clock import SystemClock
 from persys.infra.command_line import StrictParser
 from persys.infra.settings import load
@@ -73,7 +73,7 @@ def _certificate(authority: Authority, options: Namespace) -> str:
     folder = Path(options.out)
     certificate = folder / f"{options.role}.crt"
     try:
-        write_together(
+        write_files(
             [
                 (folder / "ca.crt", issued.roots.encode(), PUBLIC),
                 (certificate, issued.certificate.encode(), PUBLIC),

@@ -23,7 +23,7 @@ from msgspec import Struct
 from persys.ca.x509 import Issuer, new_intermediate, new_root, pem
 from persys.core.auth.certificate_renewal import renew_at
 from persys.errors import SettingsError
-from persys.infra.atomic_files import PUBLIC, write_whole
+from persys.infra.atomic_files import PUBLIC, write_file
 from persys.infra.tls.keys import key_pem
 
 log = structlog.get_logger()
@@ -74,7 +74,7 @@ def _open(folder: Path, trust_domain: str, passphrase: bytes, now: datetime) -> 
     if stored is None or stored.key is None or _is_due(stored.certificate, now):
         stored = _new_intermediate(folder, stored, root, trust_domain, passphrase, now)
     assert stored.key is not None, "a new intermediate has its key"
-    write_whole(folder / ROOTS, pem(root.certificate), mode=PUBLIC)
+    write_file(folder / ROOTS, pem(root.certificate), mode=PUBLIC)
     return Keys(root.certificate, Issuer(stored.certificate, stored.key))
 
 
@@ -173,7 +173,7 @@ def _load(path: Path, passphrase: bytes) -> _KeyFile:
 
 
 def _save(path: Path, issuer: Issuer, passphrase: bytes) -> None:
-    write_whole(path, pem(issuer.certificate) + key_pem(issuer.key, passphrase))
+    write_file(path, pem(issuer.certificate) + key_pem(issuer.key, passphrase))
 
 
 def _restrict_folder(folder: Path) -> None:

@@ -32,7 +32,7 @@ from persys.gateway.webhooks.redeploy import PushProcessor, gitops_routes
 from persys.infra.aio.owned_work import OwnedWork
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock, SystemClock
-from persys.infra.gc_tuning import sweep
+from persys.infra.gc_tuning import tune_garbage_collector
 from persys.infra.net.http_server import HttpLimits, HttpServer
 from persys.infra.process import serve
 from persys.infra.rpc.grpc_server import new_channel
@@ -54,7 +54,7 @@ async def run_gateway(settings: GatewaySettings, stop: asyncio.Event) -> None:
     gateway = Gateway(settings, clock, tls)
     try:
         await gateway.start()
-        await serve({"gateway": gateway.run, "garbage": sweep}, stop)
+        await serve({"gateway": gateway.run, "garbage": tune_garbage_collector}, stop)
     finally:
         await gateway.stop()
 

@@ -27,12 +27,12 @@ def stamp(path: Path) -> Stamp:
     return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 
-def write_whole(path: Path, content: bytes, *, mode: int = PRIVATE) -> None:
+def write_file(path: Path, content: bytes, *, mode: int = PRIVATE) -> None:
     """Replace a file atomically. Raises OSError; the old content is unchanged then."""
-    write_together([(path, content, mode)])
+    write_files([(path, content, mode)])
 
 
-def write_together(files: Sequence[tuple[Path, bytes, int]]) -> None:
+def write_files(files: Sequence[tuple[Path, bytes, int]]) -> None:
     """Write all files to disk before the first is renamed; only a crash between renames can separate them."""
     written: list[tuple[Path, Path]] = []
     try:

@@ -15,14 +15,14 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from persys.errors import RefusedError
-from persys.infra.atomic_files import write_whole
+from persys.infra.atomic_files import write_file
 
 KEY_BITS = 256
 _NONCE_BYTES = 12
 _ID_DIGITS = 16
 
 
-class Key:
+class EncryptionKey:
     def __init__(self, key: bytes) -> None:
         self._cipher = AESGCM(key)
         # Identifies the key without revealing it.
@@ -49,20 +49,20 @@ class KeyFile:
         """`setting` is the variable that names the file."""
         self.path = path
         self._setting = setting
-        self._key: Key | None = None
+        self._key: EncryptionKey | None = None
 
-    def key(self) -> Key:
+    def key(self) -> EncryptionKey:
         """Raises RefusedError with the problem of the file."""
         if self._key is None:
-            self._key = Key(self._read())
+            self._key = EncryptionKey(self._read())
         return self._key
 
-    def make(self) -> Key:
+    def make(self) -> EncryptionKey:
         """The key; it is created if there is no file. Raises RefusedError if it cannot be read or written."""
         if not self.path.exists():
             made = AESGCM.generate_key(KEY_BITS)
             try:
-                write_whole(self.path, b64encode(made) + b"\n")
+                write_file(self.path, b64encode(made) + b"\n")
             except OSError as err:
                 raise RefusedError(f"{self}: {err.strerror}") from err
         return self.key()

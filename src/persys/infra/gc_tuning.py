@@ -22,7 +22,7 @@ def peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-async def sweep(memory: Callable[[], int] = peak_memory) -> None:
+async def tune_garbage_collector(memory: Callable[[], int] = peak_memory) -> None:
     """Collect until cancelled; then the default collector is enabled again."""
     gc.disable()
     try:

@@ -29,7 +29,7 @@ from persys.errors import (
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.aio.task_group import task_group
 from persys.infra.clock import Clock, SystemClock
-from persys.infra.gc_tuning import sweep
+from persys.infra.gc_tuning import tune_garbage_collector
 from persys.infra.rpc.authorized_service import AuthorizedService
 from persys.infra.rpc.grpc_server import new_server, start_server
 from persys.infra.telemetry.side_server import SideServer
@@ -107,7 +107,7 @@ class SchedulerServer:
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set. The first part that fails ends all."""
         server = new_server()
-        door = build_authorizer(
+        authorizer = build_authorizer(
             self._tls,
             self._clock,
             denied=self._note_denial,
@@ -115,12 +115,14 @@ class SchedulerServer:
             check=self._check,
             gateway_role=self._settings.gateway_role,
         )
-        AuthorizedService(self._front, SERVICE_DESCRIPTOR, door, self.supervisor).add_to(server)
+        AuthorizedService(self._front, SERVICE_DESCRIPTOR, authorizer, self.supervisor).add_to(
+            server
+        )
         side = SideServer(
             registry=self._metrics.registry,
             health=self._health,
             count=self._count,
-            trouble_code=200,
+            unhealthy_code=200,
         )
         settings = self._settings
         try:
@@ -311,7 +313,9 @@ async def serve(settings: SchedulerSettings, stop: asyncio.Event) -> None:
         loaded=gc.freeze,
     )
     async with task_group() as group:
-        beside = [group.create_task(plane.supervisor.keep_running("garbage", sweep))]
+        beside = [
+            group.create_task(plane.supervisor.keep_running("garbage", tune_garbage_collector))
+        ]
         if vault is not None and tls is None:  # else the login is renewed with the certificate
             beside.append(group.create_task(plane.supervisor.keep_running("vault", vault.run)))
         await plane.run(stop)

@@ -3,8 +3,8 @@
 MODE = "persys-mode"
 DATA_AGE_MS = "persys-data-age-ms"
 ROLE = "persys-role"  # standby: the response comes from the memory of a standby
-PASSED_ON = "persys-passed-on"  # a standby has forwarded this call to the leader it knows
-NOT_LEADING = "persys-not-leading"  # the receiver is not the leader: nothing was done
+FORWARDED = "persys-passed-on"  # a standby has forwarded this call to the leader it knows
+NOT_LEADER = "persys-not-leading"  # the receiver is not the leader: nothing was done
 REVISION = (
     "persys-revision"  # store revision after a forwarded call; the standby catches up with it
 )

@@ -11,7 +11,7 @@ from persys.ca.app import Ca
 from persys.ca.cli import run_command
 from persys.ca.settings import CaSettings
 from persys.client.ca.client import AuthorityClient, join
-from persys.infra.atomic_files import PRIVATE, PUBLIC, write_together
+from persys.infra.atomic_files import PRIVATE, PUBLIC, write_files
 from persys.infra.clock import SystemClock
 from persys.infra.tls.certificates import CertificateFiles
 from persys.infra.tls.keys import Issued, key_pem, new_key, new_request
@@ -90,7 +90,7 @@ class Town:
 
 def keep(folder: Path, key: bytes, issued: Issued) -> CertificateFiles:
     files = CertificateFiles(folder / "agent.crt", folder / "agent.key", folder / "ca.crt")
-    write_together(
+    write_files(
         [
             (files.roots, issued.roots_pem, PUBLIC),
             (files.certificate, issued.chain_pem, PUBLIC),

@@ -12,7 +12,7 @@ import pytest
 
 from certified import Root
 from persys.infra.clock import SystemClock
-from persys.infra.rpc.authorizer import PASSED_IDENTITY, PASSED_SOURCE
+from persys.infra.rpc.authorizer import FORWARDED_IDENTITY, FORWARDED_SOURCE
 from persys.model.identity import Role
 from persys.model.role import Permission
 from persys.store.memory import MemoryStore
@@ -161,7 +161,7 @@ async def test_a_call_through_a_gateway_names_the_person_and_the_gateway(
     cluster: Cluster, root: Root
 ) -> None:
     gateway = Control(cluster.settings.grpc_port, root.tls(Role.GATEWAY, "g1"))
-    metadata = ((PASSED_IDENTITY, OPERATOR), (PASSED_SOURCE, "198.51.100.7"))
+    metadata = ((FORWARDED_IDENTITY, OPERATOR), (FORWARDED_SOURCE, "198.51.100.7"))
     request = pb.PutSecretRequest(name="s", value=b"x")
     assert (await gateway.stub.PutSecret(request, timeout=10, metadata=metadata)).accepted
 
@@ -174,7 +174,7 @@ async def test_only_a_gateway_or_scheduler_may_forward_a_caller(
     cluster: Cluster, root: Root
 ) -> None:
     mallory = Control(cluster.settings.grpc_port, root.tls(Role.OPERATOR, "mallory"))
-    metadata = ((PASSED_IDENTITY, "admin/alice"), (PASSED_SOURCE, "198.51.100.7"))
+    metadata = ((FORWARDED_IDENTITY, "admin/alice"), (FORWARDED_SOURCE, "198.51.100.7"))
     request = pb.PutSecretRequest(name="s", value=b"x")
     assert (await mallory.stub.PutSecret(request, timeout=10, metadata=metadata)).accepted
 

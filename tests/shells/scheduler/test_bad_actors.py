@@ -17,7 +17,7 @@ import pytest
 from certified import LIFE, Listed, Root
 from persys.core.auth.permissions import ROLES
 from persys.infra.clock import SystemClock
-from persys.infra.rpc.authorizer import PASSED_CERTIFICATE, PASSED_IDENTITY
+from persys.infra.rpc.authorizer import FORWARDED_CERTIFICATE, FORWARDED_IDENTITY
 from persys.infra.tls.tls import Tls
 from persys.model.identity import Role
 from persys.store.memory import MemoryStore
@@ -172,11 +172,11 @@ async def test_a_leader_checks_the_certificate_that_was_presented_to_the_standby
         await stub.RegisterNode(a_registration("n1"), timeout=10)
     await secure.control.stub.RemoveNode(pb.NodeRequest(node_id="n1"), timeout=10)
     claims = node.certificates.current.claims
-    said = ((PASSED_IDENTITY, "agent/n1"), (PASSED_CERTIFICATE, msgspec.json.encode(claims)))
+    said = ((FORWARDED_IDENTITY, "agent/n1"), (FORWARDED_CERTIFICATE, msgspec.json.encode(claims)))
     async with speaking(door_of(secure), root.tls(Role.SCHEDULER, "s2")) as stub:
         call = stub.RegisterNode(a_registration("n1"), timeout=10, metadata=said)
         assert "was removed" in await refusal(call)
-        garbage = ((PASSED_IDENTITY, "agent/n1"), (PASSED_CERTIFICATE, b"{"))
+        garbage = ((FORWARDED_IDENTITY, "agent/n1"), (FORWARDED_CERTIFICATE, b"{"))
         call = stub.RegisterNode(a_registration("n1"), timeout=10, metadata=garbage)
         assert "cannot be read" in await refusal(call)
 

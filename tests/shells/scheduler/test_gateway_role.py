@@ -9,7 +9,7 @@ import pytest
 from certified import Root
 from persys.errors import SettingsError
 from persys.infra.clock import SystemClock
-from persys.infra.rpc.authorizer import PASSED_IDENTITY
+from persys.infra.rpc.authorizer import FORWARDED_IDENTITY
 from persys.infra.rpc.rotating_channel import RotatingChannel
 from persys.infra.tls.tls import Tls
 from persys.model.identity import Role
@@ -99,7 +99,7 @@ async def test_our_gateway_never_acts_as_an_operator_by_itself(root: Root) -> No
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await stub.ApplyWorkload(request, timeout=10, metadata=metadata)
             assert caught.value.details() == "gateway/g1 may not call ApplyWorkload"
-        passed = ((PASSED_IDENTITY, "viewer/bob"),)
+        passed = ((FORWARDED_IDENTITY, "viewer/bob"),)
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await stub.ApplyWorkload(request, timeout=10, metadata=passed)
         assert caught.value.details() == "viewer/bob may not call ApplyWorkload"

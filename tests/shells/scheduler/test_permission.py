@@ -10,7 +10,7 @@ import pytest
 
 from certified import Root
 from persys.infra.clock import SystemClock
-from persys.infra.rpc.authorizer import PASSED_IDENTITY
+from persys.infra.rpc.authorizer import FORWARDED_IDENTITY
 from persys.model.identity import Role
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
@@ -117,7 +117,7 @@ async def test_a_stream_of_an_agent_acts_for_no_other_node(
 
 
 async def test_only_a_scheduler_may_forward_for_another_identity(caller: Caller) -> None:
-    told = ((PASSED_IDENTITY, "admin/me"),)
+    told = ((FORWARDED_IDENTITY, "admin/me"),)
     async with caller.of(Role.VIEWER, "eve") as stub:
         assert await is_denied(stub.ApplyWorkload(an_apply(), timeout=10, metadata=told))
     async with caller.of(Role.SCHEDULER, "s2") as stub:

@@ -10,7 +10,7 @@ import pytest
 from certified import Root
 from persys.errors import SettingsError
 from persys.infra.clock import SystemClock
-from persys.infra.rpc.authorizer import PASSED_CERTIFICATE, PASSED_IDENTITY, PASSED_SOURCE
+from persys.infra.rpc.authorizer import FORWARDED_CERTIFICATE, FORWARDED_IDENTITY, FORWARDED_SOURCE
 from persys.infra.tls.identity import read_claims
 from persys.infra.tls.tls import Tls
 from persys.model.identity import Identity, Role
@@ -51,9 +51,9 @@ def passed_by_standby(root: Root, host: str) -> tuple[tuple[str, str | bytes], .
     identity = Identity(Role.AGENT, "compute-agent")
     claims = msgspec.structs.replace(shown, identity=identity, shared=True)
     return (
-        (PASSED_IDENTITY, str(identity)),
-        (PASSED_CERTIFICATE, msgspec.json.encode(claims)),
-        (PASSED_SOURCE, f"{host}:4711"),
+        (FORWARDED_IDENTITY, str(identity)),
+        (FORWARDED_CERTIFICATE, msgspec.json.encode(claims)),
+        (FORWARDED_SOURCE, f"{host}:4711"),
     )
 
 

@@ -12,7 +12,7 @@ from persys.store import keys
 from persys.store.port import Unit
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.gen.control.v1 import control_pb2_grpc
-from persys.wire.metadata_keys import DATA_AGE_MS, MODE, PASSED_ON, ROLE
+from persys.wire.metadata_keys import DATA_AGE_MS, FORWARDED, MODE, ROLE
 from persys.wire.stored import records
 from shells.scheduler.harness import eventually
 from shells.scheduler.peer import a_node
@@ -322,7 +322,7 @@ async def test_a_forwarded_call_keeps_its_deadline_and_its_trace(seats: Seats) -
 
     assert answer.accepted
     assert leader.beside["traceparent"] == trace
-    assert PASSED_ON in leader.beside
+    assert FORWARDED in leader.beside
     await server.stop(None)
     assert leader.remaining is not None
     assert 0 < leader.remaining < 4

@@ -12,7 +12,7 @@ import structlog
 from certified import Root
 from persys.core.auth import tokens
 from persys.infra.clock import SystemClock
-from persys.infra.rpc.authorizer import PASSED_IDENTITY
+from persys.infra.rpc.authorizer import FORWARDED_IDENTITY
 from persys.model.identity import Role
 from persys.store import keys
 from persys.store.memory import MemoryStore
@@ -258,13 +258,13 @@ async def test_a_gateway_forwards_only_users_and_a_token_takes_precedence(
     cluster: Cluster, root: Root
 ) -> None:
     viewer = await made(cluster.control.stub, "viewer")
-    for_admin = (PASSED_IDENTITY, "admin/alice")
+    for_admin = (FORWARDED_IDENTITY, "admin/alice")
     async with as_one(cluster, root, Role.GATEWAY, "g1") as stub:
         found = await whoami(stub, for_admin)
         assert (found.role, found.name) == ("admin", "alice")
         assert "workloads" in found.deeds
         for nobody in ("agent/n1", "scheduler/s1", "gateway/g2", "nonsense"):
-            told = await code(stub, (PASSED_IDENTITY, nobody))
+            told = await code(stub, (FORWARDED_IDENTITY, nobody))
             assert told is grpc.StatusCode.PERMISSION_DENIED
         both = await whoami(stub, for_admin, *bearer(viewer.secret))
         assert (both.role, both.name) == ("viewer", "ops")

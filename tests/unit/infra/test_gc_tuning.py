@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from time import monotonic
 
-from persys.infra.gc_tuning import READ_COUNT_MIN, peak_memory, sweep
+from persys.infra.gc_tuning import READ_COUNT_MIN, peak_memory, tune_garbage_collector
 
 
 class Knot:
@@ -20,7 +20,7 @@ class Knot:
 @asynccontextmanager
 async def sweeping(memory: Callable[[], int] = peak_memory) -> AsyncIterator[None]:
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(sweep(memory))
+        task = group.create_task(tune_garbage_collector(memory))
         await asyncio.sleep(0)
         try:
             yield

@@ -35,7 +35,7 @@ from persys.core.secrets import redacted, values_of
 from persys.errors import NotFoundError, PersysError, UnavailableError
 from persys.infra.aio.path_calls import PathCalls
 from persys.infra.aio.task_group import task_group
-from persys.infra.atomic_files import write_whole
+from persys.infra.atomic_files import write_file
 from persys.model.ids import WorkloadId
 from persys.model.workload import Desired, Order
 from persys.wire.gen.agent.v1 import agent_pb2
@@ -68,7 +68,7 @@ class PreviousLogs:
                         end.add(frames)
                     path = self._path(workload_id, part.service)
                     content = encode_frames(_without(values_of(order), end.frames))
-                    await self._paths.run(path, partial(write_whole, path, content))
+                    await self._paths.run(path, partial(write_file, path, content))
         except (PersysError, OSError, TimeoutError) as err:
             log.warning("past.not_kept", workload_id=workload_id, reason=str(err))
 

@@ -41,7 +41,7 @@ from persys.infra.aio.offload import off_loop
 from persys.infra.aio.owned_work import OwnedWork
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
-from persys.infra.rpc.authorizer import Door
+from persys.infra.rpc.authorizer import Authorizer
 from persys.infra.telemetry import tracing
 from persys.infra.telemetry.call_metrics import CallMetrics
 from persys.infra.tls.tls import Tls
@@ -60,18 +60,18 @@ from persys.wire.spec.volume import agent_view
 
 def build_authorizer(
     settings: AgentSettings, tls: Tls | None, clock: Clock, metrics: Metrics
-) -> Door | None:
+) -> Authorizer | None:
     """None if the agent serves without TLS, and so without authorization."""
     if tls is None or not settings.serves_tls:
         return None
-    closed_to = frozenset() if settings.allow_admin else frozenset({Role.ADMIN})
-    return Door(
+    refused_roles = frozenset() if settings.allow_admin else frozenset({Role.ADMIN})
+    return Authorizer(
         AGENT_PERMISSIONS,
         tls.certificates,
         clock,
         denied=lambda denial: metrics.denied(denial.role, denial.method),
         narrow=lambda caller, method, request: request,
-        closed_to=closed_to,
+        refused_roles=refused_roles,
         check=tls.check,
         tokens=None,
         is_revoked=tls.is_revoked,
@@ -109,7 +109,7 @@ def _translated(
     @wraps(call)
     async def answer(api: Api, request: Request, context: Context) -> Answer:
         with (
-            tracing.serving(name, context.invocation_metadata) as span,
+            tracing.server_span(name, context.invocation_metadata) as span,
             api.counted(method) as outcome,
         ):
             errors: list[InternalError] = []

@@ -16,7 +16,7 @@ from persys.client.ca.client import join
 from persys.core.auth.enrolment import Fault
 from persys.core.bounded_yaml import dump, load_mapping
 from persys.errors import DeniedError, InvalidError, SettingsError
-from persys.infra.atomic_files import PRIVATE, PUBLIC, write_together
+from persys.infra.atomic_files import PRIVATE, PUBLIC, write_files
 from persys.infra.clock import SystemClock
 from persys.infra.command_line import StrictParser
 from persys.infra.net.address import is_service
@@ -71,10 +71,10 @@ def _joined(
         has = _pair(place.files)
         if err.reason != Fault.USED or has is None or not _is_of(has, identity, token.fp):
             raise
-        write_together([(place.config, config, PUBLIC)])
+        write_files([(place.config, config, PUBLIC)])
         until = f"{has.claims.not_after:%Y-%m-%d %H:%M:%S} UTC"
         return [f"node {token.name} has already joined; its certificate is valid until {until}"]
-    write_together(
+    write_files(
         [
             (place.config, config, PUBLIC),
             (place.files.roots, issued.roots_pem, PUBLIC),

@@ -4,7 +4,7 @@ from persys.agent.settings import AgentSettings
 from persys.client.ca.renewed_tls import open_renewed, vault_source
 from persys.errors import SettingsError
 from persys.infra.clock import Clock
-from persys.infra.net.address import address_outward
+from persys.infra.net.address import default_route_address
 from persys.infra.net.node_name import own_node_id
 from persys.infra.tls.identity import Claims
 from persys.infra.tls.tls import Tls
@@ -65,6 +65,6 @@ def _hosts(settings: AgentSettings) -> tuple[str, ...]:
     if configured not in _ANY:
         return _LOOPBACK, configured.strip("[]")
     try:
-        return _LOOPBACK, address_outward().strip("[]")
+        return _LOOPBACK, default_route_address().strip("[]")
     except OSError:
         return (_LOOPBACK,)

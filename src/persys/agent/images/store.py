@@ -30,7 +30,7 @@ from persys.core.agent.report import Download
 from persys.errors import NotFoundError, RefusedError, UnavailableError
 from persys.infra.aio.keyed_lock import KeyedLock
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
-from persys.infra.atomic_files import write_whole
+from persys.infra.atomic_files import write_file
 from persys.infra.clock import Clock
 from persys.model.node import Image
 from persys.model.spec import is_address
@@ -261,7 +261,7 @@ class ImageStore:
     def _move(self, image: Image, place: Path) -> None:
         place.chmod(_READ_ONLY)
         place.replace(self._path(image))
-        write_whole(self._record(image.name), msgspec.json.encode(image))
+        write_file(self._record(image.name), msgspec.json.encode(image))
 
     async def _remove_unused(self, path: Path) -> None:
         """Remove a file that no record and no disk uses. Raises OSError, UnavailableError."""

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from persys.agent.journal.records import Entry
 from persys.core.secrets import SecretValues, put_back, take_out
 from persys.errors import RefusedError
-from persys.infra.encryption import Key, KeyFile
+from persys.infra.encryption import EncryptionKey, KeyFile
 
 SETTING = "PERSYS_JOURNAL_KEY_FILE"
 CREDENTIAL = "persys-journal-key"  # the name of the systemd credential
@@ -31,13 +31,13 @@ def journal_key_file(state_path: Path, configured: str = "") -> KeyFile:
     return KeyFile(state_path.with_name(f"{state_path.name}.key"), SETTING)
 
 
-def no_key_file() -> Key:
+def no_key_file() -> EncryptionKey:
     """For a journal in memory, which is never on disk."""
-    return Key(bytes(_KEY_BYTES))
+    return EncryptionKey(bytes(_KEY_BYTES))
 
 
 class Sealer:
-    def __init__(self, key: Callable[[], Key]) -> None:
+    def __init__(self, key: Callable[[], EncryptionKey]) -> None:
         """`key` raises RefusedError if there is no key and none can be created."""
         self._key = key
 

@@ -31,7 +31,7 @@ from persys.agent.uplink.link import (
 from persys.agent.uplink.stream_link import SchedulerLinks
 from persys.errors import StoreUnavailableError, UnavailableError
 from persys.infra.clock import Clock
-from persys.infra.net.address import address_towards, is_service
+from persys.infra.net.address import is_service, local_address_towards
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Capabilities
 from persys.model.workload import Desired
@@ -197,7 +197,7 @@ class SchedulerSession:
     async def _endpoint(self, address: str) -> str:
         try:
             async with asyncio.timeout(CALL_DEADLINE_SECONDS):
-                own = await asyncio.to_thread(address_towards, address)
+                own = await asyncio.to_thread(local_address_towards, address)
         except (OSError, ValueError, TimeoutError) as err:
             raise SchedulerLostError(f"cannot resolve {address}: {err}") from err
         return f"{own}:{self._registration.port}"

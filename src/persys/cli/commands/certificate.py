@@ -10,7 +10,7 @@ from persys.cli.framework.exit_codes import ExitCode
 from persys.cli.framework.output import render_rows
 from persys.client.ca.client import issued, join
 from persys.errors import SettingsError
-from persys.infra.atomic_files import PRIVATE, PUBLIC, write_together
+from persys.infra.atomic_files import PRIVATE, PUBLIC, write_files
 from persys.infra.clock import SystemClock
 from persys.infra.tls.identity import read_claims
 from persys.infra.tls.keys import Issued, key_pem, new_key, new_request
@@ -101,7 +101,7 @@ def _write(options: Namespace, identity: Identity, key: bytes, given: Issued) ->
     private = folder / f"{identity.role}.key"
     roots = folder / "ca.crt"
     try:
-        write_together(
+        write_files(
             [
                 (roots, given.roots_pem, PUBLIC),
                 (private, key, PRIVATE),

@@ -101,13 +101,13 @@ def read_contexts() -> ContextFile:
 def write_contexts(file: ContextFile) -> None:
     """Replace the file atomically, readable only by its owner. Raises SettingsError."""
     from persys.core.bounded_yaml import dump
-    from persys.infra.atomic_files import write_whole
+    from persys.infra.atomic_files import write_file
 
     path = context_path()
     text = file.comments + dump(_to_plain(file.content))
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_whole(path.resolve(), text.encode())  # a symbolic link is kept
+        write_file(path.resolve(), text.encode())  # a symbolic link is kept
     except OSError as err:
         raise SettingsError(f"{path}: {err.strerror}") from err
 

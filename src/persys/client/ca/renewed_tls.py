@@ -5,7 +5,7 @@ from pathlib import Path
 
 from persys.client.ca.client import AuthoritySource
 from persys.infra.clock import Clock
-from persys.infra.tls.revocation import LOOK, CrlFile, Revocations
+from persys.infra.tls.revocation import FILE_CHECK_INTERVAL, CrlFile, Revocations
 from persys.infra.tls.settings import TlsSettings
 from persys.infra.tls.tls import Tls
 from persys.infra.vault.pki import VaultSource, names_of
@@ -63,4 +63,4 @@ def _lists(crl: str, clock: Clock) -> list[Revocations]:
     if not crl:
         return []
     file = CrlFile(Path(crl))
-    return [Revocations(file, clock, every=LOOK, serials=file.serials)]
+    return [Revocations(file, clock, every=FILE_CHECK_INTERVAL, serials=file.serials)]

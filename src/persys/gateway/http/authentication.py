@@ -21,7 +21,7 @@ from persys.gateway.http.problems import ProblemError
 from persys.gateway.upstream.cluster import Cluster, Metadata
 from persys.infra.clock import Clock
 from persys.infra.net.http_server import shown_certificate
-from persys.infra.rpc.authorizer import PASSED_CERTIFICATE, PASSED_IDENTITY
+from persys.infra.rpc.authorizer import FORWARDED_CERTIFICATE, FORWARDED_IDENTITY
 from persys.infra.tls.identity import Claims, claims_of, recognised
 from persys.infra.tls.tls import Tls
 from persys.model.identity import Permission, Role
@@ -98,7 +98,7 @@ def _who(claims: Claims) -> Caller:
             f"{identity} is not a user: the gateway accepts user identities only", reason="role"
         )
     name = str(identity)
-    passed = ((PASSED_IDENTITY, name), (PASSED_CERTIFICATE, msgspec.json.encode(claims)))
+    passed = ((FORWARDED_IDENTITY, name), (FORWARDED_CERTIFICATE, msgspec.json.encode(claims)))
     return Caller(name, name, passed, permissions_of(identity.role))
 
 

@@ -35,7 +35,7 @@ from persys.infra.aio.owned_work import OwnedWork
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock
 from persys.infra.rpc.authorized_service import RECHECK_SECONDS
-from persys.infra.rpc.authorizer import PASSED_SOURCE
+from persys.infra.rpc.authorizer import FORWARDED_SOURCE
 from persys.model.identity import Permission
 from persys.wire.rest.routes import API
 
@@ -100,7 +100,7 @@ class RequestContext(Struct, frozen=True, eq=False):
     @property
     def metadata(self) -> Metadata:
         """gRPC metadata for the scheduler: identity, source address, request id, trace context."""
-        source = (PASSED_SOURCE, self.request.remote or "")
+        source = (FORWARDED_SOURCE, self.request.remote or "")
         beside = (*self.caller.passed, source, (_REQUEST_ID_METADATA, self.id))
         trace = self.request.headers.get(_TRACE)
         if trace is not None and _TRACE_FORM.fullmatch(trace):

@@ -12,7 +12,7 @@ from persys.gateway.upstream.balancing import order_by_strategy
 from persys.gateway.upstream.config import ClusterEntry, SchedulerEntry
 from persys.gateway.upstream.scheduler import Dial, SchedulerConnection
 from persys.infra.clock import Clock
-from persys.wire.metadata_keys import DATA_AGE_MS, MODE, NOT_LEADING
+from persys.wire.metadata_keys import DATA_AGE_MS, MODE, NOT_LEADER
 
 log = structlog.get_logger()
 
@@ -140,4 +140,4 @@ class Cluster:
 
 
 def _is_certain_not_taken(err: grpc.aio.AioRpcError) -> bool:
-    return any(name == NOT_LEADING for name, _ in err.trailing_metadata() or ())
+    return any(name == NOT_LEADER for name, _ in err.trailing_metadata() or ())

@@ -23,7 +23,7 @@ from persys.gateway.upstream.cluster import Cluster, Metadata
 from persys.gateway.webhooks.push_queue import PushOutcome, PushQueue
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock
-from persys.infra.rpc.authorizer import PASSED_IDENTITY
+from persys.infra.rpc.authorizer import FORWARDED_IDENTITY
 from persys.model.identity import Identity, Role
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.rest.routes import API
@@ -161,7 +161,7 @@ async def _read(cluster: Cluster, rpc: str, request: Any, passed: Metadata) -> A
 
 
 def _as_webhook(delivery: str) -> Metadata:
-    return ((PASSED_IDENTITY, str(WEBHOOK)), ("x-request-id", delivery))
+    return ((FORWARDED_IDENTITY, str(WEBHOOK)), ("x-request-id", delivery))
 
 
 def _reason(err: Exception) -> str:

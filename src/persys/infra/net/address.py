@@ -40,7 +40,7 @@ def split_server(server: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def address_towards(target: str) -> str:
+def local_address_towards(target: str) -> str:
     """The local address that is used to reach `target` (host:port). Sends nothing."""
     import socket
 
@@ -53,6 +53,6 @@ def address_towards(target: str) -> str:
     return f"[{own}]" if ":" in own else own
 
 
-def address_outward() -> str:
+def default_route_address() -> str:
     """The local address on the default route. Raises OSError if there is no route."""
-    return address_towards(_ELSEWHERE)
+    return local_address_towards(_ELSEWHERE)

@@ -20,7 +20,7 @@ from persys.errors import DefectError, DeniedError, InvalidError, UnavailableErr
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.aio.task_group import task_group
 from persys.infra.rpc import bearer
-from persys.infra.rpc.authorizer import Admission, Context, Door
+from persys.infra.rpc.authorizer import AuthorizedCall, Authorizer, Context
 
 RECHECK_SECONDS = 5.0
 
@@ -31,19 +31,19 @@ _CALL_ENDED = (grpc.aio.AbortError, grpc.aio.UsageError)
 
 
 class AuthorizedService:
-    """The servicer with each handler wrapped. With `door` None (-insecure) every caller is admitted."""
+    """The servicer with each handler wrapped. With `authorizer` None (-insecure) every caller is admitted."""
 
     def __init__(
         self,
         servicer: Any,
         service: ServiceDescriptor,
-        door: Door | None,
+        authorizer: Authorizer | None,
         supervisor: Supervisor,
         *,
         recheck_seconds: float = RECHECK_SECONDS,
     ) -> None:
         self._service = service
-        self._door = door
+        self._authorizer = authorizer
         self._supervisor = supervisor
         self._recheck_seconds = recheck_seconds
         for method in service.methods:
@@ -69,8 +69,8 @@ class AuthorizedService:
         async def call(request: Any, context: Context) -> Any:
             if isinstance(request, _Unparsed):
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, request.problem)
-            admission = await self._admit(name, request, context)
-            return await self._contained(name, handler(admission.request, context), context)
+            authorized = await self._authorize(name, request, context)
+            return await self._contained(name, handler(authorized.request, context), context)
 
         return call
 
@@ -80,12 +80,12 @@ class AuthorizedService:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, request.problem)
             if hasattr(request, "__aiter__"):
                 request = _Parsed(request)
-            admission = await self._admit(name, request, context)
-            door = self._door
-            if door is None:
-                return await self._contained(name, handler(admission.request, context), context)
-            session = _Session(name, admission, context, door)
-            messages = admission.request
+            authorized = await self._authorize(name, request, context)
+            authorizer = self._authorizer
+            if authorizer is None:
+                return await self._contained(name, handler(authorized.request, context), context)
+            session = _Session(name, authorized, context, authorizer)
+            messages = authorized.request
             if hasattr(messages, "__aiter__"):
                 messages = session.checked(messages)
             try:
@@ -104,11 +104,11 @@ class AuthorizedService:
 
         return converse
 
-    async def _admit(self, name: str, request: Any, context: Context) -> Admission:
-        if self._door is None:
-            return Admission(request)
+    async def _authorize(self, name: str, request: Any, context: Context) -> AuthorizedCall:
+        if self._authorizer is None:
+            return AuthorizedCall(request)
         try:
-            return self._door.admit(name, context, request)
+            return self._authorizer.authorize(name, context, request)
         except DeniedError as err:
             await _refuse(err, context)
         except UnavailableError as err:
@@ -154,11 +154,13 @@ def as_writer(handler: Callable[..., Any]) -> Handler:
 class _Session:
     """The context of an open stream. Authorization is checked at each message and while idle."""
 
-    def __init__(self, name: str, admission: Admission, context: Context, door: Door) -> None:
+    def __init__(
+        self, name: str, authorized: AuthorizedCall, context: Context, authorizer: Authorizer
+    ) -> None:
         self._name = name
-        self._admission = admission
+        self._authorized = authorized
         self._context = context
-        self._door = door
+        self._authorizer = authorizer
         self.denied: DeniedError | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -179,7 +181,7 @@ class _Session:
 
     def _recheck(self) -> None:
         try:
-            self._door.recheck(self._admission, self._name, self._context)
+            self._authorizer.recheck(self._authorized, self._name, self._context)
         except DeniedError as err:
             self.denied = err
             raise
@@ -188,7 +190,7 @@ class _Session:
         try:
             message = await anext(messages)
         except DeniedError as err:  # refused by `narrow`
-            self._door.tell(err, self._name, self._context)
+            self._authorizer.report_denial(err, self._name, self._context)
             self.denied = err
             raise
         self._recheck()

@@ -32,10 +32,10 @@ from persys.model.identity import Caller, Identity, Permission, Role
 
 log = structlog.get_logger()
 
-PASSED_IDENTITY = "persys-identity"
-PASSED_CERTIFICATE = "persys-certificate-bin"  # the claims of the original caller's certificate
-PASSED_SOURCE = "persys-source"  # network address of the original caller
-PASSED_VIA = "persys-via"  # the gateway, in a call that a standby forwards
+FORWARDED_IDENTITY = "persys-identity"
+FORWARDED_CERTIFICATE = "persys-certificate-bin"  # the claims of the original caller's certificate
+FORWARDED_SOURCE = "persys-source"  # network address of the original caller
+FORWARDED_VIA = "persys-via"  # the gateway, in a call that a standby forwards
 _PASSED_LENGTH_MAX = 256
 UNNAMED = "unnamed"  # the person behind a gateway that passes no identity
 _CERTIFICATE = "x509_pem_cert"
@@ -52,10 +52,10 @@ Check = Callable[[Claims], None]
 # The caller of the request that is being served; None with -insecure.
 CALLER: ContextVar[Caller | None] = ContextVar("caller", default=None)
 # The claims of that caller's certificate, as presented to us or to the scheduler or gateway in between.
-SHOWN: ContextVar[Claims | None] = ContextVar("shown", default=None)
+CLIENT_CLAIMS: ContextVar[Claims | None] = ContextVar("shown", default=None)
 
 
-class Admission(NamedTuple):
+class AuthorizedCall(NamedTuple):
     """An authorized call: the restricted request, and the credentials that must stay valid."""
 
     request: Any
@@ -63,7 +63,7 @@ class Admission(NamedTuple):
     token_id: str = ""
 
 
-class Door:
+class Authorizer:
     def __init__(
         self,
         table: Mapping[str, Permission],
@@ -72,7 +72,7 @@ class Door:
         *,
         denied: Callable[[Denial], None],
         narrow: Narrow,
-        closed_to: frozenset[Role],
+        refused_roles: frozenset[Role],
         check: Check,
         tokens: bearer.FindToken | None,
         is_revoked: IsRevoked,
@@ -90,16 +90,16 @@ class Door:
         self._certificates = certificates
         self._clock = clock
         self._denied = denied
-        self._closed_to = closed_to
+        self._closed_to = refused_roles
         self._check = check
         self._tokens = tokens
         self._is_revoked = is_revoked
         self._narrow = narrow
 
-    def admit(self, method: str, context: Context, request: Any) -> Admission:
+    def authorize(self, method: str, context: Context, request: Any) -> AuthorizedCall:
         """Raises DeniedError, or UnavailableError if tokens are not loaded yet."""
         CALLER.set(None)
-        SHOWN.set(None)
+        CLIENT_CLAIMS.set(None)
         try:
             deed = self._table.get(method)
             caller, claims = self._caller(context, deed)
@@ -107,31 +107,31 @@ class Door:
             if deed is None or not may(caller, deed) or self._is_closed_to(caller, deed):
                 text = f"{caller.identity} may not call {method}{self._role_hint(caller)}"
                 raise DeniedError(text, reason="role")
-            return Admission(self._narrow(caller, method, request), claims, caller.token_id)
+            return AuthorizedCall(self._narrow(caller, method, request), claims, caller.token_id)
         except DeniedError as err:
-            self.tell(err, method, context)
+            self.report_denial(err, method, context)
             raise
 
-    def recheck(self, admission: Admission, method: str, context: Context) -> None:
+    def recheck(self, authorized: AuthorizedCall, method: str, context: Context) -> None:
         """Check an open stream. Raises DeniedError once its certificate or token is expired or revoked."""
         now = self._clock.now()
         try:
-            for claims in admission.claims:
+            for claims in authorized.claims:
                 if _expires(claims) and now >= claims.not_after:
                     raise DeniedError("the certificate has expired", reason="expired")
                 self._check(claims)
-            if admission.token_id and self._tokens is not None:
+            if authorized.token_id and self._tokens is not None:
                 with suppress(UnavailableError):  # tokens are not loaded; it was valid before
                     bearer.check_still_valid(
-                        self._tokens, admission.token_id, now, is_revoked=self._is_revoked
+                        self._tokens, authorized.token_id, now, is_revoked=self._is_revoked
                     )
         except DeniedError as err:
-            self.tell(err, method, context)
+            self.report_denial(err, method, context)
             raise
 
-    def tell(self, err: DeniedError, method: str, context: Context) -> None:
+    def report_denial(self, err: DeniedError, method: str, context: Context) -> None:
         """Log and report a refusal, with the caller if it is known."""
-        caller, claims = CALLER.get(), SHOWN.get()
+        caller, claims = CALLER.get(), CLIENT_CLAIMS.get()
         who = claims.identity if claims is not None else None
         if caller is not None:
             who = caller.identity
@@ -158,18 +158,18 @@ class Door:
         identity, own = peer, claims
         via = peer if peer.role is Role.GATEWAY else None
         source = peer_address(context.peer())
-        if (passed := _passed(context, peer)) is not None:
+        if (passed := _forwarded_identity(context, peer)) is not None:
             identity = passed
-            own = self._passed_claims(context, peer.role, passed) or claims
-            SHOWN.set(own)
+            own = self._forwarded_claims(context, peer.role, passed) or claims
+            CLIENT_CLAIMS.set(own)
         elif peer.role is Role.GATEWAY:
-            identity = self._acting(peer)
+            identity = self._gateway_identity(peer)
         if peer.role in (Role.SCHEDULER, Role.GATEWAY):
-            source = _beside_text(context, PASSED_SOURCE) or source
+            source = _metadata_text(context, FORWARDED_SOURCE) or source
         if peer.role is Role.SCHEDULER:
-            via = by_common_name(_beside_text(context, PASSED_VIA))
+            via = by_common_name(_metadata_text(context, FORWARDED_VIA))
         shown = (claims,) if own is claims else (claims, own)
-        said = _all_beside(context, bearer.AUTHORIZATION)
+        said = _metadata_values(context, bearer.AUTHORIZATION)
         if said and self._tokens is not None:
             caller = self._by_token(said, identity, own.serial)
         else:
@@ -183,7 +183,7 @@ class Door:
         through = str(via) if via is not None and via != caller.identity else ""
         return replace(caller, via=through, source=source), shown
 
-    def _acting(self, gateway: Identity) -> Identity:
+    def _gateway_identity(self, gateway: Identity) -> Identity:
         """The identity of calls of a gateway that passes none."""
         role = self._gateway_role
         return gateway if role is Role.GATEWAY else Identity(role, UNNAMED)
@@ -199,7 +199,7 @@ class Door:
             self._cn_roles,
             suggested=_SUGGESTED.get(deed, Role.OPERATOR) if deed is not None else Role.OPERATOR,
         )
-        SHOWN.set(claims)
+        CLIENT_CLAIMS.set(claims)
         if not claims.not_before <= self._clock.now() < claims.not_after:
             text = "the certificate is expired or not yet valid"
             raise DeniedError(text, reason="expired")
@@ -211,21 +211,23 @@ class Door:
         if identity.role is Role.AGENT:
             text = f"{identity} is a node: tokens are for users only"
             raise DeniedError(text, reason=bearer.REASON)
-        token = bearer.judged(self._tokens, said, self._clock.now(), is_revoked=self._is_revoked)
+        token = bearer.authenticate(
+            self._tokens, said, self._clock.now(), is_revoked=self._is_revoked
+        )
         return holder(token, serial)
 
-    def _passed_claims(self, context: Context, by: Role, identity: Identity) -> Claims | None:
+    def _forwarded_claims(self, context: Context, by: Role, identity: Identity) -> Claims | None:
         """The claims of the original caller's certificate, passed by a scheduler or gateway."""
-        told = _beside(context, PASSED_CERTIFICATE)
+        told = _metadata_value(context, FORWARDED_CERTIFICATE)
         if not told:
             return None
         try:
             claims = msgspec.json.decode(told, type=Claims)
         except msgspec.DecodeError as err:
-            text = f"{PASSED_CERTIFICATE} cannot be read"
+            text = f"{FORWARDED_CERTIFICATE} cannot be read"
             raise DeniedError(text, reason="certificate") from err
         if by is Role.GATEWAY and claims.identity != identity:
-            text = f"{PASSED_CERTIFICATE} is not a certificate of {identity}"
+            text = f"{FORWARDED_CERTIFICATE} is not a certificate of {identity}"
             raise DeniedError(text, reason="certificate")
         self._check(claims)
         return claims
@@ -243,30 +245,30 @@ def _expires(claims: Claims) -> bool:
     return identity is None or identity.role not in (Role.GATEWAY, Role.SCHEDULER)
 
 
-def _passed(context: Context, peer: Identity) -> Identity | None:
+def _forwarded_identity(context: Context, peer: Identity) -> Identity | None:
     """The original caller, if this peer may pass one; from other peers it is ignored."""
-    told, by = str(_beside(context, PASSED_IDENTITY)), peer.role
+    told, by = str(_metadata_value(context, FORWARDED_IDENTITY)), peer.role
     if not told or by not in (Role.SCHEDULER, Role.GATEWAY):
         return None
     passed = by_common_name(told)
     if by is Role.GATEWAY and passed in (peer, Identity(by, UNNAMED)):
         return peer  # a call of the gateway itself
     if passed is None or not may_be_passed(passed, by):
-        text = f"{PASSED_IDENTITY} {told[:80]!r}: a {by} may not act for that identity"
+        text = f"{FORWARDED_IDENTITY} {told[:80]!r}: a {by} may not act for that identity"
         raise DeniedError(text, reason="identity")
     return passed
 
 
-def _all_beside(context: Context, name: str) -> list[str]:
+def _metadata_values(context: Context, name: str) -> list[str]:
     return [str(said) for key, said in context.invocation_metadata() or () if key == name]
 
 
-def _beside(context: Context, name: str) -> str | bytes:
+def _metadata_value(context: Context, name: str) -> str | bytes:
     return next((said for key, said in context.invocation_metadata() or () if key == name), "")
 
 
-def _beside_text(context: Context, name: str) -> str:
-    return str(_beside(context, name))[:_PASSED_LENGTH_MAX]
+def _metadata_text(context: Context, name: str) -> str:
+    return str(_metadata_value(context, name))[:_PASSED_LENGTH_MAX]
 
 
 @lru_cache(_KNOWN_MAX)

@@ -15,7 +15,9 @@ _SCHEME = "bearer "
 FindToken = Callable[[str], Token | None]
 
 
-def judged(find: FindToken, said: Sequence[str], now: datetime, *, is_revoked: IsRevoked) -> Token:
+def authenticate(
+    find: FindToken, said: Sequence[str], now: datetime, *, is_revoked: IsRevoked
+) -> Token:
     """The token of a call. Raises DeniedError unless there is exactly one valid token."""
     text = said[0] if len(said) == 1 else ""  # with two it would be undefined which one counts
     scheme, secret = text[: len(_SCHEME)], text[len(_SCHEME) :]

@@ -11,7 +11,7 @@ from typing import Any, Self
 import grpc
 from msgspec import Struct
 
-from persys.infra.rpc.authorizer import PASSED_IDENTITY, UNNAMED
+from persys.infra.rpc.authorizer import FORWARDED_IDENTITY, UNNAMED
 from persys.infra.rpc.grpc_server import new_channel
 from persys.infra.rpc.message_sizes import LIST_BYTES_MAX
 from persys.infra.tls.certificates import Certificates, KeyPair
@@ -101,10 +101,10 @@ class RotatingChannel(grpc.aio.Channel):
         return call
 
     def _identified(self, metadata: Sequence[tuple[str, str | bytes]]) -> Any:
-        if any(key == PASSED_IDENTITY for key, _ in metadata):
+        if any(key == FORWARDED_IDENTITY for key, _ in metadata):
             return metadata
         own = self._certificates.current.claims.identity
-        return (*metadata, (PASSED_IDENTITY, str(own or f"{Role.GATEWAY}/{UNNAMED}")))
+        return (*metadata, (FORWARDED_IDENTITY, str(own or f"{Role.GATEWAY}/{UNNAMED}")))
 
     def _current(self) -> _Connection:
         if self._newest.made_with is not self._certificates.current:

@@ -44,17 +44,17 @@ class OtlpTracer:
         self._provider.add_span_processor(BatchSpanProcessor(self._exporter))
         self._tracer = self._provider.get_tracer("persys")
 
-    def serving(self, name: str, headers: Received) -> Opened:
+    def server_span(self, name: str, headers: Received) -> Opened:
         carrier = {key.lower(): value for key, value in headers if isinstance(value, str)}
         return self._open(name, SpanKind.SERVER, {}, _propagator.extract(carrier))
 
-    def calling(self, name: str, attributes: dict[str, str]) -> Opened:
+    def client_span(self, name: str, attributes: dict[str, str]) -> Opened:
         return self._open(name, SpanKind.CLIENT, attributes)
 
-    def within(self, name: str, attributes: dict[str, str]) -> Opened:
+    def internal_span(self, name: str, attributes: dict[str, str]) -> Opened:
         return self._open(name, SpanKind.INTERNAL, attributes)
 
-    def bound(self, work: Work) -> Work:
+    def bind_span(self, work: Work) -> Work:
         current = otel_context.get_current()
 
         async def resumed() -> None:

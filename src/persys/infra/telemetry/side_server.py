@@ -36,18 +36,18 @@ class SideServer:
         registry: CollectorRegistry,
         health: Callable[[], Mapping[str, Any]],
         count: Callable[[], Awaitable[None]] | None = None,
-        trouble_code: int = 503,
+        unhealthy_code: int = 503,
         limits: HttpLimits = LIMITS,
     ) -> None:
         """`count` prepares metrics in steps that would block the event loop if they were computed at once.
 
-        `trouble_code` is the HTTP status of /health when the status is not ok. 200 prevents a restart of a
+        `unhealthy_code` is the HTTP status of /health when the status is not ok. 200 prevents a restart of a
         process whose memory must be preserved.
         """
         self._registry = registry
         self._health = health
         self._count = count
-        self._trouble_code = trouble_code
+        self._trouble_code = unhealthy_code
         app = web.Application(client_max_size=_BODY_BYTES_MAX)
         app.router.add_get("/health", self._answer_health)
         app.router.add_get("/metrics", self._answer_metrics)
@@ -61,13 +61,13 @@ class SideServer:
         await self.server.stop()
 
     async def _answer_health(self, request: web.Request) -> web.Response:
-        with tracing.serving("GET /health", request.headers.items):
+        with tracing.server_span("GET /health", request.headers.items):
             health = self._health()
         code = 200 if health["status"] == "ok" else self._trouble_code
         return web.json_response(health, status=code)
 
     async def _answer_metrics(self, request: web.Request) -> web.Response:
-        with tracing.serving("GET /metrics", request.headers.items):
+        with tracing.server_span("GET /metrics", request.headers.items):
             if self._count is not None:
                 await self._count()
             body = generate_latest(self._registry)

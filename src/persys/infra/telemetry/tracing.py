@@ -26,13 +26,13 @@ class Span:
 
 
 class Tracer(Protocol):
-    def serving(self, name: str, headers: Received) -> "Opened": ...
+    def server_span(self, name: str, headers: Received) -> "Opened": ...
 
-    def calling(self, name: str, attributes: dict[str, str]) -> "Opened": ...
+    def client_span(self, name: str, attributes: dict[str, str]) -> "Opened": ...
 
-    def within(self, name: str, attributes: dict[str, str]) -> "Opened": ...
+    def internal_span(self, name: str, attributes: dict[str, str]) -> "Opened": ...
 
-    def bound(self, work: Work) -> Work: ...
+    def bind_span(self, work: Work) -> Work: ...
 
     def close(self) -> None: ...
 
@@ -63,21 +63,21 @@ def stop() -> None:
         _tracer = None
 
 
-def serving(name: str, headers: Callable[[], Received | None]) -> Opened:
+def server_span(name: str, headers: Callable[[], Received | None]) -> Opened:
     """The span of a received call; part of the caller's trace if its headers have one."""
-    return _tracer.serving(name, headers() or ()) if _tracer is not None else _unrecorded
+    return _tracer.server_span(name, headers() or ()) if _tracer is not None else _unrecorded
 
 
-def calling(name: str, **attributes: str) -> Opened:
+def client_span(name: str, **attributes: str) -> Opened:
     """The span of a call to another process, which receives the span's headers."""
-    return _tracer.calling(name, attributes) if _tracer is not None else _unrecorded
+    return _tracer.client_span(name, attributes) if _tracer is not None else _unrecorded
 
 
-def within(name: str, **attributes: str) -> Opened:
+def internal_span(name: str, **attributes: str) -> Opened:
     """A span of work inside this process."""
-    return _tracer.within(name, attributes) if _tracer is not None else _unrecorded
+    return _tracer.internal_span(name, attributes) if _tracer is not None else _unrecorded
 
 
-def bound(work: Work) -> Work:
+def bind_span(work: Work) -> Work:
     """Work for a queue that will run as part of the current span."""
-    return _tracer.bound(work) if _tracer is not None else work
+    return _tracer.bind_span(work) if _tracer is not None else work

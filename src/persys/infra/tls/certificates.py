@@ -29,7 +29,7 @@ from persys.infra.tls.identity import Claims, claims_of
 
 log = structlog.get_logger()
 
-LOOK_SECONDS = 1.0
+CHECK_SECONDS = 1.0
 
 
 class KeyPair(Struct, frozen=True):
@@ -50,7 +50,7 @@ class Certificates:
         self._stamps: tuple[Stamp, ...] = ()
         self._logged = ""
         self._listeners: list[Callable[[], None]] = []
-        self._look_stamps()
+        self._has_changed()
         self.current = read_key_pair(files, clock.now())
 
     @property
@@ -63,8 +63,8 @@ class Certificates:
     async def run(self) -> None:
         """Reload the files when they change."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            if await asyncio.to_thread(self._look_stamps):
+            await asyncio.sleep(CHECK_SECONDS)
+            if await asyncio.to_thread(self._has_changed):
                 self.reload()
 
     def reload(self) -> bool:
@@ -111,7 +111,7 @@ class Certificates:
         pair = self.current
         return grpc.ssl_channel_credentials(pair.roots, pair.key, pair.chain)
 
-    def _look_stamps(self) -> bool:
+    def _has_changed(self) -> bool:
         """Whether a file has changed since the last check."""
         stamps = tuple(
             stamp(path) for path in (self._files.certificate, self._files.key, self._files.roots)

@@ -35,13 +35,13 @@ async def ensure_certificate(
         return True
     told = ""
     while not stop.is_set():
-        trouble = await _try(files, identity, source, clock)
-        if not trouble:
+        last_error = await _try(files, identity, source, clock)
+        if not last_error:
             log.info("certificate.issued", identity=str(identity))
             return True
-        if trouble != told:
-            told = trouble
-            log.error("certificate.awaited", reason=trouble, served="nothing until it is issued")
+        if last_error != told:
+            told = last_error
+            log.error("certificate.awaited", reason=last_error, served="nothing until it is issued")
         await _pause(source.every or PAUSE, stop)
     return False
 

@@ -36,7 +36,7 @@ class Claims(Struct, frozen=True):
     not_before: datetime
     not_after: datetime
     enrolled_at: datetime  # when its holder joined; in existing deployments when it was issued
-    tells_enrolment: bool = False  # the certificate contains the time of enrolment
+    has_enrolment_time: bool = False  # the certificate contains the time of enrolment
     common_name: str = ""
     shared: bool = False  # a setting assigns the role to this common name
 
@@ -52,7 +52,7 @@ def claims_of(certificate: x509.Certificate) -> Claims:
         not_before=certificate.not_valid_before_utc,
         not_after=certificate.not_valid_after_utc,
         enrolled_at=_enrolled_at(certificate) or certificate.not_valid_before_utc,
-        tells_enrolment=_enrolled_at(certificate) is not None,
+        has_enrolment_time=_enrolled_at(certificate) is not None,
         common_name=_common_name(certificate),
     )
 

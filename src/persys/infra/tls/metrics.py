@@ -6,7 +6,7 @@ from typing import Protocol
 from prometheus_client import CollectorRegistry, Gauge
 
 
-class Ending(Protocol):
+class CertificateStatus(Protocol):
     def seconds_left(self) -> float: ...
 
     def lifetime_seconds(self) -> float: ...
@@ -16,7 +16,7 @@ class Ending(Protocol):
 
 
 def register_certificate_metrics(
-    registry: CollectorRegistry, process: str, certificate: Ending
+    registry: CollectorRegistry, process: str, certificate: CertificateStatus
 ) -> None:
     """Register the gauges. They are evaluated at each scrape."""
     for name, about, seconds in (

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPri
 
 from persys.core.auth.certificate_renewal import Freshness, freshness, retry_after
 from persys.errors import PersysError, SettingsError
-from persys.infra.atomic_files import PRIVATE, PUBLIC, write_together
+from persys.infra.atomic_files import PRIVATE, PUBLIC, write_files
 from persys.infra.clock import Clock
 from persys.infra.tls.certificates import (
     CertificateFiles,
@@ -27,7 +27,7 @@ from persys.model.identity import Identity
 
 log = structlog.get_logger()
 
-LOOK_SECONDS = 1.0
+CHECK_SECONDS = 1.0
 # Delay after a new certificate was written but is not in use: another program writes the files too.
 UNUSED_SECONDS = 60.0
 _URGENT = (Freshness.CRITICAL, Freshness.EXPIRED)
@@ -74,7 +74,7 @@ class Renewal:
         self._failures = 0
         self._urged = False
         self._not_before: datetime | None = None  # no attempt before
-        self.trouble = ""  # the error of the last attempt; empty on success
+        self.last_error = ""  # the error of the last attempt; empty on success
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -91,23 +91,23 @@ class Renewal:
         self._failures = 0
         self._urged = False
         self._not_before = self._clock.now() + timedelta(seconds=UNUSED_SECONDS)
-        if self.trouble:
-            self.trouble = ""
+        if self.last_error:
+            self.last_error = ""
             log.info("certificate.renewed_again")
         renewed = self._certificates.reload()
         if renewed:
             self._not_before = None
         return renewed
 
-    async def look(self) -> None:
+    async def renew_if_due(self) -> None:
         """Renew the certificate if it is due."""
         if self._is_due():
             await self.renew()
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            await self.look()
+            await asyncio.sleep(CHECK_SECONDS)
+            await self.renew_if_due()
 
     def _is_due(self) -> bool:
         now = self._clock.now()
@@ -135,12 +135,12 @@ class Renewal:
             every=self._source.every,
             roll=self._random.random(),
         )
-        if not self.trouble:
+        if not self.last_error:
             log.warning("certificate.not_renewed", reason=why, expires_at=claims.not_after)
         if not self._urged and freshness(claims.not_before, claims.not_after, now) in _URGENT:
             self._urged = True
             log.error("certificate.expires", reason=why, expires_at=claims.not_after)
-        self.trouble = why
+        self.last_error = why
 
 
 async def write_issued(
@@ -156,7 +156,7 @@ async def write_issued(
         raise SettingsError("the authority has sent no root certificate") from err
     checked_key_pair(files, chain=issued.chain_pem, key=key, roots=roots, now=now)
     await asyncio.to_thread(
-        write_together,
+        write_files,
         [
             (files.roots, roots, PUBLIC),
             (files.key, key, PRIVATE),

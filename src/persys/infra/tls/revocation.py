@@ -15,13 +15,13 @@ import structlog
 from cryptography import x509
 
 from persys.errors import PersysError, SettingsError
-from persys.infra.atomic_files import PUBLIC, Stamp, stamp, write_whole
+from persys.infra.atomic_files import PUBLIC, Stamp, stamp, write_file
 from persys.infra.clock import Clock
 
 log = structlog.get_logger()
 
 EVERY = timedelta(minutes=1)
-LOOK = timedelta(seconds=1)  # for a file, which is read only when it changes
+FILE_CHECK_INTERVAL = timedelta(seconds=1)  # for a file, which is read only when it changes
 _PEM = re.compile(rb"-----BEGIN X509 CRL-----.+?-----END X509 CRL-----\s*", re.DOTALL)
 
 
@@ -51,22 +51,22 @@ class Revocations:
         self._had_at = clock.monotonic()
         self._kept = kept
         self.serials = serials | _read_kept(kept)
-        self.trouble = ""  # the error of the last fetch; empty on success
+        self.last_error = ""  # the error of the last fetch; empty on success
 
     async def run(self) -> None:
         while True:
-            await self.look()
+            await self.refresh()
             await asyncio.sleep(self._every.total_seconds())
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         try:
             serials = await self._source.revoked()
         except (PersysError, TimeoutError, OSError) as err:
             self._failed(str(err) or "no response in time")
             return
         self._had_at = self._clock.monotonic()
-        if self.trouble:
-            self.trouble = ""
+        if self.last_error:
+            self.last_error = ""
             log.info("revocations.read_again", count=len(serials))
         if serials != self.serials:
             log.info("revocations.changed", count=len(serials))
@@ -81,14 +81,14 @@ class Revocations:
         if self._kept is None:
             return
         try:
-            write_whole(self._kept, "\n".join(sorted(self.serials)).encode(), mode=PUBLIC)
+            write_file(self._kept, "\n".join(sorted(self.serials)).encode(), mode=PUBLIC)
         except OSError as err:
             log.warning("revocations.not_written", path=str(self._kept), reason=err.strerror)
 
     def _failed(self, why: str) -> None:
-        if not self.trouble:
+        if not self.last_error:
             log.warning("revocations.kept", reason=why, count=len(self.serials))
-        self.trouble = why
+        self.last_error = why
 
 
 class CrlFile:
@@ -101,9 +101,9 @@ class CrlFile:
         self.serials = read_list(path)
 
     async def revoked(self) -> frozenset[str]:
-        return await asyncio.to_thread(self._look)
+        return await asyncio.to_thread(self._read_if_changed)
 
-    def _look(self) -> frozenset[str]:
+    def _read_if_changed(self) -> frozenset[str]:
         seen = stamp(self._path)
         if seen != self._stamp:
             self.serials = read_list(self._path)

@@ -120,10 +120,10 @@ class Tls:
             "expiresAt": claims.not_after.isoformat(),
             "freshness": freshness(claims.not_before, claims.not_after, self._clock.now()).value,
         }
-        if self._renewal is not None and self._renewal.trouble:
-            status["notRenewed"] = self._renewal.trouble
+        if self._renewal is not None and self._renewal.last_error:
+            status["notRenewed"] = self._renewal.last_error
         if self.is_revoked(claims.serial):
             status["revoked"] = True
-        if errors := "; ".join(one.trouble for one in self._lists if one.trouble):
+        if errors := "; ".join(one.last_error for one in self._lists if one.last_error):
             status["revocationsNotRead"] = errors
         return status

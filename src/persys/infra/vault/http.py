@@ -52,7 +52,7 @@ class VaultHttp:
         self._timeout = timeout
         self._tls = True if self.is_plain or ca_path is None else _context(ca_path)
 
-    async def ask(
+    async def request(
         self,
         method: str,
         path: str,

@@ -51,7 +51,7 @@ class Login(Struct, frozen=True):
 
     token: str
     renewable: bool
-    look_at: float | None  # renewal time, at half of the lease; None: the lease never ends
+    renew_at: float | None  # renewal time, at half of the lease; None: the lease never ends
     ends_at: float | None
 
     def __repr__(self) -> str:
@@ -67,16 +67,16 @@ class VaultLogin:
         self._warned = False
 
     @property
-    def look_at(self) -> float | None:
+    def renew_at(self) -> float | None:
         """When to renew the login. None: never, or at the next use."""
-        return self._login.look_at if self._login is not None else None
+        return self._login.renew_at if self._login is not None else None
 
     async def token(self) -> str:
         """A valid token. Raises DeniedError or UnavailableError."""
         login, now = self._login, self._clock.monotonic()
         if login is None or _is_over(login, now):
             login = await self._log_in()
-        elif login.look_at is not None and now >= login.look_at:
+        elif login.renew_at is not None and now >= login.renew_at:
             login = await self._renewed(login)
         self._login = login
         return login.token
@@ -98,7 +98,7 @@ class VaultLogin:
             "secret_id": self._credentials.secret_id,
         }
         try:
-            answer = await self._http.ask("POST", "auth/approle/login", body=secret)
+            answer = await self._http.request("POST", "auth/approle/login", body=secret)
         except RefusedError as err:  # Vault sends 400 instead of 403 for invalid credentials
             raise DeniedError(f"Vault refused the AppRole login: {err}", reason="login") from err
         auth = _part(answer, "auth")
@@ -108,7 +108,7 @@ class VaultLogin:
     async def _by_token(self) -> Login:
         token = self._credentials.token
         try:
-            answer = await self._http.ask("GET", "auth/token/lookup-self", token=token)
+            answer = await self._http.request("GET", "auth/token/lookup-self", token=token)
         except DeniedError as err:
             raise DeniedError(f"PERSYS_VAULT_TOKEN is not valid: {err}", reason="login") from err
         data = _part(answer, "data")
@@ -121,18 +121,18 @@ class VaultLogin:
         """The extended login, or a new one, or the same with an earlier retry."""
         if login.renewable:
             try:
-                answer = await self._http.ask(
+                answer = await self._http.request(
                     "POST", "auth/token/renew-self", token=login.token, body={}
                 )
                 longer = self._login_of(login.token, _part(answer, "auth"), lease="lease_duration")
             except PersysError as err:
-                return await self._instead(login, str(err))
+                return await self._replacement(login, str(err))
             if _lasts_longer(longer, login):
                 log.debug("vault.login_renewed")
                 return longer
-        return await self._instead(login, "Vault did not extend the lease")
+        return await self._replacement(login, "Vault did not extend the lease")
 
-    async def _instead(self, login: Login, why: str) -> Login:
+    async def _replacement(self, login: Login, why: str) -> Login:
         """An AppRole logs in again; a configured token is used until it expires."""
         if self._credentials.method is AuthMethod.APPROLE:
             try:
@@ -169,9 +169,9 @@ def _is_over(login: Login, now: float) -> bool:
 def _lasts_longer(new: Login, old: Login) -> bool:
     if new.ends_at is None or old.ends_at is None:
         return new.ends_at is None
-    assert old.look_at is not None
+    assert old.renew_at is not None
     # A renewal at half of the lease extends it by half; less means that the maximum TTL is reached.
-    return new.ends_at > old.ends_at + min(1.0, (old.ends_at - old.look_at) / 2)
+    return new.ends_at > old.ends_at + min(1.0, (old.ends_at - old.renew_at) / 2)
 
 
 def _later(login: Login, now: float) -> Login:

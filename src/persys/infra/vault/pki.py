@@ -99,7 +99,7 @@ class VaultSource(CertificateSource):
         """Raises UnavailableError, DeniedError or RefusedError."""
         path = f"{self._mount}/sign/{self._role}"
         try:
-            answer = await self._vault.ask("POST", path, body=self._wanted(csr_pem))
+            answer = await self._vault.request("POST", path, body=self._wanted(csr_pem))
         except DeniedError as err:
             raise DeniedError(
                 f'{err}; the Vault policy needs: path "{path}" {{ capabilities = ["update"] }}',

@@ -18,7 +18,7 @@ from persys.infra.vault.settings import VaultSettings
 
 log = structlog.get_logger()
 
-LOOK_SECONDS = 1.0
+CHECK_SECONDS = 1.0
 
 
 class Vault:
@@ -28,9 +28,9 @@ class Vault:
         self._http = http
         self._login = VaultLogin(http, credentials, clock)
         self._clock = clock
-        self._turn = asyncio.Lock()
-        self._trouble = ""
-        if http.is_plain and not _is_here(http.address):
+        self._lock = asyncio.Lock()
+        self._last_error = ""
+        if http.is_plain and not _is_local(http.address):
             log.warning("vault.plain_text", address=http.address, reason="traffic is not encrypted")
 
     @property
@@ -40,12 +40,12 @@ class Vault:
     async def run(self) -> None:
         """Renew the login in the background."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            look_at = self._login.look_at
-            if look_at is not None and self._clock.monotonic() >= look_at:
-                await self._look_after()
+            await asyncio.sleep(CHECK_SECONDS)
+            renew_at = self._login.renew_at
+            if renew_at is not None and self._clock.monotonic() >= renew_at:
+                await self._renew_login()
 
-    async def ask(
+    async def request(
         self,
         method: str,
         path: str,
@@ -56,35 +56,35 @@ class Vault:
         """Send a request. Raises NotFoundError, DeniedError, RefusedError or UnavailableError."""
         token = await self._token()
         try:
-            return await self._http.ask(method, path, token=token, body=body, params=params)
+            return await self._http.request(method, path, token=token, body=body, params=params)
         except DeniedError:
             if not await self._is_replaceable(token):
                 raise
         # The token may have been revoked since the login.
         token = await self._token()
-        return await self._http.ask(method, path, token=token, body=body, params=params)
+        return await self._http.request(method, path, token=token, body=body, params=params)
 
     async def fetch_public(self, path: str) -> bytes:
-        """Fetch a path that needs no login. Raises the errors of `ask`."""
+        """Fetch a path that needs no login. Raises the errors of `request`."""
         return await self._http.fetch("GET", path)
 
     async def _token(self) -> str:
-        async with self._turn:
+        async with self._lock:
             return await self._login.token()
 
     async def _is_replaceable(self, token: str) -> bool:
-        async with self._turn:
+        async with self._lock:
             return self._login.forget(token)
 
-    async def _look_after(self) -> None:
+    async def _renew_login(self) -> None:
         try:
             await self._token()
         except PersysError as err:
-            if str(err) != self._trouble:
-                self._trouble = str(err)
-                log.warning("vault.login_lost", reason=self._trouble)
+            if str(err) != self._last_error:
+                self._last_error = str(err)
+                log.warning("vault.login_lost", reason=self._last_error)
             return
-        self._trouble = ""
+        self._last_error = ""
 
 
 def open_vault(settings: VaultSettings, clock: Clock) -> Vault | None:
@@ -105,7 +105,7 @@ def open_vault(settings: VaultSettings, clock: Clock) -> Vault | None:
     return Vault(http, credentials, clock)
 
 
-def _is_here(address: str) -> bool:
+def _is_local(address: str) -> bool:
     host = urlsplit(address).hostname or ""
     try:
         return ip_address(host).is_loopback
@@ -127,7 +127,7 @@ class VaultKv:
         if not rest or not all(rest.split("/")) or {".", ".."} & {*rest.split("/"), mount}:
             raise NotFoundError("secret in Vault", f"{path} (expected mount/path)")
         params = {"version": str(version)} if version is not None else None
-        answer = await self._vault.ask("GET", f"{mount}/data/{rest}", params=params)
+        answer = await self._vault.request("GET", f"{mount}/data/{rest}", params=params)
         outer = answer.get("data")
         data = outer.get("data") if isinstance(outer, dict) else None
         if not isinstance(data, dict):

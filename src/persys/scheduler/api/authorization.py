@@ -10,7 +10,7 @@ from typing import Any
 from persys.core.auth.denials import Denial
 from persys.errors import DeniedError
 from persys.infra.clock import Clock
-from persys.infra.rpc.authorizer import Check, Door
+from persys.infra.rpc.authorizer import Authorizer, Check
 from persys.infra.rpc.bearer import FindToken
 from persys.infra.tls.tls import Tls
 from persys.model.identity import Caller, Role
@@ -26,17 +26,17 @@ def build_authorizer(
     tokens: FindToken,
     check: Check,
     gateway_role: Role,
-) -> Door | None:
+) -> Authorizer | None:
     """None on -insecure."""
     if tls is None:
         return None
-    return Door(
+    return Authorizer(
         CONTROL_PERMISSIONS,
         tls.certificates,
         clock,
         denied=denied,
         narrow=check_acts_for_own_node,
-        closed_to=frozenset(),
+        refused_roles=frozenset(),
         check=check,
         tokens=tokens,
         is_revoked=tls.is_revoked,

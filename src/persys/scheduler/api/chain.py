@@ -137,7 +137,7 @@ class Chain:
         async def call(request: Any, context: Context) -> Any:
             began = self.clock.monotonic()
             code = grpc.StatusCode.UNKNOWN
-            with tracing.serving(full_name, context.invocation_metadata) as span:
+            with tracing.server_span(full_name, context.invocation_metadata) as span:
                 try:
                     answer = await self._answer(method, handler, request, context)
                     code = grpc.StatusCode.OK

@@ -11,7 +11,7 @@ from persys.core import nodes
 from persys.core.registration import Application
 from persys.errors import InvalidError, PersysError, SupersededError
 from persys.infra.clock import Clock
-from persys.infra.rpc.authorizer import CALLER, SHOWN
+from persys.infra.rpc.authorizer import CALLER, CLIENT_CLAIMS
 from persys.model.event import EventKind
 from persys.model.ids import NodeId, node_id
 from persys.model.node import Capabilities, Node
@@ -213,8 +213,8 @@ class NodesApi:
 
 def _enrolled_at() -> datetime | None:
     """When the caller's node enrolled, if its certificate contains it."""
-    claims = SHOWN.get()
-    return claims.enrolled_at if claims is not None and claims.tells_enrolment else None
+    claims = CLIENT_CLAIMS.get()
+    return claims.enrolled_at if claims is not None and claims.has_enrolment_time else None
 
 
 def _shared_from() -> str | None:
@@ -232,7 +232,7 @@ def _is_proven(wanted: str) -> bool:
 
 def _is_known_by_host() -> bool:
     """Whether the caller's certificate has no Persys identity, so that it is verified by host name."""
-    claims = SHOWN.get()
+    claims = CLIENT_CLAIMS.get()
     return claims is not None and not claims.trust_domain
 
 

@@ -112,7 +112,7 @@ class Committer:
         change.events = attributed(change.events)
         values = encoded(change)
         stored = self._queue.submit(EncodedTransaction(change, values))
-        with tracing.within("commit"):
+        with tracing.internal_span("commit"):
             await stored
 
     def depth(self) -> int:

@@ -4,7 +4,7 @@ from ipaddress import ip_address
 
 from persys.core.dns_names import PORT_MAX, Zone, checked_name
 from persys.errors import SettingsError
-from persys.infra.net.address import address_outward, split_server
+from persys.infra.net.address import default_route_address, split_server
 from persys.scheduler.settings import ETCD, SchedulerSettings
 
 
@@ -24,7 +24,7 @@ def address_of(settings: SchedulerSettings) -> str:
         return settings.advertise_ip.strip("[]")
     if _is_one_address(settings.grpc_addr):
         return settings.grpc_addr.strip("[]")
-    return address_outward().strip("[]")
+    return default_route_address().strip("[]")
 
 
 def endpoint_of(settings: SchedulerSettings) -> str:

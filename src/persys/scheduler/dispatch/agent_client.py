@@ -79,7 +79,7 @@ class Outgoing:
         """
         began = self._clock.monotonic()
         code = grpc.StatusCode.UNKNOWN
-        with tracing.calling(f"{SERVICE}/{method}", node_id=node_id) as span:
+        with tracing.client_span(f"{SERVICE}/{method}", node_id=node_id) as span:
             try:
                 yield span.headers
                 code = grpc.StatusCode.OK

@@ -100,7 +100,7 @@ class Dispatcher:
             if effect in self._waiting:
                 return
             self._waiting.add(effect)
-        self._queues.submit(effect.node_id, tracing.bound(lambda: self._perform(effect)))
+        self._queues.submit(effect.node_id, tracing.bind_span(lambda: self._perform(effect)))
 
     def _hold_back(self, effect: Effect) -> None:
         """Queue until the queues run. Beyond the bound an effect counts as never sent."""

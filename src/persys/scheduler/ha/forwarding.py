@@ -16,11 +16,11 @@ import msgspec
 
 from persys.infra.rpc.authorizer import (
     CALLER,
-    PASSED_CERTIFICATE,
-    PASSED_IDENTITY,
-    PASSED_SOURCE,
-    PASSED_VIA,
-    SHOWN,
+    CLIENT_CLAIMS,
+    FORWARDED_CERTIFICATE,
+    FORWARDED_IDENTITY,
+    FORWARDED_SOURCE,
+    FORWARDED_VIA,
 )
 from persys.infra.rpc.bearer import AUTHORIZATION
 from persys.infra.telemetry import tracing
@@ -29,7 +29,7 @@ from persys.scheduler.api.context import SERVICE, ControlApi
 from persys.scheduler.ha.leader_client import LeaderChangedError, LeaderConnection
 from persys.scheduler.ha.standby import Standby
 from persys.wire.gen.control.v1 import control_pb2
-from persys.wire.metadata_keys import DATA_AGE_MS, NOT_LEADING, PASSED_ON, REVISION, ROLE
+from persys.wire.metadata_keys import DATA_AGE_MS, FORWARDED, NOT_LEADER, REVISION, ROLE
 from persys.wire.methods import METHODS, Method
 
 CALL_SECONDS = 10.0
@@ -46,7 +46,7 @@ def add_trailing_metadata(context: Context, *pairs: tuple[str, Any]) -> None:
 
 
 def is_forwarded(context: Context) -> bool:
-    return any(key == PASSED_ON for key, _ in context.invocation_metadata() or ())
+    return any(key == FORWARDED for key, _ in context.invocation_metadata() or ())
 
 
 async def forward(
@@ -58,8 +58,8 @@ async def forward(
     # 0: the deadline has passed. The caller has given up and may have sent another request since.
     timeout = CALL_SECONDS if remaining is None else remaining
     with (
-        tracing.serving(full_name, context.invocation_metadata) as served,
-        tracing.calling(full_name, leader=upstream.endpoint) as span,
+        tracing.server_span(full_name, context.invocation_metadata) as served,
+        tracing.client_span(full_name, leader=upstream.endpoint) as span,
     ):
         call = getattr(upstream.stub, name)(
             request, timeout=timeout, metadata=beside(context, span)
@@ -91,19 +91,19 @@ def beside(
         headers = tuple((key, str(text)) for key, text in received if key in _TRACE_HEADERS)
     caller = CALLER.get()
     named: tuple[tuple[str, str], ...] = (
-        ((PASSED_IDENTITY, str(caller.identity)),) if caller is not None else ()
+        ((FORWARDED_IDENTITY, str(caller.identity)),) if caller is not None else ()
     )
     if caller is not None:
-        named += ((PASSED_SOURCE, caller.source), (PASSED_VIA, caller.via))
-    shown = SHOWN.get()
-    said = ((PASSED_CERTIFICATE, msgspec.json.encode(shown)),) if shown is not None else ()
+        named += ((FORWARDED_SOURCE, caller.source), (FORWARDED_VIA, caller.via))
+    shown = CLIENT_CLAIMS.get()
+    said = ((FORWARDED_CERTIFICATE, msgspec.json.encode(shown)),) if shown is not None else ()
     # Without authentication the connection is not encrypted: tokens are not forwarded.
     tokens = ((key, text) for key, text in received if key == AUTHORIZATION and caller is not None)
-    return ((PASSED_ON, "1"), *named, *said, *tokens, *headers)
+    return ((FORWARDED, "1"), *named, *said, *tokens, *headers)
 
 
 def was_not_executed(err: grpc.aio.AioRpcError) -> bool:
-    return any(key == NOT_LEADING for key, _ in err.trailing_metadata() or ())
+    return any(key == NOT_LEADER for key, _ in err.trailing_metadata() or ())
 
 
 async def refuse(err: grpc.aio.AioRpcError, context: Context) -> NoReturn:
@@ -295,7 +295,7 @@ class LeaderRouter:
         if self._leading is not None:
             return None
         if is_forwarded(context):
-            context.set_trailing_metadata(((NOT_LEADING, "1"),))
+            context.set_trailing_metadata(((NOT_LEADER, "1"),))
             await context.abort(grpc.StatusCode.UNAVAILABLE, "this scheduler does not lead")
         try:
             async with asyncio.timeout(patience):

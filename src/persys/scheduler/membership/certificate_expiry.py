@@ -11,7 +11,7 @@ import structlog
 from persys.core.auth.certificate_renewal import Freshness, freshness
 from persys.errors import ConflictError, StoreUnavailableError
 from persys.infra.clock import Clock
-from persys.infra.rpc.authorizer import SHOWN
+from persys.infra.rpc.authorizer import CLIENT_CLAIMS
 from persys.infra.tls.identity import Claims
 from persys.model.event import Event, EventKind
 from persys.model.identity import Identity, Role
@@ -30,7 +30,7 @@ class CertificateExpiry:
 
     async def check(self, node_id: NodeId) -> None:
         """A heartbeat of a node, direct or forwarded by a standby."""
-        claims = SHOWN.get()
+        claims = CLIENT_CLAIMS.get()
         if claims is None or claims.identity != Identity(Role.AGENT, node_id):
             return
         now = self._clock.now()

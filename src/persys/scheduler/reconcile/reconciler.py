@@ -260,7 +260,7 @@ class Reconciler:
                     return
                 self.steps += 1
                 refusal = entry.refusal
-                with tracing.within("reconcile", workload_id=workload_id):
+                with tracing.internal_span("reconcile", workload_id=workload_id):
                     await self._decide_and_commit(entry, situation_of(entry))
                 if entry.refusal is refusal:
                     entry.refusal = None  # decided

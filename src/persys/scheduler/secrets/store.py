@@ -10,7 +10,7 @@ from persys.core.secrets import VALUE_BYTES_MAX, check_name, with_version
 from persys.errors import InvalidError, NotFoundError, RefusedError
 from persys.infra.aio.keyed_lock import KeyedLock
 from persys.infra.clock import Clock
-from persys.infra.encryption import Key, KeyFile
+from persys.infra.encryption import EncryptionKey, KeyFile
 from persys.model.event import Event, EventKind
 from persys.model.secret import Secret, SecretVersion, StoredReference
 from persys.scheduler.commit.committer import Committer, retry_on_conflict
@@ -111,7 +111,7 @@ class SecretStore:
         in_use = self._cluster.secret_uses.versions(name)
         return with_version(known, name, version, in_use=in_use)
 
-    def _own_key(self) -> Key:
+    def _own_key(self) -> EncryptionKey:
         """The key of all stored secrets; a new key is created only if there are no secrets."""
         stored = self._cluster.secrets.values()
         if not stored:

@@ -10,7 +10,7 @@ from itertools import islice
 from msgspec import Struct
 
 from builders import a_workload
-from persys.infra.encryption import Key
+from persys.infra.encryption import EncryptionKey
 from persys.model import feature
 from persys.model.action import History
 from persys.model.cluster import ClusterMarker
@@ -57,7 +57,7 @@ async def stored(store: Store, prefix: str) -> list[str]:
     return [one.key for one in (await store.read(prefix)).records]
 
 
-def crowd(size: int, key: Key) -> Records:
+def crowd(size: int, key: EncryptionKey) -> Records:
     """`size` records of every type; the secrets are encrypted with `key`."""
     nodes = [ready(name) for name in (FULL, SPARE, HOLDER)] + [lost(LOST), lost(DEAD)]
     return {
@@ -172,7 +172,7 @@ def tokens(size: int) -> Records:
     return found
 
 
-def secrets(size: int, key: Key) -> Records:
+def secrets(size: int, key: EncryptionKey) -> Records:
     version = SecretVersion(1, b"sealed", key.id, LONG_AGO)
     names = [f"s{number}" for number in range(size)]
     return {keys.secret_key(name): Secret(name, (version,)) for name in names}

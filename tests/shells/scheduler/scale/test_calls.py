@@ -5,7 +5,7 @@ No transaction grows with their number, and nothing else is delayed for long whi
 
 import pytest
 
-from persys.infra.encryption import Key
+from persys.infra.encryption import EncryptionKey
 from persys.model.placement import EpochCounter
 from persys.scheduler.state.records import RECORDS
 from persys.wire.methods import METHODS
@@ -25,7 +25,7 @@ def test_every_rpc_that_changes_something_has_a_case() -> None:
 
 
 def test_every_record_type_is_there_in_number() -> None:
-    found = crowd(20, Key(bytes(32)))
+    found = crowd(20, EncryptionKey(bytes(32)))
     for kind in RECORDS:
         there = sum(isinstance(record, kind.struct) for record in found.values())
         assert there >= 20 or kind.struct is EpochCounter, kind.name

@@ -3,11 +3,11 @@
 import pytest
 
 from persys.errors import SettingsError
-from persys.infra.net.address import address_towards, is_service, split_server
+from persys.infra.net.address import is_service, local_address_towards, split_server
 
 
 def test_the_address_towards_this_machine_is_its_own() -> None:
-    assert address_towards("127.0.0.1:1") == "127.0.0.1"
+    assert local_address_towards("127.0.0.1:1") == "127.0.0.1"
 
 
 def test_only_the_name_of_a_service_begins_with_an_underscore() -> None:

@@ -37,11 +37,11 @@ async def nothing() -> None:
 def test_without_an_endpoint_no_headers_are_sent_and_no_work_is_wrapped() -> None:
     tracing.start("any", endpoint="", insecure=True, timeout_ms=3000)
 
-    with tracing.serving("served", lambda: pytest.fail("nobody asks for headers")) as span:
+    with tracing.server_span("served", lambda: pytest.fail("nobody asks for headers")) as span:
         span.answered("OK")
-        with tracing.calling("called", node_id="n1") as call, tracing.within("commit"):
+        with tracing.client_span("called", node_id="n1") as call, tracing.internal_span("commit"):
             assert call.headers == ()
-    assert tracing.bound(nothing) is nothing
+    assert tracing.bind_span(nothing) is nothing
     tracing.stop()
 
 
@@ -170,7 +170,7 @@ def collector() -> Iterator[Collector]:
 
 def trace_once(endpoint: str, *, timeout_ms: int = 3000) -> None:
     tracer = OtlpTracer("persys-agent", endpoint=endpoint, insecure=True, timeout_ms=timeout_ms)
-    with tracer.within("commit", {}):
+    with tracer.internal_span("commit", {}):
         pass
     tracer.close()
 

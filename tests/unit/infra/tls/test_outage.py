@@ -73,7 +73,7 @@ class Node:
         with capture_logs() as lines:
             while self.clock.passed < until:
                 self.clock.passed += timedelta(minutes=1)
-                await self._renewal.look()
+                await self._renewal.renew_if_due()
         return [line["event"] for line in lines]
 
     def seconds_left(self) -> float:

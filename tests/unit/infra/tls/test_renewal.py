@@ -103,7 +103,7 @@ async def test_a_failed_renewal_changes_nothing(
 
     assert certificates.current is before
     assert Certificates(files, SystemClock()).current == before
-    assert renewal.trouble
+    assert renewal.last_error
 
 
 async def test_an_unusable_certificate_is_not_written(
@@ -135,7 +135,7 @@ async def test_renewal_succeeds_once_the_source_is_back(renewal: Renewal, source
     source.failure = None
 
     assert await renewal.renew()
-    assert not renewal.trouble
+    assert not renewal.last_error
 
 
 def test_a_certificate_without_an_identity_cannot_be_renewed(

@@ -59,29 +59,29 @@ async def test_the_last_list_stays_in_use_during_an_outage_that_is_logged_once()
     source, watch = Source(), Watch()
     revocations = Revocations(source, watch)
     with capture_logs() as lines:
-        await revocations.look()
+        await revocations.refresh()
         source.is_away = True
         for _ in range(3):
             watch.seconds += 60
-            await revocations.look()
+            await revocations.refresh()
         assert revocations.serials == {"a1"}
         assert revocations.age_seconds() == 180
-        assert revocations.trouble == "nobody answers"
+        assert revocations.last_error == "nobody answers"
         source.is_away = False
-        await revocations.look()
+        await revocations.refresh()
     assert revocations.age_seconds() == 0
-    assert revocations.trouble == ""
+    assert revocations.last_error == ""
     told = [line["event"] for line in lines]
     assert told == ["revocations.changed", "revocations.kept", "revocations.read_again"]
 
 
 async def test_the_last_list_is_used_after_a_restart_without_its_source(tmp_path: Path) -> None:
     source, kept = Source(), tmp_path / "agent.revoked"
-    await Revocations(source, SystemClock(), kept=kept).look()
+    await Revocations(source, SystemClock(), kept=kept).refresh()
     source.is_away = True
 
     again = Revocations(source, SystemClock(), kept=kept)
-    await again.look()
+    await again.refresh()
 
     assert again.serials == {"a1"}
 
@@ -89,7 +89,7 @@ async def test_the_last_list_is_used_after_a_restart_without_its_source(tmp_path
 async def test_a_list_that_cannot_be_written_is_used_anyway(tmp_path: Path) -> None:
     revocations = Revocations(Source(), SystemClock(), kept=tmp_path)
     with capture_logs() as lines:
-        await revocations.look()
+        await revocations.refresh()
     assert revocations.serials == {"a1"}
     assert lines[-1]["event"] == "revocations.not_written"
 
@@ -122,9 +122,9 @@ async def test_an_invalid_file_does_not_replace_the_list_in_use(
     revocations = Revocations(file, SystemClock(), serials=file.serials)
     path.write_bytes(b"garbage")
     for _ in range(2):
-        await revocations.look()
+        await revocations.refresh()
         assert revocations.serials == {"a1"}
-        assert "invalid revocation list" in revocations.trouble
+        assert "invalid revocation list" in revocations.last_error
 
 
 def test_a_configured_list_file_must_exist(tmp_path: Path) -> None:

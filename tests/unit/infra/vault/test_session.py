@@ -84,7 +84,7 @@ async def test_each_status_of_vault_is_mapped_to_an_error(
     stand_in.tell("a", status)
 
     with pytest.raises(PersysError) as caught:
-        await VaultHttp(stand_in.address).ask("GET", "a")
+        await VaultHttp(stand_in.address).request("GET", "a")
 
     assert type(caught.value) is kind
 
@@ -93,14 +93,14 @@ async def test_a_sealed_vault_is_called_sealed(stand_in: StandIn) -> None:
     stand_in.tell("a", 503)
 
     with pytest.raises(UnavailableError, match="is sealed"):
-        await VaultHttp(stand_in.address).ask("GET", "a")
+        await VaultHttp(stand_in.address).request("GET", "a")
 
 
 async def test_a_timeout_of_vault_is_unavailable(stand_in: StandIn) -> None:
     stand_in.is_silent = True
 
     with pytest.raises(UnavailableError, match="in time"):
-        await VaultHttp(stand_in.address, timeout=timedelta(seconds=0.2)).ask("GET", "a")
+        await VaultHttp(stand_in.address, timeout=timedelta(seconds=0.2)).request("GET", "a")
 
 
 async def test_an_unreachable_vault_is_unavailable() -> None:
@@ -108,14 +108,14 @@ async def test_an_unreachable_vault_is_unavailable() -> None:
         taken.bind(("127.0.0.1", 0))  # and does not listen
         http = VaultHttp(f"http://127.0.0.1:{taken.getsockname()[1]}")
         with pytest.raises(UnavailableError, match="cannot reach Vault"):
-            await http.ask("GET", "a")
+            await http.request("GET", "a")
 
 
 async def test_a_response_that_is_not_json_is_unavailable(stand_in: StandIn) -> None:
     stand_in.tell_raw("a", web.Response(text="<html>"))
 
     with pytest.raises(UnavailableError, match="is not Vault"):
-        await VaultHttp(stand_in.address).ask("GET", "a")
+        await VaultHttp(stand_in.address).request("GET", "a")
 
 
 async def test_a_redirect_is_not_followed_with_the_token(stand_in: StandIn) -> None:
@@ -124,7 +124,7 @@ async def test_a_redirect_is_not_followed_with_the_token(stand_in: StandIn) -> N
     )
 
     with pytest.raises(UnavailableError, match="307"):
-        await VaultHttp(stand_in.address).ask("GET", "a", token="t")
+        await VaultHttp(stand_in.address).request("GET", "a", token="t")
     assert [path for path, _ in stand_in.asked] == ["a"]
 
 
@@ -192,7 +192,7 @@ async def test_a_login_is_renewed_at_half_of_its_lease_and_not_before(
     vault = a_vault(stand_in, clock, APPROLE)
 
     for clock.at in (0.0, HOUR / 2 - 1, HOUR / 2 + 1, HOUR - 1):
-        await vault.ask("GET", WANTED)
+        await vault.request("GET", WANTED)
 
     assert paths(stand_in) == [LOGIN, WANTED, WANTED, RENEW, WANTED, WANTED]
 
@@ -204,9 +204,9 @@ async def test_an_approle_logs_in_again_when_its_login_is_not_renewed(
     stand_in.tell(RENEW, 403)
     vault = a_vault(stand_in, clock, APPROLE)
 
-    await vault.ask("GET", WANTED)
+    await vault.request("GET", WANTED)
     clock.at = HOUR / 2 + 1
-    await vault.ask("GET", WANTED)
+    await vault.request("GET", WANTED)
 
     assert stand_in.asked[-1] == (WANTED, "two")
 
@@ -218,9 +218,9 @@ async def test_an_approle_logs_in_again_when_its_lease_is_not_extended(
     stand_in.tell(RENEW, lease("one", HOUR / 2 - 1))
     vault = a_vault(stand_in, clock, APPROLE)
 
-    await vault.ask("GET", WANTED)
+    await vault.request("GET", WANTED)
     clock.at = HOUR / 2 + 1
-    await vault.ask("GET", WANTED)
+    await vault.request("GET", WANTED)
 
     assert stand_in.asked[-1] == (WANTED, "two")
 
@@ -232,7 +232,7 @@ async def test_an_approle_logs_in_again_after_its_token_was_revoked(
     stand_in.tell(WANTED, 403, FOUND)
     vault = a_vault(stand_in, clock, APPROLE)
 
-    await vault.ask("GET", WANTED)
+    await vault.request("GET", WANTED)
 
     assert stand_in.asked == [(LOGIN, ""), (WANTED, "one"), (LOGIN, ""), (WANTED, "two")]
 
@@ -244,12 +244,12 @@ async def test_a_login_stays_in_use_while_vault_is_unreachable(
     stand_in.tell(RENEW, 503)
     vault = a_vault(stand_in, clock, APPROLE)
 
-    await vault.ask("GET", WANTED)
+    await vault.request("GET", WANTED)
     clock.at = HOUR / 2 + 1
     with capture_logs() as lines:
-        await vault.ask("GET", WANTED)
+        await vault.request("GET", WANTED)
         clock.at = HOUR - 10
-        await vault.ask("GET", WANTED)
+        await vault.request("GET", WANTED)
 
     assert stand_in.asked[-1] == (WANTED, "one")
     assert [line["event"] for line in lines] == ["vault.login_ends"]
@@ -263,7 +263,7 @@ async def test_a_token_that_cannot_be_renewed_is_logged_once(
 
     with capture_logs() as lines:
         for clock.at in (0.0, HOUR / 2 + 1, HOUR - 60):
-            await vault.ask("GET", WANTED)
+            await vault.request("GET", WANTED)
 
     assert [line["event"] for line in lines] == ["vault.login_ends"]
     left = lines[0]["expires_at"] - clock.now()  # which was said in the beginning
@@ -277,7 +277,7 @@ async def test_a_token_is_renewed_and_stays_the_same(stand_in: StandIn, clock: H
 
     with capture_logs() as lines:
         for clock.at in (0.0, HOUR / 2 + 1, HOUR + 2):
-            await vault.ask("GET", WANTED)
+            await vault.request("GET", WANTED)
 
     assert paths(stand_in) == [LOOKUP, WANTED, RENEW, WANTED, RENEW, WANTED]
     assert [line for line in lines if line["log_level"] == "warning"] == []
@@ -288,7 +288,7 @@ async def test_a_root_token_is_never_renewed(stand_in: StandIn, clock: Hand) -> 
     vault = a_vault(stand_in, clock, TOKEN)
 
     for clock.at in (0.0, 1000 * HOUR):
-        await vault.ask("GET", WANTED)
+        await vault.request("GET", WANTED)
 
     assert paths(stand_in) == [LOOKUP, WANTED, WANTED]
 
@@ -299,7 +299,7 @@ async def test_an_invalid_approle_is_denied_although_vault_responds_with_400(
     stand_in.tell(LOGIN, 400)
 
     with pytest.raises(DeniedError, match="AppRole"):
-        await a_vault(stand_in, clock, APPROLE).ask("GET", WANTED)
+        await a_vault(stand_in, clock, APPROLE).request("GET", WANTED)
 
 
 def paths(stand_in: StandIn) -> list[str]:

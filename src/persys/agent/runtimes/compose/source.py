@@ -35,7 +35,7 @@ from persys.core.agent.report import effective_env
 from persys.errors import InvalidError
 from persys.infra.aio.offload import off_loop
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
-from persys.infra.atomic_files import write_whole
+from persys.infra.atomic_files import write_file
 from persys.model.spec import ComposeSpec, PullPolicy
 from persys.model.status import Failure, FailureReason
 from persys.model.workload import Order
@@ -263,13 +263,13 @@ class ComposeSource:
         """Write the values to `work` and return the Compose file; None if the repository has none."""
         ours = env_text(effective_env(spec), is_v1=self._cli.is_v1).encode()
         if spec.source_type == "inline":
-            write_whole(work / "compose.yaml", spec.yaml.encode())
-            write_whole(work / ".env", ours)  # services may name it in env_file
-            write_whole(work / "env", ours)
+            write_file(work / "compose.yaml", spec.yaml.encode())
+            write_file(work / ".env", ours)  # services may name it in env_file
+            write_file(work / "env", ours)
             return work / "compose.yaml"
         file = _found(state_dir.export, spec.git_path)
         if file is not None:
-            write_whole(work / "env", project_env(file.parent / ".env") + ours)
+            write_file(work / "env", project_env(file.parent / ".env") + ours)
         return file
 
     def _refuse_violations(self, document: Document) -> None:

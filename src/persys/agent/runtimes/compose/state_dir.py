@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from persys.core.agent.compose_status import ServicePlan
 from persys.core.agent.deviations import Shape
-from persys.infra.atomic_files import write_whole
+from persys.infra.atomic_files import write_file
 from persys.model.ids import Revision, WorkloadId
 from persys.model.spec import Port
 
@@ -64,7 +64,7 @@ class StackStateDir:
             (self.root / name).unlink(missing_ok=True)
         for name in _FORMER_IN_PROJECT:
             (self.project / name).unlink(missing_ok=True)
-        write_whole(self.no_variables, b"")
+        write_file(self.no_variables, b"")
 
     def empty_export(self) -> None:
         """Raises OSError."""
@@ -79,10 +79,10 @@ class StackStateDir:
         return _read(self._applied)
 
     def plan(self, record: StackRecord) -> None:
-        write_whole(self._planned, msgspec.json.encode(record))
+        write_file(self._planned, msgspec.json.encode(record))
 
     def apply(self, record: StackRecord) -> None:
-        write_whole(self._applied, msgspec.json.encode(record))
+        write_file(self._applied, msgspec.json.encode(record))
 
     def shapes(self) -> dict[str, Shape]:
         """Recorded shapes by container id."""
@@ -93,7 +93,7 @@ class StackStateDir:
 
     def write_shapes(self, shapes: Mapping[str, Shape]) -> None:
         """Raises OSError."""
-        write_whole(self._shapes, msgspec.json.encode(shapes))
+        write_file(self._shapes, msgspec.json.encode(shapes))
 
     def discard(self, *, keeps_data: bool) -> None:
         """Remove the directory. Files that services wrote to the checkout are data and may be kept."""

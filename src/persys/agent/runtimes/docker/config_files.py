@@ -14,7 +14,7 @@ from pathlib import Path
 import structlog
 
 from persys.core.secrets import PLAIN_MODE, SECRET_MODE
-from persys.infra.atomic_files import write_whole
+from persys.infra.atomic_files import write_file
 from persys.infra.mount_table import MountEntry, read_mount_table
 from persys.model.ids import WorkloadId
 from persys.model.spec import ContainerSpec, FileMount
@@ -89,7 +89,7 @@ class ContainerFiles:
             if file.secret and self._memory is not None:
                 self._write_in_memory(order.workload_id, path, file.content, _mode(file))
             else:
-                write_whole(path, file.content, mode=_mode(file))
+                write_file(path, file.content, mode=_mode(file))
 
     def move_to_memory(self, orders: Iterable[Order]) -> None:
         """Move secret values that an older agent stored on disk. Running containers keep their files."""
@@ -134,7 +134,7 @@ class ContainerFiles:
         _make_private(self._memory)
         _make_private(directory)
         target = directory / path.name
-        write_whole(target, content, mode=mode)
+        write_file(target, content, mode=mode)
         link = path.with_name(f".{path.name}.link")
         with suppress(FileNotFoundError):
             link.unlink()

@@ -21,7 +21,7 @@ import structlog
 from persys.agent.node.host import boot_id
 from persys.agent.subprocesses import run
 from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
-from persys.infra.atomic_files import write_whole
+from persys.infra.atomic_files import write_file
 from persys.infra.clock import Clock
 
 log = structlog.get_logger()
@@ -76,7 +76,7 @@ async def _tried(qemu: str, found_path: Path, clock: Clock, paths: PathCalls) ->
         )
     found = json.dumps(circumstances | {"accel": accel.value}).encode()
     with suppress(OSError, PathTimeoutError):  # tested again at the next start
-        await paths.run(found_path, partial(write_whole, found_path, found))
+        await paths.run(found_path, partial(write_file, found_path, found))
     return accel
 
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from persys.infra.atomic_files import write_whole
+from persys.infra.atomic_files import write_file
 from persys.model.ids import WorkloadId
 
 _TRAVERSABLE = 0o711
@@ -72,7 +72,7 @@ class VmStateDir:
 
     def write_run(self, run: Run) -> None:
         self.make()
-        write_whole(self._run, msgspec.json.encode(run))
+        write_file(self._run, msgspec.json.encode(run))
 
     def remove_run(self) -> None:
         """A redefined domain has not run yet."""
@@ -83,14 +83,14 @@ class VmStateDir:
 
     def write_disks(self, disks: tuple[DiskRecord, ...]) -> None:
         self.make()
-        write_whole(self._disks, msgspec.json.encode(disks))
+        write_file(self._disks, msgspec.json.encode(disks))
 
     def read_reservations(self) -> tuple[Reservation, ...]:
         return _read(self._reservations, tuple[Reservation, ...]) or ()
 
     def write_reservations(self, reservations: tuple[Reservation, ...]) -> None:
         self.make()
-        write_whole(self._reservations, msgspec.json.encode(reservations))
+        write_file(self._reservations, msgspec.json.encode(reservations))
 
     def discard(self) -> None:
         """Remove everything except the record of existing disks."""
