@@ -47,7 +47,7 @@ def settled(seen: Observation, **changes: object) -> Situation:
     """A converged workload, with this observation since noon."""
     known: dict[str, object] = {
         "assignment": an_assignment(),
-        "belief": a_status(),
+        "workload_status": a_status(),
         "observation": seen,
     }
     return a_situation(**(known | changes))  # type: ignore[arg-type]  # the builder checks them
@@ -140,9 +140,9 @@ def test_what_agrees_or_is_no_difference_yet_is_no_drift(seen: Observation) -> N
         {"dispatch": a_dispatch(answered=False)},
         {"retry": a_retry(next_at=after(60))},
         {"retry": a_retry(next_at=None)},
-        {"belief": a_status(Status.PENDING)},
-        {"belief": a_status(revision="r0")},
-        {"belief": a_status(epoch=0)},
+        {"workload_status": a_status(Status.PENDING)},
+        {"workload_status": a_status(revision="r0")},
+        {"workload_status": a_status(epoch=0)},
         {"phase": Phase.SUSPECT},
         {"phase": Phase.LOST},
         {"assignment": None},

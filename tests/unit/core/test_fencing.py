@@ -86,12 +86,12 @@ def test_without_data_it_waits_too_because_it_chose_so() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"stops_alone": False},
+        {"supports_stop_after": False},
         {"observation": an_observation(revision="r0")},
         {"observation": an_observation(epoch=7)},
-        {"observation": None, "belief": a_status(revision="r0")},
-        {"observation": None, "belief": a_status(epoch=7)},
-        {"observation": None, "belief": None},
+        {"observation": None, "workload_status": a_status(revision="r0")},
+        {"observation": None, "workload_status": a_status(epoch=7)},
+        {"observation": None, "workload_status": None},
         {"workload": structs.replace(DATA, updated_at=NOW - timedelta(seconds=1))},
         {"workload": structs.replace(DATA, stop_after_seconds=0)},
     ],

@@ -163,7 +163,7 @@ def test_what_was_settled_is_not_sent_again_before_there_is_news() -> None:
     workload_status = a_status(Status.RUNNING)
     decision = decided(a_situation(assignment=ON_N1, workload_status=workload_status))
 
-    assert decision == Decision(ON_N1, workload_status, None)
+    assert decision == Decision(ON_N1, workload_status, None, rule="unchanged")
 
 
 def test_a_container_that_runs_to_completion_is_done_when_it_exits_with_zero() -> None:
@@ -290,7 +290,7 @@ def test_a_heartbeat_does_not_put_off_the_next_question() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dispatch", "belief", "status"),
+    ("dispatch", "workload_status", "status"),
     [
         (None, a_status(Status.RUNNING, revision="r1"), Status.RUNNING),
         (None, a_status(Status.RUNNING, revision="r0"), Status.PENDING),
@@ -436,7 +436,9 @@ def test_what_was_settled_and_no_longer_is_gets_a_while_to_heal_then_is_sent_aga
     )
     healing, late = decided(situation, now=after(9)), decided(situation, now=after(10))
 
-    assert healing == Decision(ON_N1, workload_status, None, wake_at=after(10))
+    assert healing == Decision(
+        ON_N1, workload_status, None, wake_at=after(10), rule="agent-repairs"
+    )
     assert [type(effect) for effect in late.effects] == [Apply]
 
 

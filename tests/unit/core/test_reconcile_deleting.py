@@ -43,7 +43,9 @@ def decided(situation: Situation, *, now: datetime = NOON) -> Decision:
 
 
 def test_what_has_no_node_is_forgotten_at_once() -> None:
-    assert decided(a_situation(LEAVING)) == Decision(None, None, None, forget=True)
+    assert decided(a_situation(LEAVING)) == Decision(
+        None, None, None, forget=True, rule="delete-unassigned"
+    )
 
 
 def test_a_copy_that_may_exist_is_removed_first() -> None:
@@ -59,7 +61,7 @@ def test_it_is_forgotten_when_the_node_says_that_it_is_gone() -> None:
     gone = an_observation(Actual.ABSENT, seen_at=after(1))
     decision = decided(a_situation(LEAVING, assignment=ON_N1, dispatch=SENT, observation=gone))
 
-    assert decision == Decision(None, None, None, forget=True)
+    assert decision == Decision(None, None, None, forget=True, rule="delete-confirmed")
 
 
 def test_absence_from_before_the_removal_was_sent_proves_nothing() -> None:
@@ -179,7 +181,9 @@ def test_on_a_suspect_node_a_deletion_waits() -> None:
 def test_on_a_lost_node_a_deletion_ends_and_leaves_a_tombstone() -> None:
     decision = decided(a_situation(LEAVING, assignment=ON_N1, phase=Phase.LOST))
 
-    assert decision == Decision(None, None, None, forget=True, tombstone=Tombstone(ON_N1, NOON))
+    assert decision == Decision(
+        None, None, None, forget=True, tombstone=Tombstone(ON_N1, NOON), rule="delete-node-lost"
+    )
 
 
 def test_a_deletion_beats_a_new_revision_and_a_plan_to_try_again() -> None:

@@ -58,7 +58,9 @@ def test_a_failure_is_counted_once_and_tried_again_when_the_time_comes() -> None
     assert (first.effects, first.wake_at) == ((), after(6))
     assert status_of(first).status is Status.FAILED
     assert status_of(first).failure == a_failure()
-    assert again == Decision(ON_N1, first.workload_status, first.retry, wake_at=after(6))
+    assert again == Decision(
+        ON_N1, first.workload_status, first.retry, wake_at=after(6), rule="retry-waiting"
+    )
     assert due.effects == (Apply(N1, a_workload(), 1),)
     assert due.retry == first.retry
 
@@ -137,7 +139,7 @@ def test_what_is_overdue_is_counted_once_as_a_failure_then_tried_again() -> None
     assert status_of(late).code == "TimedOut"
     assert status_of(late).message == "not running 45s after the order was sent"
     assert decided(known, now=after(46)) == Decision(
-        ON_N1, late.workload_status, late.retry, wake_at=after(50)
+        ON_N1, late.workload_status, late.retry, wake_at=after(50), rule="retry-not-due"
     )
     assert [type(effect) for effect in decided(known, now=after(50)).effects] == [Apply]
 
@@ -190,7 +192,7 @@ def test_a_restart_of_the_scheduler_does_not_revive_what_was_given_up() -> None:
         now=after(1e6),
     )
 
-    assert decision == Decision(ON_N1, failed, a_retry(5, None))
+    assert decision == Decision(ON_N1, failed, a_retry(5, None), rule="retry-not-due")
 
 
 def test_what_was_given_up_ran_again_and_is_gone_is_not_shown_as_running() -> None:

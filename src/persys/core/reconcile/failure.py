@@ -1,25 +1,65 @@
-"""Reacts to a failure: retry after a delay, or give up until an operator changes something."""
+"""Rules for a failed workload: retry after a delay, or give up until an operator changes something."""
 
 from datetime import datetime
 
 from persys.core.reconcile.effects import Apply
 from persys.core.reconcile.retry import after_failure
-from persys.core.reconcile.situation import Decision, Policy, Situation, next_status, retried
-from persys.model.status import Failure, FailureReason, Observation, Retry, Status, WorkloadStatus
+from persys.core.reconcile.rules import Case
+from persys.core.reconcile.situation import (
+    Decision,
+    Policy,
+    Situation,
+    current,
+    next_status,
+    retried,
+)
+from persys.model.status import (
+    Actual,
+    Failure,
+    FailureReason,
+    Retry,
+    Status,
+    WorkloadStatus,
+)
 
 
-def after_failed(
-    situation: Situation, seen: Observation, policy: Policy, *, now: datetime, roll: float
-) -> Decision:
-    failure = seen.failure or Failure(FailureReason.RUNTIME_ERROR, seen.message)
-    retry = situation.retry
-    if retry is None:
-        return count_failure(situation, failure, policy, now=now, roll=roll)
-    if retry.next_at is None:
-        return _given_up(situation, failure, retry, now)
-    if not retried(situation, retry):
-        return _wait_or_retry(situation, failure, retry, now)
-    return count_failure(situation, failure, policy, now=now, roll=roll)
+def given_up(case: Case) -> Decision | None:
+    """It failed, and no retry is planned."""
+    failure, retry = _reported_failure(case.situation), case.situation.retry
+    if failure is None or retry is None or retry.next_at is not None:
+        return None
+    return _given_up(case.situation, failure, retry, case.now)
+
+
+def retry_waiting(case: Case) -> Decision | None:
+    """It failed, and the planned retry is not due."""
+    failure, retry = _reported_failure(case.situation), _planned(case.situation)
+    if failure is None or retry is None or retry.next_at is None or case.now >= retry.next_at:
+        return None
+    status = _failed_status(case.situation, failure, case.now)
+    return Decision(case.situation.assignment, status, retry, wake_at=retry.next_at)
+
+
+def retry_due(case: Case) -> Decision | None:
+    """It failed, and the planned retry is due: send the order again."""
+    situation = case.situation
+    failure, retry, bound = _reported_failure(situation), _planned(situation), situation.assignment
+    if failure is None or retry is None:
+        return None
+    assert bound is not None
+    status = _failed_status(situation, failure, case.now)
+    if situation.dispatch is not None and situation.dispatch.in_flight:
+        return Decision(bound, status, retry)
+    effect = Apply(bound.node_id, situation.workload, bound.epoch)
+    return Decision(bound, status, retry, effects=(effect,))
+
+
+def new_failure(case: Case) -> Decision | None:
+    """It failed for the first time, or after a retry: count the failure and plan the next retry."""
+    failure = _reported_failure(case.situation)
+    if failure is None:
+        return None
+    return count_failure(case.situation, failure, case.policy, now=case.now, roll=case.roll)
 
 
 def count_failure(
@@ -47,18 +87,6 @@ def removal_counted(situation: Situation, now: datetime) -> Retry:
     return Retry(situation.workload.id, situation.workload.revision, attempts + 1, now)
 
 
-def _wait_or_retry(situation: Situation, failure: Failure, retry: Retry, now: datetime) -> Decision:
-    assert situation.assignment is not None
-    assert retry.next_at is not None
-    workload_status = _failed_status(situation, failure, now)
-    if now < retry.next_at:
-        return Decision(situation.assignment, workload_status, retry, wake_at=retry.next_at)
-    if situation.dispatch is not None and situation.dispatch.in_flight:
-        return Decision(situation.assignment, workload_status, retry)
-    effect = Apply(situation.assignment.node_id, situation.workload, situation.assignment.epoch)
-    return Decision(situation.assignment, workload_status, retry, effects=(effect,))
-
-
 def before_retry(situation: Situation, retry: Retry, now: datetime) -> Decision:
     """Keep the status failed until the next attempt is due, or for good after giving up."""
     failure = situation.workload_status.failure if situation.workload_status else None
@@ -66,6 +94,21 @@ def before_retry(situation: Situation, retry: Retry, now: datetime) -> Decision:
         failure = Failure(FailureReason.RUNTIME_ERROR, f"no longer {situation.workload.desired}")
     workload_status = _failed_status(situation, failure, now)
     return Decision(situation.assignment, workload_status, retry, wake_at=retry.next_at)
+
+
+def _reported_failure(situation: Situation) -> Failure | None:
+    seen = current(situation, Actual.FAILED)
+    if seen is None:
+        return None
+    return seen.failure or Failure(FailureReason.RUNTIME_ERROR, seen.message)
+
+
+def _planned(situation: Situation) -> Retry | None:
+    """The retry that is planned and not sent yet."""
+    retry = situation.retry
+    if retry is None or retry.next_at is None or retried(situation, retry):
+        return None
+    return retry
 
 
 def _given_up(situation: Situation, failure: Failure, retry: Retry, now: datetime) -> Decision:

@@ -102,6 +102,7 @@ class Decision:
     wake_at: datetime | None = None
     waits_for_room: bool = False
     fulfilled: bool = False  # the last dispatch has reached its goal
+    rule: str = ""  # the name of the rule that made the decision
 
 
 class Placer:
