@@ -1,9 +1,13 @@
-"""The cluster state in memory, and the stored records it is loaded from.
+"""The cluster in memory, and the stored records it is loaded from.
 
-records.py     RECORDS, the table of record types; every other list of record types is derived from it
-memory.py      puts each type of record into memory and drops it
-sync.py        loads a snapshot, follows the changes of a leader, encodes memory, lists what a rebuild keeps
-quarantine.py  unreadable stored records, and the writes they block
+cluster.py            ClusterState: workloads, nodes, reservations, and what was observed
+records.py            RECORDS, the table of record types; every other list of record types is derived from it
+memory.py             puts each type of record into memory and drops it
+sync.py               loads a snapshot, follows changes, encodes memory, lists what a rebuild keeps
+loader.py             loads and follows for a running scheduler; reports unreadable records
+quarantine.py         unreadable records, and the writes they block
+event_log.py          the stored events, and their watchers
+unassigned_copies.py  copies on nodes without an assignment
 
-`app` loads and follows, `snapshots` and `recovery` encode, `committer` checks the quarantine before a write.
+`commit` and `ha` keep it equal to the store; everything else reads it.
 """
