@@ -14,10 +14,10 @@ from persys.store.etcd import EtcdOptions, EtcdStore
 from persys.store.port import Store, Unit
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster, a_cluster, brisk
-from shells.scheduler.peer import Node
+from shells.scheduler.recovery.test_mode import health, mode, our_node, running, until_mode
+from shells.scheduler.recovery.test_recovery import rebuild
 from shells.scheduler.stores import TroubledStore
-from shells.scheduler.test_modes import health, mode, our_node, running, until_mode
-from shells.scheduler.test_recovery import rebuild
+from shells.scheduler.third_party_agent import Node
 
 MEGABYTE = 1 << 20
 

@@ -24,7 +24,7 @@ from persys.client import SchedulerClient
 from persys.errors import NotFoundError, PersysError, UnavailableError
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
-from shells.scheduler.peer import Node, a_node
+from shells.scheduler.third_party_agent import Node, a_node
 
 # What the next leader may take to place something, over the lease of the one that died.
 TAKE_OVER_SHARE = 1.5

@@ -21,8 +21,8 @@ from persys.scheduler.commit.store_guard import StoreGuard
 from persys.store.memory import MemoryStore
 from persys.store.port import Record, Snapshot, Store
 from shells.scheduler.harness import eventually
-from shells.scheduler.peer import a_node
-from shells.scheduler.seats import Seats, until_leading
+from shells.scheduler.replicas import Replicas, until_leading
+from shells.scheduler.third_party_agent import a_node
 
 KINDS = (*FAULTS, HANG, OVERSIZED)
 CALLS = sorted(name for name in vars(Store) if not name.startswith("_"))
@@ -123,7 +123,7 @@ async def survives(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DEADLINE_SECONDS", "READ_DEADLINE_SECONDS"):
         monkeypatch.setattr(store_guard, name, 1.0)
     store = FaultyStore(MemoryStore(SystemClock().monotonic))
-    seats = Seats(store)
+    seats = Replicas(store)
     try:
         leader = await seats.add()
         await seats.add()
@@ -148,7 +148,7 @@ async def survives(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
         await store._store.close()
 
 
-async def while_failing(store: FaultyStore, seats: Seats) -> set[str]:
+async def while_failing(store: FaultyStore, seats: Replicas) -> set[str]:
     """Do what leads to the call: write, doubt what is stored, hand over. Returns what was accepted."""
     accepted: set[str] = set()
     for number, act in enumerate((write, doubt, hand_over)):
@@ -162,13 +162,13 @@ async def while_failing(store: FaultyStore, seats: Seats) -> set[str]:
     return accepted
 
 
-async def write(seats: Seats) -> None:
+async def write(seats: Replicas) -> None:
     """Also what a scheduler shows without writing is asked for."""
     with suppress(OSError):
         await seats.metric(0, "persys_scheduler_store_transactions_total")
 
 
-async def doubt(seats: Seats) -> None:
+async def doubt(seats: Replicas) -> None:
     """The store was away for a moment: everything is read again."""
     seats.stores[0].down = True
     with suppress(grpc.aio.AioRpcError):
@@ -176,7 +176,7 @@ async def doubt(seats: Seats) -> None:
     seats.stores[0].down = False
 
 
-async def hand_over(seats: Seats) -> None:
+async def hand_over(seats: Replicas) -> None:
     """The leader ends, and the other one takes its place."""
     await seats.stop(0)
 
@@ -188,7 +188,7 @@ async def is_struck(store: FaultyStore) -> bool:
     return store.was_struck.is_set()
 
 
-async def converges(seats: Seats, node: Any, names: set[str]) -> None:
+async def converges(seats: Replicas, node: Any, names: set[str]) -> None:
     async def applied() -> bool:
         for control in seats.controls:
             with suppress(grpc.aio.AioRpcError):

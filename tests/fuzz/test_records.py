@@ -33,8 +33,8 @@ from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.stored.records import decode
 from properties.test_records import EXAMPLES, STORED
 from shells.scheduler.harness import Cluster, a_cluster, brisk
-from shells.scheduler.peer import Node
 from shells.scheduler.stores import TroubledStore
+from shells.scheduler.third_party_agent import Node
 
 WORKLOADS = ("w0", "w1", "w2", "w3")
 SINGLE = frozenset(one.key for one in SINGLE_KEYS)

@@ -20,8 +20,8 @@ from shells.gateway.test_webhooks import a_push, a_stack, deliver, hooked_settin
 from shells.gateway.town import House, a_gateway, shows
 from shells.gateway.town import quiet as quiet_gateway
 from shells.scheduler.calls import CALLS, World
+from shells.scheduler.cancelled_call import Tried
 from shells.scheduler.harness import Cluster, eventually
-from shells.scheduler.tried import Tried
 
 RequestContext = Callable[[str, str], Awaitable[int]]
 STREAMED = [where for where, route in REST.items() if route.form is not Form.UNARY]

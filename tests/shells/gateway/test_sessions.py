@@ -18,7 +18,7 @@ from persys.store.memory import MemoryStore
 from persys.wire.rest.routes import API
 from shells.gateway.town import House, a_gateway, quiet, shows
 from shells.scheduler.harness import Cluster, ShiftedClock, a_cluster, brisk
-from shells.scheduler.idle import with_an_idle_workload
+from shells.scheduler.idle_agent import with_an_idle_workload
 from shells.scheduler.stores import TroubledStore
 
 ENDS_WITHIN = RECHECK_SECONDS + 15

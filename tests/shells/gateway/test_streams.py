@@ -10,9 +10,9 @@ from aiohttp import WSMsgType
 
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.gateway.town import House
+from shells.scheduler.api.test_images import a_store
+from shells.scheduler.api.test_logs_exec import Talker, a_talker
 from shells.scheduler.harness import Cluster
-from shells.scheduler.test_access import Talker, a_talker
-from shells.scheduler.test_images import a_store
 
 
 @pytest.fixture

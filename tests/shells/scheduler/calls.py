@@ -36,7 +36,7 @@ from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.methods import METHODS, Audit
 from persys.wire.stored import records, snapshot
 from shells.scheduler.harness import Cluster, brisk, eventually
-from shells.scheduler.peer import Agent, Context, Copy
+from shells.scheduler.third_party_agent import Agent, Context, Copy
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 N1 = NodeId("n1")

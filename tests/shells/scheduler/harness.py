@@ -22,8 +22,8 @@ from persys.scheduler.server import SchedulerServer
 from persys.scheduler.settings import SchedulerSettings
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
-from shells.scheduler.peer import Node, a_node
 from shells.scheduler.stores import TroubledStore
+from shells.scheduler.third_party_agent import Node, a_node
 
 DEADLINE_SECONDS = 60.0
 START_SECONDS = 120.0  # a scheduler with many records reads them first

@@ -15,8 +15,8 @@ import pytest
 from persys.infra.clock import SystemClock
 from persys.store.sqlite import SqliteStore
 from shells.scheduler.harness import Cluster, Control, a_cluster, brisk, eventually, free_ports
-from shells.scheduler.peer import Node, a_node
 from shells.scheduler.stores import TroubledStore
+from shells.scheduler.third_party_agent import Node, a_node
 
 
 async def test_a_restart_keeps_everything_and_sends_nothing_that_is_settled(

@@ -14,6 +14,7 @@ from persys.store import keys
 from persys.store.port import Store
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster, eventually
+from shells.scheduler.replicas import Replicas, until_leading, until_standing_by
 from shells.scheduler.scale.conftest import SIZES, STORES, a_scheduler, calm, opened, until_idle
 from shells.scheduler.scale.crowd import (
     FULL,
@@ -36,7 +37,6 @@ from shells.scheduler.scale.crowd import (
 from shells.scheduler.scale.fleet import Fleet
 from shells.scheduler.scale.measured import MeasuredStore, bounded
 from shells.scheduler.scale.mutations import SECONDS, registration, workload
-from shells.scheduler.seats import Seats, until_leading, until_standing_by
 
 sizes = pytest.mark.parametrize("size", SIZES)
 
@@ -75,7 +75,7 @@ async def test_a_standby_with_many_records_leads_when_the_leader_stops(
     store: Store, size: int
 ) -> None:
     await fill(store, {**MARKER, **of_nodes(FULL), **running(FULL, size, "run"), **removals(size)})
-    seats = Seats(store, start_seconds=SECONDS)
+    seats = Replicas(store, start_seconds=SECONDS)
     try:
         await until_leading(await seats.add(), within=SECONDS)
         standby = await seats.add()

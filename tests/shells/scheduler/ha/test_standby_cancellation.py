@@ -1,0 +1,104 @@
+"""A scheduler that is cancelled ends, whatever its store does at that time."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+
+import pytest
+
+from persys.errors import FencedError
+from persys.infra.clock import SystemClock
+from persys.model.cluster import Leader
+from persys.scheduler.app import Scheduler
+from persys.scheduler.auth.tls import agent_connector, leader_connector
+from persys.scheduler.ha.forwarding import LeaderRouter
+from persys.scheduler.ha.leader_key import LeaderKey
+from persys.scheduler.ha.standby import Standby
+from persys.scheduler.recovery.mode import ModeTracker
+from persys.scheduler.server import SchedulerServer
+from persys.store import keys
+from persys.store.memory import MemoryStore
+from persys.store.port import Snapshot, Unit
+from persys.wire.stored import records
+from shells.scheduler.harness import Control, brisk
+from shells.scheduler.replicas import until_leading
+from shells.scheduler.stores import TroubledStore
+
+STEPS_MAX = 12
+DEADLINE_SECONDS = 5.0
+
+
+@pytest.mark.parametrize("steps", range(STEPS_MAX))
+async def test_a_cancelled_standby_ends_although_its_watch_breaks(steps: int) -> None:
+    """Found by seed 13: after this many loop steps the cancellation was lost."""
+    clock = SystemClock()
+    store = MemoryStore(clock.monotonic)
+    lead = LeaderKey(store, clock, name="me", endpoint="", new_uid=lambda: "u1", lease_seconds=15)
+    marker = records.encode(lead.new_marker())
+    leader = records.encode(Leader("another", "another:1"))
+    await store.commit([Unit(puts={keys.CLUSTER: marker, keys.LEADER: leader})])
+    read = asyncio.Event()
+
+    async def load(_snapshot: Snapshot) -> None:
+        read.set()
+
+    standby = Standby(
+        store,
+        lead,
+        ModeTracker(clock, on_normal=lambda: None),
+        clock,
+        load=load,
+        take=lambda _changes: None,
+        remembers=lambda: True,
+        notice=lambda: None,
+    )
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(standby.until_leading())
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            await read.wait()
+        await asyncio.sleep(0)
+        await store.commit([Unit(deletes=[keys.CLUSTER])])
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        waiting.cancel()
+        ended, _ = await asyncio.wait([waiting], timeout=DEADLINE_SECONDS)
+        waiting.cancel()
+
+    assert ended
+
+
+class Interrupted(Scheduler):
+    """A write is in progress when it is cancelled: the commit fails before its task is cancelled."""
+
+    async def lead(self, begun: Callable[[], None] = lambda: None) -> None:
+        try:
+            await super().lead(begun)
+        except asyncio.CancelledError:
+            fenced = FencedError("this scheduler no longer leads; try again")
+            raise ExceptionGroup("unhandled errors in a TaskGroup", [fenced]) from None
+
+
+@pytest.mark.parametrize("shared", [False, True])
+async def test_a_cancelled_leader_ends_although_a_write_is_in_progress(shared: bool) -> None:
+    settings, stop = brisk(leader_lease=timedelta(seconds=3)), asyncio.Event()
+    plane = SchedulerServer(
+        settings,
+        TroubledStore(MemoryStore(SystemClock().monotonic)),
+        SystemClock(),
+        shared=shared,
+        tls=None,
+        front=LeaderRouter(leader_connector(None)),
+        new_seat=partial(Interrupted, connect=agent_connector(None), watches_certificates=False),
+    )
+    running = asyncio.get_running_loop().create_task(plane.run(stop))
+    control = Control(settings.grpc_port)
+    await control.summary()
+    if shared:
+        await until_leading(control)
+    await control.channel.close()
+
+    stop.set()
+
+    async with asyncio.timeout(2 * DEADLINE_SECONDS):
+        await running
