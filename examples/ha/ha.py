@@ -66,7 +66,7 @@ def down(directory: Path) -> None:
 def kill_leader(directory: Path, ports: Ports) -> None:
     """While a watch goes on: it says nothing of it, and misses nothing."""
     persysctl = [command("persysctl"), "--insecure", "--scheduler", ports.schedulers]
-    workload = HERE.parents[1] / "src" / "persys" / "cli" / "hello.yaml"
+    workload = HERE.parents[1] / "src" / "persys" / "cli" / "local" / "hello.yaml"
     with (directory / "watch.log").open("wb") as log:
         watch = subprocess.Popen(
             [*persysctl, "-o", "name", "events", "--watch", "--after", "0"], stdout=log

@@ -16,6 +16,14 @@ COMMANDS: dict[str, Command] = {
     **{f"{group.name} {each.name}": each for group in GROUPS for each in group.commands},
     **{each.name: each for each in SINGLES},
 }
+# Commands in a module of another name, because they share most of its code or are no command module.
+ELSEWHERE = {
+    "apply": "commands.workload",
+    "console": "commands.exec",
+    "stats": "commands.top",
+    "doctor": "doctor.run",
+    "completion": "framework.completion",
+}
 # Which command makes a call of the scheduler's.
 MAKES = {
     "ApplyWorkload": "apply",
@@ -72,6 +80,13 @@ MAKES = {
 }
 # What several groups do has one name in all of them.
 VERBS = {"ls": "list", "show-all": "list", "rm": "remove", "describe": "get", "new": "create"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_is_in_the_module_of_its_name(name: str) -> None:
+    module = ELSEWHERE.get(name, f"commands.{name.split()[0]}")
+
+    assert COMMANDS[name].run.partition(":")[0] == module
 
 
 def test_every_call_that_is_not_an_agents_has_a_command_and_a_route() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from persys import __version__
 from persys.cli.connect.settings import STATE_DIR
-from persys.cli.framework.exit_codes import ExitCode, exit_code_of
+from persys.cli.framework.exit_codes import ExitCode, report_error
 from persys.cli.local import simulate
 from persys.errors import PersysError
 from persys.infra.command_line import StrictParser
@@ -51,8 +51,7 @@ def main() -> int:
     try:
         return _command(options.command)(options)
     except PersysError as err:
-        print(f"error: {err}", file=sys.stderr)
-        return exit_code_of(err)
+        return report_error(err)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:

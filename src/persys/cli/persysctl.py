@@ -8,7 +8,7 @@ from importlib import import_module
 from types import ModuleType
 
 from persys.cli.framework.command_table import COMPLETE
-from persys.cli.framework.exit_codes import ExitCode, exit_code_of
+from persys.cli.framework.exit_codes import ExitCode, report_error
 from persys.errors import PersysError
 
 
@@ -41,8 +41,7 @@ def run(argv: Sequence[str]) -> int:
         options = parse(words)
         return _function(options.run)(options)
     except PersysError as err:
-        print(f"error: {err}", file=sys.stderr)
-        return exit_code_of(err)
+        return report_error(err)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:

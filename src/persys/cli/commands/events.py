@@ -22,7 +22,7 @@ from persys.wire.gen.control.v1.control_pb2 import EventView
 if TYPE_CHECKING:
     from persys.client import SchedulerClient
 
-_AGAIN_SECONDS = 0.5
+_RETRY_SECONDS = 0.5
 _WIDTHS = (20, 20, 24, 16)  # of the columns of a watch, where later rows are not known yet
 
 _COLUMNS: tuple[Column[EventView], ...] = (
@@ -71,32 +71,32 @@ def _watch(client: "SchedulerClient", options: Namespace, since: datetime | None
     after = options.after
     if after is None:
         # Fix the start before the first event, so that a restart of the scheduler loses no event.
-        asked = since is not None or options.limit
+        with_past = since is not None or options.limit
         found = client.list_events(
-            since=since, limit=options.limit if asked else 1, **_filters(options)
+            since=since, limit=options.limit if with_past else 1, **_filters(options)
         )
         after = found.last_sequence
-        for event in found.events if asked else ():
+        for event in found.events if with_past else ():
             _print(event, options)
-    for event in _followed(client, options, after):
+    for event in _stream(client, options, after):
         _print(event, options)
 
 
-def _followed(client: "SchedulerClient", options: Namespace, after: int) -> Iterator[EventView]:
+def _stream(client: "SchedulerClient", options: Namespace, after: int) -> Iterator[EventView]:
     """Yield each event once, across reconnects."""
-    silent = False
+    disconnected = False
     while True:
         try:
             for event in client.watch_events(after=after, **_filters(options)):
-                silent = False
+                disconnected = False
                 after = event.sequence
                 if event.kind:
                     yield event
         except UnavailableError as err:
-            if not silent:
+            if not disconnected:
                 print(f"no answer, retrying: {err}", file=sys.stderr, flush=True)
-            silent = True
-            sleep(_AGAIN_SECONDS)
+            disconnected = True
+            sleep(_RETRY_SECONDS)
 
 
 def _print(event: EventView, options: Namespace) -> None:

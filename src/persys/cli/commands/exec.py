@@ -93,8 +93,8 @@ def _inputs(start: ExecStart, resized: int, started: Event, *, stdin: bool) -> I
 @contextmanager
 def _terminal(*, raw: bool) -> Iterator[int]:
     """Yield a pipe that becomes readable when the terminal is resized."""
-    resized, told = os.pipe()
-    os.set_blocking(told, False)
+    resized, resize_writer = os.pipe()
+    os.set_blocking(resize_writer, False)
     if not raw:
         yield resized
         return
@@ -102,13 +102,13 @@ def _terminal(*, raw: bool) -> Iterator[int]:
     import tty
 
     before = termios.tcgetattr(_STDIN)
-    handled = signal.signal(signal.SIGWINCH, lambda *_: os.write(told, b"."))
+    previous_handler = signal.signal(signal.SIGWINCH, lambda *_: os.write(resize_writer, b"."))
     try:
         tty.setraw(_STDIN)
         yield resized
     finally:
         termios.tcsetattr(_STDIN, termios.TCSADRAIN, before)
-        signal.signal(signal.SIGWINCH, handled)
+        signal.signal(signal.SIGWINCH, previous_handler)
 
 
 def _size() -> TerminalSize | None:

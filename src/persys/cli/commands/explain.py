@@ -62,10 +62,11 @@ def _score(node: NodeVerdict) -> str:
 
 def _rest(answer: ExplainWorkloadResponse, shown: list[NodeVerdict]) -> str:
     """The nodes that the table omits, counted by reason."""
-    told = Counter((node.filter, node.detail) for node in shown if not node.fits)
+    in_table = Counter((node.filter, node.detail) for node in shown if not node.fits)
     fitting = answer.fit_count - sum(node.fits for node in shown)
     left = [
-        (count.detail, count.nodes - told[count.filter, count.detail]) for count in answer.counts
+        (count.detail, count.nodes - in_table[count.filter, count.detail])
+        for count in answer.counts
     ]
     groups = [f"{count} {detail}" for detail, count in [("that fit", fitting), *left] if count > 0]
     if not groups:

@@ -3,7 +3,6 @@
 0: no change. 1: changes. 2: a workload is refused, would be pending, or cannot be evaluated.
 """
 
-import sys
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -11,7 +10,7 @@ from difflib import unified_diff
 
 from persys.cli.commands.spec_files import read_specs
 from persys.cli.connect.clients import scheduler_client
-from persys.cli.framework.exit_codes import exit_code_of
+from persys.cli.framework.exit_codes import report_error
 from persys.cli.framework.output import dump, to_dict
 from persys.errors import RefusedError
 from persys.wire.gen.control.v1.control_pb2 import FieldChange, WorkloadPlan
@@ -31,8 +30,7 @@ def show(options: Namespace) -> int:
             plans = client.plan([spec.request for spec in specs.values()])
     except RefusedError as err:
         # Exit code 1 means that there are changes.
-        print(f"error: {err}", file=sys.stderr)
-        return max(IMPOSSIBLE, exit_code_of(err))
+        return max(IMPOSSIBLE, report_error(err))
     for plan in plans:
         if plan.action == "refused" and plan.workload_id in specs:
             plan.reason = specs[plan.workload_id].located(plan.reason)
@@ -101,5 +99,5 @@ def _summary(plans: Sequence[WorkloadPlan]) -> str:
         (sum(plan.would_wait for plan in plans), "would be pending"),
     ]
     noun = "workload" if len(plans) == 1 else "workloads"
-    told = ", ".join(f"{count} {what}" for count, what in parts if count)
-    return f"{len(plans)} {noun}: {told}. Nothing was written."
+    counted = ", ".join(f"{count} {label}" for count, label in parts if count)
+    return f"{len(plans)} {noun}: {counted}. Nothing was written."

@@ -144,8 +144,8 @@ def _sources(options: Namespace) -> Iterable[tuple[str, Callable[[Namespace], li
 
 
 def _has_authority(options: Namespace) -> bool:
-    said = options.authority or os.environ.get("PERSYS_CA_ADDR")
-    return bool(said or read_file(options).get("ca_endpoint"))
+    value = options.authority or os.environ.get("PERSYS_CA_ADDR")
+    return bool(value or read_file(options).get("ca_endpoint"))
 
 
 def _user_tokens(options: Namespace) -> list[Row]:
@@ -204,5 +204,5 @@ def _permissions(deeds: Iterable[str]) -> str:
     return ", ".join(deed for deed in deeds if deed != "anyone")
 
 
-def _utc(said: datetime) -> datetime:
-    return said.replace(tzinfo=UTC)
+def _utc(value: datetime) -> datetime:
+    return value.replace(tzinfo=UTC)

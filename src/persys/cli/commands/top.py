@@ -58,11 +58,11 @@ def _render(found: Found, options: Namespace) -> str:
     nodes, workloads = found
     workloads = sorted(workloads, key=lambda one: (_ORDERS[options.sort](one), one.workload_id))
     if options.output in ("json", "yaml"):
-        told = {
+        usages = {
             "nodes": [{"node_id": node.node_id, "usage": to_dict(node.usage)} for node in nodes],
             "workloads": [to_dict(workload.usage) for workload in workloads],
         }
-        return dump(told, options.output)
+        return dump(usages, options.output)
     if options.output == "name":
         return "\n".join(workload.workload_id for workload in workloads)
     now = SystemClock().now()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def scheduler_client(options: Namespace, *, quiet: bool = False) -> Iterator["SchedulerClient"]:
     """Unless `quiet`, prints a note on standard error when answers come from memory."""
     settings = _settings(options)
-    told_mode = None if quiet else _ModeNotice().tell
+    told_mode = None if quiet else _ModeNotice().notify
     if settings.transport is Transport.HTTP:
         with _gateway_client(options, settings, told_mode) as client:
             yield client
@@ -128,7 +128,7 @@ class _ModeNotice:
     def __init__(self) -> None:
         self._shown = False
 
-    def tell(self, mode: str, data_age: timedelta) -> None:
+    def notify(self, mode: str, data_age: timedelta) -> None:
         if not self._shown:
             self._shown = True
             print(

@@ -51,11 +51,11 @@ def check_cluster(client: "SchedulerClient") -> Iterator[Finding]:
     yield from check_violations(diagnostics.policy_violations)
 
 
-def check_clock(told: datetime, before: datetime, after: datetime) -> Finding:
+def check_clock(scheduler_time: datetime, before: datetime, after: datetime) -> Finding:
     """Compare the scheduler's clock with that of this machine, tolerating the duration of the request."""
-    skew = max(told - after, before - told, timedelta())
-    way = "ahead of" if told > after else "behind"
-    text = f"the scheduler's clock is {skew.total_seconds():.1f} s {way} this machine's"
+    skew = max(scheduler_time - after, before - scheduler_time, timedelta())
+    direction = "ahead of" if scheduler_time > after else "behind"
+    text = f"the scheduler's clock is {skew.total_seconds():.1f} s {direction} this machine's"
     if skew >= SKEW_FAIL:
         return fail("clock", text, _CLOCK)
     if skew >= SKEW_WARN:

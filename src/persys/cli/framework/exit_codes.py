@@ -1,5 +1,6 @@
 """Exit codes of persysctl and persys, which scripts rely on."""
 
+import sys
 from enum import IntEnum
 
 from persys.errors import InvalidError, PersysError, SettingsError, UnavailableError
@@ -20,6 +21,12 @@ class SetupError(PersysError):
 
 class UsageError(PersysError):
     """The command line names something that does not exist."""
+
+
+def report_error(err: PersysError) -> ExitCode:
+    """Print the error and return its exit code."""
+    print(f"error: {err}", file=sys.stderr)
+    return exit_code_of(err)
 
 
 def exit_code_of(err: PersysError) -> ExitCode:

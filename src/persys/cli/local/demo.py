@@ -57,7 +57,9 @@ def ensure_image(progress: Progress) -> None:
 
 def demo_request(*, host_port: int | None) -> ApplyWorkloadRequest:
     """The workload of hello.yaml, with another host port if one is given."""
-    (document,) = read_spec_file((files("persys.cli") / "hello.yaml").read_text(encoding="utf-8"))
+    (document,) = read_spec_file(
+        (files("persys.cli.local") / "hello.yaml").read_text(encoding="utf-8")
+    )
     if host_port is not None:
         document.request.spec.container.ports[0].host_port = host_port
     return document.request

@@ -6,7 +6,7 @@ Each has its own certificate. `start` waits until each one answers.
 import fcntl
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -50,45 +50,35 @@ class ControlPlane:
         self.state_dir = state_dir
         self.ports = ports
         self.target = f"127.0.0.1:{ports.scheduler}"
-        self.bootstrap = LocalCertificates(state_dir, ports.ca)
-        self.trust = self.bootstrap.trust
-        self.ca = BackgroundProcess(
+        self.certificates = LocalCertificates(state_dir, ports.ca)
+        self.trust = self.certificates.trust
+        self.ca = self._process(
             "ca",
-            (sys.executable, "-m", "persys.ca"),
-            self.bootstrap.ca_environ,
-            state_dir,
-            supervised=True,
+            self.certificates.ca_environ,
         )
-        self.scheduler = BackgroundProcess(
+        self.scheduler = self._process(
             "scheduler",
-            (sys.executable, "-m", "persys.scheduler"),
             {
                 "GRPC_PORT": str(ports.scheduler),
                 "METRICS_PORT": str(ports.scheduler_metrics),
                 "PERSYS_STORE": f"sqlite:{state_dir / 'scheduler.db'}",
-                **self.bootstrap.environ(Role.SCHEDULER),
+                **self.certificates.environ(Role.SCHEDULER),
             },
-            state_dir,
-            supervised=True,
         )
-        self.agent = BackgroundProcess(
+        self.agent = self._process(
             "agent",
-            (sys.executable, "-m", "persys.agent"),
             {
                 "PERSYS_GRPC_PORT": str(ports.agent),
                 "PERSYS_METRICS_PORT": str(ports.agent_metrics),
                 "PERSYS_SCHEDULER_ADDR": self.target,
                 "PERSYS_STATE_PATH": str(state_dir / "agent.db"),
                 "PERSYS_STORAGE_LOCAL_ROOT": str(state_dir / "volumes"),
-                **self.bootstrap.environ(Role.AGENT),
+                **self.certificates.environ(Role.AGENT),
                 **_ADMIT_ALWAYS,
             },
-            state_dir,
-            supervised=True,
         )
-        self.gateway = BackgroundProcess(
+        self.gateway = self._process(
             "gateway",
-            (sys.executable, "-m", "persys.gateway"),
             {
                 "PERSYS_GATEWAY_PORT": str(ports.gateway),
                 # Webhooks are not signed here, so they are accepted only from this machine.
@@ -96,11 +86,13 @@ class ControlPlane:
                 "PERSYS_GATEWAY_PUBLIC_PORT": str(ports.gateway_public),
                 "PERSYS_GATEWAY_AUDIT_DB": str(state_dir / "audit.db"),
                 "PERSYS_SCHEDULER_ADDR": self.target,
-                **self.bootstrap.environ(Role.GATEWAY),
+                **self.certificates.environ(Role.GATEWAY),
             },
-            state_dir,
-            supervised=True,
         )
+
+    def _process(self, name: str, environ: Mapping[str, str]) -> BackgroundProcess:
+        command = (sys.executable, "-m", f"persys.{name}")
+        return BackgroundProcess(name, command, environ, self.state_dir, supervised=True)
 
     def start(self, progress: Progress) -> None:
         """Start the processes that do not run; restart those with other settings."""
@@ -116,7 +108,7 @@ class ControlPlane:
         _ensure_running(self.ca, ports.ca, progress)
         self._wait(self.ca, self._authority_answers, "answer")
         progress.done(f"CA answers at {self.authority} (log {self.ca.log_path})")
-        for identity in self.bootstrap.ensure():
+        for identity in self.certificates.ensure():
             progress.done(f"certificate for {identity}")
         _ensure_running(self.scheduler, self.ports.scheduler, progress)
         self._wait(self.scheduler, self._scheduler_answers, "answer")

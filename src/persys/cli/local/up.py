@@ -168,13 +168,13 @@ def _wait(
 
 def _report_changes(progress: Progress) -> Update:
     """Report each change once."""
-    told: dict[str, tuple[str, str]] = {}
+    reported: dict[str, tuple[str, str]] = {}
 
     def update(states: Mapping[str, tuple[str, str]]) -> None:
         for workload_id, (state, why) in states.items():
-            if told.get(workload_id) != (state, why):
+            if reported.get(workload_id) != (state, why):
                 progress.step(f"workload {workload_id}: {state}{why and f' ({why})'}")
-                told[workload_id] = (state, why)
+                reported[workload_id] = (state, why)
 
     return update
 
