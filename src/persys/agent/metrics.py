@@ -29,6 +29,7 @@ _FIGURES = {
     "net_rx_bytes": f"Bytes received {_SINCE_START}",
     "net_tx_bytes": f"Bytes sent {_SINCE_START}",
 }
+OK = "ok"
 
 
 class Metrics:
@@ -256,9 +257,6 @@ class _WorkloadUsages(Collector):
                 family.add_metric([workload_id], getattr(used, figure))
             families.append(family)
         return families
-
-
-OK = "ok"
 
 
 def health_of(

@@ -45,92 +45,15 @@ log = structlog.get_logger()
 TAIL_STORED_BYTES_MAX = 256 * 1024
 _LINES_MAX = 2000
 _DEADLINE_SECONDS = 5.0
-
-
-class PreviousLogs:
-    def __init__(self, root: Path, access: DockerAccess, paths: PathCalls) -> None:
-        self._root = root
-        self._paths = paths
-        self._access = access
-
-    async def save(self, order: Order) -> None:
-        """Store the log tails before a removal. Best effort: a log that cannot be read is skipped."""
-        if order.desired is Desired.DELETED:
-            return
-        workload_id = order.workload_id
-        try:
-            async with asyncio.timeout(_DEADLINE_SECONDS):
-                for part in await self._access.parts(workload_id):
-                    if part.tty:
-                        continue
-                    end = LogTail(_LINES_MAX, TAIL_STORED_BYTES_MAX)
-                    async for frames in self._access.frames(part, tail=_LINES_MAX, stamped=True):
-                        end.add(frames)
-                    path = self._path(workload_id, part.service)
-                    content = encode_frames(_without(values_of(order), end.frames))
-                    await self._paths.run(path, partial(write_file, path, content))
-        except (PersysError, OSError, TimeoutError) as err:
-            log.warning("past.not_kept", workload_id=workload_id, reason=str(err))
-
-    async def frames(self, workload_id: WorkloadId, service: str) -> list[Frame]:
-        """The stored frames, with timestamps; empty if there are none. Raises UnavailableError."""
-        path = self._path(workload_id, service)
-        try:
-            content = await self._paths.run(path, path.read_bytes)
-        except FileNotFoundError:
-            return []
-        except OSError as err:
-            raise UnavailableError(f"{path}: {err.strerror}") from err
-        return Frames().feed(content)
-
-    async def remove(self, workload_id: WorkloadId) -> None:
-        place = self._root / workload_id
-        await self._paths.run(place, partial(shutil.rmtree, place, ignore_errors=True))
-
-    def _path(self, workload_id: WorkloadId, service: str) -> Path:
-        return self._root / workload_id / f"log-{quote(service, safe='')}"
-
-
-def _without(values: frozenset[str], frames: Iterable[Frame]) -> Iterable[Frame]:
-    """Redact secret values: a container may log them, and they must not be on disk in clear text."""
-    if not values:
-        return frames
-    return [
-        frame._replace(
-            data=redacted(frame.data.decode("utf-8", "surrogateescape"), values).encode(
-                "utf-8", "surrogateescape"
-            )
-        )
-        for frame in frames
-    ]
-
-
-class LogTail:
-    """The tail of a log, limited in lines and bytes."""
-
-    def __init__(self, lines_max: int, bytes_max: int) -> None:
-        self.frames: deque[Frame] = deque()
-        self._lines_max = lines_max
-        self._bytes_left = bytes_max
-
-    def add(self, frames: Iterable[Frame]) -> None:
-        for frame in frames:
-            self.frames.append(frame)
-            self._bytes_left -= len(frame.data)
-            while len(self.frames) > self._lines_max or self._bytes_left < 0:
-                self._bytes_left += len(self.frames.popleft().data)
-
-
 # Poll interval for restarts: Docker does not report them to a follower.
 LOOK_SECONDS = 0.25
 _ABOUT_TO_RUN = ("created", "restarting")
 TAIL_BYTES_MAX = 4 * 1024 * 1024
-
 Write = Callable[[agent_pb2.LogChunk], Awaitable[None]]
 
 
 class Logs:
-    def __init__(self, access: DockerAccess, previous_logs: PreviousLogs) -> None:
+    def __init__(self, access: DockerAccess, previous_logs: "PreviousLogs") -> None:
         self._access = access
         self._previous_logs = previous_logs
 
@@ -253,3 +176,77 @@ def _kept_since(frames: list[Frame], request: agent_pb2.LogsRequest) -> list[Fra
     since = datetime.fromtimestamp(request.since_unix_nanos / 10**9, UTC)
     written = since.strftime("%Y-%m-%dT%H:%M:%S.%f").encode()
     return [frame for frame in frames if timestamp(frame) >= written]
+
+
+class PreviousLogs:
+    def __init__(self, root: Path, access: DockerAccess, paths: PathCalls) -> None:
+        self._root = root
+        self._paths = paths
+        self._access = access
+
+    async def save(self, order: Order) -> None:
+        """Store the log tails before a removal. Best effort: a log that cannot be read is skipped."""
+        if order.desired is Desired.DELETED:
+            return
+        workload_id = order.workload_id
+        try:
+            async with asyncio.timeout(_DEADLINE_SECONDS):
+                for part in await self._access.parts(workload_id):
+                    if part.tty:
+                        continue
+                    end = LogTail(_LINES_MAX, TAIL_STORED_BYTES_MAX)
+                    async for frames in self._access.frames(part, tail=_LINES_MAX, stamped=True):
+                        end.add(frames)
+                    path = self._path(workload_id, part.service)
+                    content = encode_frames(_without(values_of(order), end.frames))
+                    await self._paths.run(path, partial(write_file, path, content))
+        except (PersysError, OSError, TimeoutError) as err:
+            log.warning("past.not_kept", workload_id=workload_id, reason=str(err))
+
+    async def frames(self, workload_id: WorkloadId, service: str) -> list[Frame]:
+        """The stored frames, with timestamps; empty if there are none. Raises UnavailableError."""
+        path = self._path(workload_id, service)
+        try:
+            content = await self._paths.run(path, path.read_bytes)
+        except FileNotFoundError:
+            return []
+        except OSError as err:
+            raise UnavailableError(f"{path}: {err.strerror}") from err
+        return Frames().feed(content)
+
+    async def remove(self, workload_id: WorkloadId) -> None:
+        place = self._root / workload_id
+        await self._paths.run(place, partial(shutil.rmtree, place, ignore_errors=True))
+
+    def _path(self, workload_id: WorkloadId, service: str) -> Path:
+        return self._root / workload_id / f"log-{quote(service, safe='')}"
+
+
+def _without(values: frozenset[str], frames: Iterable[Frame]) -> Iterable[Frame]:
+    """Redact secret values: a container may log them, and they must not be on disk in clear text."""
+    if not values:
+        return frames
+    return [
+        frame._replace(
+            data=redacted(frame.data.decode("utf-8", "surrogateescape"), values).encode(
+                "utf-8", "surrogateescape"
+            )
+        )
+        for frame in frames
+    ]
+
+
+class LogTail:
+    """The tail of a log, limited in lines and bytes."""
+
+    def __init__(self, lines_max: int, bytes_max: int) -> None:
+        self.frames: deque[Frame] = deque()
+        self._lines_max = lines_max
+        self._bytes_left = bytes_max
+
+    def add(self, frames: Iterable[Frame]) -> None:
+        for frame in frames:
+            self.frames.append(frame)
+            self._bytes_left -= len(frame.data)
+            while len(self.frames) > self._lines_max or self._bytes_left < 0:
+                self._bytes_left += len(self.frames.popleft().data)

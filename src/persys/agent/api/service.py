@@ -57,39 +57,13 @@ from persys.wire.limits import check as limits_check
 from persys.wire.methods import AGENT_METHODS, AGENT_PERMISSIONS, Method
 from persys.wire.spec.volume import agent_view
 
-
-def build_authorizer(
-    settings: AgentSettings, tls: Tls | None, clock: Clock, metrics: Metrics
-) -> Authorizer | None:
-    """None if the agent serves without TLS, and so without authorization."""
-    if tls is None or not settings.serves_tls:
-        return None
-    refused_roles = frozenset() if settings.allow_admin else frozenset({Role.ADMIN})
-    return Authorizer(
-        AGENT_PERMISSIONS,
-        tls.certificates,
-        clock,
-        denied=lambda denial: metrics.denied(denial.role, denial.method),
-        narrow=lambda caller, method, request: request,
-        refused_roles=refused_roles,
-        check=tls.check,
-        tokens=None,
-        is_revoked=tls.is_revoked,
-        gateway_role=Role.GATEWAY,
-        cn_roles=tls.cn_roles,
-    )
-
-
 PING_DEADLINE_SECONDS = 5.0
 SERVICE = "persys.agent.v1.AgentService"
 SERVICE_DESCRIPTOR = agent_pb2.DESCRIPTOR.services_by_name["AgentService"]
-
 REFUSED_REVISION = "refused_revision"
 REFUSED_REASON = "refused_reason"
-
 # The response of these methods carries validation errors, so limits are checked when the order is decoded.
 REFUSES_IN_ANSWER = frozenset({"ApplyWorkload"})
-
 Api = TypeVar("Api", bound="AgentApi")
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
@@ -446,3 +420,25 @@ def _refusal_status(
     )
     kind = wire.workload_type(request.type) or WorkloadType.CONTAINER
     return wire.status_message(seen, type=kind, desired=Desired.RUNNING)
+
+
+def build_authorizer(
+    settings: AgentSettings, tls: Tls | None, clock: Clock, metrics: Metrics
+) -> Authorizer | None:
+    """None if the agent serves without TLS, and so without authorization."""
+    if tls is None or not settings.serves_tls:
+        return None
+    refused_roles = frozenset() if settings.allow_admin else frozenset({Role.ADMIN})
+    return Authorizer(
+        AGENT_PERMISSIONS,
+        tls.certificates,
+        clock,
+        denied=lambda denial: metrics.denied(denial.role, denial.method),
+        narrow=lambda caller, method, request: request,
+        refused_roles=refused_roles,
+        check=tls.check,
+        tokens=None,
+        is_revoked=tls.is_revoked,
+        gateway_role=Role.GATEWAY,
+        cn_roles=tls.cn_roles,
+    )

@@ -36,39 +36,9 @@ from persys.model.ids import ActionId, WorkloadId
 from persys.model.status import Actual, Failure
 from persys.model.workload import Order
 
-
-def text_without(order: Order, text: str) -> str:
-    return shortened(_redacted(order, text))
-
-
-def failure_without(order: Order, failure: Failure | None) -> Failure | None:
-    if failure is None:
-        return None
-    return replace(failure, message=text_without(order, failure.message))
-
-
-def settled_without(order: Order, settled: Settled) -> Settled:
-    return replace(
-        settled,
-        message=text_without(order, settled.message),
-        failure=failure_without(order, settled.failure),
-    )
-
-
-def words_without(order: Order, words: Mapping[str, str]) -> dict[str, str]:
-    """Redact metadata: a log tail may contain any secret of the workload."""
-    return {name: _redacted(order, text) for name, text in words.items()}
-
-
-def _redacted(order: Order, text: str) -> str:
-    values = values_of(order)
-    return redacted(text, values) if values else text
-
-
 log = structlog.get_logger()
 
 HALT_DEADLINE_SECONDS = 2.0  # a mandatory stop does not wait for a stalled disk
-
 _ID_PREFIX = {
     ActionKind.APPLY: "apply",
     ActionKind.DELETE: "delete",
@@ -280,3 +250,31 @@ def _same_status(status: ReportedStatus, before: ReportedStatus) -> bool:
         and status.message == before.message
         and status.failure == before.failure
     )
+
+
+def text_without(order: Order, text: str) -> str:
+    return shortened(_redacted(order, text))
+
+
+def failure_without(order: Order, failure: Failure | None) -> Failure | None:
+    if failure is None:
+        return None
+    return replace(failure, message=text_without(order, failure.message))
+
+
+def settled_without(order: Order, settled: Settled) -> Settled:
+    return replace(
+        settled,
+        message=text_without(order, settled.message),
+        failure=failure_without(order, settled.failure),
+    )
+
+
+def words_without(order: Order, words: Mapping[str, str]) -> dict[str, str]:
+    """Redact metadata: a log tail may contain any secret of the workload."""
+    return {name: _redacted(order, text) for name, text in words.items()}
+
+
+def _redacted(order: Order, text: str) -> str:
+    values = values_of(order)
+    return redacted(text, values) if values else text

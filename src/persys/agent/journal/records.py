@@ -15,6 +15,8 @@ from persys.model.status import Actual, Failure
 from persys.model.workload import Order
 from persys.wire.stored.records import encode
 
+_UPSERT = "ON CONFLICT (id) DO UPDATE SET record = excluded.record"
+
 
 class ReportedStatus(Struct, frozen=True):
     """The status of a workload as last observed."""
@@ -96,7 +98,6 @@ class Statement(NamedTuple):
 
 # Writes to the disk without a change.
 PROBE = Statement("UPDATE run SET resuming = resuming", [()])
-_UPSERT = "ON CONFLICT (id) DO UPDATE SET record = excluded.record"
 
 
 def statements_of(change: JournalChange, seal: Callable[[Entry], Entry]) -> list[Statement]:

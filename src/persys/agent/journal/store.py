@@ -41,6 +41,33 @@ from persys.wire.stored.records import NewerSchemaError, StructT, decode, encode
 log = structlog.get_logger()
 
 STALL_SECONDS = 10.0  # after which a write counts as stalled
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+PROBE_SECONDS = 5.0
+ACTIONS_MAX = 2_000
+DELETION_MARKERS_MAX = 5_000
+_PRIVATE = 0o600
+# Expected errors of a write.
+_NOT_WRITTEN = (sqlite3.Error, OSError, ValueError, OverflowError, MemoryError)
+_MEMORY = Path(":memory:")  # an SQLite database in memory, for the simulation
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS identity (cluster_id TEXT NOT NULL, node_id TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS allegiance (cluster_uid TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS instance (id TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS contact (heard_at TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS run (clean INTEGER NOT NULL, resuming TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS crashes (id TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS entries (id TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS images (name TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS volumes
+    (id TEXT NOT NULL, name TEXT NOT NULL, record BLOB NOT NULL, PRIMARY KEY (id, name)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS actions
+    (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, record BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS burials
+    (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, record BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS deleted_epochs
+    (cluster_uid TEXT PRIMARY KEY, epoch INTEGER NOT NULL) WITHOUT ROWID;
+"""
 
 
 class JournalHealth:
@@ -74,37 +101,6 @@ class JournalHealth:
     def problem(self, now: float) -> str:
         """Why the journal cannot be written; "" if the last write succeeded."""
         return self.stalled(now) or (f"journal: {self._problem}" if self._problem else "")
-
-
-Key = TypeVar("Key")
-Value = TypeVar("Value")
-
-PROBE_SECONDS = 5.0
-ACTIONS_MAX = 2_000
-DELETION_MARKERS_MAX = 5_000
-_PRIVATE = 0o600
-# Expected errors of a write.
-_NOT_WRITTEN = (sqlite3.Error, OSError, ValueError, OverflowError, MemoryError)
-_MEMORY = Path(":memory:")  # an SQLite database in memory, for the simulation
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS identity (cluster_id TEXT NOT NULL, node_id TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS allegiance (cluster_uid TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS instance (id TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS contact (heard_at TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS run (clean INTEGER NOT NULL, resuming TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS crashes (id TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS entries (id TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS images (name TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS volumes
-    (id TEXT NOT NULL, name TEXT NOT NULL, record BLOB NOT NULL, PRIMARY KEY (id, name)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS actions
-    (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, record BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS burials
-    (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, record BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS deleted_epochs
-    (cluster_uid TEXT PRIMARY KEY, epoch INTEGER NOT NULL) WITHOUT ROWID;
-"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,13 @@ from persys.model.node import Capabilities, StoragePool
 from persys.model.placement import Resources
 from persys.model.spec import WorkloadType
 
+log = structlog.get_logger()
+
+INTERVAL_SECONDS = 30.0
+FIRST_REFRESH_SECONDS = 2.0
+REFRESH_DEADLINE_SECONDS = 60.0
+POOLS_MAX = 256
+
 
 def capabilities_of(
     settings: AgentSettings,
@@ -61,14 +68,6 @@ def _features(settings: AgentSettings, runtimes: NodeRuntimes) -> frozenset[str]
     if runtimes.images is not None:
         features |= {f"{feature.IMAGE}{name}" for name in runtimes.images.names}
     return frozenset(features)
-
-
-log = structlog.get_logger()
-
-INTERVAL_SECONDS = 30.0
-FIRST_REFRESH_SECONDS = 2.0
-REFRESH_DEADLINE_SECONDS = 60.0
-POOLS_MAX = 256
 
 
 class StoragePools:

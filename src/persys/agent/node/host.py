@@ -9,6 +9,7 @@ from msgspec import Struct
 _PROC_STAT = Path("/proc/stat")
 _PROC_MEMINFO = Path("/proc/meminfo")
 _GIB = 1 << 30
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class CpuTime(Struct, frozen=True):
@@ -63,9 +64,6 @@ def disk(path: Path) -> Disk:
     used = total - found.f_bfree * found.f_frsize
     share = used / total if total else 0.0
     return Disk(total // _GIB, used // _GIB, share, path.stat().st_dev)
-
-
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def boot_id() -> str:

@@ -25,6 +25,10 @@ from persys.model.workload import Desired
 log = structlog.get_logger()
 
 SAMPLE_INTERVAL_SECONDS = 5.0
+INTERVAL_SECONDS = 10.0
+# After the first sample of a new workload, so that its usage is available soon.
+SOON_SECONDS = 2.0
+SAMPLE_DEADLINE_SECONDS = 60.0
 
 
 class Utilization(Struct, frozen=True):
@@ -88,12 +92,6 @@ class UtilizationSampler:
             disk_allocated_gb=sum(demand_of(one.spec).disk_gb for one in orders),
             disk_used_gb=self._disk.used_gb,
         )
-
-
-INTERVAL_SECONDS = 10.0
-# After the first sample of a new workload, so that its usage is available soon.
-SOON_SECONDS = 2.0
-SAMPLE_DEADLINE_SECONDS = 60.0
 
 
 class Sampler(Protocol):

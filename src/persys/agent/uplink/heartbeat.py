@@ -28,38 +28,6 @@ from persys.wire.control.messages import (
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
 
-
-class PendingReports:
-    def __init__(self) -> None:
-        self._changed: set[WorkloadId] = set()
-        self._pending = asyncio.Event()
-        self.node_changed = False
-
-    def add(self, workload_id: WorkloadId) -> None:
-        self._changed.add(workload_id)
-        self._pending.set()
-
-    def add_node(self) -> None:
-        """The capabilities of the node changed: it registers again at once."""
-        self.node_changed = True
-        self._pending.set()
-
-    def take(self) -> set[WorkloadId]:
-        changed, self._changed = self._changed, set()
-        self._pending.clear()
-        self.node_changed = False
-        return changed
-
-    async def wait(self, seconds: float) -> bool:
-        """True when there is a change to report, False after a timeout."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._pending.wait()
-        except TimeoutError:
-            return False
-        return True
-
-
 TASK_STATUS = "task_status"
 INTERNAL_ERRORS_MAX = 16
 PROBLEM_LENGTH_MAX = 1_000
@@ -184,3 +152,34 @@ def observation_of(
         proof=entry.order.proof,
         action=action if action is not None and action.has_ended else None,
     )
+
+
+class PendingReports:
+    def __init__(self) -> None:
+        self._changed: set[WorkloadId] = set()
+        self._pending = asyncio.Event()
+        self.node_changed = False
+
+    def add(self, workload_id: WorkloadId) -> None:
+        self._changed.add(workload_id)
+        self._pending.set()
+
+    def add_node(self) -> None:
+        """The capabilities of the node changed: it registers again at once."""
+        self.node_changed = True
+        self._pending.set()
+
+    def take(self) -> set[WorkloadId]:
+        changed, self._changed = self._changed, set()
+        self._pending.clear()
+        self.node_changed = False
+        return changed
+
+    async def wait(self, seconds: float) -> bool:
+        """True when there is a change to report, False after a timeout."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._pending.wait()
+        except TimeoutError:
+            return False
+        return True

@@ -34,8 +34,8 @@ from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
 # A scheduler without stream support refuses within this time; one with support sends nothing yet.
 REFUSAL_SECONDS = 0.25
 STREAM_AGAIN_SECONDS = 60.0
-
 Call = grpc.aio.StreamStreamCall[control_pb2.ControlMessage, control_pb2.ControlMessage]
+T = TypeVar("T")
 
 
 class StreamLink:
@@ -196,9 +196,6 @@ async def _open(
             raise unwrap_single(group_error, prefer=SchedulerLostError) from None
         finally:
             call.cancel()
-
-
-T = TypeVar("T")
 
 
 class SchedulerLinks:

@@ -35,6 +35,8 @@ from persys.model.workload import Desired
 _STATUS_LINE = re.compile(rb"HTTP/\d\.\d (\d{3})\b")
 _LINE_BYTES_MAX = 4096
 _HEALTHY = range(200, 400)
+PROBES_MAX = 64
+_PROBED_TYPES = (HealthType.HTTP, HealthType.TCP)
 
 
 async def probe(check: HealthCheck, address: str, *, deadline: float) -> str:
@@ -79,10 +81,6 @@ async def _probe_http(
         return f"{request} on port {check.port}: the response is not HTTP"
     status = int(found[1])
     return "" if status in _HEALTHY else f"{request} on port {check.port}: status {status}"
-
-
-PROBES_MAX = 64
-_PROBED_TYPES = (HealthType.HTTP, HealthType.TCP)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,28 @@ log = structlog.get_logger()
 
 TELL_SECONDS = 1.0
 COMMIT_DEADLINE_SECONDS = 5.0
+STEP_TIMED_OUT = "StepTimedOut"
+# Stops mostly wait for the grace period, so a higher limit would be faster. But Docker 20.10 was seen to
+# deadlock when many containers released their networks at once.
+STOPS_MAX = 16
+OPERATIONS_MAX = 16
+INSPECTS_MAX = 16
+STACKS_MAX = 8  # concurrent `docker compose up`
+_STOPPING = (Step.STOP, Step.RESTART)
+# In a stack a service may wait long for another service.
+_WAITING = (Step.CREATE, Step.START, Step.REPLACE)
+_SECONDS = {
+    Step.PULL: 1800.0,
+    Step.PREPARE_VOLUMES: 600.0,
+    Step.CREATE: 1800.0,
+    Step.START: 1800.0,
+    Step.STOP: 3600.0,
+    Step.RESTART: 3600.0,
+    Step.REPAIR: 600.0,
+    Step.REPLACE: 1800.0,
+    Step.REMOVE: 600.0,
+    Step.REMOVE_VOLUMES: 600.0,
+}
 
 
 class PullTracker:
@@ -85,31 +107,6 @@ class PullProgress(PullWatch):
             outcome = failure.reason.value if failure is not None else "completed"
             byte_count = self._fetching.bytes_got if self._fetching is not None else 0
             self._metrics.pulls.ended(outcome, self._clock.monotonic() - self._began, byte_count)
-
-
-STEP_TIMED_OUT = "StepTimedOut"
-# Stops mostly wait for the grace period, so a higher limit would be faster. But Docker 20.10 was seen to
-# deadlock when many containers released their networks at once.
-STOPS_MAX = 16
-OPERATIONS_MAX = 16
-INSPECTS_MAX = 16
-STACKS_MAX = 8  # concurrent `docker compose up`
-_STOPPING = (Step.STOP, Step.RESTART)
-# In a stack a service may wait long for another service.
-_WAITING = (Step.CREATE, Step.START, Step.REPLACE)
-
-_SECONDS = {
-    Step.PULL: 1800.0,
-    Step.PREPARE_VOLUMES: 600.0,
-    Step.CREATE: 1800.0,
-    Step.START: 1800.0,
-    Step.STOP: 3600.0,
-    Step.RESTART: 3600.0,
-    Step.REPAIR: 600.0,
-    Step.REPLACE: 1800.0,
-    Step.REMOVE: 600.0,
-    Step.REMOVE_VOLUMES: 600.0,
-}
 
 
 @dataclass(frozen=True, slots=True)
