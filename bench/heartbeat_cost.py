@@ -84,7 +84,7 @@ async def _making(count: int) -> float:
     with tempfile.TemporaryDirectory() as directory:
         journal = Journal(Path(directory) / "agent.db", cluster_id="bench", node_id=NODE)
         for name in workload_names(0, nodes=1, each=count):
-            journal.note(*_running(WorkloadId(name)))
+            journal.update(*_running(WorkloadId(name)))
         host_sampler = UtilizationSampler(journal, Path(directory), DirectPathCalls())
         supervisor = Supervisor("agent", clock, CollectorRegistry())
         policy = policy_of(AgentSettings())

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
-from persys.agent.settings import USUAL_FILE, AgentSettings
+from persys.agent.settings import DEFAULT_CONFIG_FILE, AgentSettings
 from persys.errors import InvalidError, PersysError, SettingsError
 from persys.infra.process import run
 from persys.infra.settings import load
@@ -22,7 +22,7 @@ def main() -> int:
             sys.argv[1:],
             os.environ,
             program="persys-agent",
-            usual_file=USUAL_FILE,
+            usual_file=DEFAULT_CONFIG_FILE,
             commands={"join": "obtain the certificate of this node with a join token"},
         )
         if loaded.print_config:

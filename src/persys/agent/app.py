@@ -20,7 +20,7 @@ from persys.agent.components import (
     build_shared,
     build_workloads,
 )
-from persys.agent.enrolment.tls import by_vault, node_of, open_tls
+from persys.agent.enrolment.tls import node_id_of, open_tls, vault_certificate_source
 from persys.agent.journal.secrets import journal_key_file
 from persys.agent.journal.store import Journal, stored_node_id
 from persys.agent.metrics import health_of
@@ -66,13 +66,13 @@ PARTS = {
 async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
     clock = SystemClock(monotonic=since_boot)  # leases also expire while the host is suspended
     kept = stored_node_id(settings.state_path)
-    source = by_vault(settings, clock, kept)
+    source = vault_certificate_source(settings, clock, kept)
     if source is not None and not await ensure_certificate(
         settings.files, source.identity, source, clock, stop
     ):
         return
     tls = open_tls(settings, clock, source)
-    node_id = node_of(settings, tls, kept)
+    node_id = node_id_of(settings, tls, kept)
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS_MAX))
     journal = Journal(
         settings.state_path,
@@ -223,7 +223,7 @@ class Agent:
         return health_of(
             self._node_id,
             self._settings.version,
-            answering=self._node.watches.answering(),
+            responding=self._node.watches.responding(),
             journal_problem=journal.problem(),
             scheduler=scheduler,
             workload_count=len(journal.entries),

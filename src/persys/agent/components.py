@@ -29,7 +29,7 @@ from persys.agent.uplink.contact import SchedulerContact, always_established, ne
 from persys.agent.uplink.heartbeat import PendingReports, Refusals, ReportBuilder
 from persys.agent.uplink.link import CALL_DEADLINE_SECONDS, Connect
 from persys.agent.uplink.session import NodeRegistration, SchedulerSession
-from persys.agent.uplink.stream_link import over_stream
+from persys.agent.uplink.stream_link import connect_stream
 from persys.agent.volumes.inventory import Inventory
 from persys.agent.workloads.admission import Admission, AdmissionLimits
 from persys.agent.workloads.crash_recovery import Recovery
@@ -270,7 +270,7 @@ def build_garbage_collector(
         shared.locks,
         environment.clock,
         shared.metrics,
-        found=environment.runtimes.garbage_sources(),
+        source=environment.runtimes.garbage_sources(),
         ages=Ages(
             zombie=settings.gc_zombie_after,
             stray=settings.gc_stray_after,
@@ -298,12 +298,12 @@ def build_api(
         node_id,
         settings.version,
         journal=journal,
-        intake=workloads.orders,
+        orders=workloads.orders,
         host_sampler=node.host_sampler,
         runtimes=runtimes.types,
         clock=clock,
         garbage=workloads.garbage,
-        access=Sessions(
+        sessions=Sessions(
             journal,
             runtimes.docker,
             workloads.previous_logs,
@@ -381,8 +381,8 @@ def build_connect(
 ) -> Connect:
     calls, tls = TunnelServer(api, shared.supervisor), environment.tls
     if tls is None or not settings.calls_with_tls:
-        return over_stream(calls)
-    return over_stream(calls, tls.dial(Role.SCHEDULER), certificate=tls.in_use)
+        return connect_stream(calls)
+    return connect_stream(calls, tls.dial(Role.SCHEDULER), certificate=tls.in_use)
 
 
 def _count_health(journal: Journal) -> Mapping[str, int]:

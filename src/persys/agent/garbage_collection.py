@@ -61,7 +61,7 @@ class GarbageCollector:
         clock: Clock,
         metrics: Metrics,
         *,
-        found: GarbageSource,
+        source: GarbageSource,
         ages: Ages,
         interval: timedelta,
         dry_run: bool,
@@ -74,7 +74,7 @@ class GarbageCollector:
         self._locks = locks
         self._clock = clock
         self._metrics = metrics
-        self._found = found
+        self._source = source
         self._ages = ages
         self._interval = interval
         self._dry_run = dry_run
@@ -129,7 +129,7 @@ class GarbageCollector:
     async def _inventory(self) -> list[Item]:
         try:
             async with asyncio.timeout(INVENTORY_DEADLINE_SECONDS):
-                return await self._found.inventory()
+                return await self._source.inventory()
         except TimeoutError as err:
             raise RuntimeUnavailableError(
                 f"no inventory from the runtimes within {INVENTORY_DEADLINE_SECONDS:g} s"
@@ -144,7 +144,7 @@ class GarbageCollector:
         }
         found = [
             replace(each, in_use=True) if each.item.name in wanted else each
-            for each in await self._found.images(self._journal.images)
+            for each in await self._source.images(self._journal.images)
         ]
         here = {each.item.name for each in found}
         used = [
@@ -187,7 +187,7 @@ class GarbageCollector:
     async def _remove_in_time(self, item: Item) -> str:
         try:
             async with asyncio.timeout(REMOVE_DEADLINE_SECONDS):
-                return await self._found.remove(item)
+                return await self._source.remove(item)
         except TimeoutError:
             return f"the removal did not finish within {REMOVE_DEADLINE_SECONDS:g} s"
 

@@ -263,21 +263,21 @@ def health_of(
     node_id: NodeId,
     version: str,
     *,
-    answering: Mapping[WorkloadType, bool],
+    responding: Mapping[WorkloadType, bool],
     journal_problem: str,
     scheduler: str,
     workload_count: int,
     tls: Tls | None,
 ) -> dict[str, Any]:
-    """`answering`: whether each runtime of the node responds."""
-    works = all(answering.values()) and not journal_problem
+    """`responding`: whether each runtime of the node responds."""
+    works = all(responding.values()) and not journal_problem
     return {
         "status": OK if works else "degraded",
         "service": "persys-agent",
         "version": version,
         "node_id": node_id,
         "runtimes": {
-            kind.value: OK if answers else "no answer" for kind, answers in answering.items()
+            kind.value: OK if answers else "no answer" for kind, answers in responding.items()
         },
         "journal": journal_problem or OK,
         "scheduler": scheduler,

@@ -15,7 +15,7 @@ from persys.infra.tls.settings import TlsSettings
 PERCENT_MAX = 100
 STOP = "stop"
 DISK_LIMIT_POLICIES = (STOP, "report")
-USUAL_FILE = Path("/etc/persys/agent.yaml")  # `persys-agent join` writes it
+DEFAULT_CONFIG_FILE = Path("/etc/persys/agent.yaml")  # `persys-agent join` writes it
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ _TRY_AGAIN_SECONDS = 0.1
 _CHUNK_BYTES = 65536
 
 
-class Ran(NamedTuple):
+class ProgramResult(NamedTuple):
     code: int
     out: str
     err: str
@@ -45,7 +45,7 @@ async def run(
     lock: Path | None = None,
     stdin: bytes = b"",
     file_bytes_max: int = 0,
-) -> Ran:
+) -> ProgramResult:
     """Run a program to its end. Raises TimeoutError after killing it, OSError if it cannot be started.
 
     `file_bytes_max` limits the size of each file that it writes; 0: no limit.
@@ -78,7 +78,7 @@ async def _run(
     held: tuple[int, ...],
     stdin: bytes,
     file_bytes_max: int,
-) -> Ran:
+) -> ProgramResult:
     process = await asyncio.create_subprocess_exec(
         *command,
         env=dict(env),
@@ -104,7 +104,7 @@ async def _run(
         if process.returncode is None:
             await _end(process, command[0])
     is_cut = out.result().is_cut
-    return Ran(code.result(), out.result().text, err.result().text, is_cut)
+    return ProgramResult(code.result(), out.result().text, err.result().text, is_cut)
 
 
 async def _end(process: asyncio.subprocess.Process, program: str) -> None:

@@ -285,7 +285,9 @@ async def test_the_next_start_removes_the_remains_of_a_crash_and_keeps_images(
 
     assert files(root) == before | {"files/replaced"}
     assert again.names == {"debian"}
-    assert [(image.name, users) for image, users in await again.seen()] == [("debian", [])]
+    assert [(image.name, users) for image, users in await again.images_with_users()] == [
+        ("debian", [])
+    ]
 
 
 async def test_an_image_in_use_is_not_removed(

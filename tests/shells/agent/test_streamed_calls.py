@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from builders import a_supervisor
-from persys.agent.api.tunnel_server import UNDER_WAY_MAX, TunnelServer
+from persys.agent.api.tunnel_server import OPEN_CALLS_MAX, TunnelServer
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.agent.v1.agent_pb2_grpc import AgentServiceServicer
 from persys.wire.gen.control.v1 import control_pb2
@@ -48,7 +48,7 @@ class Peer:
 
     def call(self, call_id: int, **fields: Any) -> None:
         call = control_pb2.StreamCall(id=call_id, **fields)
-        self.calls.take(call, self._send, self._group)
+        self.calls.handle(call, self._send, self._group)
 
     def ask(self, call_id: int, request: bytes = b"") -> None:
         self.call(call_id, method="GetWorkloadStatus", request=request)
@@ -74,7 +74,7 @@ async def peer() -> AsyncIterator[Peer]:
     async with asyncio.TaskGroup() as group:
         made = Peer(Api(), group)
         yield made
-        made.calls.drop(made._send)
+        made.calls.cancel_calls(made._send)
 
 
 async def test_a_request_that_cannot_be_parsed_is_refused(peer: Peer) -> None:
@@ -133,7 +133,7 @@ async def test_a_call_with_an_id_that_is_in_use_is_refused(peer: Peer) -> None:
 
 async def test_calls_beyond_the_limit_are_refused(peer: Peer) -> None:
     peer.api.gate.clear()
-    for number in range(UNDER_WAY_MAX + 1):
+    for number in range(OPEN_CALLS_MAX + 1):
         peer.ask(number + 1)
 
     assert await peer.refusal() is grpc.StatusCode.RESOURCE_EXHAUSTED

@@ -7,7 +7,7 @@ from typing import Any
 from persys.agent.runtimes.compose.cli import BUILDS_MAX, ComposeCommands, Execution, Project
 from persys.agent.runtimes.compose.source import CONFIGS_MAX, ComposeSource
 from persys.agent.runtimes.compose.state_dir import StackStateDir
-from persys.agent.subprocesses import Ran
+from persys.agent.subprocesses import ProgramResult
 from persys.agent.workloads.node_policy import NodePolicy
 from persys.infra.aio.path_calls import ThreadPathCalls
 from persys.model.ids import WorkloadId
@@ -19,12 +19,12 @@ class SlowCompose:
 
     is_v1 = False
 
-    def __init__(self, ran: Ran) -> None:
+    def __init__(self, ran: ProgramResult) -> None:
         self._ran = ran
         self.may_end = asyncio.Event()
         self.running = self.most = 0
 
-    async def run(self, _project: Project, *_words: str, **_options: Any) -> Ran:
+    async def run(self, _project: Project, *_words: str, **_options: Any) -> ProgramResult:
         self.running += 1
         self.most = max(self.most, self.running)
         await self.may_end.wait()
@@ -39,7 +39,7 @@ async def settled(holds: Any) -> None:
 
 
 async def test_concurrent_builds_are_limited(tmp_path: Path) -> None:
-    cli, told = SlowCompose(Ran(0, "", "")), list[str]()
+    cli, told = SlowCompose(ProgramResult(0, "", "")), list[str]()
     commands = ComposeCommands(cli, None)  # type: ignore[arg-type]  # stand-ins
     stack = Execution("web", StackStateDir(tmp_path, WorkloadId("web")), {}, {})
     async with asyncio.TaskGroup() as group:
@@ -53,7 +53,7 @@ async def test_concurrent_builds_are_limited(tmp_path: Path) -> None:
 
 
 async def test_concurrent_config_runs_are_limited(tmp_path: Path) -> None:
-    cli, told = SlowCompose(Ran(0, "services: {}", "")), list[str]()
+    cli, told = SlowCompose(ProgramResult(0, "services: {}", "")), list[str]()
     policy = NodePolicy(False, (), ())
     source = ComposeSource(cli, None, policy, ThreadPathCalls(), pids_max=1)  # type: ignore[arg-type]
     project = Project("web", tmp_path, tmp_path / "env", tmp_path / "file")
@@ -68,7 +68,7 @@ async def test_concurrent_config_runs_are_limited(tmp_path: Path) -> None:
 
 
 async def test_a_resolved_compose_file_over_the_limit_is_rejected(tmp_path: Path) -> None:
-    cli = SlowCompose(Ran(0, "the end of it", "", is_cut=True))
+    cli = SlowCompose(ProgramResult(0, "the end of it", "", is_cut=True))
     cli.may_end.set()
     policy = NodePolicy(False, (), ())
     source = ComposeSource(cli, None, policy, ThreadPathCalls(), pids_max=1)  # type: ignore[arg-type]

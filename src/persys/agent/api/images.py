@@ -19,7 +19,7 @@ from persys.wire.spec.image import agent_view, checked_name, checked_sha256
 
 UPLOADS_MAX = 8
 PARTS_MAX = 4  # chunks queued for writing
-TELL_SECONDS = 0.5
+REPORT_SECONDS = 0.5
 DRAIN_SECONDS = 10.0
 # For a moment, a cancelled call looks like one whose request stream has ended.
 END_GRACE_SECONDS = 0.25
@@ -35,7 +35,7 @@ class ImageApi:
         self._uploads = 0
 
     async def list(self) -> agent_pb2.ListImagesResponse:
-        seen = await self._store.seen()
+        seen = await self._store.images_with_users()
         return agent_pb2.ListImagesResponse(
             images=[agent_view(image, used_by) for image, used_by in seen]
         )
@@ -171,5 +171,5 @@ class _Upload:
 async def _report(progress: agent_pb2.ImageProgress, write: Write) -> None:
     """Report progress, also when it has not changed: it shows that the node is alive."""
     while True:
-        await asyncio.sleep(TELL_SECONDS)
+        await asyncio.sleep(REPORT_SECONDS)
         await write(progress)

@@ -123,11 +123,11 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         version: str,
         *,
         journal: Journal,
-        intake: OrderService,
+        orders: OrderService,
         host_sampler: UtilizationSampler,
         runtimes: Mapping[WorkloadType, Runtime],
         clock: Clock,
-        access: Sessions,
+        sessions: Sessions,
         usage_sampler: WorkloadUsageSampler,
         garbage: GarbageCollector,
         inventory: Inventory,
@@ -143,11 +143,11 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         self._node_id = node_id
         self._version = version
         self._journal = journal
-        self._intake = intake
+        self._orders = orders
         self._host_sampler = host_sampler
         self._runtimes = runtimes
         self._clock = clock
-        self._access = access
+        self._sessions = sessions
         self._usage_sampler = usage_sampler
         self._garbage = garbage
         self._inventory = inventory
@@ -181,7 +181,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
             failure = Failure(FailureReason.INVALID_SPEC, str(err), retryable=False)
             return self._refused(request, failure)
         try:
-            taken = await self._intake.apply(order, intent=request.intent)
+            taken = await self._orders.apply(order, intent=request.intent)
         except StaleEpochError as err:
             return agent_pb2.ApplyWorkloadResponse(
                 message=str(err), known_epoch=err.known_epoch, deleted=err.deleted
@@ -208,7 +208,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         self, request: agent_pb2.DeleteWorkloadRequest, _context: Context
     ) -> agent_pb2.DeleteWorkloadResponse:
         named = workload_id(request.id, field="id")
-        message = await self._intake.delete(named, request.epoch, keeps_data=request.keep_data)
+        message = await self._orders.delete(named, request.epoch, keeps_data=request.keep_data)
         self._refusals.drop(named)
         return agent_pb2.DeleteWorkloadResponse(success=True, message=message)
 
@@ -295,11 +295,11 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
 
     @_translated
     async def StreamLogs(self, request: agent_pb2.LogsRequest, context: Context) -> None:
-        await self._access.logs(request, context.write)
+        await self._sessions.logs(request, context.write)
 
     @_translated
     async def Exec(self, requests: AsyncIterator[agent_pb2.ExecInput], context: Context) -> None:
-        await self._access.exec(requests, context.write)
+        await self._sessions.exec(requests, context.write)
 
     @_translated
     async def GarbageCollect(
@@ -379,7 +379,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
 
     def _status(self, entry: Entry) -> agent_pb2.WorkloadStatus:
         return wire.status_message(
-            observation_of(entry, self._journal, self._node_id, self._intake.policy),
+            observation_of(entry, self._journal, self._node_id, self._orders.policy),
             type=entry.order.type,
             desired=entry.order.desired,
             created_at=entry.created_at,

@@ -30,7 +30,7 @@ from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.limits import check as limits_check
 
 CALLS_MAX = 64  # unary calls that run concurrently
-UNDER_WAY_MAX = 1_024  # all open calls: running, queued and streaming
+OPEN_CALLS_MAX = 1_024  # all open calls: running, queued and streaming
 
 Send = Callable[[control_pb2.StreamReply], Coroutine[Any, Any, None]]
 Write = Callable[[Message], Awaitable[None]]
@@ -65,29 +65,29 @@ class TunnelServer:
         self._api = api
         self._supervisor = supervisor
         self._room = asyncio.Semaphore(CALLS_MAX)
-        self._under_way: dict[tuple[Send, int], _Call] = {}  # call ids are unique per stream
+        self._open_calls: dict[tuple[Send, int], _Call] = {}  # call ids are unique per stream
 
-    def take(self, call: control_pb2.StreamCall, send: Send, group: asyncio.TaskGroup) -> None:
+    def handle(self, call: control_pb2.StreamCall, send: Send, group: asyncio.TaskGroup) -> None:
         if call.method:
             if (problem := self._problem(call, send)) is not None:
                 group.create_task(send(problem))
                 return
             begun = _Call(call, send)
             begun.task = group.create_task(self._serve(begun))
-            self._under_way[send, call.id] = begun
-            begun.task.add_done_callback(lambda _: self._under_way.pop((send, call.id), None))
-        elif (known := self._under_way.get((send, call.id))) is not None:
-            known.take(call)
+            self._open_calls[send, call.id] = begun
+            begun.task.add_done_callback(lambda _: self._open_calls.pop((send, call.id), None))
+        elif (known := self._open_calls.get((send, call.id))) is not None:
+            known.receive(call)
 
     def _problem(self, call: control_pb2.StreamCall, send: Send) -> control_pb2.StreamReply | None:
         """The reply that refuses a call, or None if it can start."""
         code, text = (
             grpc.StatusCode.RESOURCE_EXHAUSTED,
-            f"too many open calls: the limit is {UNDER_WAY_MAX}",
+            f"too many open calls: the limit is {OPEN_CALLS_MAX}",
         )
-        if (send, call.id) in self._under_way:
+        if (send, call.id) in self._open_calls:
             code, text = grpc.StatusCode.ALREADY_EXISTS, f"call {call.id} is already open"
-        elif len(self._under_way) < UNDER_WAY_MAX:
+        elif len(self._open_calls) < OPEN_CALLS_MAX:
             try:
                 limits_check.check(call)
             except InvalidError as err:
@@ -96,9 +96,9 @@ class TunnelServer:
                 return None
         return control_pb2.StreamReply(id=call.id, code=code.value[0], message=text, last=True)
 
-    def drop(self, send: Send) -> None:
+    def cancel_calls(self, send: Send) -> None:
         """Cancel the calls of a stream that has closed."""
-        for (way, _), call in list(self._under_way.items()):
+        for (way, _), call in list(self._open_calls.items()):
             if way == send and call.task is not None:
                 call.task.cancel()
 
@@ -167,7 +167,7 @@ class _Call:
         self._came: Inbox[bytes | AbortedError | None] = Inbox(opening.window + 1)
         self._taken = 0
 
-    def take(self, call: control_pb2.StreamCall) -> None:
+    def receive(self, call: control_pb2.StreamCall) -> None:
         assert self.task is not None
         if self._window and not self._may_send.give_back(call.taken):
             self._break(f"acknowledged {call.taken} messages that were not sent")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from persys.agent.settings import USUAL_FILE, AgentSettings
+from persys.agent.settings import DEFAULT_CONFIG_FILE, AgentSettings
 from persys.client.ca.client import join
 from persys.core.auth.enrolment import Fault
 from persys.core.bounded_yaml import dump, load_mapping
@@ -84,7 +84,9 @@ def _joined(
     )
     until = f"{read_claims(issued.chain_pem).not_after:%Y-%m-%d %H:%M:%S} UTC"
     start = (
-        "persys-agent" if place.config == USUAL_FILE else f"persys-agent --config {place.config}"
+        "persys-agent"
+        if place.config == DEFAULT_CONFIG_FILE
+        else f"persys-agent --config {place.config}"
     )
     return [
         f"node {token.name} has joined; its certificate is valid until {until} and is renewed automatically",
@@ -169,7 +171,9 @@ def _parser() -> ArgumentParser:
     parser.add_argument(
         "token", help="join token from `persysctl token create`; - reads it from standard input"
     )
-    parser.add_argument("--config", default=str(USUAL_FILE), help="file to write the settings to")
+    parser.add_argument(
+        "--config", default=str(DEFAULT_CONFIG_FILE), help="file to write the settings to"
+    )
     parser.add_argument(
         "--host",
         action="append",

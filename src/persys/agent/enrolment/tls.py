@@ -17,7 +17,9 @@ _LOOPBACK = "127.0.0.1"
 _ANY = ("", "0.0.0.0", "::")
 
 
-def by_vault(settings: AgentSettings, clock: Clock, stored_node_id: str = "") -> VaultSource | None:
+def vault_certificate_source(
+    settings: AgentSettings, clock: Clock, stored_node_id: str = ""
+) -> VaultSource | None:
     """The Vault source of certificates, if Vault is configured. `stored_node_id`: the id in the journal."""
     vault = open_vault(settings, clock) if _uses_tls(settings) else None
     if vault is None:
@@ -35,7 +37,7 @@ def open_tls(settings: AgentSettings, clock: Clock, vault: VaultSource | None = 
     return open_renewed(settings, clock, vault)
 
 
-def node_of(settings: AgentSettings, tls: Tls | None, stored_node_id: str = "") -> NodeId:
+def node_id_of(settings: AgentSettings, tls: Tls | None, stored_node_id: str = "") -> NodeId:
     """The node id: from the settings or the certificate, otherwise from the journal or the host name.
 
     A certificate of another CA product has no node id. `stored_node_id` is the id in the journal.

@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from persys.agent.subprocesses import Ran, run
+from persys.agent.subprocesses import ProgramResult, run
 from persys.core.agent.storage import (
     HEAD_BYTES,
     QCOW2,
@@ -91,7 +91,7 @@ async def write(
     return Written(digest.hexdigest(), size)
 
 
-async def look(path: Path, paths: PathCalls) -> ImageInfo:
+async def inspect(path: Path, paths: PathCalls) -> ImageInfo:
     """Check an image file and return its format and virtual size. Raises RefusedError, BadImageError."""
     try:
         size = (await paths.run(path, path.stat)).st_size
@@ -106,32 +106,32 @@ async def look(path: Path, paths: PathCalls) -> ImageInfo:
     if not ran.ok:
         raise BadImageError(f"the image is damaged: {_error_output(ran)}")
     try:
-        progress = json.loads(ran.out)
-        looked = ImageInfo(str(progress["format"]), int(progress["virtual-size"]))
-        details = (progress.get("format-specific") or {}).get("data") or {}
+        output = json.loads(ran.out)
+        info = ImageInfo(str(output["format"]), int(output["virtual-size"]))
+        details = (output.get("format-specific") or {}).get("data") or {}
     except (ValueError, KeyError, TypeError, AttributeError) as err:
         raise RefusedError(
             "cannot parse the output of qemu-img info; check the installed qemu-utils version"
         ) from err
-    _check(looked, progress, details)
-    if looked.format == "raw" and size % _SECTOR:  # qemu-img reports a rounded size
+    _check(info, output, details)
+    if info.format == "raw" and size % _SECTOR:  # qemu-img reports a rounded size
         raise BadImageError(
             f"invalid raw image size {size}: expected a multiple of {_SECTOR} bytes"
         )
-    if looked.format == "qcow2":
-        checked = await _qemu_img("check", "-q", "-f", looked.format, str(path))
+    if info.format == "qcow2":
+        checked = await _qemu_img("check", "-q", "-f", info.format, str(path))
         if checked.code not in _SOUND:
             raise BadImageError(f"the image is damaged: {_error_output(checked)}")
-    return looked
+    return info
 
 
-def _check(looked: ImageInfo, progress: dict[str, Any], details: dict[str, Any]) -> None:
-    if progress.get("backing-filename") or details.get("data-file"):
+def _check(info: ImageInfo, output: dict[str, Any], details: dict[str, Any]) -> None:
+    if output.get("backing-filename") or details.get("data-file"):
         raise BadImageError(_REFERS)
-    if progress.get("encrypted"):
+    if output.get("encrypted"):
         raise BadImageError("encrypted images are not supported")
-    if not 0 < looked.virtual_size_bytes <= VIRTUAL_SIZE_MAX:
-        problem = f"invalid virtual size {looked.virtual_size_bytes}"
+    if not 0 < info.virtual_size_bytes <= VIRTUAL_SIZE_MAX:
+        problem = f"invalid virtual size {info.virtual_size_bytes}"
         raise BadImageError(f"{problem}: expected 1 to {VIRTUAL_SIZE_MAX} bytes")
 
 
@@ -184,7 +184,7 @@ async def _in_time(parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         yield part
 
 
-async def _qemu_img(verb: str, *words: str) -> Ran:
+async def _qemu_img(verb: str, *words: str) -> ProgramResult:
     try:
         return await run(["qemu-img", verb, *words], env=os.environ, deadline=QEMU_IMG_SECONDS)
     except TimeoutError as err:
@@ -195,5 +195,5 @@ async def _qemu_img(verb: str, *words: str) -> Ran:
         raise RefusedError(f"cannot run qemu-img: {err.strerror}; install qemu-utils") from err
 
 
-def _error_output(ran: Ran) -> str:
+def _error_output(ran: ProgramResult) -> str:
     return " ".join((ran.err or ran.out).split())[-_OUTPUT_LENGTH_MAX:]

@@ -31,7 +31,7 @@ class Source(Struct):
 
 
 @asynccontextmanager
-async def opened(url: str, policy: NodePolicy, paths: PathCalls) -> AsyncIterator[Source]:
+async def open_source(url: str, policy: NodePolicy, paths: PathCalls) -> AsyncIterator[Source]:
     """Open a source. Raises NotFoundError, RefusedError (permanent) or UnavailableError (temporary)."""
     parts = urlsplit(url)
     match parts.scheme:

@@ -21,8 +21,8 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from persys.agent.images import files as images_files
-from persys.agent.images import sources as images_sources
+from persys.agent.images import files as image_files
+from persys.agent.images import sources as image_sources
 from persys.agent.images.files import BadImageError
 from persys.agent.ports import BaseImage, PullWatch
 from persys.agent.workloads.node_policy import NodePolicy
@@ -106,7 +106,7 @@ class ImageStore:
         """Image names that a workload can use. URLs are left out: they are downloaded on demand."""
         return frozenset(name for name in self._images if not is_address(name))
 
-    async def seen(self) -> list[tuple[Image, list[str]]]:
+    async def images_with_users(self) -> list[tuple[Image, list[str]]]:
         """All images, each with the workloads that use it. Raises UnavailableError."""
         users = await self._users_now()
         return [(image, self._needed_by(image, users)) for _, image in sorted(self._images.items())]
@@ -124,7 +124,7 @@ class ImageStore:
         place = self._incoming / uuid.uuid4().hex
         await self._check_room(size)
         try:
-            written = await images_files.write(
+            written = await image_files.write(
                 place,
                 parts,
                 self._paths,
@@ -136,13 +136,13 @@ class ImageStore:
                 raise RefusedError(
                     f"incomplete image: received {written.size_bytes} of {size} bytes"
                 )
-            looked = await images_files.look(place, self._paths)
+            info = await image_files.inspect(place, self._paths)
             image = Image(
                 name,
                 written.sha256,
-                looked.format,
+                info.format,
                 written.size_bytes,
-                looked.virtual_size_bytes,
+                info.virtual_size_bytes,
                 self._clock.now(),
             )
             await self._store(image, place)
@@ -157,7 +157,7 @@ class ImageStore:
         self, name: str, url: str, *, sha256: str = "", progress: OnProgress
     ) -> Image:
         """Raises RefusedError, UnavailableError."""
-        async with images_sources.opened(url, self._policy, self._paths) as source:
+        async with image_sources.open_source(url, self._policy, self._paths) as source:
             return await self.add(
                 name, source.parts, sha256=sha256, size=source.size_bytes, progress=progress
             )
@@ -235,7 +235,7 @@ class ImageStore:
         return Failure(reason, text, retryable=False, code=_DAMAGED)
 
     async def _check_room(self, size: int) -> None:
-        looking = partial(images_files.room_below, self._incoming)
+        looking = partial(image_files.room_below, self._incoming)
         try:
             room = await self._paths.run(self._incoming, looking)
         except OSError as err:

@@ -89,7 +89,7 @@ class Recorder:
             action = replace(action, state=ActionState.RUNNING, started_at=now)
         if step is Step.REPAIR:
             entry = replace(entry, progress=repairing(entry.progress, now=now))
-        self._journal.note(entry, action)
+        self._journal.update(entry, action)
         if step in (Step.START, Step.RESTART, Step.REPLACE):
             self._metrics.health.restarts.inc(step is Step.RESTART)
             entry = replace(entry, progress=_before(step, entry.progress, artefact, now))
@@ -102,17 +102,17 @@ class Recorder:
             except StoreUnavailableError as err:
                 # It must stop anyway; after a crash the lost contact still prevents a start.
                 log.warning("halt.not_kept", reason=str(err))
-                self._journal.note(entry, action)
+                self._journal.update(entry, action)
         return entry
 
     def record_step(
         self, entry: Entry, step: Step, failure: Failure | None, seconds: float
     ) -> None:
         """Record the result and the duration of a step."""
-        failure = failure_without(entry.order, failure)
+        failure = redacted_failure(entry.order, failure)
         self._metrics.work.step_ended(step, seconds)
         progress = after_step(entry.progress, step, failure, now=self._clock.now())
-        self._journal.note(replace(entry, progress=progress))
+        self._journal.update(replace(entry, progress=progress))
 
     async def record_settled(
         self, entry: Entry, settled: Settled, metadata: Mapping[str, str]
@@ -120,14 +120,14 @@ class Recorder:
         """Commit the status of a settled workload. False if nothing has changed."""
         now = self._clock.now()
         before = entry.status
-        settled = settled_without(entry.order, settled)
+        settled = redacted_settled(entry.order, settled)
         status = ReportedStatus(
             settled.actual,
             now,
             code=settled.code,
             message=settled.message,
             failure=settled.failure,
-            metadata=words_without(entry.order, metadata),
+            metadata=redacted_metadata(entry.order, metadata),
         )
         if _same_status(status, before):
             status = replace(status, changed_at=before.changed_at)
@@ -172,38 +172,38 @@ class Recorder:
         if entry is None or entry.generation != seen.generation:
             return
         now = self._clock.now()
-        message = text_without(entry.order, message)
+        message = redacted_text(entry.order, message)
         status = ReportedStatus(Actual.PENDING, now, code=code, message=message)
-        self._journal.note(replace(entry, status=status, updated_at=now))
+        self._journal.update(replace(entry, status=status, updated_at=now))
         self._report(workload_id)
 
     def clear_failure(self, entry: Entry) -> None:
         """Clear a retryable failure, so that its step is retried."""
         failure = entry.progress.failure
         if failure is not None and failure.retryable:
-            self._journal.note(replace(entry, progress=replace(entry.progress, failure=None)))
+            self._journal.update(replace(entry, progress=replace(entry.progress, failure=None)))
 
     def mark_unknown(self, entry: Entry, message: str) -> None:
         """Set the status to unknown. Not committed: after a restart it is inspected anyway."""
         now = self._clock.now()
-        message = text_without(entry.order, message)
+        message = redacted_text(entry.order, message)
         status = ReportedStatus(Actual.UNKNOWN, now, code="NoAnswer", message=message)
         if _same_status(status, entry.status):
             return
-        self._journal.note(replace(entry, status=status, updated_at=now))
+        self._journal.update(replace(entry, status=status, updated_at=now))
         self._report(entry.order.workload_id)
 
     def mark_failed(self, entry: Entry, failure: Failure) -> None:
         """Set the status to failed after an internal error. Not committed: the journal may be the cause."""
         now = self._clock.now()
-        failure = failure_without(entry.order, failure) or failure
+        failure = redacted_failure(entry.order, failure) or failure
         status = ReportedStatus(
             Actual.FAILED, now, code=failure.code, message=failure.message, failure=failure
         )
         if _same_status(status, entry.status):
             return
         self._metrics.work.failed(failure.reason)
-        self._journal.note(replace(entry, status=status, updated_at=now))
+        self._journal.update(replace(entry, status=status, updated_at=now))
         self._report(entry.order.workload_id)
 
     def _outcome(self, entry: Entry, settled: Settled) -> list[Action]:
@@ -252,25 +252,25 @@ def _same_status(status: ReportedStatus, before: ReportedStatus) -> bool:
     )
 
 
-def text_without(order: Order, text: str) -> str:
+def redacted_text(order: Order, text: str) -> str:
     return shortened(_redacted(order, text))
 
 
-def failure_without(order: Order, failure: Failure | None) -> Failure | None:
+def redacted_failure(order: Order, failure: Failure | None) -> Failure | None:
     if failure is None:
         return None
-    return replace(failure, message=text_without(order, failure.message))
+    return replace(failure, message=redacted_text(order, failure.message))
 
 
-def settled_without(order: Order, settled: Settled) -> Settled:
+def redacted_settled(order: Order, settled: Settled) -> Settled:
     return replace(
         settled,
-        message=text_without(order, settled.message),
-        failure=failure_without(order, settled.failure),
+        message=redacted_text(order, settled.message),
+        failure=redacted_failure(order, settled.failure),
     )
 
 
-def words_without(order: Order, words: Mapping[str, str]) -> dict[str, str]:
+def redacted_metadata(order: Order, words: Mapping[str, str]) -> dict[str, str]:
     """Redact metadata: a log tail may contain any secret of the workload."""
     return {name: _redacted(order, text) for name, text in words.items()}
 

@@ -48,7 +48,7 @@ ACTIONS_MAX = 2_000
 DELETION_MARKERS_MAX = 5_000
 _PRIVATE = 0o600
 # Expected errors of a write.
-_NOT_WRITTEN = (sqlite3.Error, OSError, ValueError, OverflowError, MemoryError)
+_WRITE_ERRORS = (sqlite3.Error, OSError, ValueError, OverflowError, MemoryError)
 _MEMORY = Path(":memory:")  # an SQLite database in memory, for the simulation
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS identity (cluster_id TEXT NOT NULL, node_id TEXT NOT NULL);
@@ -112,7 +112,7 @@ class LastRun:
     crashes: Mapping[WorkloadId, int] = field(default_factory=dict)
 
 
-class NoteWrite(Protocol):
+class OnWrite(Protocol):
     def __call__(self, seconds: float, *, stored: bool) -> None:
         """Called with the duration of each transaction."""
 
@@ -167,17 +167,17 @@ class Journal:
             )
             raise SettingsError(f"PERSYS_STATE_PATH={path}: {err}; {text}") from err
 
-    async def run(self, supervisor: Supervisor, noted: NoteWrite) -> None:
+    async def run(self, supervisor: Supervisor, on_write: OnWrite) -> None:
         """Write queued changes. After a failed write, probe the disk periodically until it works again.
 
-        `noted` is called with each transaction.
+        `on_write` is called with each transaction.
         """
         while True:
             await self._queue.wait(PROBE_SECONDS if self.health.has_failed else None)
             batch = self._queue.next_batch()
-            if not await self._write_all(batch, supervisor, noted) and len(batch) > 1:
+            if not await self._write_all(batch, supervisor, on_write) and len(batch) > 1:
                 for pending in batch:  # a change that cannot be written must not block the others
-                    await self._write_all([pending], supervisor, noted)
+                    await self._write_all([pending], supervisor, on_write)
 
     async def commit(self, change: JournalChange, *, deadline_seconds: float | None = None) -> None:
         """Write a change to disk. StoreUnavailableError: it is unknown whether it was written.
@@ -205,14 +205,14 @@ class Journal:
         return self.health.problem(asyncio.get_running_loop().time())
 
     async def _write_all(
-        self, batch: Sequence[Pending[_EncodedChange]], supervisor: Supervisor, noted: NoteWrite
+        self, batch: Sequence[Pending[_EncodedChange]], supervisor: Supervisor, on_write: OnWrite
     ) -> bool:
         """Returns whether the batch was written. A failed batch of one change fails its caller."""
         statements = [statement for pending in batch for statement in pending.item.rows]
         loop = asyncio.get_running_loop()
         began = loop.time()
         problem = await self._written(statements or [PROBE], supervisor)
-        noted(loop.time() - began, stored=not problem)
+        on_write(loop.time() - began, stored=not problem)
         self.health.ended(problem)
         if problem:
             if len(batch) == 1:
@@ -233,7 +233,7 @@ class Journal:
         ):
             try:
                 await loop.run_in_executor(self._thread, self._write, statements)
-            except _NOT_WRITTEN as err:
+            except _WRITE_ERRORS as err:
                 problems.append(str(err) or type(err).__name__)
         return problems[0] if problems else ""
 
@@ -249,7 +249,7 @@ class Journal:
         """On a full disk the mark is lost, and a crash may look like a clean exit. The agent runs anyway."""
         try:
             self._thread.submit(self._mark_run, clean, crashes).result()
-        except _NOT_WRITTEN as err:
+        except _WRITE_ERRORS as err:
             self.health.ended(str(err) or type(err).__name__)
 
     def _mark_run(self, clean: bool, crashes: Mapping[WorkloadId, int] | None) -> None:
@@ -273,7 +273,7 @@ class Journal:
             return 0
         return max(self._deleted_epochs.get(uid, 0) for uid in ("", self.cluster_uid))
 
-    def note(self, entry: Entry, action: Action | None = None) -> None:
+    def update(self, entry: Entry, action: Action | None = None) -> None:
         """Change the copy in memory until the next commit of this entry. A crash loses the change."""
         self.entries[entry.order.workload_id] = entry
         if action is not None:
@@ -316,7 +316,9 @@ class Journal:
         for action_id in change.actions_removed:
             self.actions.pop(action_id, None)
         _keep_newest(self.actions, ACTIONS_MAX)
-        _raise_to(self._deleted_epochs, _keep_newest(self.deletion_markers, DELETION_MARKERS_MAX))
+        _raise_epochs(
+            self._deleted_epochs, _keep_newest(self.deletion_markers, DELETION_MARKERS_MAX)
+        )
 
     def _write(self, statements: Sequence[Statement]) -> None:
         with self._transaction() as cursor:
@@ -349,7 +351,7 @@ class Journal:
         epochs: dict[str, int] = {}
         for (data,) in cursor.execute(old, (DELETION_MARKERS_MAX,)).fetchall():
             with suppress(RefusedError):  # skip damaged rows
-                _raise_to(epochs, [decode(data, DeletionMarker)])
+                _raise_epochs(epochs, [decode(data, DeletionMarker)])
         cursor.executemany(
             "INSERT INTO deleted_epochs VALUES (?, ?) "
             "ON CONFLICT (cluster_uid) DO UPDATE SET epoch = max(epoch, excluded.epoch)",
@@ -414,7 +416,7 @@ class Journal:
                 cursor.executemany("UPDATE entries SET record = ? WHERE id = ?", rows)
             self.connection.execute("VACUUM")
             self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        except (RefusedError, *_NOT_WRITTEN) as err:
+        except (RefusedError, *_WRITE_ERRORS) as err:
             log.error("journal.secrets_not_sealed", reason=str(err))  # retried at the next start
         else:
             log.info("journal.secrets_sealed", count=len(plain))
@@ -500,6 +502,6 @@ def _keep_newest(mapping: dict[Key, Value], count: int) -> list[Value]:
     return [mapping.pop(key) for key in list(islice(mapping, max(0, len(mapping) - count)))]
 
 
-def _raise_to(epochs: dict[str, int], deletion_markers: Iterable[DeletionMarker]) -> None:
+def _raise_epochs(epochs: dict[str, int], deletion_markers: Iterable[DeletionMarker]) -> None:
     for marker in deletion_markers:
         epochs[marker.cluster_uid] = max(epochs.get(marker.cluster_uid, 0), marker.epoch)

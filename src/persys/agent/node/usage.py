@@ -24,10 +24,10 @@ from persys.model.workload import Desired
 
 log = structlog.get_logger()
 
-SAMPLE_INTERVAL_SECONDS = 5.0
-INTERVAL_SECONDS = 10.0
+HOST_INTERVAL_SECONDS = 5.0
+USAGE_INTERVAL_SECONDS = 10.0
 # After the first sample of a new workload, so that its usage is available soon.
-SOON_SECONDS = 2.0
+FIRST_INTERVAL_SECONDS = 2.0
 SAMPLE_DEADLINE_SECONDS = 60.0
 
 
@@ -54,7 +54,7 @@ class UtilizationSampler:
 
     async def run(self) -> None:
         while True:
-            await asyncio.sleep(SAMPLE_INTERVAL_SECONDS)
+            await asyncio.sleep(HOST_INTERVAL_SECONDS)
             now = self._host.cpu_time()
             self._cpu_share = now.busy_since(self._last)
             self._last = now
@@ -113,30 +113,32 @@ class WorkloadUsageSampler:
         self._clock = clock
         self._supervisor = supervisor
         self._last: dict[str, dict[str, Sample]] = {}
-        self._told: dict[str, dict[WorkloadId, WorkloadUsage]] = {}
+        self._usage_by_source: dict[str, dict[WorkloadId, WorkloadUsage]] = {}
         self.usage: dict[WorkloadId, WorkloadUsage] = {}
 
     async def run(self) -> None:
         while True:
-            pending_reports = await self._sample()
-            await asyncio.sleep(SOON_SECONDS if pending_reports else INTERVAL_SECONDS)
+            is_new = await self._sample()
+            await asyncio.sleep(FIRST_INTERVAL_SECONDS if is_new else USAGE_INTERVAL_SECONDS)
 
     async def _sample(self) -> bool:
         """Take samples. Returns whether a workload is new, or may appear soon."""
         if not self._journal.entries:
-            self._last, self._told, self.usage = {}, {}, {}
+            self._last, self._usage_by_source, self.usage = {}, {}, {}
             return True
-        pending_reports = [await self._contained(source) for source in list(self._samplers)]
+        is_new = [await self._contained(source) for source in list(self._samplers)]
         self.usage = {
-            workload_id: used for told in self._told.values() for workload_id, used in told.items()
+            workload_id: used
+            for usage in self._usage_by_source.values()
+            for workload_id, used in usage.items()
         }
-        return any(pending_reports)
+        return any(is_new)
 
     async def _contained(self, source: str) -> bool:
         with self._supervisor.contain("usage", source, failed=lambda _error: None):
-            pending_reports = await self._sample_from(source)
+            is_new = await self._sample_from(source)
             self._supervisor.resolved("usage", source)
-            return pending_reports
+            return is_new
         return False
 
     async def _sample_from(self, source: str) -> bool:
@@ -147,7 +149,7 @@ class WorkloadUsageSampler:
             return False
         entries = self._journal.entries
         before = self._last.get(source, {})
-        self._told[source] = metered(
+        self._usage_by_source[source] = metered(
             before,
             samples,
             types={workload_id: entry.order.type for workload_id, entry in entries.items()},

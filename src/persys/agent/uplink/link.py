@@ -55,7 +55,7 @@ Connect = Callable[[str], AbstractAsyncContextManager[Link]]
 Dial = Callable[[str], grpc.aio.Channel]
 
 
-class GrpcLink:
+class UnaryLink:
     """Unary calls. Each uses the current connection and certificate of the channel."""
 
     def __init__(
@@ -88,11 +88,11 @@ class GrpcLink:
 
 
 @asynccontextmanager
-async def over_grpc(
+async def connect_unary(
     address: str, dial: Dial = new_channel, *, provisional_seconds: float = float("inf")
 ) -> AsyncIterator[Link]:
     async with dial(address) as channel:
-        yield GrpcLink(
+        yield UnaryLink(
             control_pb2_grpc.AgentControlStub(parsed(channel)),
             provisional_seconds=provisional_seconds,
         )

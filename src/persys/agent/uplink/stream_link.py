@@ -23,7 +23,7 @@ from persys.agent.uplink.link import (
     NoStreamError,
     SchedulerLostError,
     SilentStreamError,
-    over_grpc,
+    connect_unary,
 )
 from persys.infra.aio.task_group import unwrap_single
 from persys.infra.rpc.grpc_server import new_channel
@@ -100,7 +100,7 @@ class StreamLink:
             self.over = True
             if not self.leaving:
                 raise
-            self._calls.drop(self._reply)
+            self._calls.cancel_calls(self._reply)
 
     async def _listen(self, group: asyncio.TaskGroup) -> None:
         try:
@@ -120,7 +120,7 @@ class StreamLink:
                 if answer is not None and not answer.done():
                     answer.set_result(message.heartbeat_answer)
             case "call":
-                self._calls.take(message.call, self._reply, group)
+                self._calls.handle(message.call, self._reply, group)
 
     async def _reply(self, reply: control_pb2.StreamReply) -> None:
         try:
@@ -146,7 +146,7 @@ def _loss(code: grpc.StatusCode, details: str | None = None) -> SchedulerLostErr
     return SchedulerLostError(f"{code.name}: {details}")
 
 
-def over_stream(
+def connect_stream(
     calls: TunnelServer,
     dial: Dial = new_channel,
     *,
@@ -161,7 +161,7 @@ def over_stream(
     @asynccontextmanager
     async def connect(address: str) -> AsyncIterator[Link]:
         if (seconds := plain.pop(address, None)) is not None:
-            async with over_grpc(address, dial, provisional_seconds=seconds) as link:
+            async with connect_unary(address, dial, provisional_seconds=seconds) as link:
                 yield link
             return
         try:

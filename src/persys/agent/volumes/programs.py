@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import Collection
 
-from persys.agent.subprocesses import Ran, run
+from persys.agent.subprocesses import ProgramResult, run
 from persys.errors import PersysError
 from persys.model.status import Failure, FailureReason
 
@@ -42,7 +42,7 @@ class Programs:
 
     async def run(
         self, *command: str, deadline: float = BRIEF_SECONDS, ok: Collection[int] = (0,)
-    ) -> Ran:
+    ) -> ProgramResult:
         """Raises VolumeError unless the program exits with one of `ok`."""
         program = command[0]
         found = shutil.which(program, path=self._path)
@@ -63,6 +63,6 @@ class Programs:
         return ran
 
 
-def output_of(ran: Ran) -> str:
+def output_of(ran: ProgramResult) -> str:
     """The output of the program in one line."""
     return " ".join((ran.err or ran.out).split())[-_OUTPUT_LENGTH_MAX:] or "no output"

@@ -10,7 +10,7 @@ from operator import add
 
 from persys.agent.journal.store import Journal
 from persys.agent.metrics import Metrics
-from persys.agent.node.usage import SAMPLE_INTERVAL_SECONDS, UtilizationSampler
+from persys.agent.node.usage import HOST_INTERVAL_SECONDS, UtilizationSampler
 from persys.core.agent.admission import NODE_FULL, Load, demand_of, smoothed, too_busy, too_much
 from persys.model.ids import WorkloadId
 from persys.model.placement import Resources
@@ -48,9 +48,9 @@ class Admission:
         metrics.admission.show_thresholds(bounds.most)
 
     async def run(self) -> None:
-        elapsed = timedelta(seconds=SAMPLE_INTERVAL_SECONDS)
+        elapsed = timedelta(seconds=HOST_INTERVAL_SECONDS)
         while True:
-            await asyncio.sleep(SAMPLE_INTERVAL_SECONDS)
+            await asyncio.sleep(HOST_INTERVAL_SECONDS)
             used = self._host_sampler.utilization()
             self._load = smoothed(
                 self._load,

@@ -56,7 +56,7 @@ class RuntimeWatch:
         self._pings_lost = 0
 
     @property
-    def answers(self) -> bool:
+    def responds(self) -> bool:
         return self._listening is not False and self._pings_lost < PINGS_LOST_MAX
 
     async def run(self) -> None:
@@ -87,10 +87,10 @@ class RuntimeWatch:
             answered = False
             with self._supervisor.contain("runtime.ping", self._type.value, failed=errors.append):
                 answered = await self._ping()
-            before = self.answers
+            before = self.responds
             self._pings_lost = 0 if answered else self._pings_lost + 1
-            if self.answers is not before:
-                log.warning("runtime.ping", runtime=self._type.value, answers=self.answers)
+            if self.responds is not before:
+                log.warning("runtime.ping", runtime=self._type.value, answers=self.responds)
                 self._publish()
             await asyncio.sleep(PING_INTERVAL_SECONDS if answered else PING_AGAIN_SECONDS)
 
@@ -123,7 +123,7 @@ class RuntimeWatch:
         self._queue.wake_all()  # their state becomes unknown
 
     def _publish(self) -> None:
-        self._up.set(self.answers)
+        self._up.set(self.responds)
         self._changed()
 
 
@@ -161,15 +161,15 @@ class RuntimeWatches:
         """Start the watch of an added runtime."""
         self._added.set()
 
-    def answering(self) -> dict[WorkloadType, bool]:
+    def responding(self) -> dict[WorkloadType, bool]:
         """Whether each runtime of this node responds."""
         return {
-            kind: self._watches[kind].answers if kind in self._watches else True
+            kind: self._watches[kind].responds if kind in self._watches else True
             for kind in sorted(self._runtimes)
         }
 
     def unavailable(self) -> list[WorkloadType]:
-        return [kind for kind, answers in self.answering().items() if not answers]
+        return [kind for kind, answers in self.responding().items() if not answers]
 
     def _new(self, kind: WorkloadType) -> RuntimeWatch:
         return RuntimeWatch(

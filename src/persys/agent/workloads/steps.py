@@ -24,7 +24,7 @@ from persys.model.workload import Desired, Order
 
 log = structlog.get_logger()
 
-TELL_SECONDS = 1.0
+REPORT_SECONDS = 1.0
 COMMIT_DEADLINE_SECONDS = 5.0
 STEP_TIMED_OUT = "StepTimedOut"
 # Stops mostly wait for the grace period, so a higher limit would be faster. But Docker 20.10 was seen to
@@ -87,7 +87,7 @@ class PullProgress(PullWatch):
     def progress(self, fetching: Layers | Download) -> None:
         self._fetching = fetching
         now = self._clock.monotonic()
-        if now - self._reported_at < TELL_SECONDS:
+        if now - self._reported_at < REPORT_SECONDS:
             return
         self._reported_at = now
         self._recorder.report_progress(self._entry, "Pulling", fetching.told())
@@ -151,7 +151,7 @@ class Steps:
     ) -> None:
         self._runtimes = runtimes
         self._volumes = volumes
-        self._watched = pulls
+        self._pulls = pulls
         self._previous_logs = previous_logs
         self._deadlines = deadlines
         self._interruptible: dict[WorkloadId, asyncio.Timeout] = {}
@@ -250,7 +250,7 @@ class Steps:
         return await self._operations[step](_Work(runtime, entry, artefact))
 
     async def _pull(self, work: _Work) -> Failure | None:
-        pull = self._watched.watch(work.entry)
+        pull = self._pulls.watch(work.entry)
         failure = await work.runtime.pull(work.order, pull)
         pull.ended(failure)
         return failure

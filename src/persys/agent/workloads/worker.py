@@ -296,7 +296,7 @@ class Worker:
                 await self._recorder.record_deletion(entry)
                 failpoint(failpoints.FORGOTTEN)
             elif await self._recorder.record_settled(
-                entry, settled, _words(entry.order, settled, artefact, log_tail)
+                entry, settled, _status_metadata(entry.order, settled, artefact, log_tail)
             ):
                 failpoint(failpoints.SETTLED)
         self._pauses.pop(workload_id, None)
@@ -380,7 +380,7 @@ def _log_decision(outcome: Do | Settled, entry: Entry, artefact: Artefact | None
     )
 
 
-def _words(
+def _status_metadata(
     order: Order, settled: Settled, artefact: Artefact | None, log_tail: str
 ) -> dict[str, str]:
     words = describe(artefact, log_tail=log_tail)

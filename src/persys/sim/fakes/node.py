@@ -15,8 +15,8 @@ from persys.agent.components import Environment
 from persys.agent.journal.store import Journal
 from persys.agent.runtimes.detect import NodeRuntimes
 from persys.agent.settings import AgentSettings
-from persys.agent.uplink.link import Link, over_grpc
-from persys.agent.uplink.stream_link import over_stream
+from persys.agent.uplink.link import Link, connect_unary
+from persys.agent.uplink.stream_link import connect_stream
 from persys.infra.aio.path_calls import DirectPathCalls
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.spec import WorkloadType
@@ -172,7 +172,7 @@ class SimNode:
             return cast("grpc.aio.Channel", SimChannel(self._network, life, address))
 
         def connect(address: str) -> AbstractAsyncContextManager[Link]:
-            link = streaming(address) if self.streams else over_grpc(address, dial)
+            link = streaming(address) if self.streams else connect_unary(address, dial)
             return overheard(
                 link,
                 heard=lambda sent: self._witness.heard(self.id, sent),
@@ -202,7 +202,7 @@ class SimNode:
         )
         agent = Agent(self._settings, self.id, environment)
         api = agent.api
-        streaming = over_stream(
+        streaming = connect_stream(
             TunnelServer(cast("AgentApi", Overheard(api, life, self._network)), agent.supervisor),
             dial,
         )

@@ -11,7 +11,7 @@ import pytest
 from builders import a_supervisor
 from persys.agent.api.tunnel_server import TunnelServer
 from persys.agent.uplink.link import SchedulerLostError
-from persys.agent.uplink.stream_link import over_stream
+from persys.agent.uplink.stream_link import connect_stream
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster, eventually
 from shells.scheduler.third_party_agent import Agent
@@ -36,7 +36,7 @@ class Outward:
         self.joined = 0
 
     async def run(self) -> None:
-        connect = over_stream(TunnelServer(self.agent, a_supervisor()))
+        connect = connect_stream(TunnelServer(self.agent, a_supervisor()))
         while True:
             with suppress(SchedulerLostError):
                 async with connect(self._address) as link:

@@ -10,7 +10,7 @@ from builders import a_supervisor
 from certified import Root
 from persys.agent.api.tunnel_server import TunnelServer
 from persys.agent.uplink.link import Link
-from persys.agent.uplink.stream_link import SchedulerLinks, over_stream
+from persys.agent.uplink.stream_link import SchedulerLinks, connect_stream
 from persys.infra.clock import SystemClock
 from persys.infra.tls.tls import Tls
 from persys.model.identity import Role
@@ -55,7 +55,9 @@ class Streaming:
 
     async def run(self) -> None:
         calls = TunnelServer(self.agent, a_supervisor())
-        connect = over_stream(calls, self._tls.dial(Role.SCHEDULER), certificate=self._tls.in_use)
+        connect = connect_stream(
+            calls, self._tls.dial(Role.SCHEDULER), certificate=self._tls.in_use
+        )
         async with SchedulerLinks(connect, self._address) as links:
             await self._join(links.current)
             self.links = links

@@ -16,7 +16,7 @@ from persys.agent.runtimes.compose import document as documents
 from persys.agent.runtimes.compose.document import Document, without_health_conditions
 from persys.agent.runtimes.compose.state_dir import StackStateDir
 from persys.agent.runtimes.docker.engine import Engine
-from persys.agent.subprocesses import Ran, run
+from persys.agent.subprocesses import ProgramResult, run
 from persys.errors import RuntimeUnavailableError, SettingsError
 from persys.model.status import Failure, FailureReason
 
@@ -66,7 +66,7 @@ class ComposeCli:
         lock: Path | None = None,
         stdin: bytes = b"",
         variables: Mapping[str, str] = _NO_VARIABLES,
-    ) -> Ran:
+    ) -> ProgramResult:
         """`variables` are environment variables that secrets refer to. Raises TimeoutError, OSError."""
         command = [*self._command, "--project-name", project.name]
         command += ["--project-directory", str(project.directory)]

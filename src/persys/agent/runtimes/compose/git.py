@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 import structlog
 
 from persys.agent.credentials import Credential, Credentials
-from persys.agent.subprocesses import Ran, run
+from persys.agent.subprocesses import ProgramResult, run
 from persys.agent.volumes.local import disk_usage
 from persys.errors import RefusedError
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
@@ -257,7 +257,7 @@ async def _run(
     *arguments: str,
     deadline: float = DEADLINE_SECONDS,
     file_bytes_max: int = 0,
-) -> Ran:
+) -> ProgramResult:
     command = ["git", f"--git-dir={store}", *arguments]
     try:
         return await run(command, env=env, deadline=deadline, file_bytes_max=file_bytes_max)
@@ -267,7 +267,7 @@ async def _run(
         raise _failed(f"cannot run git: {err}") from err
 
 
-def _checked_output(ran: Ran, verb: str) -> str:
+def _checked_output(ran: ProgramResult, verb: str) -> str:
     if not ran.ok:
         raise _failed(f"git {verb}: {_error_output(ran)}")
     return ran.out.strip()
@@ -341,7 +341,7 @@ def _write(path: Path, text: str) -> Path:
     return path
 
 
-def _error_output(ran: Ran) -> str:
+def _error_output(ran: ProgramResult) -> str:
     lines = [line.strip() for line in ran.err.splitlines() if line.strip()]
     return " ".join(lines)[-_MESSAGE_MAX:] or f"exit code {ran.code}"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from persys.agent.ports import BaseImage
 from persys.agent.runtimes.vm.libvirt import VmError
-from persys.agent.subprocesses import Ran, run
+from persys.agent.subprocesses import ProgramResult, run
 from persys.core.agent.storage import (
     CLUSTER_BYTES_MAX,
     HEAD_BYTES,
@@ -176,7 +176,7 @@ def _mark(status: os.stat_result) -> _Mark:
 
 async def _qemu_img(
     device: str, verb: str, *words: str, ok: Collection[int] = (0,), code: str = ""
-) -> Ran:
+) -> ProgramResult:
     try:
         ran = await run(["qemu-img", verb, *words], env=os.environ, deadline=DEADLINE_SECONDS)
     except TimeoutError as err:
