@@ -18,7 +18,7 @@ class Trigger(NamedTuple):
 
 _LOCAL, _IMAGES = "paths:volumes/local:LocalDriver", "paths:images/store:ImageStore"
 _COMMANDS = "runtimes/compose/cli:ComposeCommands"
-_MACHINE = "libvirt:runtimes/vm/runtime:VmRuntime"
+_VM = "libvirt:runtimes/vm/runtime:VmRuntime"
 TRIGGERS = {
     "docker:runtimes/bind_guard:BindGuard._replaced#2": Trigger(
         "paths:runtimes/bind_guard:BindGuard._replaced#1", OVERSIZED
@@ -32,19 +32,19 @@ TRIGGERS = {
     ),
     f"{_LOCAL}._make_file#3": Trigger("programs:volumes/filesystems:create#1", REFUSED),
     "libvirt:runtimes/detect:Detector._detect_libvirt#1": Trigger(f"{_IMAGES}.open#1", REFUSED),
-    f"{_MACHINE}._power_on#2": Trigger(
+    f"{_VM}._power_on#2": Trigger(
         "paths:runtimes/vm/storage/disk_guard:DiskGuard.check_started#1", OVERSIZED
     ),
 }
 
 _ACCESS = "tests/shells/agent/test_access.py::"
-_CONSOLES = "tests/shells/agent/test_machine_access.py::"
-_MACHINES = "tests/shells/agent/test_machines.py::"
-_CEPH = "tests/shells/agent/test_volume_drivers.py::test_a_ceph_that_does_not_respond_is_not_an_empty_pool"
+_CONSOLES = "tests/shells/agent/runtimes/vm/test_console.py::"
+_VMS = "tests/shells/agent/runtimes/vm/test_runtime.py::"
+_CEPH = "tests/shells/agent/volumes/test_drivers.py::test_a_ceph_that_does_not_respond_is_not_an_empty_pool"
 _CONSOLE = f"{_CONSOLES}test_a_console_ends_with_libvirt_and_can_be_opened_again"
 _COMMAND = f"{_ACCESS}test_exec_returns_output_and_exit_code"
 _LEFT_BEHIND = f"{_ACCESS}test_the_command_is_killed_when_the_caller_disconnects"
-_OUTAGE = "tests/shells/agent/test_libvirt.py::test_a_missing_libvirtd_is_unavailable"
+_OUTAGE = "tests/shells/agent/runtimes/vm/test_libvirt.py::test_a_missing_libvirtd_is_unavailable"
 ELSEWHERE = {
     "docker:runtimes/docker/exec_logs:DockerAccess.exec#1": _COMMAND,
     "docker:runtimes/docker/exec_logs:DockerAccess.exec#2": _COMMAND,
@@ -54,29 +54,29 @@ ELSEWHERE = {
     ),
     "docker:runtimes/docker/exec_logs:send_hangup#1": _LEFT_BEHIND,
     "paths:runtimes/docker/start:kill_lost_shim#1": (
-        "tests/unit/agent/test_docker_start.py::test_a_stale_shim_is_killed_and_the_container_starts"
+        "tests/unit/agent/runtimes/docker/test_start.py::test_a_stale_shim_is_killed_and_the_container_starts"
     ),
     "docker:runtimes/detect:Detector.close#1": _COMMAND,
     "libvirt:runtimes/detect:Detector.close#1": _CONSOLE,
     "libvirt:runtimes/vm/detect:detect_hypervisor#2": _OUTAGE,
     "libvirt:runtimes/vm/runtime:VmRuntime._name_conflict#1": (
-        f"{_MACHINES}test_a_foreign_vm_is_not_changed"
+        f"{_VMS}test_a_foreign_vm_is_not_changed"
     ),
     "libvirt:runtimes/vm/storage/disks:VmDisks.check#1": (
-        f"{_MACHINES}test_an_unsupported_vm_spec_is_rejected_by_field"
+        f"{_VMS}test_an_unsupported_vm_spec_is_rejected_by_field"
     ),
     "paths:runtimes/vm/storage/inventory:DiskInventory.delete#1": (
-        f"{_MACHINES}test_a_vm_that_moves_to_another_node_leaves_its_disks"
+        f"{_VMS}test_a_vm_that_moves_to_another_node_leaves_its_disks"
     ),
     "paths:runtimes/vm/console:lines#1": (
-        "tests/shells/agent/test_machine_log.py::test_a_follower_continues_in_the_next_file"
+        "tests/shells/agent/runtimes/vm/test_console_log.py::test_a_follower_continues_in_the_next_file"
     ),
     "libvirt:runtimes/vm/console:Console.open#1": _CONSOLE,
     "libvirt:runtimes/vm/console:Console.end#1": _CONSOLE,
     "libvirt:runtimes/vm/console:Console.watch#1": _CONSOLE,
     "libvirt:runtimes/vm/console:Console._with_stream#1": _CONSOLE,
     "paths:runtimes/compose/cgroups:StackCgroups._call#1": (
-        "tests/unit/agent/test_stack_cgroups.py::test_limits_are_set_and_removed_in_cgroup_v1"
+        "tests/unit/agent/runtimes/compose/test_cgroups.py::test_limits_are_set_and_removed_in_cgroup_v1"
     ),
     "paths:volumes/ceph_rbd:CephDriver.attach#1": _CEPH,
     "programs:volumes/ceph_rbd:CephDriver._map#1": _CEPH,

@@ -24,7 +24,7 @@ from persys.core.auth.permissions import CA
 from persys.infra.tls.certificates import CertificateFiles
 from persys.infra.tls.keys import new_key, new_request
 from persys.model.identity import Identity, Role
-from shells.ca.town import AUTH_KEY, MovedClock, Town
+from shells.ca.running_ca import AUTH_KEY, MovedClock, Town
 
 
 def a_good_request(name: str = "n1") -> str:

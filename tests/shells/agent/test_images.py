@@ -40,7 +40,7 @@ from persys.model.ids import NodeId
 from persys.model.status import FailureReason
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
-from shells.agent.test_pools import Scheduler, until
+from shells.agent.runtimes.vm.storage.test_pools import Scheduler, until
 
 DEADLINE_SECONDS = 20
 

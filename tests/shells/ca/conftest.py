@@ -12,7 +12,7 @@ from aiohttp.typedefs import Middleware
 from persys.ca.app import LIMITS, REQUEST_SECONDS, Ca
 from persys.ca.settings import CaSettings
 from persys.infra.net.http_server import HttpLimits
-from shells.ca.town import AUTH_KEY, MovedClock, Town
+from shells.ca.running_ca import AUTH_KEY, MovedClock, Town
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from persys.infra.tls.tls import Tls
 from persys.model.identity import Role
 from persys.store.memory import MemoryStore
 from shells.ca.conftest import a_town
-from shells.ca.town import Town
+from shells.ca.running_ca import Town
 from shells.cli.conftest import Ended, Run
 from shells.scheduler.harness import a_cluster, brisk
 from shells.scheduler.stores import TroubledStore

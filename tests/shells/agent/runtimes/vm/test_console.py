@@ -20,7 +20,7 @@ from persys.infra.aio.path_calls import ThreadPathCalls
 from persys.infra.aio.task_group import task_group
 from persys.wire.gen.agent.v1 import agent_pb2 as pb
 from shells.agent.conftest import RUNNING, Agent, eventually
-from shells.agent.test_machines import Node
+from shells.agent.runtimes.vm.test_runtime import Node
 
 NAME = "guest"
 PART_BYTES = 256 * 1024

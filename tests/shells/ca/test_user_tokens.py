@@ -17,7 +17,7 @@ from persys.model.identity import Identity, Role
 from persys.store.memory import MemoryStore
 from persys.wire.ca.messages import RevokeRequest
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from shells.ca.town import Town
+from shells.ca.running_ca import Town
 from shells.scheduler.harness import Cluster, Control, a_cluster, brisk, eventually
 from shells.scheduler.stores import TroubledStore
 

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from shells.agent.conftest import RUNNING, docker
-from shells.agent.stacks import BINARIES, WITHIN, apply, runs, services, stack_agent, until
+from shells.agent.runtimes.compose.stacks import (
+    BINARIES,
+    WITHIN,
+    apply,
+    runs,
+    services,
+    stack_agent,
+    until,
+)
 
 if TYPE_CHECKING:
     from shells.agent.conftest import Agent

@@ -13,8 +13,8 @@ import forge
 from forge import Repository
 from persys.wire.compose.git_source import host_of
 from persys.wire.gen.agent.v1 import agent_pb2
-from shells.agent.stacks import WITHIN, stack_agent, until
-from shells.agent.stacks import apply as apply_stack
+from shells.agent.runtimes.compose.stacks import WITHIN, stack_agent, until
+from shells.agent.runtimes.compose.stacks import apply as apply_stack
 
 if TYPE_CHECKING:
     from shells.agent.conftest import Agent

@@ -10,7 +10,7 @@ import pytest
 import composes
 from registry import PASSWORD, USER, Registry
 from shells.agent.conftest import FAILED, RUNNING, Agent
-from shells.agent.stacks import apply as apply_stack
+from shells.agent.runtimes.compose.stacks import apply as apply_stack
 
 WITHIN = 60.0
 LOGIN = b64encode(f"{USER}:{PASSWORD}".encode())

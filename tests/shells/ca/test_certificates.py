@@ -27,7 +27,7 @@ from persys.wire.ca.messages import (
     CertificateView,
     RevokeRequest,
 )
-from shells.ca.town import Town, keep
+from shells.ca.running_ca import Town, keep
 
 
 async def eventually(is_so: Callable[[], bool], seconds: float = 30) -> None:

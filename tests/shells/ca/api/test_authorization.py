@@ -24,9 +24,9 @@ from persys.infra.clock import SystemClock
 from persys.infra.net.http_server import HttpLimits, HttpServer
 from persys.model.identity import NAMES, Identity, Role
 from persys.wire.ca.messages import BODY_BYTES_MAX, AuditLine
-from shells.ca.town import Town
+from shells.ca.running_ca import Town
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 def trusting(town: Town) -> ssl.SSLContext:

@@ -12,8 +12,8 @@ from cryptography import x509
 from persys.infra.tls.identity import hosts_of, read_claims
 from persys.infra.tls.keys import new_key, new_request
 from persys.model.identity import Identity, Role
-from shells.ca.test_doors import said
-from shells.ca.town import AUTH_KEY, Town
+from shells.ca.api.test_authorization import said
+from shells.ca.running_ca import AUTH_KEY, Town
 
 N7 = Identity(Role.AGENT, "n7")
 
@@ -121,7 +121,7 @@ async def test_gencert_without_key_or_certificate_is_rejected(town: Town) -> Non
 async def test_gencert_and_newcert_work_with_an_admin_certificate(town: Town) -> None:
     import ssl
 
-    from shells.ca.test_doors import connection, trusting
+    from shells.ca.api.test_authorization import connection, trusting
 
     files = await asyncio.to_thread(town.certificate, Role.ADMIN, "ada")
     context = trusting(town)

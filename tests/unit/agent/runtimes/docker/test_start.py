@@ -90,7 +90,7 @@ async def test_a_stale_shim_is_killed_and_the_container_starts(
 async def test_without_a_stale_shim_the_error_of_docker_is_returned(
     docker: Callable[[Callable[[], web.Response]], Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(docker_start, "AGAIN_MAX", 3)
+    monkeypatch.setattr(docker_start, "RETRIES_MAX", 3)
 
     with pytest.raises(EngineError, match="already exists"):
         await start_container(docker(lost), DirectPathCalls(), LOST)

@@ -10,8 +10,15 @@ import pytest
 
 from persys.wire.gen.agent.v1 import agent_pb2
 from shells.agent.conftest import docker
-from shells.agent.stacks import BINARIES, WITHIN, runs, services, stack_agent, until
-from shells.agent.stacks import apply as apply_stack
+from shells.agent.runtimes.compose.stacks import (
+    BINARIES,
+    WITHIN,
+    runs,
+    services,
+    stack_agent,
+    until,
+)
+from shells.agent.runtimes.compose.stacks import apply as apply_stack
 
 if TYPE_CHECKING:
     from shells.agent.conftest import Agent

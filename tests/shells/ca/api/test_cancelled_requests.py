@@ -32,7 +32,7 @@ from persys.model.identity import Identity, Role
 from persys.wire.ca.join_token import read_token
 from persys.wire.ca.messages import TokenRequest
 from shells.ca.conftest import a_town
-from shells.ca.town import AUTH_KEY, Town
+from shells.ca.running_ca import AUTH_KEY, Town
 
 READS = {"POST /api/v1/cfssl/info"}
 # Counts in the database: certificates, revoked ones, tokens, used ones, audit lines.

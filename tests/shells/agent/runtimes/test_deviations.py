@@ -11,7 +11,7 @@ import pytest
 
 from persys.wire.gen.agent.v1 import agent_pb2
 from shells.agent.conftest import docker, eventually
-from shells.agent.stacks import BINARIES, WITHIN, apply, services, stack_agent
+from shells.agent.runtimes.compose.stacks import BINARIES, WITHIN, apply, services, stack_agent
 
 if TYPE_CHECKING:
     from shells.agent.conftest import Agent

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from shells.agent.conftest import FAILED, RUNNING, docker
-from shells.agent.stacks import WITHIN, apply, runs, services, stack_agent
+from shells.agent.runtimes.compose.stacks import WITHIN, apply, runs, services, stack_agent
 
 if TYPE_CHECKING:
     from shells.agent.conftest import Agent

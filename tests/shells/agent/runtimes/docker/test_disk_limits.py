@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import composes
 from persys.wire.gen.agent.v1 import agent_pb2
 from shells.agent.conftest import docker
-from shells.agent.stacks import apply, until
+from shells.agent.runtimes.compose.stacks import apply, until
 
 if TYPE_CHECKING:
     from shells.agent.conftest import Agent

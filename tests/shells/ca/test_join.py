@@ -21,7 +21,7 @@ from persys.infra.tls.identity import hosts_of, read_claims
 from persys.infra.tls.keys import new_key, new_request
 from persys.infra.tls.tls import Tls
 from persys.model.identity import Identity, Role
-from shells.ca.town import Town
+from shells.ca.running_ca import Town
 
 HOUR = timedelta(hours=1)
 
