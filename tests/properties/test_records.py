@@ -25,7 +25,7 @@ from persys.model.workload import Ruling, Suggestion
 from persys.scheduler.state.cluster import ClusterState
 from persys.scheduler.state.records import RECORDS, SINGLE_KEYS, RecordType, Unreadable, type_of
 from persys.scheduler.state.sync import encoded, follow, in_snapshot, load, rebuilt
-from persys.sim.checks.store_mirror import Mirror
+from persys.sim.checks.store_mirror import StoreMirror
 from persys.store import keys
 from persys.store.port import VALUE_BYTES_MAX, Change, Record, Snapshot, Unit
 from persys.wire.stored import records
@@ -190,7 +190,7 @@ def test_a_recovery_hands_out_new_epochs_and_the_counter_is_above_them() -> None
 def test_the_simulation_reads_the_record(kind: RecordType) -> None:
     key, _ = EXAMPLES[kind.name]
 
-    assert Mirror().take([Unit(puts={key: STORED[key]})], 0.0) == {key}
+    assert StoreMirror().take([Unit(puts={key: STORED[key]})], 0.0) == {key}
 
 
 @every_type

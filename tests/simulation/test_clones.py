@@ -5,14 +5,16 @@ import pytest
 from persys.agent.uplink.contact import SchedulerContact
 from persys.sim.run import Outcome, run
 from persys.sim.scenario.faults import TOLD_SECONDS
-from persys.sim.scenario.plan import Happening, Plan, Shape
+from persys.sim.scenario.plan import Plan, PlannedEvent, Shape
 
 CLONE = "n1-clone-1"
 
 
 def run_with_clone(streams: float) -> Outcome:
-    wishes = [Happening(2.0 + number, "apply", f"w{number:02d}", amount=1) for number in range(10)]
-    clone = Happening(40.0, "clone-node", "n1", seconds=TOLD_SECONDS + 10)
+    wishes = [
+        PlannedEvent(2.0 + number, "apply", f"w{number:02d}", amount=1) for number in range(10)
+    ]
+    clone = PlannedEvent(40.0, "clone-node", "n1", seconds=TOLD_SECONDS + 10)
     shape = Shape(nodes=1, workloads=10, minutes=4, schedulers=1, streams=streams)
     return run(Plan(5, shape, (*wishes, clone)))
 

@@ -3,16 +3,18 @@
 import pytest
 
 from persys.sim.run import Outcome, run
-from persys.sim.scenario.plan import Happening, Plan, Shape
+from persys.sim.scenario.plan import Plan, PlannedEvent, Shape
 
 LOST_AT = 60.0
 SEED = 55  # none of its workloads has stop_after
 
 
-def run_with(ruling: str, *, forgets: bool = False, schedulers: int = 1) -> Outcome:
-    wishes = [Happening(2.0 + number, "apply", f"w{number:02d}", amount=1) for number in range(4)]
-    saved = Happening(40.0, "snapshot")
-    loss = Happening(LOST_AT, "wipe-store", seconds=20.0, amount=float(forgets), word=ruling)
+def run_with(recovery: str, *, forgets: bool = False, schedulers: int = 1) -> Outcome:
+    wishes = [
+        PlannedEvent(2.0 + number, "apply", f"w{number:02d}", amount=1) for number in range(4)
+    ]
+    saved = PlannedEvent(40.0, "snapshot")
+    loss = PlannedEvent(LOST_AT, "wipe-store", seconds=20.0, amount=float(forgets), word=recovery)
     shape = Shape(nodes=3, workloads=4, minutes=4, schedulers=schedulers, streams=0.0)
     return run(Plan(SEED, shape, (*wishes, saved, loss)))
 
@@ -25,13 +27,13 @@ def deeds_after_loss(outcome: Outcome, verb: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("ruling", ["rebuild", "restore", "accept"])
+@pytest.mark.parametrize("recovery", ["rebuild", "restore", "accept"])
 @pytest.mark.parametrize("forgets", [False, True])
-def test_nothing_is_stopped_or_started_for_a_lost_store(ruling: str, *, forgets: bool) -> None:
-    outcome = run_with(ruling, forgets=forgets)
+def test_nothing_is_stopped_or_started_for_a_lost_store(recovery: str, *, forgets: bool) -> None:
+    outcome = run_with(recovery, forgets=forgets)
 
     assert outcome.violation is None
-    assert any(line.what == f"recovers: {ruling}" for line in outcome.lines)
+    assert any(line.what == f"recovers: {recovery}" for line in outcome.lines)
     assert deeds_after_loss(outcome, "stops") == []
     assert deeds_after_loss(outcome, "receives delete") == []
 

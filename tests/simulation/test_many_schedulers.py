@@ -6,17 +6,19 @@ import pytest
 
 from persys.scheduler.app import Scheduler
 from persys.scheduler.ha.leader_lease import LeaderLease
-from persys.sim.fakes.ha_scheduler import SharedSeat
+from persys.sim.fakes.ha_scheduler import HaScheduler
 from persys.sim.run import Outcome, run
-from persys.sim.scenario.plan import Happening, Plan, Shape, nodes_behind_nat
+from persys.sim.scenario.plan import Plan, PlannedEvent, Shape, nodes_behind_nat
 from persys.sim.world import World
 
 SHAPE = Shape(nodes=3, workloads=4, minutes=4, schedulers=3, streams=0.5)
-WISHES = [Happening(2.0 + number, "apply", f"w{number:02d}", amount=1) for number in range(4)]
+USER_KINDS = [
+    PlannedEvent(2.0 + number, "apply", f"w{number:02d}", amount=1) for number in range(4)
+]
 
 
-def run_with(*misfortunes: Happening, shape: Shape = SHAPE) -> Outcome:
-    happenings = sorted([*WISHES, *misfortunes], key=lambda each: each.at)
+def run_with(*misfortunes: PlannedEvent, shape: Shape = SHAPE) -> Outcome:
+    happenings = sorted([*USER_KINDS, *misfortunes], key=lambda each: each.at)
     return run(Plan(3, shape, tuple(happenings)))
 
 
@@ -31,14 +33,14 @@ def leaders_of(outcome: Outcome) -> list[str]:
 
 @pytest.mark.parametrize("kind", ["crash-scheduler", "freeze-scheduler", "cut-store"])
 def test_after_the_loss_of_the_leader_another_is_elected(kind: str) -> None:
-    outcome = run_with(Happening(30.0, kind, "scheduler", seconds=40))
+    outcome = run_with(PlannedEvent(30.0, kind, "scheduler", seconds=40))
 
     assert outcome.violation is None
     assert len(leaders_of(outcome)) == 2
 
 
 def test_a_freeze_shorter_than_the_lease_changes_nothing() -> None:
-    outcome = run_with(Happening(30.0, "freeze-scheduler", "scheduler", seconds=4))
+    outcome = run_with(PlannedEvent(30.0, "freeze-scheduler", "scheduler", seconds=4))
 
     assert outcome.violation is None
     assert len(leaders_of(outcome)) == 1
@@ -46,7 +48,7 @@ def test_a_freeze_shorter_than_the_lease_changes_nothing() -> None:
 
 def test_broken_and_half_open_streams_are_reopened() -> None:
     misfortunes = [
-        Happening(20.0 + number, kind, f"n{number}", amount=1, word="from")
+        PlannedEvent(20.0 + number, kind, f"n{number}", amount=1, word="from")
         for number in (1, 2, 3)
         for kind in ("break-stream", "half-open")
     ]
@@ -63,8 +65,8 @@ def test_a_node_behind_nat_gets_orders_after_a_late_registration_response(
     shape = Shape(nodes=1, workloads=1, minutes=4, schedulers=1, streams=1.0)
     assert nodes_behind_nat(seed, shape)
     happenings = (
-        Happening(20.0, "slow-net", "n1", seconds=60, amount=4.0),
-        Happening(100.0, "apply", "w00", amount=1),
+        PlannedEvent(20.0, "slow-net", "n1", seconds=60, amount=4.0),
+        PlannedEvent(100.0, "apply", "w00", amount=1),
     )
 
     assert run(Plan(seed, shape, happenings)).violation is None
@@ -76,12 +78,12 @@ def test_a_resumed_scheduler_does_not_forward_an_expired_call() -> None:
         20,
         Shape(schedulers=3, streams=0.0),
         (
-            Happening(200.101, "freeze-scheduler", "s1", seconds=63.4),
-            Happening(200.269, "delete", "w21"),
-            Happening(210.159, "stop", "w02"),
-            Happening(378.616, "freeze-scheduler", "s1", seconds=45.9),
-            Happening(384.616, "delete", "w21"),
-            Happening(387.420, "apply", "w21", amount=4),
+            PlannedEvent(200.101, "freeze-scheduler", "s1", seconds=63.4),
+            PlannedEvent(200.269, "delete", "w21"),
+            PlannedEvent(210.159, "stop", "w02"),
+            PlannedEvent(378.616, "freeze-scheduler", "s1", seconds=45.9),
+            PlannedEvent(384.616, "delete", "w21"),
+            PlannedEvent(387.420, "apply", "w21", amount=4),
         ),
     )
 
@@ -103,16 +105,16 @@ class Presumptuous(Scheduler):
     leader_lease_type = Presumption
 
 
-class PresumptuousSeat(SharedSeat):
+class PresumptuousSeat(HaScheduler):
     scheduler_type = Presumptuous
 
 
 class PresumptuousWorld(World):
-    shared_seat_type = PresumptuousSeat
+    ha_scheduler_type = PresumptuousSeat
 
 
 def test_a_leader_without_a_valid_lease_is_detected() -> None:
-    outcome = run(Plan(3, SHAPE, tuple(WISHES)), PresumptuousWorld)
+    outcome = run(Plan(3, SHAPE, tuple(USER_KINDS)), PresumptuousWorld)
 
     assert outcome.violation is not None
     assert outcome.violation.promise == "authority"

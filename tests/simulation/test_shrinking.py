@@ -6,7 +6,7 @@ from persys.model.workload import Order
 from persys.sim.fakes.node import SimNode
 from persys.sim.fakes.runtime import SimRuntime
 from persys.sim.run import Outcome, run
-from persys.sim.scenario.plan import Happening, Plan, Shape, plan_from
+from persys.sim.scenario.plan import Plan, PlannedEvent, Shape, plan_from
 from persys.sim.scenario.shrink import shrink
 from persys.sim.world import World
 
@@ -30,13 +30,13 @@ class HastyWorld(World):
 
 
 SHAPE = Shape(nodes=2, workloads=4, minutes=3)
-NOISE = [Happening(5.0 + number, "apply", f"w{number:02d}", amount=1) for number in range(1, 6)]
-NOISE += [Happening(60.0 + number, "clock", "n1", amount=2) for number in range(6)]
+NOISE = [PlannedEvent(5.0 + number, "apply", f"w{number:02d}", amount=1) for number in range(1, 6)]
+NOISE += [PlannedEvent(60.0 + number, "clock", "n1", amount=2) for number in range(6)]
 NEEDED = [
-    Happening(2.0, "apply", "w00", amount=1),
-    Happening(30.0, "docker-out", "n1", seconds=60),
-    Happening(30.0, "docker-out", "n2", seconds=60),
-    Happening(40.0, "delete", "w00"),
+    PlannedEvent(2.0, "apply", "w00", amount=1),
+    PlannedEvent(30.0, "docker-out", "n1", seconds=60),
+    PlannedEvent(30.0, "docker-out", "n2", seconds=60),
+    PlannedEvent(40.0, "delete", "w00"),
 ]
 PLAN = Plan(11, SHAPE, tuple(sorted([*NOISE, *NEEDED], key=lambda each: each.at)))
 

@@ -68,13 +68,13 @@ def contents() -> list[tuple[str, bytes]]:
 def test_after_a_node_loss_workloads_move_wait_or_stay_with_their_data(
     contents: list[tuple[str, bytes]],
 ) -> None:
-    fates = {str(fate.workload_id): fate for fate in lose(contents, NodeId("n1"))}
+    moves = {str(fate.workload_id): fate for fate in lose(contents, NodeId("n1"))}
 
-    assert (fates["web"].before, fates["web"].after) == ("n1", "n2")
-    assert fates["db"].after == "n1"
-    assert "holds the workload's data" in fates["db"].why
-    assert "short of cpu" in fates["big"].why
-    assert "other" not in fates
+    assert (moves["web"].before, moves["web"].after) == ("n1", "n2")
+    assert moves["db"].after == "n1"
+    assert "holds the workload's data" in moves["db"].why
+    assert "short of cpu" in moves["big"].why
+    assert "other" not in moves
 
 
 def test_losing_an_unknown_node_is_an_error(contents: list[tuple[str, bytes]]) -> None:
@@ -95,12 +95,12 @@ def test_new_workloads_are_placed_or_pending_with_the_reason(
         for number in range(10)
     ]
 
-    fates, refused = add(contents, requests)
+    moves, refused = add(contents, requests)
 
-    placed = [fate.after for fate in fates if fate.after]
+    placed = [fate.after for fate in moves if fate.after]
     assert sorted(placed) == ["n1", "n1", "n2", "n2", "n2"]
-    assert all("short of cpu" in fate.why for fate in fates if not fate.after)
-    assert (len(fates), refused) == (10, [])
+    assert all("short of cpu" in fate.why for fate in moves if not fate.after)
+    assert (len(moves), refused) == (10, [])
 
 
 def test_the_command_answers_from_a_snapshot_file(

@@ -14,10 +14,10 @@ from persys.sim.checks.context import Violation
 from persys.sim.checks.leadership import compare_followers, standby_differences, watch_leadership
 from persys.sim.checks.liveness import differences, is_retried_slowly, oversized, unsettled
 from persys.sim.checks.present_images import watch_present_images
-from persys.sim.engine.trace import Line, silence
+from persys.sim.engine.trace import Line, captured_logs
 from persys.sim.engine.virtual_loop import VirtualLoop
 from persys.sim.scenario.faults import inject
-from persys.sim.scenario.plan import Happening, Plan
+from persys.sim.scenario.plan import Plan, PlannedEvent
 from persys.sim.world import World
 from persys.store import keys
 
@@ -33,7 +33,7 @@ ORPHAN_SECONDS = 75.0
 HINDRANCE_SECONDS = 0.25
 DEFECT_SECONDS = 0.5
 DIFFERENCES_MAX = 4
-WISHES = frozenset(
+USER_KINDS = frozenset(
     {
         "apply",
         "stop",
@@ -62,16 +62,16 @@ class Outcome:
 def run(plan: Plan, world_type: type[World] = World) -> Outcome:
     """The same plan gives the same outcome, in a process with the same PYTHONHASHSEED."""
     loop = VirtualLoop()
-    surprises: list[str] = []
-    defects: list[str] = []
-    loop.set_exception_handler(lambda _, context: surprises.append(str(context)))
+    unexpected: list[str] = []
+    bugs: list[str] = []
+    loop.set_exception_handler(lambda _, context: unexpected.append(str(context)))
     collecting = gc.isenabled()
     gc.disable()  # destructors must not run at random times
     try:
-        with silence(defects.append):
-            world = loop.run_until_complete(_run(plan, world_type, defects))
-        if surprises and world.violation is None:
-            world.invariants.fail("8 process", surprises[0])
+        with captured_logs(bugs.append):
+            world = loop.run_until_complete(_run(plan, world_type, bugs))
+        if unexpected and world.violation is None:
+            world.invariants.fail("8 process", unexpected[0])
         return Outcome(
             plan,
             world.violation,
@@ -86,7 +86,7 @@ def run(plan: Plan, world_type: type[World] = World) -> Outcome:
         loop.close()
 
 
-async def _run(plan: Plan, world_type: type[World], defects: list[str]) -> World:
+async def _run(plan: Plan, world_type: type[World], bugs: list[str]) -> World:
     world = world_type(plan)
     async with asyncio.TaskGroup() as group:
         world.open(group)
@@ -99,7 +99,7 @@ async def _run(plan: Plan, world_type: type[World], defects: list[str]) -> World
                 compare_followers(world),
                 probe_streams(world),
                 _note_hindrances(world),
-                _watch_defects(world, defects),
+                _watch_defects(world, bugs),
                 watch_present_images(world),
             )
         ]
@@ -113,7 +113,7 @@ async def _run(plan: Plan, world_type: type[World], defects: list[str]) -> World
 
 async def _act(world: World) -> None:
     await _trouble(world)
-    world.make_peace()
+    world.end_faults()
     await _settle(world)
     await _stay_quiet(world)
     world.over.set()
@@ -121,28 +121,28 @@ async def _act(world: World) -> None:
 
 async def _trouble(world: World) -> None:
     time = asyncio.get_running_loop().time
-    for happening in world.plan.happenings:
-        await asyncio.sleep(max(0.0, happening.at - time()))
-        _happen(world, happening)
+    for event in world.plan.happenings:
+        await asyncio.sleep(max(0.0, event.at - time()))
+        _happen(world, event)
     await asyncio.sleep(max(0.0, world.plan.shape.minutes * 60 - time()))
 
 
-def _happen(world: World, happening: Happening) -> None:
-    world.trace.add("plan", f"{happening.kind} {happening.target} {happening.word}")
-    if happening.kind in WISHES:
-        world.users.do(happening)
+def _happen(world: World, event: PlannedEvent) -> None:
+    world.trace.add("plan", f"{event.kind} {event.target} {event.word}")
+    if event.kind in USER_KINDS:
+        world.users.do(event)
     else:
-        inject(world, happening)
+        inject(world, event)
 
 
 async def _settle(world: World) -> None:
     time = asyncio.get_running_loop().time
     until = time() + PEACE_SECONDS_MAX
-    if world.invariants.has_given_up:
+    if world.invariants.has_unaccounted:
         await asyncio.sleep(ORPHAN_SECONDS)
     while time() < until:
         await asyncio.sleep(LOOK_SECONDS)
-        if world.seat.scheduler is not None and not any(_open_questions(world)):
+        if world.host.scheduler is not None and not any(_open_questions(world)):
             return
     problems = list(islice(_open_questions(world), SHOWN_MAX)) or ["no scheduler"]
     world.invariants.fail("8 everything ends", "; ".join(problems))
@@ -170,10 +170,10 @@ def _soon_stopped(world: World) -> list[str]:
 
 async def _compare(world: World) -> None:
     """While the store is healthy, memory may lag behind it only for a short time."""
-    differ_count, before = 0, world.seat.scheduler
+    differ_count, before = 0, world.host.scheduler
     while True:
         await asyncio.sleep(LOOK_SECONDS)
-        scheduler = world.seat.scheduler
+        scheduler = world.host.scheduler
         if scheduler is not None and (excess := oversized(scheduler)):
             world.invariants.fail("input limits", excess)
         steady = scheduler is before and world.is_steady
@@ -187,12 +187,12 @@ async def _compare(world: World) -> None:
             world.invariants.fail("memory", found)
 
 
-async def _watch_defects(world: World, defects: list[str]) -> None:
+async def _watch_defects(world: World, bugs: list[str]) -> None:
     """A contained exception fails only one key, but it is still a bug."""
     while True:
         await asyncio.sleep(DEFECT_SECONDS)
-        if defects:
-            world.invariants.fail("no defect", defects[0])
+        if bugs:
+            world.invariants.fail("no defect", bugs[0])
 
 
 async def _note_hindrances(world: World) -> None:
@@ -200,7 +200,7 @@ async def _note_hindrances(world: World) -> None:
     time = asyncio.get_running_loop().time
     hindered = world.invariants.contacts.hindered
     while True:
-        hindered.update({node.id: time() for node in world.nodes.values() if node.is_hindered})
+        hindered.update({node.id: time() for node in world.nodes.values() if node.cannot_act})
         await asyncio.sleep(HINDRANCE_SECONDS)
 
 
@@ -214,10 +214,10 @@ def _asks_again(world: World) -> bool:
 
 
 async def _stay_quiet(world: World) -> None:
-    scheduler, mirror = world.seat.scheduler, world.invariants.mirror
+    scheduler, mirror = world.host.scheduler, world.invariants.mirror
     assert scheduler is not None
     restless = any(
-        container.is_restless
+        container.exits_alone
         for node in world.nodes.values()
         for container in node.docker.containers.values()
         if container.condition.active or container.is_left_to_agent

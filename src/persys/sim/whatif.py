@@ -18,11 +18,11 @@ from persys.scheduler.app import Scheduler
 from persys.scheduler.dispatch.agent_client import Close
 from persys.scheduler.dispatch.agent_client import Stub as AgentStub
 from persys.scheduler.state.cluster import WorkloadState
-from persys.sim.engine.process import Life
-from persys.sim.engine.trace import Trace, dice, silence
+from persys.sim.engine.process import SimProcess
+from persys.sim.engine.trace import Trace, captured_logs, rng
 from persys.sim.engine.virtual_loop import VirtualLoop
 from persys.sim.fakes.node import METHODS
-from persys.sim.fakes.scheduler import Seat
+from persys.sim.fakes.scheduler import SimScheduler
 from persys.sim.network.network import Context, Network
 from persys.sim.scenario.plan import SCHEDULER, USER
 from persys.store import keys
@@ -41,7 +41,7 @@ Places = dict[WorkloadId, tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class WorkloadMove:
     """The change of one workload. An empty node: it is pending."""
 
     workload_id: WorkloadId
@@ -50,7 +50,7 @@ class Fate:
     why: str
 
 
-class ObedientNode:
+class InstantNode:
     """A node that executes every order immediately and reports success."""
 
     def __init__(self, node_id: NodeId, now: Callable[[], datetime]) -> None:
@@ -90,11 +90,13 @@ async def _unimplemented(_request: object, context: Context) -> None:
     await context.abort(grpc.StatusCode.UNIMPLEMENTED, "not supported by this node")
 
 
-class _SeatByNodeId(Seat):
+class _SeatByNodeId(SimScheduler):
     """Connects to nodes by id: the addresses in the records are those of the real machines."""
 
-    def _connect(self, life: Life, node_id: NodeId, endpoint: str) -> tuple[AgentStub, Close]:
-        return super()._connect(life, node_id, node_id)
+    def _connect(
+        self, process: SimProcess, node_id: NodeId, endpoint: str
+    ) -> tuple[AgentStub, Close]:
+        return super()._connect(process, node_id, node_id)
 
 
 class WhatIf:
@@ -102,35 +104,35 @@ class WhatIf:
 
     def __init__(self, contents: Sequence[tuple[str, bytes]]) -> None:
         self._trace = Trace(asyncio.get_running_loop().time)
-        self._network = Network(dice(0, "network"), resolve=self._resolve)
-        self._seat = _SeatByNodeId(0, self._network, committed=lambda *_: None)
+        self._network = Network(rng(0, "network"), resolve=self._resolve)
+        self._host = _SeatByNodeId(0, self._network, committed=lambda *_: None)
         self._contents = contents
-        self._user = self._life(USER)
-        self._nodes: dict[NodeId, Life] = {}
+        self._user = self._process(USER)
+        self._nodes: dict[NodeId, SimProcess] = {}
 
     @property
     def scheduler(self) -> Scheduler:
-        assert self._seat.scheduler is not None
-        return self._seat.scheduler
+        assert self._host.scheduler is not None
+        return self._host.scheduler
 
     async def open(self, group: asyncio.TaskGroup) -> None:
-        kept = [Unit(puts={key: value}) for key, value in self._contents if key != keys.LEADER]
-        await self._seat.store.commit(kept)
-        life = self._life(SCHEDULER)
-        self._seat.lives.append(life)
-        group.create_task(_ended(life.run(self._seat.run)))
+        units = [Unit(puts={key: value}) for key, value in self._contents if key != keys.LEADER]
+        await self._host.store.commit(units)
+        process = self._process(SCHEDULER)
+        self._host.processes.append(process)
+        group.create_task(_ended(process.run(self._host.run)))
         await asyncio.sleep(STARTING_SECONDS)
         for node_id, member in sorted(self.scheduler.cluster.members.items()):
             if member.node.status is not NodeStatus.NOT_READY:
-                node = self._nodes[node_id] = self._life(node_id)
-                obedient = ObedientNode(node_id, self._seat.wall.now)
+                node = self._nodes[node_id] = self._process(node_id)
+                obedient = InstantNode(node_id, self._host.wall.now)
                 node.serves = {name: getattr(obedient, name, _unimplemented) for name in METHODS}
                 group.create_task(_ended(node.run(self._beat)))
         await asyncio.sleep(SETTLING_SECONDS)
 
     def close(self) -> None:
-        for life in (*self._nodes.values(), *self._seat.lives):
-            life.crash()
+        for process in (*self._nodes.values(), *self._host.processes):
+            process.crash()
 
     def places(self) -> Places:
         """The node and the status text of each workload."""
@@ -140,9 +142,9 @@ class WhatIf:
         """Crash a node, and wait until the scheduler has made all decisions."""
         if node_id in self._nodes:
             self._nodes.pop(node_id).crash()
-        settings = self._seat.settings
-        silence = settings.node_lease + settings.node_unavailable_grace
-        await asyncio.sleep(silence.total_seconds() + SETTLING_SECONDS)
+        settings = self._host.settings
+        unreachable_after = settings.node_lease + settings.node_unavailable_grace
+        await asyncio.sleep(unreachable_after.total_seconds() + SETTLING_SECONDS)
 
     async def add(self, requests: Sequence[control_pb2.ApplyWorkloadRequest]) -> list[str]:
         """Apply requests. Returns the refusals."""
@@ -158,63 +160,65 @@ class WhatIf:
         await asyncio.sleep(SETTLING_SECONDS)
         return refused
 
-    async def _beat(self, life: Life) -> None:
+    async def _beat(self, process: SimProcess) -> None:
         while True:
-            beat = control_pb2.HeartbeatRequest(node_id=life.name)
+            beat = control_pb2.HeartbeatRequest(node_id=process.name)
             with suppress(grpc.aio.AioRpcError):
-                await self._network.call(life, SCHEDULER, "Heartbeat", beat, timeout=BEAT_SECONDS)
+                await self._network.call(
+                    process, SCHEDULER, "Heartbeat", beat, timeout=BEAT_SECONDS
+                )
             await asyncio.sleep(BEAT_SECONDS)
 
-    def _life(self, name: str) -> Life:
-        return Life(name, self._trace, died=lambda _: None)
+    def _process(self, name: str) -> SimProcess:
+        return SimProcess(name, self._trace, died=lambda _: None)
 
-    def _resolve(self, _source: str, target: str) -> Life | None:
+    def _resolve(self, _source: str, target: str) -> SimProcess | None:
         if target == SCHEDULER:
-            return self._seat.newest
+            return self._host.newest
         return self._nodes.get(NodeId(target))
 
 
-def lose(contents: Sequence[tuple[str, bytes]], node_id: NodeId) -> list[Fate]:
+def lose(contents: Sequence[tuple[str, bytes]], node_id: NodeId) -> list[WorkloadMove]:
     """The effect of losing a node. Raises NotFoundError for an unknown node."""
 
-    async def story(cluster: WhatIf) -> list[Fate]:
+    async def scenario(cluster: WhatIf) -> list[WorkloadMove]:
         if node_id not in cluster.scheduler.cluster.members:
             raise NotFoundError("node", node_id)
         before = cluster.places()
         await cluster.lose(node_id)
-        return _fates(before, cluster.places())
+        return _moves(before, cluster.places())
 
-    return _told(contents, story)
+    return _run(contents, scenario)
 
 
 def add(
     contents: Sequence[tuple[str, bytes]], requests: Sequence[control_pb2.ApplyWorkloadRequest]
-) -> tuple[list[Fate], list[str]]:
+) -> tuple[list[WorkloadMove], list[str]]:
     """The effect of adding workloads: all changes, and the refusals."""
 
-    async def story(cluster: WhatIf) -> tuple[list[Fate], list[str]]:
+    async def scenario(cluster: WhatIf) -> tuple[list[WorkloadMove], list[str]]:
         before = cluster.places()
         refused = await cluster.add(requests)
-        return _fates(before, cluster.places()), refused
+        return _moves(before, cluster.places()), refused
 
-    return _told(contents, story)
+    return _run(contents, scenario)
 
 
-def _told(
-    contents: Sequence[tuple[str, bytes]], story: Callable[[WhatIf], Coroutine[None, None, T]]
+def _run(
+    contents: Sequence[tuple[str, bytes]], scenario: Callable[[WhatIf], Coroutine[None, None, T]]
 ) -> T:
     async def tell() -> T:
         cluster = WhatIf(contents)
         async with asyncio.TaskGroup() as group:
             try:
                 await cluster.open(group)
-                return await story(cluster)
+                return await scenario(cluster)
             finally:
                 cluster.close()
 
     loop = VirtualLoop()
     try:
-        with silence():
+        with captured_logs():
             return loop.run_until_complete(tell())
     except ExceptionGroup as group:
         expected = group.subgroup(PersysError)
@@ -225,14 +229,14 @@ def _told(
         loop.close()
 
 
-def _fates(before: Places, after: Places) -> list[Fate]:
-    fates = []
+def _moves(before: Places, after: Places) -> list[WorkloadMove]:
+    moves = []
     for name in sorted(after):
         was, said = before.get(name, ("", ""))
         now, says = after[name]
         if (was, said) != (now, says):
-            fates.append(Fate(name, was, now, says))
-    return fates
+            moves.append(WorkloadMove(name, was, now, says))
+    return moves
 
 
 def _place(entry: WorkloadState) -> tuple[str, str]:
@@ -248,6 +252,6 @@ def _place(entry: WorkloadState) -> tuple[str, str]:
     return node_id, said
 
 
-async def _ended(life: Coroutine[None, None, None]) -> None:
+async def _ended(process: Coroutine[None, None, None]) -> None:
     with suppress(asyncio.CancelledError):
-        await life
+        await process

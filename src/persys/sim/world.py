@@ -15,13 +15,13 @@ from persys.sim.actors.intruders import HOSTILE, Hostile
 from persys.sim.actors.users import Users
 from persys.sim.checks.context import Probe, Violation
 from persys.sim.checks.safety import Invariants
-from persys.sim.engine.process import Life
-from persys.sim.engine.trace import Trace, dice
+from persys.sim.engine.process import SimProcess
+from persys.sim.engine.trace import Trace, rng
 from persys.sim.engine.virtual_loop import later
 from persys.sim.fakes.docker import Container
-from persys.sim.fakes.ha_scheduler import SharedSeat
+from persys.sim.fakes.ha_scheduler import HaScheduler
 from persys.sim.fakes.node import SimNode
-from persys.sim.fakes.scheduler import Seat
+from persys.sim.fakes.scheduler import SimScheduler
 from persys.sim.fakes.store import SharedStore
 from persys.sim.network.network import Metadata, Network
 from persys.sim.scenario.plan import (
@@ -45,7 +45,7 @@ _QUIET = frozenset({"ListNodes", "Heartbeat", "GetMode"})
 
 class World:
     node_type = SimNode
-    shared_seat_type = SharedSeat
+    ha_scheduler_type = HaScheduler
 
     def __init__(self, plan: Plan) -> None:
         loop = asyncio.get_running_loop()
@@ -53,11 +53,13 @@ class World:
         self.trace = Trace(loop.time)
         self.violation: Violation | None = None
         self.over = asyncio.Event()
-        self.network = Network(dice(plan.seed, "network"), resolve=self._resolve)
+        self.network = Network(rng(plan.seed, "network"), resolve=self._resolve)
         probe = Probe(
             loop.time,
             live=self.live,
-            kept=lambda node_id, workload_id: self.machine(node_id).disk.kept(workload_id),
+            journal_entry=lambda node_id, workload_id: self.machine(node_id).disk.journal_entry(
+                workload_id
+            ),
             holds=lambda node_id: self.machine(node_id).holds() if node_id != HOSTILE else (),
             keeps=lambda node_id: self.machine(node_id).keeps(),
             silent_since=self._silent_since,
@@ -69,7 +71,7 @@ class World:
         )
         self.store = SharedStore(loop.time)
         names = scheduler_names(plan.shape)
-        self.seats = {name: self._new_seat(name) for name in names}
+        self.hosts = {name: self._new_host(name) for name in names}
         streaming = streaming_nodes(plan.seed, plan.shape)
         self.network.behind_nat.update(nodes_behind_nat(plan.seed, plan.shape))
         self.nodes = {
@@ -85,48 +87,48 @@ class World:
             for name in node_names(plan.shape)
         }
         self.clones: dict[str, SimNode] = {}
-        self.hostile: Life | None = None
+        self.hostile: SimProcess | None = None
         self.users = Users(
             plan.seed,
-            Life(USER, self.trace, died=lambda _: None),
+            SimProcess(USER, self.trace, died=lambda _: None),
             self.network,
             self.invariants,
             self.trace,
             schedulers=tuple(names),
-            leader=lambda: self.seat.newest if self.seat.scheduler is not None else None,
+            leader=lambda: self.host.newest if self.host.scheduler is not None else None,
         )
         self.network.on_answer = self._answered
         self.network.on_request = self._requested
         self.network.on_send = self._sent
         self._past_orders: list[tuple[str, str, Any]] = []
-        self._split = dice(plan.seed, "split")
-        self._late = dice(plan.seed, "late")
+        self._split = rng(plan.seed, "split")
+        self._late = rng(plan.seed, "late")
         self._cures: dict[object, Callable[[], None]] = {}
         self._group: asyncio.TaskGroup | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
-    def shared(self) -> list[SharedSeat]:
+    def shared(self) -> list[HaScheduler]:
         """The hosts of schedulers that elect a leader; empty with a single scheduler."""
-        return [seat for seat in self.seats.values() if isinstance(seat, SharedSeat)]
+        return [host for host in self.hosts.values() if isinstance(host, HaScheduler)]
 
     @property
-    def seat(self) -> Seat:
+    def host(self) -> SimScheduler:
         """The host of the leader; without a leader, any."""
-        seats = list(self.seats.values())
-        return next((seat for seat in seats if seat.scheduler is not None), seats[0])
+        hosts = list(self.hosts.values())
+        return next((host for host in hosts if host.scheduler is not None), hosts[0])
 
-    def seat_of(self, name: str) -> Seat:
-        return self.seats.get(name) or self.seat
+    def host_of(self, name: str) -> SimScheduler:
+        return self.hosts.get(name) or self.host
 
     @property
     def is_steady(self) -> bool:
         """The leader reaches the store, and leadership is unambiguous."""
-        seat = self.seat
-        newest = seat.newest
-        if not seat.trouble.none or newest is None or self.invariants.losses.open:
+        host = self.host
+        newest = host.newest
+        if not host.trouble.none or newest is None or self.invariants.losses.open:
             return False
-        return newest.title == self.leader_name if self.shared else len(seat.lives) == 1
+        return newest.title == self.leader_name if self.shared else len(host.processes) == 1
 
     @property
     def leader_name(self) -> str:
@@ -137,19 +139,19 @@ class World:
     def open(self, group: asyncio.TaskGroup) -> None:
         self._group = group
         self.spawn(self.users.run())
-        for seat in self.seats.values():
-            self.start_scheduler(seat)
+        for host in self.hosts.values():
+            self.start_scheduler(host)
         for node in self.nodes.values():
             self.start_agent(node)
 
     def close(self) -> None:
         """Stop all processes and tasks."""
-        schedulers = (life for seat in self.seats.values() for life in seat.lives)
+        schedulers = (process for host in self.hosts.values() for process in host.processes)
         nodes = (*self.nodes.values(), *self.clones.values())
-        for life in (*schedulers, *(node.life for node in nodes), self.hostile):
-            if life is not None:
-                life.restart_seconds = None
-                life.crash()
+        for process in (*schedulers, *(node.process for node in nodes), self.hostile):
+            if process is not None:
+                process.restart_seconds = None
+                process.crash()
         for task in self._tasks:
             task.cancel()
 
@@ -170,36 +172,36 @@ class World:
         nodes = (*self.nodes.values(), *self.clones.values())
         return {node.docker.node_id: node.docker.live() for node in nodes}
 
-    def start_scheduler(self, seat: Seat) -> None:
-        newest = seat.newest
+    def start_scheduler(self, host: SimScheduler) -> None:
+        newest = host.newest
         if newest is not None and newest.alive:
             return
-        self.add_scheduler(seat)
+        self.add_scheduler(host)
 
-    def add_scheduler(self, seat: Seat) -> None:
-        life = Life(seat.name, self.trace, died=self._died)
-        seat.lives = [each for each in seat.lives if each.alive]
-        seat.lives.append(life)
-        self._supervise(life, seat.run)
+    def add_scheduler(self, host: SimScheduler) -> None:
+        process = SimProcess(host.name, self.trace, died=self._died)
+        host.processes = [each for each in host.processes if each.alive]
+        host.processes.append(process)
+        self._supervise(process, host.run)
 
-    def _reserved_by(self, life: Life) -> NodeIndex | None:
+    def _reserved_by(self, process: SimProcess) -> NodeIndex | None:
         """The reservations in the memory of a process, once it has read the store."""
-        for seat in self.seats.values():
-            scheduler = seat.schedulers.get(life.title)
-            if scheduler is not None and life.alive:
+        for host in self.hosts.values():
+            scheduler = host.schedulers.get(process.title)
+            if scheduler is not None and process.alive:
                 return scheduler.cluster.node_index
         return None
 
-    def _new_seat(self, name: str) -> Seat:
-        kind = Seat if self.plan.shape.schedulers <= 1 else self.shared_seat_type
+    def _new_host(self, name: str) -> SimScheduler:
+        kind = SimScheduler if self.plan.shape.schedulers <= 1 else self.ha_scheduler_type
         committed = self.invariants.committed
         return kind(self.plan.seed, self.network, committed=committed, name=name, store=self.store)
 
     def start_agent(self, node: SimNode) -> None:
-        if not node.powered or (node.life is not None and node.life.alive):
+        if not node.powered or (node.process is not None and node.process.alive):
             return
-        node.life = Life(node.id, self.trace, died=self._died)
-        self._supervise(node.life, node.run)
+        node.process = SimProcess(node.id, self.trace, died=self._died)
+        self._supervise(node.process, node.run)
 
     def start_clone(self, node: SimNode) -> SimNode:
         """Start a second machine from a copy of this node's disk, in parallel to the node."""
@@ -209,13 +211,13 @@ class World:
             name,
             self.network,
             self.invariants,
-            schedulers=tuple(self.seats),
+            schedulers=tuple(self.hosts),
             streams=node.streams,
             size=node_size(self.plan.shape),
             clone_of=node,
         )
-        clone.life = Life(name, self.trace, died=self._died)
-        self._supervise(clone.life, clone.run)
+        clone.process = SimProcess(name, self.trace, died=self._died)
+        self._supervise(clone.process, clone.run)
         return clone
 
     def is_in_touch(self, node: SimNode) -> bool:
@@ -226,26 +228,26 @@ class World:
         """Start a node with a valid identity that sends arbitrary reports; at most one at a time."""
         if self.hostile is not None and self.hostile.alive:
             return
-        life = self.hostile = Life(HOSTILE, self.trace, died=lambda _: None)
-        random = dice(self.plan.seed, HOSTILE)
+        process = self.hostile = SimProcess(HOSTILE, self.trace, died=lambda _: None)
+        random = rng(self.plan.seed, HOSTILE)
         names = sorted(workload.id for workload in self.invariants.mirror.workloads.values())
 
-        async def report(life: Life) -> None:
+        async def report(process: SimProcess) -> None:
             hostile = Hostile(
                 self.network,
-                life,
+                process,
                 random,
-                schedulers=[*self.seats],
+                schedulers=[*self.hosts],
                 workload_ids=names,
                 joins=lambda: self.invariants.joins(NodeId(HOSTILE)),
             )
             await hostile.run()
 
-        self._supervise(life, report)
+        self._supervise(process, report)
 
     def lose_store(self) -> None:
         """Delete all data of the store. Running schedulers keep their memory."""
-        titles = [title for seat in self.seats.values() for title in seat.remembering()]
+        titles = [title for host in self.hosts.values() for title in host.with_records()]
         self.invariants.store_lost([node.id for node in self.nodes.values()], frozenset(titles))
         self.store.wipe()
 
@@ -263,13 +265,13 @@ class World:
             self.spawn(self._deliver(node, *self._late.choice(old)))
 
     def _newest_epoch(self, node: SimNode, workload_id: str) -> int:
-        entry = node.disk.kept(WorkloadId(workload_id))
+        entry = node.disk.journal_entry(WorkloadId(workload_id))
         return (
             entry.order.epoch if entry is not None else node.disk.removed(WorkloadId(workload_id))
         )
 
     async def _deliver(self, node: SimNode, method: str, request: Any) -> None:
-        sender = Life("late", self.trace, died=lambda _: None)
+        sender = SimProcess("late", self.trace, died=lambda _: None)
         with suppress(grpc.aio.AioRpcError):
             await self.network.call(sender, node.id, method, request, timeout=START_AGAIN_SECONDS)
 
@@ -277,7 +279,7 @@ class World:
         assert self._group is not None
         self._tasks.append(self._group.create_task(work))
 
-    def for_a_while(self, seconds: float, cure: Callable[[], None]) -> None:
+    def undo_after(self, seconds: float, cure: Callable[[], None]) -> None:
         """Undo a fault after its duration, or at the end of the fault phase."""
         name = object()
 
@@ -288,55 +290,59 @@ class World:
         self._cures[name] = cure
         later(seconds, heal)
 
-    def make_peace(self) -> None:
+    def end_faults(self) -> None:
         """End all faults and start everything that is down."""
         self.trace.add("world", "faults end")
         cures, self._cures = self._cures, {}
         for cure in cures.values():
             cure()
-        for seat in self.seats.values():
-            for life in seat.lives[:-1]:
-                life.crash()
-            self.start_scheduler(seat)
+        for host in self.hosts.values():
+            for process in host.processes[:-1]:
+                process.crash()
+            self.start_scheduler(host)
         for node in self.nodes.values():
             self.start_agent(node)
 
-    def _supervise(self, life: Life, body: Callable[[Life], Coroutine[None, None, None]]) -> None:
+    def _supervise(
+        self, process: SimProcess, body: Callable[[SimProcess], Coroutine[None, None, None]]
+    ) -> None:
         assert self._group is not None
-        self.trace.add(life.name, "starts")
-        self._group.create_task(self._live(life, body))
+        self.trace.add(process.name, "starts")
+        self._group.create_task(self._live(process, body))
 
-    async def _live(self, life: Life, body: Callable[[Life], Coroutine[None, None, None]]) -> None:
+    async def _live(
+        self, process: SimProcess, body: Callable[[SimProcess], Coroutine[None, None, None]]
+    ) -> None:
         try:
-            await life.run(body)
+            await process.run(body)
         except ExceptionGroup as group:
-            if life.alive:
-                self._ended(life, group)
+            if process.alive:
+                self._ended(process, group)
 
-    def _ended(self, life: Life, group: ExceptionGroup[Exception]) -> None:
+    def _ended(self, process: SimProcess, group: ExceptionGroup[Exception]) -> None:
         """The process ended without an injected crash."""
         fenced = group.subgroup(FencedError) is not None
-        _, surprises = group.split(PersysError)
-        if surprises is not None:
-            self.invariants.fail("8 process", f"{life.name} died of {_leaf(surprises)!r}")
-        self.trace.add(life.name, f"ends: {_leaf(group)}")
-        life.restart_seconds = None if fenced else START_AGAIN_SECONDS
-        life.crash()
+        _, unexpected = group.split(PersysError)
+        if unexpected is not None:
+            self.invariants.fail("8 process", f"{process.name} died of {_leaf(unexpected)!r}")
+        self.trace.add(process.name, f"ends: {_leaf(group)}")
+        process.restart_seconds = None if fenced else START_AGAIN_SECONDS
+        process.crash()
 
-    def _died(self, life: Life) -> None:
-        self.trace.add(life.name, "crashed")
-        if life.restart_seconds is None:
+    def _died(self, process: SimProcess) -> None:
+        self.trace.add(process.name, "crashed")
+        if process.restart_seconds is None:
             return
-        if seat := self.seats.get(life.name):
-            later(life.restart_seconds, lambda: self.start_scheduler(seat))
-        elif node := self.nodes.get(life.name):
-            later(life.restart_seconds, lambda: self.start_agent(node))
+        if host := self.hosts.get(process.name):
+            later(process.restart_seconds, lambda: self.start_scheduler(host))
+        elif node := self.nodes.get(process.name):
+            later(process.restart_seconds, lambda: self.start_agent(node))
 
-    def _resolve(self, source: str, target: str) -> Life | None:
-        if target not in self.seats:
+    def _resolve(self, source: str, target: str) -> SimProcess | None:
+        if target not in self.hosts:
             known = target in self.nodes or target in self.clones
-            return self.machine(target).life if known else None
-        alive = [life for life in self.seats[target].lives if life.alive]
+            return self.machine(target).process if known else None
+        alive = [process for process in self.hosts[target].processes if process.alive]
         if source in self.nodes and len(alive) > 1:
             return self._split.choice(alive)
         return alive[-1] if alive else None
@@ -351,11 +357,11 @@ class World:
                 self._past_orders.append((listener, method, request))
 
     def _answered(
-        self, listener: Life, method: str, request: Any, answer: Any, beside: Metadata
+        self, listener: SimProcess, method: str, request: Any, answer: Any, beside: Metadata
     ) -> None:
         if listener.name in self.nodes:
             self.invariants.obeyed(NodeId(listener.name), request, answer)
-        if listener.name not in self.seats:
+        if listener.name not in self.hosts:
             return
         self.invariants.answered(listener, method, request, answer, dict(beside))
         if method == "ListWorkloads":
@@ -363,28 +369,28 @@ class World:
         if method == "Heartbeat" and answer.leads:
             self._check_authority(listener, "claims leadership to a node")
 
-    def _check_read(self, listener: Life, answer: Any, beside: dict[str, str]) -> None:
+    def _check_read(self, listener: SimProcess, answer: Any, beside: dict[str, str]) -> None:
         """Check reads of the leader, and of standbys with their reported age."""
-        seat = self.seats[listener.name]
-        if not isinstance(seat, SharedSeat) or not seat.trouble.is_long_over:
+        host = self.hosts[listener.name]
+        if not isinstance(host, HaScheduler) or not host.trouble.is_long_over:
             return
-        if self.invariants.losses.open or seat.mourns:
+        if self.invariants.losses.open or host.in_recovery:
             return
         if ROLE in beside or self.leader_name == listener.title:
             self.invariants.check_read(answer, int(beside.get(DATA_AGE_MS, "0")) / 1000)
 
-    def _sent(self, sender: Life, method: str) -> None:
-        if method in _ORDERS and sender.name in self.seats:
+    def _sent(self, sender: SimProcess, method: str) -> None:
+        if method in _ORDERS and sender.name in self.hosts:
             self._check_authority(sender, f"orders {method}")
 
-    def _check_authority(self, life: Life, deed: str) -> None:
+    def _check_authority(self, process: SimProcess, deed: str) -> None:
         """Forwarded calls are not orders of the forwarder."""
-        seat = self.seats[life.name]
-        if not isinstance(seat, SharedSeat) or not seat.leads:
+        host = self.hosts[process.name]
+        if not isinstance(host, HaScheduler) or not host.leads:
             return
         leader = self.leader_name
-        if leader not in ("", life.title):
-            self.invariants.fail("authority", f"{life.title} {deed}, but the leader is {leader}")
+        if leader not in ("", process.title):
+            self.invariants.fail("authority", f"{process.title} {deed}, but the leader is {leader}")
 
     def _failed(self, violation: Violation) -> None:
         if self.violation is None:

@@ -8,7 +8,7 @@ from persys.cli.commands.spec_files import read_specs, requests_of
 from persys.cli.framework.exit_codes import ExitCode, UsageError
 from persys.cli.framework.output import align_columns
 from persys.model.ids import NodeId
-from persys.sim.whatif import Fate, add, lose
+from persys.sim.whatif import WorkloadMove, add, lose
 from persys.wire.gen.control.v1.control_pb2 import ApplyWorkloadRequest
 from persys.wire.stored.snapshot import read
 
@@ -44,7 +44,7 @@ def _copies(specs: Sequence[ApplyWorkloadRequest], count: int) -> list[ApplyWork
     return copies
 
 
-def _print_loss(node_id: str, fates: Sequence[Fate]) -> None:
+def _print_loss(node_id: str, fates: Sequence[WorkloadMove]) -> None:
     moved = [fate for fate in fates if fate.before == node_id and fate.after not in ("", node_id)]
     left = [fate for fate in fates if fate.before == node_id and fate.after in ("", node_id)]
     others = [fate for fate in fates if fate.before != node_id]
@@ -55,7 +55,7 @@ def _print_loss(node_id: str, fates: Sequence[Fate]) -> None:
     _table(fates)
 
 
-def _print_addition(count: int, fates: Sequence[Fate], refused: Sequence[str]) -> None:
+def _print_addition(count: int, fates: Sequence[WorkloadMove], refused: Sequence[str]) -> None:
     new = [fate for fate in fates if not fate.before]
     placed = Counter(fate.after for fate in new if fate.after)
     waiting = Counter(fate.why for fate in new if not fate.after)
@@ -74,7 +74,7 @@ def _print_addition(count: int, fates: Sequence[Fate], refused: Sequence[str]) -
         _table(moved)
 
 
-def _table(fates: Sequence[Fate]) -> None:
+def _table(fates: Sequence[WorkloadMove]) -> None:
     if not fates:
         return
     rows = [[fate.workload_id, fate.before or "-", fate.after or "-", fate.why] for fate in fates]

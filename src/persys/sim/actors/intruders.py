@@ -15,7 +15,7 @@ import grpc
 
 from persys.sim.actors import arbitrary
 from persys.sim.actors.arbitrary import TEXTS
-from persys.sim.engine.process import Life
+from persys.sim.engine.process import SimProcess
 from persys.sim.network.network import Network
 from persys.wire.gen.control.v1 import control_pb2
 
@@ -35,7 +35,7 @@ class Hostile:
     def __init__(
         self,
         network: Network,
-        life: Life,
+        process: SimProcess,
         random: Random,
         *,
         schedulers: Sequence[str],
@@ -44,7 +44,7 @@ class Hostile:
     ) -> None:
         """`joins` is called before each registration."""
         self._network = network
-        self._life = life
+        self._process = process
         self._random = random
         self._schedulers = schedulers
         self._workload_ids = workload_ids
@@ -55,7 +55,7 @@ class Hostile:
         """Register and send heartbeats with arbitrary content until the process ends."""
         time = asyncio.get_running_loop().time
         due = time()
-        while self._life.alive:
+        while self._process.alive:
             with suppress(grpc.aio.AioRpcError):
                 if self._random.random() < 0.2:
                     self._joins()
@@ -68,7 +68,7 @@ class Hostile:
 
     async def _call(self, method: str, request: Any) -> None:
         target = self._random.choice(self._schedulers)
-        await self._network.call(self._life, target, method, request, timeout=CALL_SECONDS)
+        await self._network.call(self._process, target, method, request, timeout=CALL_SECONDS)
 
     def _list(self) -> control_pb2.HeartbeatRequest:
         report = control_pb2.HeartbeatRequest(node_id=HOSTILE, complete=True)

@@ -9,8 +9,8 @@ import grpc
 
 from persys.model.cluster import Mode
 from persys.model.ids import WorkloadId
-from persys.sim.checks.store_loss import Losses
-from persys.sim.engine.process import Life
+from persys.sim.checks.store_loss import StoreLoss
+from persys.sim.engine.process import SimProcess
 from persys.sim.engine.trace import Trace
 from persys.sim.network.network import AbortedError, Context
 from persys.store import keys
@@ -18,15 +18,15 @@ from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.stored import snapshot
 
 LOOK_SECONDS = 5.0
-RULING_SECONDS = 60.0
+RECOVERY_SECONDS = 60.0
 REBUILD, ACCEPT, RESTORE = "rebuild", "accept", "restore"
 
 Ask = Callable[..., Awaitable[Any]]
 
 
-class Rescue:
+class Operator:
     def __init__(
-        self, losses: Losses, trace: Trace, *, ask: Ask, leader: Callable[[], Life | None]
+        self, losses: StoreLoss, trace: Trace, *, ask: Ask, leader: Callable[[], SimProcess | None]
     ) -> None:
         """`ask` calls a scheduler; a snapshot is restored on the leader."""
         self._losses = losses
@@ -34,7 +34,7 @@ class Rescue:
         self._ask = ask
         self._leader = leader
         self._chunks: list[bytes] = []
-        self.ruling = REBUILD
+        self.recovery = REBUILD
         self.patience_seconds = 0.0
 
     async def save(self) -> None:
@@ -58,7 +58,7 @@ class Rescue:
             mode = await self._mode() if self._losses.ever else None
             if mode == Mode.RECOVERY:
                 await asyncio.sleep(self.patience_seconds)
-                await self._rule()
+                await self._recover()
             elif mode == Mode.NORMAL and self._losses.open:
                 self._look_at_normal()
 
@@ -69,28 +69,28 @@ class Rescue:
     def _look_at_normal(self) -> None:
         """The recovery response was lost, or the leader restarted and no agent has reported yet."""
         leader = self._leader()
-        if self._losses.asked or leader is None or leader.title not in self._losses.remembering:
+        if self._losses.asked or leader is None or leader.title not in self._losses.with_records:
             self._losses.close()
             return
         lost_for = self._losses.time() - self._losses.lost_at
-        if lost_for > RULING_SECONDS:
+        if lost_for > RECOVERY_SECONDS:
             text = f"{leader.title} has been in normal mode for {lost_for:.0f}s, on an empty store"
             self._losses.fail("11 recovery", text)
 
-    async def _rule(self) -> None:
+    async def _recover(self) -> None:
         self._losses.reopen()
         self._losses.asked = True
-        ruling = self.ruling if self._chunks or self.ruling != RESTORE else REBUILD
-        self._trace.add("user", f"recovers: {ruling}")
-        match ruling:
+        recovery = self.recovery if self._chunks or self.recovery != RESTORE else REBUILD
+        self._trace.add("user", f"recovers: {recovery}")
+        match recovery:
             case "restore":
                 await self._restore()
             case "accept":
                 request = control_pb2.AcceptEmptyRequest()
-                await self._ask("AcceptEmpty", request, seconds=RULING_SECONDS)
+                await self._ask("AcceptEmpty", request, seconds=RECOVERY_SECONDS)
             case _:
                 rebuild = control_pb2.RebuildFromAgentsRequest()
-                await self._ask("RebuildFromAgents", rebuild, seconds=RULING_SECONDS)
+                await self._ask("RebuildFromAgents", rebuild, seconds=RECOVERY_SECONDS)
 
     async def _restore(self) -> None:
         """Call the handler directly: the simulated network has no request streams."""
@@ -103,13 +103,13 @@ class Rescue:
         async def restore() -> None:
             with suppress(AbortedError, grpc.aio.AioRpcError):
                 answer = await handler(self._carried(), Context())
-                self._losses.ruled(leader, "RestoreSnapshot", answer)
+                self._losses.recovered(leader, "RestoreSnapshot", answer)
             if not done.done():
                 done.set_result(None)
 
         leader.spawn(restore())
         with suppress(TimeoutError):
-            async with asyncio.timeout(RULING_SECONDS):
+            async with asyncio.timeout(RECOVERY_SECONDS):
                 await done
 
     async def _carried(self) -> AsyncIterator[control_pb2.SnapshotChunk]:

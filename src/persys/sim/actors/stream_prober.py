@@ -10,7 +10,7 @@ from contextlib import suppress
 from persys.errors import PersysError
 from persys.model.ids import NodeId, WorkloadId
 from persys.scheduler.app import Scheduler
-from persys.sim.engine.trace import dice
+from persys.sim.engine.trace import rng
 from persys.sim.world import World
 
 PAUSE_SECONDS = 20.0
@@ -19,10 +19,10 @@ PATIENT_SECONDS = 3.0
 
 
 async def probe_streams(world: World) -> None:
-    random = dice(world.plan.seed, "probe")
+    random = rng(world.plan.seed, "probe")
     while world.plan.shape.streams > 0:
         await asyncio.sleep(PAUSE_SECONDS)
-        scheduler = world.seat.scheduler
+        scheduler = world.host.scheduler
         choices = _choices(scheduler) if scheduler is not None else []
         if scheduler is None or not choices:
             continue

@@ -10,13 +10,13 @@ import grpc
 from persys.infra.aio.keyed_queue import KeyedQueue
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.workload import Desired
-from persys.sim.actors.operator import Rescue
-from persys.sim.checks.acknowledged import Word
+from persys.sim.actors.operator import Operator
+from persys.sim.checks.acknowledged import UserRequest
 from persys.sim.checks.safety import Invariants
-from persys.sim.engine.process import Life
-from persys.sim.engine.trace import Trace, dice
+from persys.sim.engine.process import SimProcess
+from persys.sim.engine.trace import Trace, rng
 from persys.sim.network.network import Network
-from persys.sim.scenario.plan import Happening
+from persys.sim.scenario.plan import PlannedEvent
 from persys.sim.scenario.specs import revision_of, spec_of
 from persys.wire.gen.control.v1 import control_pb2
 
@@ -32,66 +32,66 @@ class Users:
     def __init__(
         self,
         seed: int,
-        life: Life,
+        process: SimProcess,
         network: Network,
         invariants: Invariants,
         trace: Trace,
         *,
         schedulers: tuple[str, ...],
-        leader: Callable[[], Life | None],
+        leader: Callable[[], SimProcess | None],
     ) -> None:
         self._seed = seed
-        self._life = life
+        self._process = process
         self._network = network
         self._invariants = invariants
         self._trace = trace
         self._schedulers = schedulers
-        self._random = dice(seed, "users")
+        self._random = rng(seed, "users")
         self._queues: KeyedQueue[str] | None = None
-        self.rescue = Rescue(invariants.losses, trace, ask=self._call, leader=leader)
+        self.operator = Operator(invariants.losses, trace, ask=self._call, leader=leader)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             self._queues = KeyedQueue(group, contain=nullcontext)
-            group.create_task(self.rescue.run())
+            group.create_task(self.operator.run())
             while True:  # periodic reads
                 await asyncio.sleep(LOOK_SECONDS)
                 await self._call("ListNodes", control_pb2.ListNodesRequest())
                 if len(self._schedulers) > 1:
                     await self._call("ListWorkloads", control_pb2.ListWorkloadsRequest())
 
-    def do(self, happening: Happening) -> None:
+    def do(self, event: PlannedEvent) -> None:
         assert self._queues is not None
-        self._queues.submit(happening.target, lambda: self._do(happening))
+        self._queues.submit(event.target, lambda: self._do(event))
 
-    async def _do(self, happening: Happening) -> None:
-        name = happening.target
-        match happening.kind:
+    async def _do(self, event: PlannedEvent) -> None:
+        name = event.target
+        match event.kind:
             case "apply":
-                variant = int(happening.amount)
+                variant = int(event.amount)
                 revision = revision_of(variant)
                 apply = control_pb2.ApplyWorkloadRequest(
                     workload_id=name,
                     spec=spec_of(self._seed, name, variant),
                     revision_id=revision,
                 )
-                await self._insist("ApplyWorkload", apply, Word(revision))
+                await self._insist("ApplyWorkload", apply, UserRequest(revision))
             case "stop" | "start":
-                desired = Desired.STOPPED if happening.kind == "stop" else Desired.RUNNING
+                desired = Desired.STOPPED if event.kind == "stop" else Desired.RUNNING
                 want = control_pb2.ApplyWorkloadRequest(
                     workload_id=name, desired_state=desired.title()
                 )
-                await self._insist("ApplyWorkload", want, Word(desired=desired))
+                await self._insist("ApplyWorkload", want, UserRequest(desired=desired))
             case "delete":
                 delete = control_pb2.DeleteWorkloadRequest(workload_id=name)
-                await self._insist("DeleteWorkload", delete, Word(desired=Desired.DELETED))
+                await self._insist("DeleteWorkload", delete, UserRequest(desired=Desired.DELETED))
             case "retry":
-                self._invariants.asks(WorkloadId(name), Word())
+                self._invariants.asks(WorkloadId(name), UserRequest())
                 await self._call(
                     "RetryWorkload", control_pb2.RetryWorkloadRequest(workload_id=name)
                 )
             case "snapshot":
-                await self.rescue.save()
+                await self.operator.save()
             case "remove":
                 await self._remove(name)
             case "drain":
@@ -120,7 +120,7 @@ class Users:
             if answer is not None and answer.accepted:
                 return
 
-    async def _insist(self, method: str, request: Any, word: Word) -> None:
+    async def _insist(self, method: str, request: Any, word: UserRequest) -> None:
         """Repeat a request until it is acknowledged or the attempts are used up."""
         workload_id = WorkloadId(request.workload_id)
         self._invariants.asks(workload_id, word)
@@ -139,7 +139,9 @@ class Users:
         until = time() + seconds
         address = self._random.choice(self._schedulers)
         with suppress(grpc.aio.AioRpcError):
-            answer = await self._network.call(self._life, address, method, request, timeout=seconds)
+            answer = await self._network.call(
+                self._process, address, method, request, timeout=seconds
+            )
             return answer if whole else answer[0]
         if len(self._schedulers) > 1:
             # Another scheduler may still process the request: the next one must come after its deadline.

@@ -21,13 +21,13 @@ State = Stored | None
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class UserRequest:
     """A user request: apply a revision, or change the desired state."""
 
     revision: str = ""
     desired: Desired | None = None
 
-    def said_to(self, old: State) -> State:
+    def applied_to(self, old: State) -> State:
         if old is None:
             return Stored(self.revision, Desired.RUNNING) if self.revision else None
         if old.desired is Desired.DELETED:
@@ -40,7 +40,7 @@ def state_of(workload: Workload | None) -> State:
 
 
 @dataclass(slots=True)
-class Intents:
+class AllowedStates:
     allowed: dict[WorkloadId, frozenset[State]] = field(default_factory=dict)
     asked_at: dict[WorkloadId, float] = field(default_factory=dict)
     deleted: set[WorkloadId] = field(default_factory=set)  # at least once
@@ -48,26 +48,28 @@ class Intents:
     def of(self, workload_id: WorkloadId) -> frozenset[State]:
         return self.allowed.get(workload_id, frozenset({None}))
 
-    def ask(self, workload_id: WorkloadId, word: Word, *, now: float) -> None:
+    def ask(self, workload_id: WorkloadId, word: UserRequest, *, now: float) -> None:
         before = self.of(workload_id)
-        self.allowed[workload_id] = _with_time(before | {word.said_to(state) for state in before})
+        self.allowed[workload_id] = _with_time(
+            before | {word.applied_to(state) for state in before}
+        )
         self.asked_at[workload_id] = now
         if word.desired is Desired.DELETED:
             self.deleted.add(workload_id)
 
-    def forgive(self, stored: Mapping[WorkloadId, Collection[State]]) -> None:
+    def allow_stored(self, stored: Mapping[WorkloadId, Collection[State]]) -> None:
         """The store was lost: any earlier state may be restored, or none."""
         for workload_id, states in stored.items():
             self.allowed[workload_id] = frozenset({*self.of(workload_id), *states, None})
 
-    def begin_anew(self, workload_id: WorkloadId, states: Collection[State], word: Word) -> None:
+    def reset(self, workload_id: WorkloadId, states: Collection[State], word: UserRequest) -> None:
         """Reset to `states`; one request may still be in flight."""
         self.allowed[workload_id] = _with_time(
-            frozenset({*states, *(word.said_to(state) for state in states)})
+            frozenset({*states, *(word.applied_to(state) for state in states)})
         )
 
-    def acknowledge(self, workload_id: WorkloadId, word: Word) -> None:
-        after = frozenset(word.said_to(state) for state in self.of(workload_id))
+    def acknowledge(self, workload_id: WorkloadId, word: UserRequest) -> None:
+        after = frozenset(word.applied_to(state) for state in self.of(workload_id))
         if word.desired is not Desired.DELETED:
             after = frozenset(each for each in after if not _is_going(each))
         self.allowed[workload_id] = _with_time(after)

@@ -1,6 +1,6 @@
 """Contact between agents and schedulers, from both sides.
 
-`Contacts` tracks when each agent last had contact with the leader, and whether it was able to react to a
+`AgentContacts` tracks when each agent last had contact with the leader, and whether it was able to react to a
 loss. It is recorded where the agent's calls return, independently of the agent's own state. `Heartbeats`
 tracks what schedulers acknowledged.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from persys.agent.uplink.link import Link
 from persys.model.ids import NodeId
-from persys.sim.engine.process import Life
+from persys.sim.engine.process import SimProcess
 from persys.sim.fakes.docker import Container
 from persys.wire.gen.control.v1 import control_pb2
 
@@ -29,55 +29,55 @@ HEARD_MAX = 100
 
 
 @dataclass(slots=True)
-class Contacts:
+class AgentContacts:
     """All instants are on the loop's clock."""
 
-    spoke: dict[NodeId, float] = field(
+    last_contact: dict[NodeId, float] = field(
         default_factory=dict
     )  # send time of the last acknowledged heartbeat
     hindered: dict[NodeId, float] = field(
         default_factory=dict
     )  # the last time the agent could not act
-    misled: dict[NodeId, float] = field(default_factory=dict)  # its wall clock was changed
+    clock_changed: dict[NodeId, float] = field(default_factory=dict)  # its wall clock was changed
     # When the last loss of contact ended, and how long it was.
-    broken: dict[NodeId, tuple[float, float]] = field(default_factory=dict)
+    last_outage: dict[NodeId, tuple[float, float]] = field(default_factory=dict)
 
     def heard(self, node_id: NodeId, sent: float) -> None:
         """The leader acknowledged a heartbeat that was sent at `sent`."""
-        now, before = asyncio.get_running_loop().time(), self.spoke.get(node_id, NEVER)
+        now, before = asyncio.get_running_loop().time(), self.last_contact.get(node_id, NEVER)
         if now - before > SILENCE_SECONDS:
-            self.broken[node_id] = (now, now - before)
-        self.spoke[node_id] = max(sent, before)
+            self.last_outage[node_id] = (now, now - before)
+        self.last_contact[node_id] = max(sent, before)
 
     def clock_set(self, node_id: NodeId, *, back: bool) -> None:
         """A running process ignores a step back; the next process sees it."""
         until = float("inf") if back else asyncio.get_running_loop().time()
-        self.misled[node_id] = max(until, self.misled.get(node_id, NEVER))
+        self.clock_changed[node_id] = max(until, self.clock_changed.get(node_id, NEVER))
 
     def silence(self, node_id: NodeId) -> float:
         """How long contact is lost, or was lost until a moment ago."""
         now = asyncio.get_running_loop().time()
-        ended, lasted = self.broken.get(node_id, (NEVER, 0.0))
+        ended, lasted = self.last_outage.get(node_id, (NEVER, 0.0))
         if max(ended, self.hindered.get(node_id, NEVER)) < now - STOPPING_SECONDS:
             lasted = 0.0
-        return max(now - self.spoke.get(node_id, NEVER), lasted)
+        return max(now - self.last_contact.get(node_id, NEVER), lasted)
 
-    def allows_to_stop(self, node_id: NodeId, stop_after_seconds: int) -> bool:
+    def may_stop(self, node_id: NodeId, stop_after_seconds: int) -> bool:
         """Whether the agent may stop workloads: after stop_after, or when its clock was changed."""
         if not stop_after_seconds:
             return False
-        if self.misled.get(node_id, NEVER) > self.spoke.get(node_id, NEVER):
+        if self.clock_changed.get(node_id, NEVER) > self.last_contact.get(node_id, NEVER):
             return True
         return self.was_long_silent(node_id, stop_after_seconds)
 
     def was_long_silent(self, node_id: NodeId, stop_after_seconds: int) -> bool:
         return 0 < stop_after_seconds <= self.silence(node_id) + KEPT_LATE_SECONDS
 
-    def excuses(self, node_id: NodeId, container: Container) -> bool:
+    def was_hindered(self, node_id: NodeId, container: Container) -> bool:
         """Whether the agent was dead, or without Docker, when it should have stopped the container."""
         if not container.stop_after_seconds:
             return False
-        due = self.spoke.get(node_id, NEVER) + container.stop_after_seconds
+        due = self.last_contact.get(node_id, NEVER) + container.stop_after_seconds
         return self.hindered.get(node_id, NEVER) >= due - 1
 
 
@@ -85,7 +85,7 @@ class Contacts:
 class Heard:
     """When a scheduler acknowledged a heartbeat of a node."""
 
-    by: Life
+    by: SimProcess
     at: float
 
 
@@ -99,17 +99,17 @@ class Heartbeats:
         self._fail = fail
         self.lease_seconds = lease_seconds
         self._heard: dict[NodeId, deque[Heard]] = {}
-        self._leader: Life | None = None
+        self._leader: SimProcess | None = None
         self._leader_since = 0.0
 
-    def acknowledged(self, node_id: NodeId, by: Life) -> None:
+    def acknowledged(self, node_id: NodeId, by: SimProcess) -> None:
         heard = self._heard.setdefault(node_id, deque(maxlen=HEARD_MAX))
         heard.append(Heard(by, self._time()))
 
-    def leads(self, life: Life) -> None:
-        if self._leader is not life:
+    def leads(self, process: SimProcess) -> None:
+        if self._leader is not process:
             self._leader_since = self._time()
-        self._leader = life
+        self._leader = process
 
     def of(self, node_id: NodeId) -> Iterable[Heard]:
         return self._heard.get(node_id, ())
@@ -119,7 +119,7 @@ class Heartbeats:
         heard = self._heard.get(node_id)
         return self._time() - heard[-1].at if heard else self._time()
 
-    def check_not_ready(self, life: Life, node_id: NodeId) -> None:
+    def check_not_ready(self, process: SimProcess, node_id: NodeId) -> None:
         """A node is marked not ready only after its lease; heartbeats during the commit do not count."""
         now = self._time()
         led = now - self._leader_since
@@ -127,11 +127,11 @@ class Heartbeats:
             self._fail("lease", f"{node_id} marked not ready by a leader since {led:.1f}s")
         for heard in self.of(node_id):
             silent = now - heard.at
-            if heard.by is life and JUDGING_SECONDS < silent < self.lease_seconds - 1:
+            if heard.by is process and JUDGING_SECONDS < silent < self.lease_seconds - 1:
                 self._fail("lease", f"{node_id} marked not ready {silent:.1f}s after a heartbeat")
 
 
-class HeardLink:
+class RecordingLink:
     """A link that reports acknowledged heartbeats and registrations."""
 
     def __init__(
@@ -180,7 +180,7 @@ class HeardLink:
 
 
 @asynccontextmanager
-async def overheard(
+async def recorded(
     link: AbstractAsyncContextManager[Link],
     *,
     heard: Callable[[float], None],
@@ -189,4 +189,4 @@ async def overheard(
 ) -> AsyncIterator[Link]:
     """`reporting` may change a heartbeat before it is sent."""
     async with link as inner:
-        yield HeardLink(inner, heard, joining, reporting)
+        yield RecordingLink(inner, heard, joining, reporting)

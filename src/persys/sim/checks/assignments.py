@@ -8,8 +8,8 @@ from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import Assignment, Resources
 from persys.sim.checks.agent_contact import Heartbeats
 from persys.sim.checks.context import Facts
-from persys.sim.checks.store_mirror import Mirror
-from persys.sim.engine.process import Life
+from persys.sim.checks.store_mirror import StoreMirror
+from persys.sim.engine.process import SimProcess
 from persys.sim.fakes.docker import Container
 from persys.store import keys
 from persys.store.port import Unit
@@ -25,15 +25,15 @@ class AssignmentChecks:
         self._facts = facts
         self._heartbeats = heartbeats
 
-    def released(self, life: Life, units: Sequence[Unit]) -> None:
+    def released(self, process: SimProcess, units: Sequence[Unit]) -> None:
         """Before the commit is applied: the leader still reserves what is stored."""
         facts = self._facts
-        if (columns := facts.probe.reserved_by(life)) is not None and not facts.losses.open:
+        if (columns := facts.probe.reserved_by(process)) is not None and not facts.losses.open:
             facts.fail_if("3 released early", release_problem(facts.mirror, columns, units))
 
     def committed(
         self,
-        life: Life,
+        process: SimProcess,
         touched: Collection[str],
         bound_before: Mapping[str, Assignment],
         buried_before: Collection[str],
@@ -45,7 +45,7 @@ class AssignmentChecks:
                 key.startswith(keys.ASSIGNMENTS)
                 and (new := mirror.assignments.get(key)) is not None
             ):
-                self._check(life, bound_before.get(key), new)
+                self._check(process, bound_before.get(key), new)
                 changed.add(new.node_id)
         changed |= {
             buried.assignment.node_id for key, buried in mirror.tombstones.items() if key in touched
@@ -54,10 +54,10 @@ class AssignmentChecks:
             self._facts.fail_if("3 reservation", room_problem(mirror, node_id))
         self._check_tombstones(touched, bound_before, buried_before)
 
-    def _check(self, life: Life, old: Assignment | None, new: Assignment) -> None:
+    def _check(self, process: SimProcess, old: Assignment | None, new: Assignment) -> None:
         self._check_epoch(old, new)
         if old is None or old.node_id != new.node_id:
-            self._check_runtimes(life, new)
+            self._check_runtimes(process, new)
         if old is None or old.node_id == new.node_id:
             return
         live = self._facts.probe.live()[old.node_id]
@@ -78,13 +78,13 @@ class AssignmentChecks:
             self._facts.fail("epoch", text)
         epochs[new.workload_id] = max(highest, new.epoch)
 
-    def _check_runtimes(self, life: Life, new: Assignment) -> None:
+    def _check_runtimes(self, process: SimProcess, new: Assignment) -> None:
         """No assignment to a node that has reported that its runtimes do not respond."""
         since, now = self._facts.probe.silent_since(new.node_id), self._facts.probe.time()
         if since is None or self._facts.losses.open:
             return
         for heard in self._heartbeats.of(new.node_id):
-            if heard.by is life and since + NOTICE_SECONDS <= heard.at <= now - DECIDED_SECONDS:
+            if heard.by is process and since + NOTICE_SECONDS <= heard.at <= now - DECIDED_SECONDS:
                 silent = f"runtimes of {new.node_id} not responding for {now - since:.0f}s"
                 self._facts.fail("unhealthy node", f"{new.workload_id} assigned, {silent}")
                 return
@@ -97,7 +97,7 @@ class AssignmentChecks:
             if (
                 container.workload_id == old.workload_id
                 and container.stop_after_seconds
-                and not self._facts.contacts.excuses(old.node_id, container)
+                and not self._facts.contacts.was_hindered(old.node_id, container)
             ):
                 text = f"{old.workload_id} still runs on the unreachable {old.node_id} it leaves"
                 self._facts.fail("4 stopped alone", text)
@@ -124,7 +124,7 @@ class AssignmentChecks:
                 self._facts.fail("11 recovery", text)
 
 
-def room_problem(mirror: Mirror, node_id: NodeId) -> str:
+def room_problem(mirror: StoreMirror, node_id: NodeId) -> str:
     """Resources or host ports of a node that are reserved twice."""
     node = mirror.nodes.get(keys.node_key(node_id))
     if node is None:
@@ -142,7 +142,7 @@ def room_problem(mirror: Mirror, node_id: NodeId) -> str:
     return f"{node_id} has {node.capabilities.allocatable}, but {total} is reserved"
 
 
-def release_problem(mirror: Mirror, node_index: NodeIndex, units: Sequence[Unit]) -> str:
+def release_problem(mirror: StoreMirror, node_index: NodeIndex, units: Sequence[Unit]) -> str:
     """A reservation that the leader released in memory while its record was still in the store.
 
     `mirror` is the state before these units, `node_index` the current reservations of the leader.
@@ -158,7 +158,9 @@ def release_problem(mirror: Mirror, node_index: NodeIndex, units: Sequence[Unit]
     return ""
 
 
-def order_problem(mirror: Mirror, node_id: NodeId, request: agent_pb2.ApplyWorkloadRequest) -> str:
+def order_problem(
+    mirror: StoreMirror, node_id: NodeId, request: agent_pb2.ApplyWorkloadRequest
+) -> str:
     """An order for more than is reserved, if it belongs to the current records."""
     workload = mirror.workload(WorkloadId(request.id))
     bound = mirror.assignment(WorkloadId(request.id))

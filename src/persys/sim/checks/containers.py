@@ -18,14 +18,14 @@ class ContainerChecks:
 
     def start_asked(self, node_id: NodeId, order: Order) -> None:
         """An agent starts a workload: the journal must say so, or a crash would start it twice."""
-        entry = self._facts.probe.kept(node_id, order.workload_id)
+        entry = self._facts.probe.journal_entry(node_id, order.workload_id)
         if entry is None or (entry.order == order and not entry.progress.launching):
             text = f"{node_id} starts {order.workload_id} without a journal entry"
             self._facts.fail("commit before act", text)
 
     def stop_asked(self, node_id: NodeId, order: Order, container_id: str) -> None:
         """A stop takes time: whether it was allowed is decided when it begins."""
-        if self._facts.contacts.allows_to_stop(node_id, order.stop_after_seconds):
+        if self._facts.contacts.may_stop(node_id, order.stop_after_seconds):
             self._stopping_alone.add(container_id)
 
     def container_starts(self, node_id: NodeId, container: Container, *, by_agent: bool) -> None:
@@ -46,7 +46,7 @@ class ContainerChecks:
         if order.desired is Desired.RUNNING and order.revision == container.revision:
             if container.id in self._stopping_alone:
                 return  # stop_after
-            if facts.contacts.allows_to_stop(node_id, order.stop_after_seconds):
+            if facts.contacts.may_stop(node_id, order.stop_after_seconds):
                 return
             if container.holds_data and facts.probe.is_cloned(node_id, container):
                 return  # the original node has the data
@@ -89,8 +89,8 @@ class ContainerChecks:
         facts = self._facts
         copy = (node_id, container.workload_id)
         if facts.mirror.accounts_for(*copy):
-            facts.given_up.discard(copy)
-        elif copy not in facts.given_up and not facts.probe.is_cloned(node_id, container):
+            facts.unaccounted.discard(copy)
+        elif copy not in facts.unaccounted and not facts.probe.is_cloned(node_id, container):
             text = f"{container.workload_id} runs on {node_id} without a record"
             facts.fail("3 reservation", text)
 
@@ -104,10 +104,10 @@ class ContainerChecks:
                     other is not container
                     and other.holds_data
                     and other.workload_id == container.workload_id
-                    and (other_id, other.workload_id) not in facts.given_up
+                    and (other_id, other.workload_id) not in facts.unaccounted
                     and not is_cloned(other_id, other)
-                    and not facts.contacts.excuses(other_id, other)
-                    and not facts.contacts.excuses(node_id, container)
+                    and not facts.contacts.was_hindered(other_id, other)
+                    and not facts.contacts.was_hindered(node_id, container)
                 ):
                     text = f"{container.workload_id} starts on {node_id} and runs on {other_id}"
                     facts.fail("4 one copy of data", text)

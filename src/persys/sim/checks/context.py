@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from persys.agent.journal.records import Entry
 from persys.core.placement.index.node_index import NodeIndex
 from persys.model.ids import NodeId, WorkloadId
-from persys.sim.checks.acknowledged import Intents
-from persys.sim.checks.agent_contact import Contacts
-from persys.sim.checks.store_loss import Losses
-from persys.sim.checks.store_mirror import Mirror
-from persys.sim.engine.process import Life
+from persys.sim.checks.acknowledged import AllowedStates
+from persys.sim.checks.agent_contact import AgentContacts
+from persys.sim.checks.store_loss import StoreLoss
+from persys.sim.checks.store_mirror import StoreMirror
+from persys.sim.engine.process import SimProcess
 from persys.sim.engine.trace import Trace
 from persys.sim.fakes.docker import Container
 
@@ -31,12 +31,12 @@ class Probe:
 
     time: Callable[[], float]
     live: Callable[[], Mapping[NodeId, list[Container]]]  # the running containers per node
-    kept: Callable[[NodeId, WorkloadId], Entry | None]  # an entry of an agent's journal
+    journal_entry: Callable[[NodeId, WorkloadId], Entry | None]  # an entry of an agent's journal
     holds: Callable[[NodeId], Iterable[WorkloadId]]  # workloads with anything on a node
     keeps: Callable[[NodeId], Iterable[WorkloadId]]  # workloads that its agent must keep
     silent_since: Callable[[NodeId], float | None]  # since when its runtimes do not respond
     is_cloned: Callable[[NodeId, Container], bool]  # it comes from the journal of a cloned node
-    reserved_by: Callable[[Life], NodeIndex | None]  # the reservations in a leader's memory
+    reserved_by: Callable[[SimProcess], NodeIndex | None]  # the reservations in a leader's memory
 
 
 @dataclass(slots=True, eq=False)
@@ -44,14 +44,16 @@ class Facts:
     probe: Probe
     trace: Trace
     failed: Callable[[Violation], None]
-    mirror: Mirror = field(default_factory=Mirror)
-    contacts: Contacts = field(default_factory=Contacts)
-    intents: Intents = field(default_factory=Intents)
-    given_up: set[tuple[NodeId, WorkloadId]] = field(default_factory=set)  # copies without records
-    losses: Losses = field(init=False)
+    mirror: StoreMirror = field(default_factory=StoreMirror)
+    contacts: AgentContacts = field(default_factory=AgentContacts)
+    intents: AllowedStates = field(default_factory=AllowedStates)
+    unaccounted: set[tuple[NodeId, WorkloadId]] = field(
+        default_factory=set
+    )  # copies without records
+    losses: StoreLoss = field(init=False)
 
     def __post_init__(self) -> None:
-        self.losses = Losses(
+        self.losses = StoreLoss(
             self.mirror, self.intents, self.probe.time, self.fail, self.probe.keeps
         )
 

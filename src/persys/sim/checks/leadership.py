@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator
 
 from persys.sim.checks.liveness import differences
-from persys.sim.fakes.ha_scheduler import SharedSeat
+from persys.sim.fakes.ha_scheduler import HaScheduler
 from persys.sim.world import World
 
 LOOK_SECONDS = 0.5
@@ -28,8 +28,8 @@ async def watch_leadership(world: World) -> None:
         if leader and not _is_up(world, leader):
             well_at = max(well_at, taken_at)  # the next leader had been elected, and failed too
         lease = world.shared[0].settings.leader_lease.total_seconds()
-        candidates = [seat for seat in world.shared if seat.is_up]
-        ailing = world.invariants.losses.open or not all(seat.trouble.none for seat in candidates)
+        candidates = [host for host in world.shared if host.is_up]
+        ailing = world.invariants.losses.open or not all(host.trouble.none for host in candidates)
         if not candidates or ailing:
             well_at = time() + AFTERMATH_SECONDS
         elif _leads(world):
@@ -45,36 +45,36 @@ async def compare_followers(world: World) -> None:
     since: dict[str, float] = {}
     while world.shared:
         await asyncio.sleep(LOOK_SECONDS * 2)
-        for seat in world.shared:
-            found = next(_differences(world, seat), "")
+        for host in world.shared:
+            found = next(_differences(world, host), "")
             if (
                 not found
-                or not seat.trouble.is_long_over
+                or not host.trouble.is_long_over
                 or world.invariants.losses.open
-                or seat.mourns
+                or host.in_recovery
             ):
-                since.pop(seat.name, None)
-            elif time() - since.setdefault(seat.name, time()) > DIFFER_SECONDS:
-                world.invariants.fail("memory", f"standby {seat.name}: {found}")
+                since.pop(host.name, None)
+            elif time() - since.setdefault(host.name, time()) > DIFFER_SECONDS:
+                world.invariants.fail("memory", f"standby {host.name}: {found}")
 
 
 def standby_differences(world: World) -> Iterator[str]:
-    for seat in world.shared:
-        if seat.mourns:
+    for host in world.shared:
+        if host.in_recovery:
             continue
-        for difference in _differences(world, seat):
-            yield f"standby {seat.name}: {difference}"
+        for difference in _differences(world, host):
+            yield f"standby {host.name}: {difference}"
 
 
-def _differences(world: World, seat: SharedSeat) -> Iterator[str]:
-    if (scheduler := seat.follower) is not None:
+def _differences(world: World, host: HaScheduler) -> Iterator[str]:
+    if (scheduler := host.follower) is not None:
         yield from differences(world.invariants.mirror, scheduler)
 
 
 def _is_up(world: World, leader: str) -> bool:
     return any(
-        seat.is_up and seat.newest is not None and seat.newest.title == leader
-        for seat in world.shared
+        host.is_up and host.newest is not None and host.newest.title == leader
+        for host in world.shared
     )
 
 
@@ -82,6 +82,6 @@ def _leads(world: World) -> bool:
     """Whether a scheduler leads and the store confirms it."""
     leader = world.leader_name
     return any(
-        seat.leads and seat.newest is not None and seat.newest.title == leader
-        for seat in world.shared
+        host.leads and host.newest is not None and host.newest.title == leader
+        for host in world.shared
     )

@@ -14,7 +14,7 @@ from persys.model.placement import Assignment, Resources
 from persys.model.status import Status, WorkloadStatus
 from persys.model.workload import Desired, Workload
 from persys.scheduler.app import Scheduler
-from persys.sim.checks.store_mirror import Mirror
+from persys.sim.checks.store_mirror import StoreMirror
 from persys.sim.fakes.docker import Container
 
 Copies = dict[WorkloadId, list[tuple[NodeId, Container]]]
@@ -32,7 +32,7 @@ def copies_of(live: dict[NodeId, list[Container]]) -> Copies:
     return found
 
 
-def unsettled(mirror: Mirror, live: dict[NodeId, list[Container]]) -> Iterator[str]:
+def unsettled(mirror: StoreMirror, live: dict[NodeId, list[Container]]) -> Iterator[str]:
     """Workloads that have not converged, one line each."""
     orphans = mirror.orphans()
     copies = copies_of(live)
@@ -54,7 +54,7 @@ def unsettled(mirror: Mirror, live: dict[NodeId, list[Container]]) -> Iterator[s
         yield f"{key} still exists"
 
 
-def _problem(workload: Workload, mirror: Mirror, copies: Copies) -> str:
+def _problem(workload: Workload, mirror: StoreMirror, copies: Copies) -> str:
     workload_status, bound = mirror.workload_status(workload.id), mirror.assignment(workload.id)
     found = copies.get(workload.id, [])
     if workload.desired is Desired.DELETED:
@@ -83,7 +83,7 @@ def _problem(workload: Workload, mirror: Mirror, copies: Copies) -> str:
     return ""
 
 
-def is_retried_slowly(mirror: Mirror, workload_id: WorkloadId) -> bool:
+def is_retried_slowly(mirror: StoreMirror, workload_id: WorkloadId) -> bool:
     retry = mirror.retry(workload_id)
     return (
         retry is not None
@@ -94,7 +94,7 @@ def is_retried_slowly(mirror: Mirror, workload_id: WorkloadId) -> bool:
 
 def _why_failed(
     workload: Workload,
-    mirror: Mirror,
+    mirror: StoreMirror,
     workload_status: WorkloadStatus,
     found: list[tuple[NodeId, Container]],
 ) -> str:
@@ -102,14 +102,14 @@ def _why_failed(
     if workload_status.failure is None:
         return "failed without a reason"
     for node_id, container in found:
-        if container.revision == workload.revision and not container.is_restless:
+        if container.revision == workload.revision and not container.exits_alone:
             return f"has status failed, but runs on {node_id}"
     if retry is None or retry.next_at is not None:
         return "failed, and its next attempt is still to come"
     return ""
 
 
-def _why_waiting(workload: Workload, mirror: Mirror, bound: Assignment | None) -> str:
+def _why_waiting(workload: Workload, mirror: StoreMirror, bound: Assignment | None) -> str:
     if any(orphan == workload.id for _, orphan in mirror.orphans()):
         return ""  # it waits for the node with its data, until the operator decides on the orphan
     needs = requirements_of(workload)
@@ -143,7 +143,7 @@ def oversized(scheduler: Scheduler) -> str:
     return ""
 
 
-def differences(mirror: Mirror, scheduler: Scheduler) -> Iterator[str]:
+def differences(mirror: StoreMirror, scheduler: Scheduler) -> Iterator[str]:
     """Differences between the scheduler's memory and the store."""
     cluster = scheduler.cluster
     stored = {workload.id for workload in mirror.workloads.values()}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from persys.model.ids import NodeId
 from persys.model.node import Node
-from persys.sim.checks.store_mirror import Mirror
+from persys.sim.checks.store_mirror import StoreMirror
 from persys.store import keys
 
 # A request from before the removal may be processed this much later.
@@ -14,10 +14,10 @@ NEVER = float("-inf")
 
 
 @dataclass(slots=True)
-class Removals:
+class RemovalChecks:
     """All instants are on the loop's clock."""
 
-    mirror: Mirror
+    mirror: StoreMirror
     time: Callable[[], float]
     fail: Callable[[str, str], None]
     joining: dict[NodeId, float] = field(

@@ -25,7 +25,7 @@ class OrderChecks:
         ):
             return
         workload_id = WorkloadId(request.id)
-        entry = self._facts.probe.kept(node_id, workload_id)
+        entry = self._facts.probe.journal_entry(node_id, workload_id)
         if entry is not None:
             self._known[id(request)] = (entry.order.epoch, entry.cluster_uid)
         if isinstance(request, agent_pb2.ApplyWorkloadRequest):
@@ -43,7 +43,7 @@ class OrderChecks:
         """An agent accepted an order: it must be in the journal, and not older than the entry before it."""
         known, cluster_uid = self._known.pop(id(request), (0, ""))
         workload_id = WorkloadId(getattr(request, "id", ""))
-        entry = self._facts.probe.kept(node_id, workload_id)
+        entry = self._facts.probe.journal_entry(node_id, workload_id)
         match answer:
             case (
                 agent_pb2.ApplyWorkloadResponse(applied=True)

@@ -47,5 +47,5 @@ def _waiting(world: World) -> Iterator[tuple[NodeId, WorkloadId]]:
 
 def _is_disturbed(node: SimNode) -> bool:
     return (
-        not node.powered or node.is_hindered or bool(node.disk.errors) or node.disk.slow_seconds > 0
+        not node.powered or node.cannot_act or bool(node.disk.errors) or node.disk.slow_seconds > 0
     )

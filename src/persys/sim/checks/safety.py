@@ -10,16 +10,16 @@ from typing import Any
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Node, NodeStatus
 from persys.scheduler.ha.leader_key import leader_of
-from persys.sim.checks.acknowledged import Word, state_of
+from persys.sim.checks.acknowledged import UserRequest, state_of
 from persys.sim.checks.agent_contact import Heartbeats
 from persys.sim.checks.assignments import AssignmentChecks
 from persys.sim.checks.containers import ContainerChecks
 from persys.sim.checks.context import Facts, Probe, Violation
-from persys.sim.checks.node_removal import Removals
+from persys.sim.checks.node_removal import RemovalChecks
 from persys.sim.checks.orders import OrderChecks
-from persys.sim.checks.store_loss import RULINGS
-from persys.sim.checks.store_mirror import Reads, changed_keys
-from persys.sim.engine.process import Life
+from persys.sim.checks.store_loss import RECOVERY_CALLS
+from persys.sim.checks.store_mirror import ReadChecks, changed_keys
+from persys.sim.engine.process import SimProcess
 from persys.sim.engine.trace import Trace
 from persys.store import keys
 from persys.store.port import Record, Unit
@@ -43,9 +43,9 @@ class Invariants:
         self.mirror = facts.mirror
         self.contacts = facts.contacts
         self.losses = facts.losses
-        self.has_given_up = False
-        self.removals = Removals(facts.mirror, probe.time, facts.fail)
-        self.reads = Reads(facts.mirror)
+        self.has_unaccounted = False
+        self.removals = RemovalChecks(facts.mirror, probe.time, facts.fail)
+        self.reads = ReadChecks(facts.mirror)
         self.heartbeats = Heartbeats(probe.time, facts.fail, lease_seconds=lease_seconds)
         self._assignments = AssignmentChecks(facts, self.heartbeats)
         self._orders = OrderChecks(facts)
@@ -62,18 +62,18 @@ class Invariants:
 
     # Commits
 
-    def committed(self, life: Life, units: Sequence[Unit], leader: Record | None) -> None:
+    def committed(self, process: SimProcess, units: Sequence[Unit], leader: Record | None) -> None:
         """`leader` is the leader key before the commit."""
         mirror, now = self.mirror, self._facts.probe.time()
-        self._check_fence(life, units, leader)
-        self._facts.trace.add(life.title, f"commits {changed_keys(units)}")
-        self._assignments.released(life, units)
-        self.losses.committed(life, units)
+        self._check_fence(process, units, leader)
+        self._facts.trace.add(process.title, f"commits {changed_keys(units)}")
+        self._assignments.released(process, units)
+        self.losses.committed(process, units)
         bound_before, nodes_before = dict(mirror.assignments), dict(mirror.nodes)
         buried_before = set(mirror.tombstones)
         touched = mirror.take(units, now)
         for key in sorted(nodes_before.keys() - mirror.nodes.keys()):
-            self._give_up(nodes_before[key].id)
+            self._mark_unaccounted(nodes_before[key].id)
         self.removals.committed(touched, nodes_before)
         workload_ids = sorted(
             WorkloadId(key.removeprefix(keys.WORKLOADS))
@@ -84,62 +84,64 @@ class Invariants:
         for workload_id in workload_ids:
             self._check_intent(workload_id)
         for key in sorted(touched & mirror.nodes.keys()):
-            self._check_not_ready(life, nodes_before.get(key), mirror.nodes[key])
-        self._assignments.committed(life, touched, bound_before, buried_before)
+            self._check_not_ready(process, nodes_before.get(key), mirror.nodes[key])
+        self._assignments.committed(process, touched, bound_before, buried_before)
         self._containers.check_all_accounted()
 
-    def store_lost(self, nodes: Iterable[NodeId], remembering: frozenset[str]) -> None:
-        """`remembering`: the schedulers with the lost records in memory."""
+    def store_lost(self, nodes: Iterable[NodeId], with_records: frozenset[str]) -> None:
+        """`with_records`: the schedulers with the lost records in memory."""
         for node_id in nodes:
-            self._give_up(node_id)
-        self.losses.lose(remembering)
+            self._mark_unaccounted(node_id)
+        self.losses.lose(with_records)
         self.removals.removed.clear()  # an older snapshot may contain them
         self.reads.forget()
 
     def joins(self, node_id: NodeId) -> None:
         self.removals.joining[node_id] = self._facts.probe.time()
 
-    def _give_up(self, node_id: NodeId) -> None:
+    def _mark_unaccounted(self, node_id: NodeId) -> None:
         """The copies that the node has now need no records any more."""
-        self.has_given_up = True
+        self.has_unaccounted = True
         held = self._facts.probe.holds(node_id)
-        self._facts.given_up |= {(node_id, workload_id) for workload_id in held}
+        self._facts.unaccounted |= {(node_id, workload_id) for workload_id in held}
 
-    def _check_fence(self, life: Life, units: Sequence[Unit], leader: Record | None) -> None:
+    def _check_fence(
+        self, process: SimProcess, units: Sequence[Unit], leader: Record | None
+    ) -> None:
         if any(keys.LEADER in unit.puts for unit in units):
-            self.heartbeats.leads(life)
-        elif units and (leader is None or leader_of(leader).name != life.title):
+            self.heartbeats.leads(process)
+        elif units and (leader is None or leader_of(leader).name != process.title):
             led = leader_of(leader).name if leader is not None else "none"
-            text = f"{life.title} wrote {sorted(units[0].puts)}, but the leader is {led}"
+            text = f"{process.title} wrote {sorted(units[0].puts)}, but the leader is {led}"
             self.fail("fence", text)
 
-    def _check_not_ready(self, life: Life, old: Node | None, new: Node) -> None:
+    def _check_not_ready(self, process: SimProcess, old: Node | None, new: Node) -> None:
         if new.status is NodeStatus.NOT_READY and (
             old is None or old.status is not NodeStatus.NOT_READY
         ):
-            self.heartbeats.check_not_ready(life, new.id)
+            self.heartbeats.check_not_ready(process, new.id)
 
     # Requests of users
 
-    def asks(self, workload_id: WorkloadId, word: Word) -> None:
-        self.losses.words[workload_id] = word
+    def asks(self, workload_id: WorkloadId, word: UserRequest) -> None:
+        self.losses.last_requests[workload_id] = word
         self._facts.intents.ask(workload_id, word, now=self._facts.probe.time())
 
     def answered(
-        self, life: Life, method: str, request: Any, answer: Any, beside: Mapping[str, str]
+        self, process: SimProcess, method: str, request: Any, answer: Any, beside: Mapping[str, str]
     ) -> None:
         """`beside`: response metadata with the role of the scheduler and the data age."""
         if method == "Heartbeat" and answer.acknowledged:
-            self.heartbeats.acknowledged(NodeId(request.node_id), life)
-        if method in RULINGS:
-            self.losses.ruled(life, method, answer)
+            self.heartbeats.acknowledged(NodeId(request.node_id), process)
+        if method in RECOVERY_CALLS:
+            self.losses.recovered(process, method, answer)
         if isinstance(
             answer, control_pb2.ApplyWorkloadResponse | control_pb2.DeleteWorkloadResponse
         ):
             if not answer.success or self.losses.open:
                 return  # until the loss is noticed, responses may reflect the state before it
             workload_id = WorkloadId(request.workload_id)
-            self._facts.intents.acknowledge(workload_id, self.losses.words[workload_id])
+            self._facts.intents.acknowledge(workload_id, self.losses.last_requests[workload_id])
             self._check_intent(workload_id)
         if method in ("GetNode", "ListNodes") and ROLE not in beside:
             for node in answer.nodes if method == "ListNodes" else [answer.node]:

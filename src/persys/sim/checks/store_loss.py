@@ -9,62 +9,62 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from persys.model.ids import NodeId, WorkloadId
-from persys.sim.checks.acknowledged import Intents, State, Word, state_of
-from persys.sim.checks.store_mirror import Mirror
-from persys.sim.engine.process import Life
+from persys.sim.checks.acknowledged import AllowedStates, State, UserRequest, state_of
+from persys.sim.checks.store_mirror import StoreMirror
+from persys.sim.engine.process import SimProcess
 from persys.store import keys
 from persys.store.port import Unit
 from persys.wire.gen.control.v1 import control_pb2
 
 # An order from before the loss may arrive this much later.
 STALE_ORDER_SECONDS = 60.0
-RULINGS = frozenset({"RebuildFromAgents", "AcceptEmpty", "RestoreSnapshot"})
+RECOVERY_CALLS = frozenset({"RebuildFromAgents", "AcceptEmpty", "RestoreSnapshot"})
 
 
 @dataclass(slots=True)
-class Losses:
-    """`kept` returns the workloads that the agent of a node must keep by its journal."""
+class StoreLoss:
+    """`kept_by` returns the workloads that the agent of a node must keep by its journal."""
 
-    mirror: Mirror
-    intents: Intents
+    mirror: StoreMirror
+    intents: AllowedStates
     time: Callable[[], float]
     fail: Callable[[str, str], None]
-    kept: Callable[[NodeId], Iterable[WorkloadId]]
+    kept_by: Callable[[NodeId], Iterable[WorkloadId]]
     open: bool = False  # no recovery has completed yet
     asked: bool = False  # an operator has requested a recovery
     lost_at: float = float("-inf")
-    words: dict[WorkloadId, Word] = field(
+    last_requests: dict[WorkloadId, UserRequest] = field(
         default_factory=dict
     )  # the last request for each workload
-    remembering: frozenset[str] = frozenset()  # titles of schedulers with the records in memory
+    with_records: frozenset[str] = frozenset()  # titles of schedulers with the records in memory
     snapshot: frozenset[WorkloadId] = frozenset()  # the workloads in the last snapshot
     _before: dict[WorkloadId, frozenset[State]] = field(default_factory=dict)
 
-    def lose(self, remembering: frozenset[str]) -> None:
+    def lose(self, with_records: frozenset[str]) -> None:
         """The store lost all data."""
         if not self.open:
             self._before = {
                 workload_id: self.intents.of(workload_id)
                 for workload_id in (each.id for each in self.mirror.workloads.values())
             }
-            self.remembering = remembering
-        self.remembering &= remembering
+            self.with_records = with_records
+        self.with_records &= with_records
         self.open, self.asked, self.lost_at = True, False, self.time()
         self.mirror.lose()
-        self.intents.forgive(self.mirror.stored)
+        self.intents.allow_stored(self.mirror.stored)
 
     def reopen(self) -> None:
         """A restarted scheduler has detected the loss only now."""
         if not self.open:
             self.open = True
-            self.intents.forgive(self.mirror.stored)
+            self.intents.allow_stored(self.mirror.stored)
 
-    def committed(self, life: Life, units: Sequence[Unit]) -> None:
-        if not self.open or self.asked or life.title not in self.remembering:
+    def committed(self, process: SimProcess, units: Sequence[Unit]) -> None:
+        if not self.open or self.asked or process.title not in self.with_records:
             return
         written = {key for unit in units for key in (*unit.puts, *unit.deletes)} - {keys.LEADER}
         if written:
-            text = f"{life.title} wrote {min(written)} to a store that had lost its data"
+            text = f"{process.title} wrote {min(written)} to a store that had lost its data"
             self.fail("11 recovery", text)
 
     def check_delete(self, node_id: NodeId, workload_id: WorkloadId) -> None:
@@ -75,15 +75,17 @@ class Losses:
             text = f"{node_id} received delete of {workload_id} without a record"
             self.fail("11 recovery", text)
 
-    def ruled(self, life: Life, method: str, answer: control_pb2.RecoveryAnswer) -> None:
+    def recovered(
+        self, process: SimProcess, method: str, answer: control_pb2.RecoveryAnswer
+    ) -> None:
         """A recovery completed: everything recoverable must be restored."""
         if not self.open or not answer.accepted:
             return
         if method != "AcceptEmpty":
-            missing = self._missing(life, method, answer.left_out)
+            missing = self._missing(process, method, answer.left_out)
             for workload_id, why in sorted(missing.items()):
                 self.fail("1 recovered", f"{workload_id} was not restored, although {why}")
-            if method == "RebuildFromAgents" and life.title in self.remembering:
+            if method == "RebuildFromAgents" and process.title in self.with_records:
                 self._check_remembered()
         self.close()
 
@@ -99,26 +101,28 @@ class Losses:
         self.open = self.asked = False
         for workload_id in list(self.intents.allowed):
             now = state_of(self.mirror.workload(workload_id))
-            word = self.words.get(workload_id, Word())
-            self.intents.begin_anew(workload_id, {now, None}, word)
+            word = self.last_requests.get(workload_id, UserRequest())
+            self.intents.reset(workload_id, {now, None}, word)
 
     @property
     def ever(self) -> bool:
         return self.lost_at > float("-inf")
 
-    def _missing(self, life: Life, method: str, left_out: Sequence[str]) -> dict[WorkloadId, str]:
+    def _missing(
+        self, process: SimProcess, method: str, left_out: Sequence[str]
+    ) -> dict[WorkloadId, str]:
         """Workloads that should be restored and are not, unless the response lists them as left out."""
         told = " ".join(left_out)
         found: dict[WorkloadId, str] = {}
         for node in self.mirror.nodes.values():
             if f"node {node.id} did not respond" not in told:
-                found |= dict.fromkeys(self.kept(node.id), f"{node.id} has it")
+                found |= dict.fromkeys(self.kept_by(node.id), f"{node.id} has it")
         if method == "RestoreSnapshot":
             found |= dict.fromkeys(self.snapshot, "the snapshot has it")
-        elif life.title in self.remembering:
+        elif process.title in self.with_records:
             for workload_id, states in self._before.items():
                 if None not in states:
-                    found[workload_id] = f"{life.title} has it in memory"
+                    found[workload_id] = f"{process.title} has it in memory"
         return {
             workload_id: why
             for workload_id, why in found.items()

@@ -19,7 +19,7 @@ SLACK_SECONDS = 1.0
 
 
 @dataclass(slots=True)
-class Mirror:
+class StoreMirror:
     workloads: dict[str, Workload] = field(default_factory=dict)
     assignments: dict[str, Assignment] = field(default_factory=dict)
     workload_statuses: dict[str, WorkloadStatus] = field(default_factory=dict)
@@ -49,9 +49,9 @@ class Mirror:
         for key in touched:
             workload, buried = self.workloads.get(key), self.tombstones.get(key)
             if buried is not None:
-                self._doom(buried.assignment, now)
+                self._crash_at(buried.assignment, now)
             if workload is not None and workload.desired is Desired.DELETED:
-                self._doom(self.assignment(workload.id), now)
+                self._crash_at(self.assignment(workload.id), now)
         return touched
 
     def lose(self) -> None:
@@ -76,7 +76,7 @@ class Mirror:
             if drift.type is DriftType.ORPHAN
         }
 
-    def _doom(self, bound: Assignment | None, now: float) -> None:
+    def _crash_at(self, bound: Assignment | None, now: float) -> None:
         if bound is not None:
             self.doomed[(bound.node_id, bound.workload_id)] = now
 
@@ -159,10 +159,10 @@ class Mirror:
 
 
 @dataclass(slots=True)
-class Reads:
+class ReadChecks:
     """The stored states of each workload, and when each was replaced."""
 
-    mirror: Mirror
+    mirror: StoreMirror
     _now: dict[WorkloadId, State] = field(default_factory=dict)
     _past: dict[WorkloadId, list[tuple[State, float]]] = field(default_factory=dict)
 

@@ -13,8 +13,8 @@ from persys.sim.engine.trace import Trace
 from persys.sim.engine.virtual_loop import VirtualLoop, owner
 
 
-class Life:
-    def __init__(self, name: str, trace: Trace, *, died: Callable[["Life"], None]) -> None:
+class SimProcess:
+    def __init__(self, name: str, trace: Trace, *, died: Callable[["SimProcess"], None]) -> None:
         self.name = name
         self.title = name
         self.alive = True
@@ -31,9 +31,9 @@ class Life:
         self._task: asyncio.Task[None] | None = None
         self._context = Context()
         self._struck: Callable[[], None] = lambda: None
-        self._doom: tuple[str, int] | None = None  # crash at this gate, after this many passes
+        self._crash_at: tuple[str, int] | None = None  # crash at this gate, after this many passes
 
-    async def run(self, body: Callable[["Life"], Coroutine[None, None, None]]) -> None:
+    async def run(self, body: Callable[["SimProcess"], Coroutine[None, None, None]]) -> None:
         """Run the body until it ends, raises or crashes. Only a crash cancels it."""
         self._task = asyncio.current_task()
         owner.set(self)
@@ -48,19 +48,19 @@ class Life:
         self.calls.add(task)
         task.add_done_callback(self.calls.discard)
 
-    def doom(self, deed: str, count: int, struck: Callable[[], None] = lambda: None) -> None:
+    def crash_at(self, deed: str, count: int, struck: Callable[[], None] = lambda: None) -> None:
         """Crash at the `count`-th pass of this gate from now on."""
-        self._doom = (deed, count)
+        self._crash_at = (deed, count)
         self._struck = struck
 
-    def spare(self) -> None:
-        self._doom = None
+    def cancel_crash(self) -> None:
+        self._crash_at = None
 
     def passes(self, deed: str) -> None:
         """Crash here if this gate was chosen."""
-        if self.alive and self._doom is not None and self._doom[0] == deed:
-            left = self._doom[1] - 1
-            self._doom = (deed, left) if left > 0 else None
+        if self.alive and self._crash_at is not None and self._crash_at[0] == deed:
+            left = self._crash_at[1] - 1
+            self._crash_at = (deed, left) if left > 0 else None
             if left <= 0:
                 self._trace.add(self.name, f"crashes at {deed}")
                 self._struck()

@@ -48,7 +48,7 @@ class Trace:
         return self._hash.hexdigest()[:16]
 
 
-def dice(seed: int, *names: object) -> Random:
+def rng(seed: int, *names: object) -> Random:
     return Random("/".join([str(seed), *map(str, names)]))  # noqa: S311  # must be repeatable
 
 
@@ -58,7 +58,7 @@ INJECTED = "injected by the simulation"
 
 
 @contextmanager
-def silence(defect: Callable[[str], None] = lambda _text: None) -> Iterator[None]:
+def captured_logs(defect: Callable[[str], None] = lambda _text: None) -> Iterator[None]:
     """`defect` is called for each contained exception that was not injected."""
 
     def take(_logger: object, _level: str, line: MutableMapping[str, Any]) -> NoReturn:

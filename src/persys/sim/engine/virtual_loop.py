@@ -20,7 +20,7 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
-class Mortal(Protocol):
+class Process(Protocol):
     @property
     def alive(self) -> bool: ...
 
@@ -31,10 +31,10 @@ class Mortal(Protocol):
 
 
 # The simulated process that runs the current code. Its timers end with it.
-owner: ContextVar[Mortal] = ContextVar("owner")
+owner: ContextVar[Process] = ContextVar("owner")
 
 
-class StandstillError(RuntimeError):
+class DeadlockError(RuntimeError):
     """Nothing is ready and no timer is set: the run would hang."""
 
 
@@ -143,7 +143,7 @@ class _TimeMachine:
 
     def select(self, seconds: float | None) -> list[Any]:
         if seconds is None:
-            raise StandstillError("nothing is ready and no timer is set")
+            raise DeadlockError("nothing is ready and no timer is set")
         if seconds > 0:
             self._loop.advance(seconds)
         return []

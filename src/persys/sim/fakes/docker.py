@@ -32,7 +32,7 @@ STEADY_SECONDS = 10.0
 KILLED = 137
 
 
-class Witness(Protocol):
+class Observer(Protocol):
     """Checks every operation on containers and volumes, and the contacts of agents."""
 
     def heard(self, node_id: NodeId, sent: float) -> None: ...
@@ -91,7 +91,7 @@ class Container:
         return by_agent and not self.spec.restart.runs_to_completion
 
     @property
-    def is_restless(self) -> bool:
+    def exits_alone(self) -> bool:
         """Whether it exits without being stopped."""
         return behaves_like(self.spec.image)[0] != "steady"
 
@@ -115,11 +115,13 @@ class Container:
 
 
 class Docker:
-    def __init__(self, node_id: NodeId, clock: WallClock, random: Random, witness: Witness) -> None:
+    def __init__(
+        self, node_id: NodeId, clock: WallClock, random: Random, observer: Observer
+    ) -> None:
         self.node_id = node_id
         self._clock = clock
         self._random = random
-        self._witness = witness
+        self._observer = observer
         self.containers: dict[WorkloadId, Container] = {}
         self.images: set[str] = set()
         self.volumes: set[tuple[WorkloadId, str]] = set()
@@ -153,7 +155,7 @@ class Docker:
         return min(taken & container.host_ports, default=None)
 
     def start(self, container: Container, *, by_agent: bool = True) -> None:
-        self._witness.container_starts(self.node_id, container, by_agent=by_agent)
+        self._observer.container_starts(self.node_id, container, by_agent=by_agent)
         if by_agent:
             container.restart_count = 0
         self._calm(container)
@@ -169,13 +171,13 @@ class Docker:
     def stop(self, container: Container, order: Order) -> None:
         if not container.condition.active:
             return
-        self._witness.container_stops(self.node_id, container, order)
+        self._observer.container_stops(self.node_id, container, order)
         container.stopped_by_hand = True
         self._exit(container, KILLED)
 
     def remove(self, container: Container, order: Order) -> None:
         if container.condition.active:
-            self._witness.container_stops(self.node_id, container, order)
+            self._observer.container_stops(self.node_id, container, order)
         self._calm(container)
         container.condition = Condition.DEAD
         if self.containers.get(container.workload_id) is container:
@@ -226,7 +228,7 @@ class Docker:
         if container.started_at is not None:
             ran = (self._clock.now() - container.started_at).total_seconds()
         self._exit(container, code if badly else 0)
-        self._witness.container_ended(self.node_id, container)
+        self._observer.container_ended(self.node_id, container)
         if self._restarts(container):
             container.condition = Condition.RESTARTING
             count = 0 if ran >= STEADY_SECONDS else container.restart_count

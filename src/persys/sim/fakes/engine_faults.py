@@ -15,7 +15,7 @@ from typing import Any
 from persys.agent.runtimes.docker.engine import EngineError
 from persys.agent.runtimes.docker.pull import registry_of
 from persys.errors import RuntimeUnavailableError
-from persys.sim.engine.process import Life
+from persys.sim.engine.process import SimProcess
 from persys.sim.engine.trace import INJECTED
 from persys.sim.fakes.docker import Docker, behaves_like
 
@@ -34,7 +34,7 @@ UNEXPECTED: tuple[Callable[[], Exception], ...] = (
 
 
 @dataclass(slots=True)
-class RuntimeTrouble:
+class RuntimeFaults:
     """The active faults of Docker on one node."""
 
     out: bool = False
@@ -44,18 +44,18 @@ class RuntimeTrouble:
     slowness: float = 1.0
 
 
-class Way:
+class RuntimeCalls:
     """Runtime calls of one process. Each can fail before or after its effect."""
 
-    def __init__(self, life: Life, trouble: RuntimeTrouble, random: Random) -> None:
-        self._life = life
+    def __init__(self, process: SimProcess, trouble: RuntimeFaults, random: Random) -> None:
+        self._process = process
         self._trouble = trouble
         self._random = random
 
     async def reach(self, call: str, span: tuple[float, float]) -> None:
-        await self._life.gate(call)
+        await self._process.gate(call)
         await asyncio.sleep(self._random.uniform(*span) * self._trouble.slowness)
-        await self._life.gate("runtime")
+        await self._process.gate("runtime")
         if self._trouble.out:
             await asyncio.sleep(self._random.uniform(0, NO_ANSWER_SECONDS))
             raise RuntimeUnavailableError("docker is not responding")
@@ -64,7 +64,7 @@ class Way:
 
     async def answer(self, call: str) -> None:
         """The effect happened. The response may be lost."""
-        await self._life.gate(f"{call}.done")
+        await self._process.gate(f"{call}.done")
         if self._random.random() < self._trouble.answers_lost:
             raise RuntimeUnavailableError("the response of docker was lost")
 
@@ -76,7 +76,7 @@ class Way:
 class SimEngine:
     """The part of docker_engine.Engine that pulls use."""
 
-    def __init__(self, docker: Docker, way: Way, silent_registries: set[str]) -> None:
+    def __init__(self, docker: Docker, way: RuntimeCalls, silent_registries: set[str]) -> None:
         """A pull from one of `silent_registries` hangs."""
         self._docker = docker
         self._way = way

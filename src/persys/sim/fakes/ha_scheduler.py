@@ -18,14 +18,14 @@ from persys.scheduler.ha.leader_client import LeaderConnection
 from persys.scheduler.ha.standby import Standby
 from persys.scheduler.server import SchedulerServer
 from persys.scheduler.settings import SchedulerSettings
-from persys.sim.engine.process import Life
-from persys.sim.fakes.scheduler import METHODS, Seat, remembers
+from persys.sim.engine.process import SimProcess
+from persys.sim.fakes.scheduler import METHODS, SimScheduler, remembers
 from persys.sim.fakes.store import Committing, SharedStore, SimStore
 from persys.sim.network.channel import SimChannel
 from persys.sim.network.network import Network
 
 
-class SimPlane(SchedulerServer):
+class SimSchedulerServer(SchedulerServer):
     def __init__(
         self,
         name: str,
@@ -50,7 +50,7 @@ class SimPlane(SchedulerServer):
         return self._standby
 
 
-class SharedSeat(Seat):
+class HaScheduler(SimScheduler):
     scheduler_type = Scheduler
 
     def __init__(
@@ -58,7 +58,7 @@ class SharedSeat(Seat):
     ) -> None:
         super().__init__(seed, network, committed=committed, name=name, store=store)
         self.settings = replace(self.settings, advertise_ip=name)
-        self.plane: SimPlane | None = None
+        self.plane: SimSchedulerServer | None = None
 
     @property
     def leads(self) -> bool:
@@ -78,12 +78,12 @@ class SharedSeat(Seat):
         return plane.scheduler if plane.standby.has_read else None
 
     @property
-    def mourns(self) -> bool:
+    def in_recovery(self) -> bool:
         """Whether it is in recovery mode and does not follow the store."""
         scheduler = self.plane.scheduler if self.plane is not None else None
         return scheduler is not None and scheduler.modes.in_recovery
 
-    def remembering(self) -> list[str]:
+    def with_records(self) -> list[str]:
         known = self.scheduler or self.follower
         return [self.newest.title] if self.newest is not None and remembers(known) else []
 
@@ -92,26 +92,28 @@ class SharedSeat(Seat):
         newest = self.newest
         return newest is not None and newest.alive and not newest.frozen
 
-    async def run(self, life: Life) -> None:
-        front = LeaderRouter(upstream=partial(self._upstream, life))
-        store = self._reach_store(life)
-        plane = self.plane = SimPlane(
-            life.title,
+    async def run(self, process: SimProcess) -> None:
+        front = LeaderRouter(upstream=partial(self._upstream, process))
+        store = self._reach_store(process)
+        plane = self.plane = SimSchedulerServer(
+            process.title,
             self.settings,
             store,
             self.wall.as_read(),
             front,
-            partial(self.scheduler_type, connect=partial(self._connect, life), random=self._random),
+            partial(
+                self.scheduler_type, connect=partial(self._connect, process), random=self._random
+            ),
         )
-        await life.together([plane.run_replicas(), self._open(life, front)])
+        await process.together([plane.run_replicas(), self._open(process, front)])
 
-    async def _open(self, life: Life, front: LeaderRouter) -> None:
+    async def _open(self, process: SimProcess, front: LeaderRouter) -> None:
         await front.until_open()
-        life.serves = {name: getattr(front, name) for name in METHODS}
+        process.serves = {name: getattr(front, name) for name in METHODS}
         await asyncio.Event().wait()
 
-    def _upstream(self, life: Life, endpoint: str) -> LeaderConnection:
+    def _upstream(self, process: SimProcess, endpoint: str) -> LeaderConnection:
         def connect(address: str) -> grpc.aio.Channel:
-            return cast("grpc.aio.Channel", SimChannel(self._network, life, address))
+            return cast("grpc.aio.Channel", SimChannel(self._network, process, address))
 
         return LeaderConnection(endpoint, connect)

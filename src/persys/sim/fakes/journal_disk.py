@@ -17,7 +17,7 @@ from typing import Any, ParamSpec, TypeVar
 from persys.agent.journal.records import DeletionMarker, Entry, JournalChange
 from persys.agent.journal.store import Journal
 from persys.model.ids import NodeId, WorkloadId
-from persys.sim.engine.process import Life
+from persys.sim.engine.process import SimProcess
 from persys.sim.engine.trace import INJECTED
 from persys.sim.engine.virtual_loop import later
 from persys.wire.stored.records import decode
@@ -49,21 +49,21 @@ class Disk:
         self._last: Journal | None = None
         self._connection: sqlite3.Connection | None = None
 
-    def journal(self, life: Life, *, written_by_call: Callable[[], None]) -> Journal:
+    def journal(self, process: SimProcess, *, written_by_call: Callable[[], None]) -> Journal:
         """The journal for the next agent process. `written_by_call`: an RPC task wrote to the journal."""
         self._last = _Journal(
-            life,
+            process,
             written_by_call,
             Path(":memory:"),
             cluster_id=CLUSTER,
             node_id=self.node_id,
-            thread=_Writer(life, self),
+            thread=_Writer(process, self),
             connection=self._connection,
         )
         self._connection = self._last.connection
         return self._last
 
-    def kept(self, workload_id: WorkloadId) -> Entry | None:
+    def journal_entry(self, workload_id: WorkloadId) -> Entry | None:
         """The journal entry of a workload as stored on disk."""
         if self._last is None:
             return None
@@ -115,14 +115,14 @@ class _Journal(Journal):
     """Reports writes in the task of an RPC: its caller could cancel them."""
 
     def __init__(
-        self, life: Life, written_by_call: Callable[[], None], *args: Any, **named: Any
+        self, process: SimProcess, written_by_call: Callable[[], None], *args: Any, **named: Any
     ) -> None:
         super().__init__(*args, **named)
-        self._life = life
+        self._process = process
         self._written_by_call = written_by_call
 
     async def commit(self, change: JournalChange, *, deadline_seconds: float | None = None) -> None:
-        if asyncio.current_task() in self._life.calls:
+        if asyncio.current_task() in self._process.calls:
             self._written_by_call()
         await super().commit(change, deadline_seconds=deadline_seconds)
 
@@ -130,21 +130,21 @@ class _Journal(Journal):
 class _Writer(Executor):
     """Runs immediately during start-up, later with the delay of the disk."""
 
-    def __init__(self, life: Life, disk: Disk) -> None:
-        self._life = life
+    def __init__(self, process: SimProcess, disk: Disk) -> None:
+        self._process = process
         self._disk = disk
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         done: Future[T] = Future()
-        if not self._life.serves:  # start-up: the journal is being read
+        if not self._process.serves:  # start-up: the journal is being read
             done.set_result(fn(*args, **kwargs))
             return done
         later(self._disk.delay(), lambda: self._write(done, lambda: fn(*args, **kwargs)))
         return done
 
     def _write(self, done: Future[T], work: Callable[[], T]) -> None:
-        self._life.passes("disk.write")
-        if not self._life.alive:
+        self._process.passes("disk.write")
+        if not self._process.alive:
             return
         try:
             self._disk.check(Part.JOURNAL)
@@ -152,6 +152,6 @@ class _Writer(Executor):
             done.set_exception(err)
             return
         result = work()
-        self._life.passes("disk.written")
-        if self._life.alive and not done.cancelled():
+        self._process.passes("disk.written")
+        if self._process.alive and not done.cancelled():
             done.set_result(result)

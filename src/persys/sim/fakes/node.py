@@ -22,12 +22,12 @@ from persys.model.ids import NodeId, WorkloadId
 from persys.model.spec import WorkloadType
 from persys.model.workload import Desired
 from persys.sim.actors.arbitrary import falsify
-from persys.sim.checks.agent_contact import overheard
+from persys.sim.checks.agent_contact import recorded
 from persys.sim.engine.hardware import Hardware, WallClock
-from persys.sim.engine.process import Life
-from persys.sim.engine.trace import dice
-from persys.sim.fakes.docker import Docker, Witness
-from persys.sim.fakes.engine_faults import RuntimeTrouble
+from persys.sim.engine.process import SimProcess
+from persys.sim.engine.trace import rng
+from persys.sim.fakes.docker import Docker, Observer
+from persys.sim.fakes.engine_faults import RuntimeFaults
 from persys.sim.fakes.journal_disk import CLUSTER, Disk
 from persys.sim.fakes.runtime import SimRuntime, SimVolumes
 from persys.sim.network.channel import SimChannel
@@ -42,12 +42,12 @@ METHODS = tuple(
 )
 
 
-class Overheard:
+class RecordedApi:
     """Reports calls over the control stream to the network, like all other calls."""
 
-    def __init__(self, api: AgentApi, life: Life, network: Network) -> None:
+    def __init__(self, api: AgentApi, process: SimProcess, network: Network) -> None:
         self._api = api
-        self._life = life
+        self._process = process
         self._network = network
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
@@ -56,11 +56,11 @@ class Overheard:
             return method
 
         async def call(request: Any, context: Any) -> Any:
-            self._network.on_request(self._life.name, name, request)
-            await self._life.gate("receive")
+            self._network.on_request(self._process.name, name, request)
+            await self._process.gate("receive")
             answer = await method(request, context)
-            self._network.on_answer(self._life, name, request, answer, ())
-            await self._life.gate("answer")
+            self._network.on_answer(self._process, name, request, answer, ())
+            await self._process.gate("answer")
             return answer
 
         return call
@@ -74,7 +74,7 @@ class SimNode:
         seed: int,
         name: str,
         network: Network,
-        witness: Witness,
+        observer: Observer,
         *,
         schedulers: tuple[str, ...] = (SCHEDULER,),
         streams: bool = False,
@@ -88,13 +88,13 @@ class SimNode:
         self.name = name
         self.id: NodeId = clone_of.id if clone_of is not None else NodeId(name)
         self.powered = True
-        self.life: Life | None = None
+        self.process: SimProcess | None = None
         self.journal: Journal | None = None
         self.wall = WallClock()
-        self.trouble = RuntimeTrouble()
+        self.trouble = RuntimeFaults()
         self.silent_since: float | None = None  # since when Docker does not respond
         self.false_reports = 0.0  # share of its heartbeats with arbitrary content
-        random = dice(seed, name, "disk")
+        random = rng(seed, name, "disk")
         self.disk: Disk = (
             clone_of.disk.copy(random) if clone_of is not None else Disk(self.id, random)
         )
@@ -103,13 +103,13 @@ class SimNode:
         if clone_of is not None:
             orders = [entry.order for entry in clone_of.disk.all_kept()]
             self.inherited = frozenset((order.workload_id, order.epoch) for order in orders)
-        self.docker = Docker(NodeId(name), self.wall, dice(seed, name, "docker"), witness)
+        self.docker = Docker(NodeId(name), self.wall, rng(seed, name, "docker"), observer)
         self._hardware = Hardware(
             cpu_millicores=4000 * size, memory_mb=8192 * size, disk_gb=40 * size
         )
-        self._random = dice(seed, name, "agent")
+        self._random = rng(seed, name, "agent")
         self._network = network
-        self._witness = witness
+        self._observer = observer
         self.streams = streams
         self._settings = replace(
             AgentSettings(),
@@ -119,10 +119,10 @@ class SimNode:
         )
 
     @property
-    def is_hindered(self) -> bool:
+    def cannot_act(self) -> bool:
         """Whether the agent is dead or Docker has a fault."""
-        up = self.life is not None and self.life.alive
-        return self.powered and (not up or self.trouble != RuntimeTrouble())
+        up = self.process is not None and self.process.alive
+        return self.powered and (not up or self.trouble != RuntimeFaults())
 
     def docker_fails(self, now: float) -> None:
         """Docker stops responding and sending events."""
@@ -136,8 +136,8 @@ class SimNode:
 
     def end(self) -> None:
         """Switch the machine off permanently."""
-        if self.life is not None:
-            self.life.crash()
+        if self.process is not None:
+            self.process.crash()
         self.docker.power_off()
 
     def holds(self) -> set[WorkloadId]:
@@ -159,40 +159,40 @@ class SimNode:
         if self._random.random() < self.false_reports:
             falsify(report, self._random)
 
-    async def run(self, life: Life) -> None:
+    async def run(self, process: SimProcess) -> None:
         """Run the agent until it crashes."""
         self.journal = journal = self.disk.journal(
-            life,
-            written_by_call=lambda: self._witness.fail(
+            process,
+            written_by_call=lambda: self._observer.fail(
                 "ownership", f"{self.id} writes its journal in the task of a call"
             ),
         )
 
         def dial(address: str) -> grpc.aio.Channel:
-            return cast("grpc.aio.Channel", SimChannel(self._network, life, address))
+            return cast("grpc.aio.Channel", SimChannel(self._network, process, address))
 
         def connect(address: str) -> AbstractAsyncContextManager[Link]:
             link = streaming(address) if self.streams else connect_unary(address, dial)
-            return overheard(
+            return recorded(
                 link,
-                heard=lambda sent: self._witness.heard(self.id, sent),
-                joining=lambda: self._witness.joins(self.id),
+                heard=lambda sent: self._observer.heard(self.id, sent),
+                joining=lambda: self._observer.joins(self.id),
                 reporting=self._report,
             )
 
         random = self._random
         runtime = self.runtime_type(
             self.docker,
-            life,
+            process,
             self.trouble,
             random,
-            self._witness,
+            self._observer,
             self._network.silent_registries,
         )
         environment = Environment(
             journal=journal,
             runtimes=NodeRuntimes(dict.fromkeys(WorkloadType, runtime)),
-            volumes=SimVolumes(self.docker, self.disk, life, self._witness, random),
+            volumes=SimVolumes(self.docker, self.disk, process, self._observer, random),
             host=self._hardware,
             clock=self.wall.as_read(),
             paths=DirectPathCalls(),
@@ -203,8 +203,10 @@ class SimNode:
         agent = Agent(self._settings, self.id, environment)
         api = agent.api
         streaming = connect_stream(
-            TunnelServer(cast("AgentApi", Overheard(api, life, self._network)), agent.supervisor),
+            TunnelServer(
+                cast("AgentApi", RecordedApi(api, process, self._network)), agent.supervisor
+            ),
             dial,
         )
-        life.serves = {name: getattr(api, name) for name in METHODS if hasattr(api, name)}
-        await life.together(part() for part in agent.parts(PORT).values())
+        process.serves = {name: getattr(api, name) for name in METHODS if hasattr(api, name)}
+        await process.together(part() for part in agent.parts(PORT).values())

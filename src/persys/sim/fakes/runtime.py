@@ -20,10 +20,10 @@ from persys.model.node import VolumeSeen
 from persys.model.spec import ContainerSpec, WorkloadType
 from persys.model.status import Failure, FailureReason
 from persys.model.workload import Order
-from persys.sim.engine.process import Life
+from persys.sim.engine.process import SimProcess
 from persys.sim.engine.trace import INJECTED
-from persys.sim.fakes.docker import Container, Docker, Witness, behaviour_of
-from persys.sim.fakes.engine_faults import RuntimeTrouble, SimEngine, Way
+from persys.sim.fakes.docker import Container, Docker, Observer, behaviour_of
+from persys.sim.fakes.engine_faults import RuntimeCalls, RuntimeFaults, SimEngine
 from persys.sim.fakes.journal_disk import Disk, Part
 
 STEP_SECONDS = (0.002, 0.15)
@@ -38,16 +38,16 @@ class SimRuntime:
     def __init__(
         self,
         docker: Docker,
-        life: Life,
-        trouble: RuntimeTrouble,
+        process: SimProcess,
+        trouble: RuntimeFaults,
         random: Random,
-        witness: Witness,
+        observer: Observer,
         silent_registries: set[str],
     ) -> None:
         self._docker = docker
-        self._witness = witness
-        self._life = life
-        self._way = way = Way(life, trouble, random)
+        self._observer = observer
+        self._process = process
+        self._way = way = RuntimeCalls(process, trouble, random)
         engine = cast("Engine", SimEngine(docker, way, silent_registries))
         self._puller = Puller(engine, Credentials(Path("/credentials")), DirectPathCalls())
 
@@ -75,7 +75,7 @@ class SimRuntime:
         return None
 
     async def start(self, order: Order, artefact: Artefact) -> Failure | None:
-        self._witness.start_asked(self._docker.node_id, order)
+        self._observer.start_asked(self._docker.node_id, order)
         await self._way.reach("start", STEP_SECONDS)
         container = self._same(order, artefact)
         if container is None:
@@ -92,7 +92,7 @@ class SimRuntime:
         return None
 
     async def stop(self, order: Order, artefact: Artefact) -> Failure | None:
-        self._witness.stop_asked(self._docker.node_id, order, artefact.id)
+        self._observer.stop_asked(self._docker.node_id, order, artefact.id)
         await self._way.reach("stop", STOP_SECONDS)
         container = self._same(order, artefact)
         if container is not None:
@@ -118,7 +118,7 @@ class SimRuntime:
         return None
 
     async def log_tail(self, artefact: Artefact) -> str:
-        await self._life.gate("runtime")
+        await self._process.gate("runtime")
         return ""
 
     async def changes(self) -> AsyncGenerator[WorkloadId | None, None]:
@@ -128,7 +128,7 @@ class SimRuntime:
         try:
             yield None
             while (workload_id := await heard.get()) is not None:
-                await self._life.gate("runtime")
+                await self._process.gate("runtime")
                 yield workload_id
         finally:
             if heard.put_nowait in self._docker.listeners:
@@ -158,12 +158,12 @@ class SimVolumes:
     """Implements agent.ports.Volumes."""
 
     def __init__(
-        self, docker: Docker, disk: Disk, life: Life, witness: Witness, random: Random
+        self, docker: Docker, disk: Disk, process: SimProcess, observer: Observer, random: Random
     ) -> None:
         self._docker = docker
         self._disk = disk
-        self._life = life
-        self._witness = witness
+        self._process = process
+        self._observer = observer
         self._random = random
 
     drivers = frozenset({"local"})
@@ -196,13 +196,13 @@ class SimVolumes:
         await self._pause()
         here = frozenset(name for name in names if (workload_id, name) in self._docker.volumes)
         if here:
-            self._witness.volumes_go(self._docker.node_id, workload_id, here)
+            self._observer.volumes_go(self._docker.node_id, workload_id, here)
         self._docker.volumes -= {(workload_id, name) for name in names}
-        await self._life.gate("volumes.done")
+        await self._process.gate("volumes.done")
         return None
 
     async def _pause(self) -> None:
-        await self._life.gate("volumes")
+        await self._process.gate("volumes")
         await asyncio.sleep(self._random.uniform(*STEP_SECONDS))
-        await self._life.gate("volumes")
+        await self._process.gate("volumes")
         self._disk.check(Part.VOLUMES)

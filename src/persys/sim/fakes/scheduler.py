@@ -8,10 +8,10 @@ from persys.scheduler.dispatch.agent_client import Close
 from persys.scheduler.dispatch.agent_client import Stub as AgentStub
 from persys.scheduler.settings import SchedulerSettings
 from persys.sim.engine.hardware import WallClock
-from persys.sim.engine.process import Life
-from persys.sim.engine.trace import dice
+from persys.sim.engine.process import SimProcess
+from persys.sim.engine.trace import rng
 from persys.sim.fakes.journal_disk import CLUSTER
-from persys.sim.fakes.store import Committing, SharedStore, SimStore, StoreTrouble
+from persys.sim.fakes.store import Committing, SharedStore, SimStore, StoreFaults
 from persys.sim.network.channel import SimChannel
 from persys.sim.network.network import Network
 from persys.sim.scenario.plan import SCHEDULER
@@ -22,7 +22,7 @@ METHODS = tuple(
 )
 
 
-class Seat:
+class SimScheduler:
     def __init__(
         self,
         seed: int,
@@ -35,18 +35,18 @@ class Seat:
         self.name = name
         self.settings = SchedulerSettings(cluster_id=CLUSTER)
         self.wall = WallClock()
-        self.trouble = StoreTrouble()
+        self.trouble = StoreFaults()
         self.store = store or SharedStore(self.wall.elapsed)
-        self.lives: list[Life] = []  # the newest last
+        self.processes: list[SimProcess] = []  # the newest last
         self.schedulers: dict[str, Scheduler] = {}
         self._network = network
         self._committed = committed
-        self._random = dice(seed, name)
+        self._random = rng(seed, name)
         self._count = 0
 
     @property
-    def newest(self) -> Life | None:
-        return self.lives[-1] if self.lives else None
+    def newest(self) -> SimProcess | None:
+        return self.processes[-1] if self.processes else None
 
     @property
     def scheduler(self) -> Scheduler | None:
@@ -56,39 +56,41 @@ class Seat:
             return None
         return self.schedulers.get(newest.title)
 
-    def remembering(self) -> list[str]:
+    def with_records(self) -> list[str]:
         """The titles of the processes with records in memory."""
         return [
-            life.title
-            for life in self.lives
-            if life.alive and life.serves and remembers(self.schedulers.get(life.title))
+            process.title
+            for process in self.processes
+            if process.alive and process.serves and remembers(self.schedulers.get(process.title))
         ]
 
-    async def run(self, life: Life) -> None:
+    async def run(self, process: SimProcess) -> None:
         """Run a scheduler until it crashes."""
-        store = self._reach_store(life)
+        store = self._reach_store(process)
         scheduler = Scheduler(
             self.settings,
             store,
             self.wall.as_read(),
-            name=life.title,
-            connect=partial(self._connect, life),
+            name=process.title,
+            connect=partial(self._connect, process),
             random=self._random,
         )
         await scheduler.take_over()
-        self.schedulers[life.title] = scheduler
+        self.schedulers[process.title] = scheduler
         api = scheduler.api()
-        life.serves = {name: getattr(api, name) for name in METHODS}
-        await life.together(scheduler.parts())
+        process.serves = {name: getattr(api, name) for name in METHODS}
+        await process.together(scheduler.parts())
 
-    def _reach_store(self, life: Life) -> SimStore:
+    def _reach_store(self, process: SimProcess) -> SimStore:
         """Give the process a unique title and its view of the store."""
         self._count += 1
-        life.title = f"{self.name}-{self._count}"
-        return SimStore(self.store, life, self.trouble, self._random, committed=self._committed)
+        process.title = f"{self.name}-{self._count}"
+        return SimStore(self.store, process, self.trouble, self._random, committed=self._committed)
 
-    def _connect(self, life: Life, node_id: NodeId, endpoint: str) -> tuple[AgentStub, Close]:
-        channel = SimChannel(self._network, life, endpoint)
+    def _connect(
+        self, process: SimProcess, node_id: NodeId, endpoint: str
+    ) -> tuple[AgentStub, Close]:
+        channel = SimChannel(self._network, process, endpoint)
         return AgentStub(channel), channel.close
 
 

@@ -8,7 +8,7 @@ from random import Random
 from typing import NoReturn
 
 from persys.errors import FencedError, NotFoundError, StoreUnavailableError
-from persys.sim.engine.process import Life
+from persys.sim.engine.process import SimProcess
 from persys.sim.engine.virtual_loop import later
 from persys.store import keys
 from persys.store.leases import Leases
@@ -23,7 +23,7 @@ AFTERMATH_SECONDS = 20.0
 
 
 @dataclass(slots=True)
-class StoreTrouble:
+class StoreFaults:
     """The active faults of the store."""
 
     out: bool = False
@@ -51,7 +51,7 @@ class StoreTrouble:
         self.over_at = asyncio.get_running_loop().time()
 
 
-Committing = Callable[[Life, Sequence[Unit], Record | None], None]
+Committing = Callable[[SimProcess, Sequence[Unit], Record | None], None]
 
 
 class SharedStore(MemoryStore):
@@ -92,15 +92,15 @@ class SimStore:
     def __init__(
         self,
         inner: SharedStore,
-        life: Life,
-        trouble: StoreTrouble,
+        process: SimProcess,
+        trouble: StoreFaults,
         random: Random,
         *,
         committed: Committing,
     ) -> None:
         """`committed` is called for each write, also if its response is lost, with the previous leader."""
         self._inner = inner
-        self._life = life
+        self._process = process
         self._trouble = trouble
         self._random = random
         self._committed = committed
@@ -112,14 +112,14 @@ class SimStore:
     async def read(self, prefix: str) -> Snapshot:
         await self._reach()
         snapshot = await self._inner.read(prefix)
-        await self._life.gate("store.read")
+        await self._process.gate("store.read")
         return snapshot
 
     async def commit(
         self, units: Sequence[Unit], *, fence: tuple[str, int] | None = None
     ) -> list[Outcome]:
         await self._reach()
-        await self._life.gate("store.commit")
+        await self._process.gate("store.commit")
         if self._random.random() < self._trouble.late:
             await self._commit_late(units, fence)
         if len(units) > 1 and self._random.random() < self._trouble.partial:
@@ -127,7 +127,7 @@ class SimStore:
             await self._write(units, fence)
             raise StoreUnavailableError("the connection to the store was lost within a batch")
         outcomes = await self._write(units, fence)
-        await self._life.gate("store.committed")
+        await self._process.gate("store.committed")
         if self._random.random() < self._trouble.answers_lost:
             await asyncio.sleep(self._random.uniform(0, NO_ANSWER_SECONDS))
             raise StoreUnavailableError("the response of the store was lost")
@@ -142,7 +142,7 @@ class SimStore:
             for unit, outcome in zip(units, outcomes, strict=True)
             if isinstance(outcome, Committed)
         ]
-        self._committed(self._life, written, before)
+        self._committed(self._process, written, before)
         return outcomes
 
     async def _commit_late(self, units: Sequence[Unit], fence: tuple[str, int] | None) -> NoReturn:
@@ -162,7 +162,7 @@ class SimStore:
         async for changes in self._inner.watch(prefix, after=after):
             if self._inner.revision <= changes[0].version:
                 await self._pause()  # earlier changes are already in flight
-            await self._life.gate("store.watch")
+            await self._process.gate("store.watch")
             if self._trouble.out or self._random.random() < self._trouble.answers_lost / 10:
                 await asyncio.sleep(self._random.uniform(0, NO_ANSWER_SECONDS))
                 raise StoreUnavailableError("the watch was lost")
@@ -192,7 +192,7 @@ class SimStore:
         return self._inner.transactions
 
     async def _reach(self) -> None:
-        await self._life.gate("store")
+        await self._process.gate("store")
         await self._pause()
         if self._trouble.out:
             await asyncio.sleep(self._random.uniform(0, NO_ANSWER_SECONDS))
@@ -203,4 +203,4 @@ class SimStore:
         if self._trouble.delay_seconds:
             delay += self._random.expovariate(1 / self._trouble.delay_seconds)
         await asyncio.sleep(delay)
-        await self._life.gate("store")
+        await self._process.gate("store")

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import grpc
 
-from persys.sim.engine.process import Life
+from persys.sim.engine.process import SimProcess
 from persys.sim.network.network import Metadata, Network, rpc_error
 from persys.sim.network.stream import Conversation
 
@@ -20,7 +20,7 @@ _numbers = count()
 class SimChannel:
     """A channel from one process to an address; the port is ignored."""
 
-    def __init__(self, network: Network, source: Life, endpoint: str) -> None:
+    def __init__(self, network: Network, source: SimProcess, endpoint: str) -> None:
         self._network = network
         self._source = source
         self._target = endpoint.partition(":")[0]
@@ -98,7 +98,7 @@ class SimCall:
     def __init__(
         self,
         network: Network,
-        source: Life,
+        source: SimProcess,
         target: str,
         method: str,
         request: Any,

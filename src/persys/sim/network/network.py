@@ -12,7 +12,7 @@ from typing import Any, NoReturn, Protocol
 
 import grpc
 
-from persys.sim.engine.process import Life
+from persys.sim.engine.process import SimProcess
 from persys.sim.engine.virtual_loop import later
 
 DELAY_SECONDS = (0.0002, 0.004)
@@ -62,7 +62,7 @@ class Context:
 
 
 @dataclass(slots=True, eq=False)
-class Weather:
+class LinkFaults:
     """Faults of one direction of a link, from `source` to `target`; an empty name matches any."""
 
     source: str = ""
@@ -85,7 +85,7 @@ class Answer:
 
 @dataclass(slots=True)
 class Call:
-    source: Life
+    source: SimProcess
     target: str
     method: str
     request: Any
@@ -105,22 +105,22 @@ class Stream(Protocol):
 
 
 class Network:
-    def __init__(self, random: Random, *, resolve: Callable[[str, str], Life | None]) -> None:
+    def __init__(self, random: Random, *, resolve: Callable[[str, str], SimProcess | None]) -> None:
         """`resolve` returns the process that listens at an address, for a caller."""
         self._random = random
         self._resolve = resolve
-        self.weather: list[Weather] = []
+        self.link_faults: list[LinkFaults] = []
         self.powered_off: set[str] = set()
         self.behind_nat: set[str] = set()  # reachable only over connections that they opened
         self.silent_registries: set[str] = set()  # pulls from them hang
         self.streams: set[Stream] = set()
         self.breaks: dict[str, int] = {}  # caller: its stream breaks after this many messages
-        self.on_answer: Callable[[Life, str, Any, Any, Metadata], None] = lambda *_: None
-        self.on_send: Callable[[Life, str], None] = lambda *_: None
+        self.on_answer: Callable[[SimProcess, str, Any, Any, Metadata], None] = lambda *_: None
+        self.on_send: Callable[[SimProcess, str], None] = lambda *_: None
         self.on_request: Callable[[str, str, Any], None] = lambda *_: None
 
     async def call(
-        self, source: Life, target: str, method: str, request: Any, *, timeout: float
+        self, source: SimProcess, target: str, method: str, request: Any, *, timeout: float
     ) -> list[Any]:
         """The response messages: one for a unary call. Raises AioRpcError like gRPC."""
         messages, _ = await self.exchange(self.new_call(source, target, method, request, timeout))
@@ -128,7 +128,7 @@ class Network:
 
     def new_call(
         self,
-        source: Life,
+        source: SimProcess,
         target: str,
         method: str,
         request: Any,
@@ -158,12 +158,12 @@ class Network:
         if target in self.powered_off or source in self.powered_off or target in self.behind_nat:
             return False
         return not any(
-            weather.loss >= 1
-            and (weather.reaches(source, target) or weather.reaches(target, source))
-            for weather in self.weather
+            link_faults.loss >= 1
+            and (link_faults.reaches(source, target) or link_faults.reaches(target, source))
+            for link_faults in self.link_faults
         )
 
-    def listener(self, source: str, target: str) -> Life | None:
+    def listener(self, source: str, target: str) -> SimProcess | None:
         return self._resolve(source, target)
 
     def crossing(self, source: str, target: str) -> float | None:
@@ -171,13 +171,13 @@ class Network:
         delay = self._random.uniform(*DELAY_SECONDS)
         if source in self.powered_off or target in self.powered_off:
             return None
-        for weather in self.weather:
-            if not weather.reaches(source, target):
+        for link_faults in self.link_faults:
+            if not link_faults.reaches(source, target):
                 continue
-            if weather.loss and self._random.random() < weather.loss:
+            if link_faults.loss and self._random.random() < link_faults.loss:
                 return None
-            if weather.delay_seconds:
-                delay += self._random.expovariate(1 / weather.delay_seconds)
+            if link_faults.delay_seconds:
+                delay += self._random.expovariate(1 / link_faults.delay_seconds)
         return delay
 
     def sent_on(self, stream: Stream) -> None:
@@ -192,14 +192,14 @@ class Network:
     def _send(self, source: str, target: str, deliver: Callable[[], None]) -> None:
         delay = self._random.uniform(*DELAY_SECONDS)
         copies = 1
-        for weather in self.weather:
-            if not weather.reaches(source, target):
+        for link_faults in self.link_faults:
+            if not link_faults.reaches(source, target):
                 continue
-            if weather.loss and self._random.random() < weather.loss:
+            if link_faults.loss and self._random.random() < link_faults.loss:
                 return
-            if weather.delay_seconds:
-                delay += self._random.expovariate(1 / weather.delay_seconds)
-            if weather.echo and self._random.random() < weather.echo:
+            if link_faults.delay_seconds:
+                delay += self._random.expovariate(1 / link_faults.delay_seconds)
+            if link_faults.echo and self._random.random() < link_faults.echo:
                 copies = 2
         for copy in range(copies):
             later(delay + copy * self._random.uniform(0, ECHO_SECONDS_MAX), deliver)
@@ -218,7 +218,7 @@ class Network:
             return
         listener.spawn(self._handle(listener, handler, call))
 
-    async def _handle(self, listener: Life, handler: Callable[..., Any], call: Call) -> None:
+    async def _handle(self, listener: SimProcess, handler: Callable[..., Any], call: Call) -> None:
         request = type(call.request).FromString(call.request.SerializeToString())
         listener.answers_call()
         self.on_request(listener.name, call.method, request)

@@ -12,7 +12,7 @@ from typing import Any
 
 import grpc
 
-from persys.sim.engine.process import Life
+from persys.sim.engine.process import SimProcess
 from persys.sim.engine.virtual_loop import later
 from persys.sim.network.network import AbortedError, Context, Metadata, Network, rpc_error
 from persys.wire.gen.control.v1 import control_pb2
@@ -105,7 +105,7 @@ class Conversation:
     def __init__(
         self,
         network: Network,
-        source: Life,
+        source: SimProcess,
         target: str,
         method: str,
         decode: Callable[[bytes], Any],
@@ -206,7 +206,7 @@ class Conversation:
         listener.ends.append(self._listener_died)
         self._served = listener.spawn(self._serve(listener, handler))
 
-    async def _serve(self, listener: Life, handler: Callable[..., Any]) -> None:
+    async def _serve(self, listener: SimProcess, handler: Callable[..., Any]) -> None:
         context = StreamContext(self, listener, self._metadata)
         try:
             await handler(self._requests(listener, context), context)
@@ -217,7 +217,7 @@ class Conversation:
         await listener.gate("answer")
         self.down.send(end)
 
-    async def _requests(self, listener: Life, context: "StreamContext") -> AsyncIterator[Any]:
+    async def _requests(self, listener: SimProcess, context: "StreamContext") -> AsyncIterator[Any]:
         while True:
             got = await self.up.inbox.get()
             await listener.gate("receive")
@@ -258,7 +258,7 @@ class Conversation:
 class StreamContext(Context):
     """The context of the serving side of a stream."""
 
-    def __init__(self, stream: Conversation, listener: Life, metadata: Metadata) -> None:
+    def __init__(self, stream: Conversation, listener: SimProcess, metadata: Metadata) -> None:
         super().__init__(metadata)
         self._stream = stream
         self._listener = listener

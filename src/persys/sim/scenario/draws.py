@@ -8,7 +8,7 @@ from random import Random
 
 from persys.agent.runtimes.docker.pull import registry_of
 from persys.sim.fakes.journal_disk import Part
-from persys.sim.scenario.plan import ANYBODY, SCHEDULER, USER, Happening, Shape, node_names
+from persys.sim.scenario.plan import ANY_AGENT, SCHEDULER, USER, PlannedEvent, Shape, node_names
 from persys.sim.scenario.specs import COMMON_IMAGE, OWN_IMAGE
 
 # The gates at which a process can crash.
@@ -23,13 +23,13 @@ SCHEDULER_CALLS = (
 
 SHARES = (0.1, 0.3, 0.7)
 
-Draw = Callable[[Random, Shape], Happening]
+Draw = Callable[[Random, Shape], PlannedEvent]
 
 
 def event(
     target: str = "", *, seconds: float = 0.0, amount: float = 0.0, word: str = ""
-) -> Happening:
-    return Happening(0.0, "", target, seconds=seconds, amount=amount, word=word)
+) -> PlannedEvent:
+    return PlannedEvent(0.0, "", target, seconds=seconds, amount=amount, word=word)
 
 
 def node(random: Random, shape: Shape) -> str:
@@ -45,7 +45,7 @@ def for_long(random: Random) -> float:
 
 
 def on_node(*amounts: float, brief: bool = False) -> Draw:
-    def draw(random: Random, shape: Shape) -> Happening:
+    def draw(random: Random, shape: Shape) -> PlannedEvent:
         span = briefly if brief else for_long
         amount = random.choice(amounts) if amounts else 0.0
         return event(node(random, shape), seconds=span(random), amount=amount)
@@ -54,7 +54,7 @@ def on_node(*amounts: float, brief: bool = False) -> Draw:
 
 
 def on_all(*amounts: float) -> Draw:
-    def draw(random: Random, _shape: Shape) -> Happening:
+    def draw(random: Random, _shape: Shape) -> PlannedEvent:
         amount = random.choice(amounts) if amounts else 0.0
         return event(seconds=for_long(random), amount=amount)
 
@@ -64,7 +64,7 @@ def on_all(*amounts: float) -> Draw:
 def on_scheduler(*amounts: float) -> Draw:
     """One of several schedulers; SCHEDULER means the current leader."""
 
-    def draw(random: Random, shape: Shape) -> Happening:
+    def draw(random: Random, shape: Shape) -> PlannedEvent:
         names = [f"s{number}" for number in range(1, shape.schedulers + 1)]
         target = random.choice((SCHEDULER, SCHEDULER, *(names if shape.schedulers > 1 else ())))
         span = random.choice((4, 12, 25, 60)) * random.uniform(0.5, 1.5)
@@ -73,74 +73,74 @@ def on_scheduler(*amounts: float) -> Draw:
     return draw
 
 
-def agent_call(random: Random, shape: Shape) -> Happening:
-    target = random.choice((node(random, shape), ANYBODY, ANYBODY))
+def agent_call(random: Random, shape: Shape) -> PlannedEvent:
+    target = random.choice((node(random, shape), ANY_AGENT, ANY_AGENT))
     count = random.choice((1, 1, 1, 2, 4))
     word = random.choice(AGENT_CALLS)
     return event(target, seconds=briefly(random), amount=count, word=word)
 
 
-def scheduler_call(random: Random, shape: Shape) -> Happening:
+def scheduler_call(random: Random, shape: Shape) -> PlannedEvent:
     drawn = on_scheduler()(random, shape)
     word, count = random.choice(SCHEDULER_CALLS), random.randint(1, 6)
     return event(drawn.target, seconds=briefly(random), amount=count, word=word)
 
 
-def clock(random: Random, shape: Shape) -> Happening:
+def clock(random: Random, shape: Shape) -> PlannedEvent:
     target = random.choice((node(random, shape), SCHEDULER))
     return event(target, amount=random.choice((-3600, -60, -2, 2, 45, 200, 7200)))
 
 
-def cut(random: Random, shape: Shape) -> Happening:
+def cut(random: Random, shape: Shape) -> PlannedEvent:
     word = random.choice(("both", "to", "from"))
     return event(node(random, shape), seconds=for_long(random), word=word)
 
 
-def cut_user(random: Random, _shape: Shape) -> Happening:
+def cut_user(random: Random, _shape: Shape) -> PlannedEvent:
     return event(USER, seconds=briefly(random), word=random.choice(("to", "from")))
 
 
-def isolate_scheduler(random: Random, shape: Shape) -> Happening:
+def isolate_scheduler(random: Random, shape: Shape) -> PlannedEvent:
     drawn = on_scheduler()(random, shape)
     word = random.choice(("agents", "others", "all"))
     return event(drawn.target, seconds=drawn.seconds, word=word)
 
 
-def kill_container(random: Random, shape: Shape) -> Happening:
+def kill_container(random: Random, shape: Shape) -> PlannedEvent:
     return event(node(random, shape), word=random.choice(("oom", "exit")))
 
 
-def break_stream(random: Random, shape: Shape) -> Happening:
+def break_stream(random: Random, shape: Shape) -> PlannedEvent:
     return event(node(random, shape), amount=random.choice((1, 1, 2, 3, 7)))
 
 
-def half_open(random: Random, shape: Shape) -> Happening:
+def half_open(random: Random, shape: Shape) -> PlannedEvent:
     return event(node(random, shape), word=random.choice(("to", "from")))
 
 
-def clone(random: Random, shape: Shape) -> Happening:
+def clone(random: Random, shape: Shape) -> PlannedEvent:
     return event(node(random, shape), seconds=random.uniform(2, 12))
 
 
-def silent_registry(random: Random, _shape: Shape) -> Happening:
+def silent_registry(random: Random, _shape: Shape) -> PlannedEvent:
     image = random.choice((COMMON_IMAGE, OWN_IMAGE))
     return event(seconds=random.uniform(30, 200), word=registry_of(image))
 
 
-def disk_errors(random: Random, shape: Shape) -> Happening:
+def disk_errors(random: Random, shape: Shape) -> PlannedEvent:
     drawn = on_node(*SHARES, 1.0)(random, shape)
     return event(
         drawn.target, seconds=drawn.seconds, amount=drawn.amount, word=random.choice(list(Part))
     )
 
 
-def outside_write(random: Random, _shape: Shape) -> Happening:
+def outside_write(random: Random, _shape: Shape) -> PlannedEvent:
     return event(amount=random.choice((0.05, 0.3, 1.0)))
 
 
-def hostile(random: Random, _shape: Shape) -> Happening:
+def hostile(random: Random, _shape: Shape) -> PlannedEvent:
     return event(seconds=random.uniform(10, 200))
 
 
-def drawn_elsewhere(_random: Random, _shape: Shape) -> Happening:
+def drawn_elsewhere(_random: Random, _shape: Shape) -> PlannedEvent:
     raise AssertionError("drawn together with its snapshots and recovery")

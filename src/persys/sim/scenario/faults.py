@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum, auto
 
-from persys.sim.engine.process import Life
-from persys.sim.engine.trace import dice
+from persys.sim.engine.process import SimProcess
+from persys.sim.engine.trace import rng
 from persys.sim.engine.virtual_loop import later
 from persys.sim.fakes.journal_disk import Part
 from persys.sim.fakes.node import SimNode
-from persys.sim.fakes.scheduler import Seat
-from persys.sim.fakes.store import StoreTrouble
-from persys.sim.network.network import Weather
+from persys.sim.fakes.scheduler import SimScheduler
+from persys.sim.fakes.store import StoreFaults
+from persys.sim.network.network import LinkFaults
 from persys.sim.scenario import draws
-from persys.sim.scenario.plan import ANYBODY, USER, Happening
+from persys.sim.scenario.plan import ANY_AGENT, USER, PlannedEvent
 from persys.sim.world import World
 from persys.store import keys
 
@@ -47,7 +47,7 @@ class Group(Enum):
     LOSSES = auto()  # drawn together with snapshots and recoveries
 
 
-Inject = Callable[[World, Happening], None]
+Inject = Callable[[World, PlannedEvent], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Fault:
     timely: bool = False
 
 
-def inject(world: World, event: Happening) -> None:
+def inject(world: World, event: PlannedEvent) -> None:
     FAULTS[event.kind].inject(world, event)
 
 
@@ -68,69 +68,77 @@ def kinds_of(group: Group) -> list[str]:
     return [kind for kind, fault in FAULTS.items() if fault.group is group]
 
 
-def _crash_agent(world: World, event: Happening) -> None:
-    if (life := world.nodes[event.target].life) is not None:
-        _crash(life, event)
+def _crash_agent(world: World, event: PlannedEvent) -> None:
+    if (process := world.nodes[event.target].process) is not None:
+        _crash(process, event)
 
 
-def _crash(life: Life, event: Happening) -> None:
-    life.restart_seconds = event.seconds
-    life.crash()
+def _crash(process: SimProcess, event: PlannedEvent) -> None:
+    process.restart_seconds = event.seconds
+    process.crash()
 
 
-def _crash_agent_at(world: World, event: Happening) -> None:
+def _crash_agent_at(world: World, event: PlannedEvent) -> None:
     """Crash an agent at a gate; with ANYBODY the first agent that reaches it."""
-    if event.target == ANYBODY:
-        lives = [node.life for node in world.nodes.values()]
+    if event.target == ANY_AGENT:
+        processes = [node.process for node in world.nodes.values()]
     else:
-        lives = [world.nodes[event.target].life]
-    doomed = [life for life in lives if life is not None and life.alive]
+        processes = [world.nodes[event.target].process]
+    doomed = [process for process in processes if process is not None and process.alive]
 
-    def spare() -> None:
-        for life in doomed:
-            life.spare()
+    def cancel_crash() -> None:
+        for process in doomed:
+            process.cancel_crash()
 
-    for life in doomed:
-        life.restart_seconds = event.seconds
-        life.doom(event.word, int(event.amount), struck=spare)
-    world.for_a_while(FOR_GOOD_SECONDS, spare)
+    for process in doomed:
+        process.restart_seconds = event.seconds
+        process.crash_at(event.word, int(event.amount), struck=cancel_crash)
+    world.undo_after(FOR_GOOD_SECONDS, cancel_crash)
 
 
-def _on_newest(act: Callable[[World, Seat, Life, Happening], None]) -> Inject:
-    def inject_it(world: World, event: Happening) -> None:
-        seat = world.seat_of(event.target)
-        if (newest := seat.newest) is not None:
-            act(world, seat, newest, event)
+def _on_newest(act: Callable[[World, SimScheduler, SimProcess, PlannedEvent], None]) -> Inject:
+    def inject_it(world: World, event: PlannedEvent) -> None:
+        host = world.host_of(event.target)
+        if (newest := host.newest) is not None:
+            act(world, host, newest, event)
 
     return inject_it
 
 
-def _crash_scheduler(_world: World, _seat: Seat, newest: Life, event: Happening) -> None:
+def _crash_scheduler(
+    _world: World, _host: SimScheduler, newest: SimProcess, event: PlannedEvent
+) -> None:
     _crash(newest, event)
 
 
-def _crash_scheduler_at(world: World, _seat: Seat, newest: Life, event: Happening) -> None:
+def _crash_scheduler_at(
+    world: World, _host: SimScheduler, newest: SimProcess, event: PlannedEvent
+) -> None:
     newest.restart_seconds = event.seconds
-    newest.doom(event.word, int(event.amount))
-    world.for_a_while(FOR_GOOD_SECONDS, newest.spare)
+    newest.crash_at(event.word, int(event.amount))
+    world.undo_after(FOR_GOOD_SECONDS, newest.cancel_crash)
 
 
-def _freeze_scheduler(world: World, _seat: Seat, newest: Life, event: Happening) -> None:
+def _freeze_scheduler(
+    world: World, _host: SimScheduler, newest: SimProcess, event: PlannedEvent
+) -> None:
     if newest.alive:
         newest.freeze()
-        world.for_a_while(event.seconds, newest.thaw)
+        world.undo_after(event.seconds, newest.thaw)
 
 
-def _second_scheduler(world: World, seat: Seat, newest: Life, _event: Happening) -> None:
+def _second_scheduler(
+    world: World, host: SimScheduler, newest: SimProcess, _event: PlannedEvent
+) -> None:
     if newest.alive and not world.shared:
-        world.add_scheduler(seat)
+        world.add_scheduler(host)
 
 
 def power_off(world: World, node: SimNode) -> None:
     node.powered = False
     world.network.powered_off.add(node.id)
-    if node.life is not None:
-        node.life.crash()
+    if node.process is not None:
+        node.process.crash()
     node.docker.power_off()
 
 
@@ -143,14 +151,14 @@ def power_on(world: World, node: SimNode) -> None:
     later(BOOT_SECONDS, lambda: world.start_agent(node))
 
 
-def _power_off(world: World, event: Happening) -> None:
+def _power_off(world: World, event: PlannedEvent) -> None:
     node = world.nodes[event.target]
     if node.powered:
         power_off(world, node)
-        world.for_a_while(event.seconds, lambda: power_on(world, node))
+        world.undo_after(event.seconds, lambda: power_on(world, node))
 
 
-def _destroy_node(world: World, event: Happening) -> None:
+def _destroy_node(world: World, event: PlannedEvent) -> None:
     """Destroy the machine and its data. The operator confirms it, and later installs a new machine."""
     node = world.nodes[event.target]
     if not node.powered:
@@ -166,214 +174,214 @@ def _destroy_node(world: World, event: Happening) -> None:
         power_on(world, node)
 
     world.spawn(replace())
-    world.for_a_while(FOR_GOOD_SECONDS, lambda: power_on(world, node))
+    world.undo_after(FOR_GOOD_SECONDS, lambda: power_on(world, node))
 
 
-def _set_clock(world: World, event: Happening) -> None:
+def _set_clock(world: World, event: PlannedEvent) -> None:
     node = world.nodes.get(event.target)
     jump = event.amount
     if node is None and world.shared:
         # Retry times are on the leader's clock: the clocks of several schedulers are synchronised by NTP.
         jump = max(-SKEW_SECONDS_MAX, min(jump, SKEW_SECONDS_MAX))
-    wall = node.wall if node is not None else world.seat_of(event.target).wall
+    wall = node.wall if node is not None else world.host_of(event.target).wall
     wall.ahead += timedelta(seconds=jump)
     if node is not None:
         world.invariants.contacts.clock_set(node.id, back=event.amount < 0)
 
 
-def _with_weather(make: Callable[[World, Happening], list[Weather]]) -> Inject:
-    def inject_it(world: World, event: Happening) -> None:
-        weathers = make(world, event)
-        world.network.weather.extend(weathers)
+def _with_link_faults(make: Callable[[World, PlannedEvent], list[LinkFaults]]) -> Inject:
+    def inject_it(world: World, event: PlannedEvent) -> None:
+        link_faults = make(world, event)
+        world.network.link_faults.extend(link_faults)
 
         def clear() -> None:
-            for weather in weathers:
-                world.network.weather.remove(weather)
+            for each in link_faults:
+                world.network.link_faults.remove(each)
 
-        world.for_a_while(event.seconds, clear)
+        world.undo_after(event.seconds, clear)
 
     return inject_it
 
 
-def _no_way(world: World, event: Happening) -> list[Weather]:
-    to = [Weather(source=name, target=event.target, loss=1.0) for name in world.seats]
-    back = [Weather(source=event.target, target=name, loss=1.0) for name in world.seats]
+def _partition(world: World, event: PlannedEvent) -> list[LinkFaults]:
+    to = [LinkFaults(source=name, target=event.target, loss=1.0) for name in world.hosts]
+    back = [LinkFaults(source=event.target, target=name, loss=1.0) for name in world.hosts]
     return {"both": to + back, "to": to, "from": back}[event.word]
 
 
-def _no_way_around(world: World, event: Happening) -> list[Weather]:
+def _isolated(world: World, event: PlannedEvent) -> list[LinkFaults]:
     """Isolate a scheduler, but not from the store."""
-    name = world.seat_of(event.target).name
-    others = [other for other in world.seats if other != name]
+    name = world.host_of(event.target).name
+    others = [other for other in world.hosts if other != name]
     cut_off = {"agents": [*world.nodes], "others": others, "all": [*world.nodes, *others, USER]}
     return [
-        weather
+        link_faults
         for other in cut_off[event.word]
-        for weather in (
-            Weather(source=name, target=other, loss=1.0),
-            Weather(source=other, target=name, loss=1.0),
+        for link_faults in (
+            LinkFaults(source=name, target=other, loss=1.0),
+            LinkFaults(source=other, target=name, loss=1.0),
         )
     ]
 
 
-def _loss(_world: World, event: Happening) -> list[Weather]:
+def _loss(_world: World, event: PlannedEvent) -> list[LinkFaults]:
     return [
-        Weather(target=event.target, loss=event.amount),
-        Weather(source=event.target, loss=event.amount),
+        LinkFaults(target=event.target, loss=event.amount),
+        LinkFaults(source=event.target, loss=event.amount),
     ]
 
 
-def _duplicates(_world: World, event: Happening) -> list[Weather]:
+def _duplicates(_world: World, event: PlannedEvent) -> list[LinkFaults]:
     """Duplicate messages, except user requests: a late duplicate would undo the next request."""
     return [
-        Weather(target=event.target, echo=event.amount),
-        Weather(source=event.target, echo=event.amount),
+        LinkFaults(target=event.target, echo=event.amount),
+        LinkFaults(source=event.target, echo=event.amount),
     ]
 
 
-def _delay(_world: World, event: Happening) -> list[Weather]:
+def _delay(_world: World, event: PlannedEvent) -> list[LinkFaults]:
     return [
-        Weather(target=event.target, delay_seconds=event.amount),
-        Weather(source=event.target, delay_seconds=event.amount),
+        LinkFaults(target=event.target, delay_seconds=event.amount),
+        LinkFaults(source=event.target, delay_seconds=event.amount),
     ]
 
 
-def _store_trouble(begin: Callable[[StoreTrouble, float], None]) -> Inject:
+def _store_trouble(begin: Callable[[StoreFaults, float], None]) -> Inject:
     """A store fault for all schedulers, or for the target of the event."""
 
-    def inject_it(world: World, event: Happening) -> None:
-        seats = [world.seat_of(event.target)] if event.target else list(world.seats.values())
-        for seat in seats:
-            begin(seat.trouble, event.amount)
-            world.for_a_while(event.seconds, seat.trouble.heal)
+    def inject_it(world: World, event: PlannedEvent) -> None:
+        hosts = [world.host_of(event.target)] if event.target else list(world.hosts.values())
+        for host in hosts:
+            begin(host.trouble, event.amount)
+            world.undo_after(event.seconds, host.trouble.heal)
 
     return inject_it
 
 
-def _wipe_store(world: World, event: Happening) -> None:
+def _wipe_store(world: World, event: PlannedEvent) -> None:
     """`word` is the recovery that the operator will choose; `amount` 1 also restarts the schedulers."""
     world.lose_store()
     if event.amount:
-        for seat in world.seats.values():
-            for life in seat.lives:
-                life.restart_seconds = BOOT_SECONDS
-                life.crash()
-    world.users.rescue.ruling = event.word
-    world.users.rescue.patience_seconds = event.seconds
+        for host in world.hosts.values():
+            for process in host.processes:
+                process.restart_seconds = BOOT_SECONDS
+                process.crash()
+    world.users.operator.recovery = event.word
+    world.users.operator.patience_seconds = event.seconds
 
 
 def _runtime_trouble(name: str, *, value: float | bool | None = None) -> Inject:
     """Set a field of the node's runtime faults to `value`, by default the event's amount."""
 
-    def inject_it(world: World, event: Happening) -> None:
+    def inject_it(world: World, event: PlannedEvent) -> None:
         trouble = world.nodes[event.target].trouble
         healthy = getattr(type(trouble)(), name)
         setattr(trouble, name, event.amount if value is None else value)
-        world.for_a_while(event.seconds, lambda: setattr(trouble, name, healthy))
+        world.undo_after(event.seconds, lambda: setattr(trouble, name, healthy))
 
     return inject_it
 
 
-def _docker_out(world: World, event: Happening) -> None:
+def _docker_out(world: World, event: PlannedEvent) -> None:
     node = world.nodes[event.target]
     node.docker_fails(asyncio.get_running_loop().time())
-    world.for_a_while(event.seconds, node.docker_returns)
+    world.undo_after(event.seconds, node.docker_returns)
 
 
-def _slow_disk(world: World, event: Happening) -> None:
+def _slow_disk(world: World, event: PlannedEvent) -> None:
     disk = world.nodes[event.target].disk
     disk.slow_seconds = event.amount
-    world.for_a_while(event.seconds, lambda: setattr(disk, "slow_seconds", 0.0))
+    world.undo_after(event.seconds, lambda: setattr(disk, "slow_seconds", 0.0))
 
 
-def _fail_disk(world: World, event: Happening) -> None:
+def _fail_disk(world: World, event: PlannedEvent) -> None:
     disk, part = world.nodes[event.target].disk, Part(event.word)
     disk.errors[part] = event.amount
-    world.for_a_while(event.seconds, lambda: disk.heal(part))
+    world.undo_after(event.seconds, lambda: disk.heal(part))
 
 
-def _silence_registry(world: World, event: Happening) -> None:
+def _silence_registry(world: World, event: PlannedEvent) -> None:
     silent = world.network.silent_registries
     silent.add(event.word)
-    world.for_a_while(event.seconds, lambda: silent.discard(event.word))
+    world.undo_after(event.seconds, lambda: silent.discard(event.word))
 
 
-def _false_reports(world: World, event: Happening) -> None:
+def _false_reports(world: World, event: PlannedEvent) -> None:
     node = world.nodes[event.target]
     node.false_reports = event.amount
-    world.for_a_while(event.seconds, lambda: setattr(node, "false_reports", 0.0))
+    world.undo_after(event.seconds, lambda: setattr(node, "false_reports", 0.0))
 
 
-def _write_from_outside(world: World, event: Happening) -> None:
+def _write_from_outside(world: World, event: PlannedEvent) -> None:
     """Write some records at a new version that no scheduler has read."""
-    random = dice(world.plan.seed, "outside", event.at)
+    random = rng(world.plan.seed, "outside", event.at)
     for key in world.store.written(REWRITTEN):
         if random.random() < event.amount:
             world.store.rewrite(key)
 
 
-def _kill_one(world: World, event: Happening) -> None:
+def _kill_one(world: World, event: PlannedEvent) -> None:
     node = world.nodes[event.target]
     if node.powered:
         node.docker.kill_one(oom=event.word == "oom")
 
 
-def _lose_half(world: World, event: Happening) -> None:
+def _lose_half(world: World, event: PlannedEvent) -> None:
     for stream in list(world.network.streams):
         if stream.caller == event.target:
             stream.lose(event.word)
 
 
-def _break_at_message(world: World, event: Happening) -> None:
+def _break_at_message(world: World, event: PlannedEvent) -> None:
     world.network.breaks[event.target] = int(event.amount)
 
 
-def _clone_node(world: World, event: Happening) -> None:
+def _clone_node(world: World, event: PlannedEvent) -> None:
     """Clone a node that is in contact: while its lease is valid the clone must be refused."""
     node = world.nodes[event.target]
-    if node.life is None or not node.life.alive or not world.is_in_touch(node):
+    if node.process is None or not node.process.alive or not world.is_in_touch(node):
         return
     clone = world.start_clone(node)
-    first = node.life
+    first = node.process
 
     def end() -> None:
-        if event.seconds >= TOLD_SECONDS and node.life is first and world.is_in_touch(node):
+        if event.seconds >= TOLD_SECONDS and node.process is first and world.is_in_touch(node):
             for copy in clone.docker.live():
                 if copy.holds_data:
                     text = f"{copy.workload_id} runs on {clone.name}, a clone that was refused"
                     world.invariants.fail("4 one copy of data", text)
         clone.end()
 
-    world.for_a_while(event.seconds, end)
+    world.undo_after(event.seconds, end)
 
 
-def _hostile_node(world: World, event: Happening) -> None:
+def _hostile_node(world: World, event: PlannedEvent) -> None:
     world.start_hostile()
     assert world.hostile is not None
-    world.for_a_while(event.seconds, world.hostile.crash)
+    world.undo_after(event.seconds, world.hostile.crash)
 
 
-def _late_order(world: World, event: Happening) -> None:
+def _late_order(world: World, event: PlannedEvent) -> None:
     world.deliver_old_order(world.nodes[event.target])
 
 
-def _out(trouble: StoreTrouble, _amount: float) -> None:
+def _out(trouble: StoreFaults, _amount: float) -> None:
     trouble.out = True
 
 
-def _answers_lost(trouble: StoreTrouble, amount: float) -> None:
+def _answers_lost(trouble: StoreFaults, amount: float) -> None:
     trouble.answers_lost = amount
 
 
-def _partial(trouble: StoreTrouble, amount: float) -> None:
+def _partial(trouble: StoreFaults, amount: float) -> None:
     trouble.partial = amount
 
 
-def _late(trouble: StoreTrouble, amount: float) -> None:
+def _late(trouble: StoreFaults, amount: float) -> None:
     trouble.late = amount
 
 
-def _slow(trouble: StoreTrouble, amount: float) -> None:
+def _slow(trouble: StoreFaults, amount: float) -> None:
     trouble.delay_seconds = amount
 
 
@@ -386,15 +394,15 @@ FAULTS: dict[str, Fault] = {
     "crash-scheduler-at": Fault(draws.scheduler_call, _on_newest(_crash_scheduler_at), timely=True),
     "second-scheduler": Fault(draws.on_scheduler(), _on_newest(_second_scheduler)),
     "freeze-scheduler": Fault(draws.on_scheduler(), _on_newest(_freeze_scheduler), MANY),
-    "isolate-scheduler": Fault(draws.isolate_scheduler, _with_weather(_no_way_around), MANY),
+    "isolate-scheduler": Fault(draws.isolate_scheduler, _with_link_faults(_isolated), MANY),
     "power-off": Fault(draws.on_node(), _power_off),
     "destroy-node": Fault(draws.on_node(), _destroy_node),
     "clock": Fault(draws.clock, _set_clock),
-    "cut": Fault(draws.cut, _with_weather(_no_way)),
-    "cut-user": Fault(draws.cut_user, _with_weather(_no_way)),
-    "lossy": Fault(draws.on_node(*draws.SHARES), _with_weather(_loss)),
-    "duplicates": Fault(draws.on_node(*draws.SHARES), _with_weather(_duplicates)),
-    "slow-net": Fault(draws.on_node(0.2, 1.0, 4.0), _with_weather(_delay)),
+    "cut": Fault(draws.cut, _with_link_faults(_partition)),
+    "cut-user": Fault(draws.cut_user, _with_link_faults(_partition)),
+    "lossy": Fault(draws.on_node(*draws.SHARES), _with_link_faults(_loss)),
+    "duplicates": Fault(draws.on_node(*draws.SHARES), _with_link_faults(_duplicates)),
+    "slow-net": Fault(draws.on_node(0.2, 1.0, 4.0), _with_link_faults(_delay)),
     "clone-node": Fault(draws.clone, _clone_node, timely=True),
     "hostile-node": Fault(draws.hostile, _hostile_node),
     "false-reports": Fault(draws.on_node(0.3, 1.0), _false_reports),

@@ -6,9 +6,9 @@ from msgspec.structs import replace
 
 from persys.agent.runtimes.docker.pull import registry_of
 from persys.sim.actors.intruders import HOSTILE
-from persys.sim.engine.trace import dice
+from persys.sim.engine.trace import rng
 from persys.sim.scenario.faults import FAULTS, Group, kinds_of
-from persys.sim.scenario.plan import Happening, Plan, Shape, is_crowded, node_names
+from persys.sim.scenario.plan import Plan, PlannedEvent, Shape, is_crowded, node_names
 from persys.sim.scenario.specs import OWN_IMAGE
 
 VARIANTS = 5
@@ -28,23 +28,23 @@ def shape_for(seed: int) -> Shape:
 
 
 def draw(seed: int, shape: Shape) -> Plan:
-    random = dice(seed, "plan")
+    random = rng(seed, "plan")
     shape = _whole(seed, shape)
     wishes = [*_users(random, shape), *_operators(random, shape)]
     found = [*wishes, *_faults(random, shape, wishes)]
-    found += _of_removals(dice(seed, "removals"), shape)
-    found += _of_hostile(dice(seed, "hostile"), shape, found)
-    found += _of_crowds(dice(seed, "crowds"), shape) if is_crowded(shape) else ()
-    found += _of_scenarios(dice(seed, "scenario"), shape) if not is_crowded(shape) else ()
-    found += _of_losses(dice(seed, "losses"), shape, wishes)
-    found += _of_many(dice(seed, "many"), shape, wishes) if shape.schedulers > 1 else ()
-    found += _of_streams(dice(seed, "streams"), shape) if shape.streams else ()
+    found += _of_removals(rng(seed, "removals"), shape)
+    found += _of_hostile(rng(seed, "hostile"), shape, found)
+    found += _of_crowds(rng(seed, "crowds"), shape) if is_crowded(shape) else ()
+    found += _of_scenarios(rng(seed, "scenario"), shape) if not is_crowded(shape) else ()
+    found += _of_losses(rng(seed, "losses"), shape, wishes)
+    found += _of_many(rng(seed, "many"), shape, wishes) if shape.schedulers > 1 else ()
+    found += _of_streams(rng(seed, "streams"), shape) if shape.streams else ()
     return Plan(seed, shape, tuple(sorted(found, key=lambda each: (each.at, each.kind))))
 
 
 def _whole(seed: int, shape: Shape) -> Shape:
     """Fill unset fields from the seed."""
-    random = dice(seed, "shape")
+    random = rng(seed, "shape")
     schedulers = 3 if random.random() < MANY_SHARE else 1
     streams = random.choice((0.0, 0.0, 0.5, 1.0))
     return replace(
@@ -54,7 +54,7 @@ def _whole(seed: int, shape: Shape) -> Shape:
     )
 
 
-def _of_removals(random: Random, shape: Shape) -> list[Happening]:
+def _of_removals(random: Random, shape: Shape) -> list[PlannedEvent]:
     """An operator removes a node, after a drain or while it is unreachable."""
     found = []
     for _ in range(random.choice((0, 0, 1, 1, 2))):
@@ -64,22 +64,22 @@ def _of_removals(random: Random, shape: Shape) -> list[Happening]:
         word = random.choice(("both", "from")) if before == "cut" else ""
         if before:
             away = random.uniform(80, 250) if before in ("power-off", "cut") else 0.0
-            found.append(Happening(at, before, node, seconds=away, word=word))
-        found.append(Happening(at + random.uniform(0, 180), "remove", node))
+            found.append(PlannedEvent(at, before, node, seconds=away, word=word))
+        found.append(PlannedEvent(at + random.uniform(0, 180), "remove", node))
     return [each for each in found if each.at < shape.minutes * 60]
 
 
-def _of_hostile(random: Random, shape: Shape, faults: list[Happening]) -> list[Happening]:
+def _of_hostile(random: Random, shape: Shape, faults: list[PlannedEvent]) -> list[PlannedEvent]:
     """An operator removes the hostile node, while it is active or later."""
     found = [
-        Happening(fault.at + random.uniform(30, 250), "remove", HOSTILE)
+        PlannedEvent(fault.at + random.uniform(30, 250), "remove", HOSTILE)
         for fault in faults
         if fault.kind == "hostile-node"
     ]
     return [each for each in found if each.at < shape.minutes * 60]
 
 
-def _of_scenarios(random: Random, shape: Shape) -> list[Happening]:
+def _of_scenarios(random: Random, shape: Shape) -> list[PlannedEvent]:
     if random.random() >= SCENARIO_SHARE:
         return []
     end = shape.minutes * 60
@@ -87,88 +87,90 @@ def _of_scenarios(random: Random, shape: Shape) -> list[Happening]:
     return [each for each in found if each.at < end]
 
 
-def _false_reports(random: Random, shape: Shape, at: float) -> list[Happening]:
+def _false_reports(random: Random, shape: Shape, at: float) -> list[PlannedEvent]:
     """Nodes send arbitrary data in their heartbeats."""
     times = [at + random.uniform(0, 300) for _ in range(random.randint(1, 6))]
     return [_fault(random, "false-reports", time, shape) for time in times]
 
 
-def _hostile_list(random: Random, _shape: Shape, at: float) -> list[Happening]:
+def _hostile_list(random: Random, _shape: Shape, at: float) -> list[PlannedEvent]:
     """A hostile node reports for long enough that its orphans are stored, and is removed."""
     seconds = random.uniform(100, 200)
     removed_at = at + seconds * random.uniform(0.9, 1.2)
     return [
-        Happening(at, "hostile-node", seconds=seconds),
-        Happening(removed_at, "remove", HOSTILE),
+        PlannedEvent(at, "hostile-node", seconds=seconds),
+        PlannedEvent(removed_at, "remove", HOSTILE),
     ]
 
 
-def _silent_runtime(random: Random, shape: Shape, at: float) -> list[Happening]:
+def _silent_runtime(random: Random, shape: Shape, at: float) -> list[PlannedEvent]:
     """All workloads are deployed again while the runtimes of a node do not respond."""
     node = random.choice(node_names(shape))
-    outage = Happening(at, "docker-out", node, seconds=random.uniform(90, 180))
+    outage = PlannedEvent(at, "docker-out", node, seconds=random.uniform(90, 180))
     return [outage, *_redeploy(random, shape, at + 25, pause=50)]
 
 
-def _recreate(random: Random, shape: Shape, at: float) -> list[Happening]:
+def _recreate(random: Random, shape: Shape, at: float) -> list[PlannedEvent]:
     """All workloads are deleted and applied again while a node is unreachable."""
     node = random.choice(node_names(shape))
-    cut = Happening(at, "cut", node, seconds=random.uniform(150, 300), word="both")
+    cut = PlannedEvent(at, "cut", node, seconds=random.uniform(150, 300), word="both")
     return [cut, *_redeploy(random, shape, at + random.uniform(5, 50), pause=100)]
 
 
 SCENARIOS = (_false_reports, _hostile_list, _silent_runtime, _recreate)
 
 
-def _redeploy(random: Random, shape: Shape, at: float, *, pause: float) -> list[Happening]:
+def _redeploy(random: Random, shape: Shape, at: float, *, pause: float) -> list[PlannedEvent]:
     """Delete all workloads within 10 seconds, and apply each again at most `pause` seconds later."""
     found = []
     for number in range(shape.workloads):
         name, variant = f"w{number:02d}", random.randrange(VARIANTS)
         deleted_at = at + random.uniform(0, 10)
         applied_at = deleted_at + random.uniform(0, pause)
-        found.append(Happening(deleted_at, "delete", name))
-        found.append(Happening(applied_at, "apply", name, amount=variant))
+        found.append(PlannedEvent(deleted_at, "delete", name))
+        found.append(PlannedEvent(applied_at, "apply", name, amount=variant))
     return found
 
 
-def _of_crowds(random: Random, shape: Shape) -> list[Happening]:
+def _of_crowds(random: Random, shape: Shape) -> list[PlannedEvent]:
     """A registry hangs during many deployments, and a node with hundreds of workloads is lost and removed."""
     node = random.choice(node_names(shape))
     lost_at = random.uniform(2 * SETTLING_SECONDS, shape.minutes * 60 - 120)
     return [
         _fault(random, "silent-registry", random.uniform(0, SETTLING_SECONDS), shape),
-        Happening(
+        PlannedEvent(
             random.uniform(0, SETTLING_SECONDS / 4),
             "silent-registry",
             seconds=random.uniform(60, 200),
             word=registry_of(OWN_IMAGE),
         ),
-        Happening(lost_at, "destroy-node", node),
-        Happening(lost_at + random.uniform(50, 90), "remove", node),
+        PlannedEvent(lost_at, "destroy-node", node),
+        PlannedEvent(lost_at + random.uniform(50, 90), "remove", node),
     ]
 
 
-def _of_losses(random: Random, shape: Shape, wishes: list[Happening]) -> list[Happening]:
+def _of_losses(random: Random, shape: Shape, wishes: list[PlannedEvent]) -> list[PlannedEvent]:
     """Snapshots, and one or two losses of all data in the store."""
     end = shape.minutes * 60
     found = []
     if random.random() >= LOSS_SHARE:
         return []
     for _ in range(random.randint(0, 3)):
-        found.append(Happening(random.uniform(SETTLING_SECONDS, end), "snapshot"))
+        found.append(PlannedEvent(random.uniform(SETTLING_SECONDS, end), "snapshot"))
     for _ in range(random.choice((1, 1, 1, 2))):
         at = random.uniform(SETTLING_SECONDS, end)
         if random.random() < 0.5:  # near a user request
             at = max(SETTLING_SECONDS, random.choice(wishes).at + random.uniform(-0.1, 0.4))
-        ruling = random.choice(("rebuild", "rebuild", "restore", "accept"))
+        recovery = random.choice(("rebuild", "rebuild", "restore", "accept"))
         patience = random.choice((0, 10, 60)) * random.uniform(0.5, 1.5)
         forgets = random.choice((0, 0, 1))
-        found.append(Happening(at, "wipe-store", seconds=patience, amount=forgets, word=ruling))
+        found.append(
+            PlannedEvent(at, "wipe-store", seconds=patience, amount=forgets, word=recovery)
+        )
     return found
 
 
-def _of_many(random: Random, shape: Shape, wishes: list[Happening]) -> list[Happening]:
+def _of_many(random: Random, shape: Shape, wishes: list[PlannedEvent]) -> list[PlannedEvent]:
     """Faults of one of several schedulers. SCHEDULER means the current leader."""
     kinds = (*kinds_of(Group.MANY_SCHEDULERS), "crash-scheduler", "crash-scheduler-at")
     found = []
@@ -180,7 +182,7 @@ def _of_many(random: Random, shape: Shape, wishes: list[Happening]) -> list[Happ
     return found
 
 
-def _of_streams(random: Random, shape: Shape) -> list[Happening]:
+def _of_streams(random: Random, shape: Shape) -> list[PlannedEvent]:
     kinds = kinds_of(Group.STREAMS)
     return [
         _fault(
@@ -193,7 +195,7 @@ def _of_streams(random: Random, shape: Shape) -> list[Happening]:
     ]
 
 
-def _users(random: Random, shape: Shape) -> list[Happening]:
+def _users(random: Random, shape: Shape) -> list[PlannedEvent]:
     end = shape.minutes * 60
     changes = CROWDED_CHANGES if is_crowded(shape) else CHANGES
     found = []
@@ -203,7 +205,7 @@ def _users(random: Random, shape: Shape) -> list[Happening]:
         at = (
             random.uniform(1, SETTLING_SECONDS) if random.random() < 0.7 else random.uniform(1, end)
         )
-        found.append(Happening(at, "apply", name, amount=variant))
+        found.append(PlannedEvent(at, "apply", name, amount=variant))
         while (at := at + random.expovariate(changes / end)) < end:
             found.append(_wish(random, at, name))
             if random.random() < 0.25:  # a second request right after the first
@@ -211,28 +213,28 @@ def _users(random: Random, shape: Shape) -> list[Happening]:
     return [each for each in found if each.at < end]
 
 
-def _wish(random: Random, at: float, name: str) -> Happening:
+def _wish(random: Random, at: float, name: str) -> PlannedEvent:
     kind = random.choices(
         ("apply", "stop", "start", "delete", "retry"), weights=(40, 15, 20, 20, 5)
     )[0]
-    return Happening(at, kind, name, amount=random.randrange(VARIANTS) if kind == "apply" else 0)
+    return PlannedEvent(at, kind, name, amount=random.randrange(VARIANTS) if kind == "apply" else 0)
 
 
-def _operators(random: Random, shape: Shape) -> list[Happening]:
+def _operators(random: Random, shape: Shape) -> list[PlannedEvent]:
     end = shape.minutes * 60
     found = []
     for _ in range(random.choice((0, 0, 1, 2, 4))):
         name = random.choice(node_names(shape))
         at = random.uniform(SETTLING_SECONDS, end)
-        found.append(Happening(at, random.choice(("cordon", "drain", "drain")), name))
-        found.append(Happening(at + random.expovariate(1 / 120), "uncordon", name))
+        found.append(PlannedEvent(at, random.choice(("cordon", "drain", "drain")), name))
+        found.append(PlannedEvent(at + random.expovariate(1 / 120), "uncordon", name))
     return [each for each in found if each.at < end]
 
 
-def _faults(random: Random, shape: Shape, wishes: list[Happening]) -> list[Happening]:
+def _faults(random: Random, shape: Shape, wishes: list[PlannedEvent]) -> list[PlannedEvent]:
     enabled = random.sample(kinds_of(Group.ANY), k=random.randint(2, 8))
     end = shape.minutes * 60
-    found: list[Happening] = []
+    found: list[PlannedEvent] = []
     for _ in range(random.randint(4, 30)):
         kind = random.choice(enabled)
         at = random.uniform(SETTLING_SECONDS / 2, end)
@@ -242,5 +244,5 @@ def _faults(random: Random, shape: Shape, wishes: list[Happening]) -> list[Happe
     return found
 
 
-def _fault(random: Random, kind: str, at: float, shape: Shape) -> Happening:
+def _fault(random: Random, kind: str, at: float, shape: Shape) -> PlannedEvent:
     return replace(FAULTS[kind].draw(random, shape), at=at, kind=kind)

@@ -3,11 +3,11 @@
 import msgspec
 from msgspec import Struct
 
-from persys.sim.engine.trace import dice
+from persys.sim.engine.trace import rng
 
 SCHEDULER = "scheduler"
 USER = "user"
-ANYBODY = "anybody"
+ANY_AGENT = "anybody"
 
 
 class Shape(Struct, frozen=True):
@@ -34,7 +34,7 @@ def node_size(shape: Shape) -> int:
     return round(shape.workloads / shape.nodes / 1.5) if is_crowded(shape) else 1
 
 
-class Happening(Struct, frozen=True, omit_defaults=True):
+class PlannedEvent(Struct, frozen=True, omit_defaults=True):
     """`target` is a workload, a node or a component. `kind` defines `seconds`, `amount` and `word`."""
 
     at: float
@@ -57,7 +57,7 @@ class Happening(Struct, frozen=True, omit_defaults=True):
 class Plan(Struct, frozen=True):
     seed: int
     shape: Shape
-    happenings: tuple[Happening, ...]
+    happenings: tuple[PlannedEvent, ...]
 
     def to_json(self) -> bytes:
         return msgspec.json.format(msgspec.json.encode(self))
@@ -78,13 +78,13 @@ def scheduler_names(shape: Shape) -> list[str]:
 
 
 def streaming_nodes(seed: int, shape: Shape) -> frozenset[str]:
-    random = dice(seed, "links")
+    random = rng(seed, "links")
     return frozenset(name for name in node_names(shape) if random.random() < shape.streams)
 
 
 def nodes_behind_nat(seed: int, shape: Shape) -> frozenset[str]:
     """Some of the nodes with a control stream, in some seeds."""
-    random = dice(seed, "nat")
+    random = rng(seed, "nat")
     share = random.choice((0.0, 0.5, 1.0))
     streaming = sorted(streaming_nodes(seed, shape))
     return frozenset(name for name in streaming if random.random() < share)

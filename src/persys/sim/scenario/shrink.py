@@ -5,7 +5,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from persys.sim.run import Outcome, run
-from persys.sim.scenario.plan import Happening, Plan
+from persys.sim.scenario.plan import Plan, PlannedEvent
 
 ATTEMPTS_MAX = 250
 
@@ -19,7 +19,7 @@ def shrink(
     best = failed
     attempts = 0
 
-    def breaks(happenings: tuple[Happening, ...]) -> bool:
+    def breaks(happenings: tuple[PlannedEvent, ...]) -> bool:
         nonlocal best, attempts
         attempts += 1
         outcome = run(replace(best.plan, happenings=happenings))
@@ -35,8 +35,8 @@ def shrink(
         before = len(best.plan.happenings)
         begin = 0
         while begin < len(best.plan.happenings) and attempts < attempts_max:
-            kept = best.plan.happenings
-            if not breaks(kept[:begin] + kept[begin + size :]):
+            remaining = best.plan.happenings
+            if not breaks(remaining[:begin] + remaining[begin + size :]):
                 begin += size
         if size == 1 and len(best.plan.happenings) == before:
             break

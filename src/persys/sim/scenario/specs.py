@@ -3,7 +3,7 @@
 import json
 from random import Random
 
-from persys.sim.engine.trace import dice
+from persys.sim.engine.trace import rng
 from persys.sim.fakes.runtime import UNREADABLE
 from persys.wire.gen.control.v1 import control_pb2
 
@@ -23,8 +23,8 @@ OWN_IMAGE = "registry.test/steady/own"
 
 
 def spec_of(seed: int, name: str, variant: int) -> control_pb2.WorkloadSpec:
-    character = dice(seed, "character", name)
-    mood = dice(seed, "variant", name, variant)
+    character = rng(seed, "character", name)
+    mood = rng(seed, "variant", name, variant)
     cpu = character.choice((100, 400, 900, 1800))
     if mood.random() < 0.3:
         cpu = mood.choice((100, 400, 1200, 2500))
@@ -32,7 +32,7 @@ def spec_of(seed: int, name: str, variant: int) -> control_pb2.WorkloadSpec:
         resources=control_pb2.ResourceRequirements(cpu_millicores=cpu, memory_mb=256),
         stop_after_seconds=_stop_after(seed, name, variant),
     )
-    kind = dice(seed, "kind", name).random()
+    kind = rng(seed, "kind", name).random()
     if kind < STACK_SHARE:
         spec.type = "compose"
         spec.compose.CopyFrom(_stack(character, variant, _port(character, name)))
@@ -52,10 +52,10 @@ def _individualise(
     container: control_pb2.ContainerSpec, seed: int, name: str, variant: int
 ) -> None:
     """Give some containers an image of their own, and some an unreadable bind source."""
-    own = dice(seed, "own", name)
+    own = rng(seed, "own", name)
     if container.image == f"steady/{variant}" and own.random() < OWN_IMAGE_SHARE:
         container.image = f"{OWN_IMAGE}-{name}-{variant}"
-    if dice(seed, "binds").random() < 0.3 and own.random() < UNREADABLE_SHARE:
+    if rng(seed, "binds").random() < 0.3 and own.random() < UNREADABLE_SHARE:
         container.volumes.add(host_path=f"{UNREADABLE}{name}", container_path="/bind")
 
 
@@ -112,7 +112,7 @@ def _container(
 
 def _stop_after(seed: int, name: str, variant: int) -> int:
     """Some workloads have stop_after; some revisions change it."""
-    character, mood = dice(seed, "alone", name), dice(seed, "alone", name, variant)
+    character, mood = rng(seed, "alone", name), rng(seed, "alone", name, variant)
     chosen = (character.random() < ALONE_SHARE) != (mood.random() < CHANGE_SHARE)
     return character.choice((30, 45, 90)) if chosen else 0
 
