@@ -179,6 +179,11 @@ def _kept_since(frames: list[Frame], request: agent_pb2.LogsRequest) -> list[Fra
 
 
 class PreviousLogs:
+    """Stores the log tail of a replaced container: Docker deletes the log together with the container.
+
+    The tail is stored only when a new revision replaces an old one, and is deleted with the workload.
+    """
+
     def __init__(self, root: Path, access: DockerAccess, paths: PathCalls) -> None:
         self._root = root
         self._paths = paths

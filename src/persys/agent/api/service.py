@@ -425,7 +425,7 @@ def _refusal_status(
 def build_authorizer(
     settings: AgentSettings, tls: Tls | None, clock: Clock, metrics: Metrics
 ) -> Authorizer | None:
-    """None if the agent serves without TLS, and so without authorization."""
+    """Admits schedulers, and admins if the settings allow them. None: the agent serves without TLS."""
     if tls is None or not settings.serves_tls:
         return None
     refused_roles = frozenset() if settings.allow_admin else frozenset({Role.ADMIN})

@@ -1,4 +1,4 @@
-"""The records of the agent's local journal."""
+"""The records of the journal, and a change of them with its SQL statements."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

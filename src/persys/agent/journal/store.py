@@ -40,9 +40,10 @@ from persys.wire.stored.records import NewerSchemaError, StructT, decode, encode
 
 log = structlog.get_logger()
 
-STALL_SECONDS = 10.0  # after which a write counts as stalled
 Key = TypeVar("Key")
 Value = TypeVar("Value")
+
+STALL_SECONDS = 10.0  # after which a write counts as stalled
 PROBE_SECONDS = 5.0
 ACTIONS_MAX = 2_000
 DELETION_MARKERS_MAX = 5_000
@@ -71,6 +72,12 @@ CREATE TABLE IF NOT EXISTS deleted_epochs
 
 
 class JournalHealth:
+    """The result of the last write, and the duration of the current one.
+
+    While the disk of the journal is full or broken, the node refuses orders and reports the problem. Running
+    workloads continue.
+    """
+
     def __init__(self) -> None:
         self._problem = ""
         self._began_at: float | None = None

@@ -1,4 +1,7 @@
-"""The capabilities that this node registers. Collected again before each full heartbeat."""
+"""The capabilities that this node registers, with its storage pools.
+
+They are collected again before each full heartbeat.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -71,6 +74,8 @@ def _features(settings: AgentSettings, runtimes: NodeRuntimes) -> frozenset[str]
 
 
 class StoragePools:
+    """The local storage pool and those of libvirt, refreshed periodically."""
+
     def __init__(
         self,
         host: Host,

@@ -1,4 +1,8 @@
-"""Capacity and usage of this host, read from the kernel."""
+"""Capacity, usage and boot id of this host, read from the kernel.
+
+The scheduler compares the boot ids of two agents that register as the same node: different ids mean two
+hosts, each with its own Docker and libvirt. A cloned disk has a different boot id once it boots.
+"""
 
 import os
 from pathlib import Path

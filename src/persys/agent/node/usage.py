@@ -1,4 +1,7 @@
-"""Samples the resource usage of each workload. If a runtime does not respond, the last samples stay."""
+"""Samples the utilization of the host and the usage of each workload.
+
+If a file system or a runtime does not respond, its last samples stay valid.
+"""
 
 import asyncio
 from collections.abc import Mapping
@@ -40,6 +43,8 @@ class Utilization(Struct, frozen=True):
 
 
 class UtilizationSampler:
+    """Samples CPU, memory and disk utilization of the host."""
+
     def __init__(
         self, journal: Journal, volume_root: Path, paths: PathCalls, host: Host = host
     ) -> None:
@@ -100,6 +105,8 @@ class Sampler(Protocol):
 
 
 class WorkloadUsageSampler:
+    """Samples the resource usage of each workload."""
+
     def __init__(
         self,
         samplers: Mapping[str, Sampler],

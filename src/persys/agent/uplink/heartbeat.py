@@ -1,4 +1,4 @@
-"""Builds the reports of the agent: an observation per workload, and heartbeats.
+"""Builds the reports of the agent: an observation per workload, and heartbeats with pending changes.
 
 A refused order is neither reported nor listed. For a while its status can be requested by id, so that the
 reason is visible on the node.
@@ -155,6 +155,8 @@ def observation_of(
 
 
 class PendingReports:
+    """Changes that were not reported to the scheduler yet: of workloads, and of the node itself."""
+
     def __init__(self) -> None:
         self._changed: set[WorkloadId] = set()
         self._pending = asyncio.Event()

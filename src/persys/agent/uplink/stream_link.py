@@ -199,6 +199,12 @@ async def _open(
 
 
 class SchedulerLinks:
+    """The connections to one scheduler, with a switch to a new one without a gap.
+
+    A new link is registered before the old one is released. An old link stays open until its calls have
+    ended, for example a followed log. Only the newest link carries heartbeats.
+    """
+
     def __init__(self, connect: Connect, address: str) -> None:
         self._connect = connect
         self._address = address

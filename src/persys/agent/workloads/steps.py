@@ -51,6 +51,12 @@ _SECONDS = {
 
 
 class PullTracker:
+    """Reports the progress of image pulls, and records which images this agent has pulled.
+
+    Progress is reported at most once a second per workload: the scheduler extends the apply timeout of a node
+    that reports progress.
+    """
+
     def __init__(
         self, journal: Journal, recorder: Recorder, clock: Clock, metrics: Metrics
     ) -> None:
