@@ -88,6 +88,7 @@ class Event(Struct, frozen=True):
     identity: str = ""  # of the caller whose request caused it: role/name, maybe "via gateway/g1"
     source: str = ""  # network address of that caller
     task_id: str = ""  # of the action on the node that caused it
+    rule: str = ""  # of the decision that caused it; "": no decision of `core.reconcile`
 
 
 class Numbered(NamedTuple):

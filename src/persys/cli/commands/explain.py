@@ -26,6 +26,8 @@ def show(options: Namespace) -> ExitCode:
 def _describe(answer: ExplainWorkloadResponse, _now: datetime, wide: bool) -> str:
     shown = list(answer.nodes[:_ROWS_MAX])
     parts = [f"{answer.workload_id} {answer.summary}"]
+    if answer.rule:
+        parts[0] = f"{parts[0]}\nRule of the last decision: {answer.rule}"
     if shown:
         rows = [["NODE", "VERDICT", "WHY", "REQUIRED CHANGE"]]
         rows += [_row(node, answer) for node in shown]

@@ -65,6 +65,7 @@ class Explainer:
             workload_id=workload.id,
             node_id=assignment.node_id if assignment is not None else "",
             summary=self._summary(entry, found),
+            rule=entry.rule,
             changes=found.changes() if workload.id in self._cluster.waiting else (),
             copies=described(workload.id, self._situated(situation_of(entry)).copies),
         )

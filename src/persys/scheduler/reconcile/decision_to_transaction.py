@@ -52,12 +52,14 @@ def to_transaction(
     if decision.forget:
         _forget(change, old)
         if entry is not None:
-            change.events.append(_event(EventKind.WORKLOAD_DELETED, workload, old.assignment, now))
+            deleted = _event(EventKind.WORKLOAD_DELETED, workload, old.assignment, now)
+            change.events.append(replace(deleted, rule=decision.rule))
     else:
         _write(change, old, workload, decision, is_new=entry is None)
         if entry is not None:
             _note_ended(change, entry, now)
-        change.events.extend(_events(old, workload, decision, now))
+        events = _events(old, workload, decision, now)
+        change.events.extend(replace(event, rule=decision.rule) for event in events)
     if decision.tombstone is not None:
         buried = decision.tombstone.assignment
         change.puts[keys.tombstone_key(buried.node_id, workload.id)] = decision.tombstone
@@ -126,6 +128,7 @@ def _apply(
         cluster.put_assignment(workload.id, decision.assignment)
         entry.workload_status = decision.workload_status
         entry.retry = decision.retry
+        entry.rule = decision.rule
     cluster.update_reservations(workload.id, nodes)
 
 

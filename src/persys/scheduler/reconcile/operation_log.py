@@ -23,17 +23,18 @@ def log_operation_end(situation: Situation, decision: Decision) -> None:
     if decision.forget:
         lost = decision.tombstone is not None
         text = "its node is lost" if lost else "its node reports it absent"
-        log.info("workload.removed", **_facts(situation, "deleted", text))
+        log.info("workload.removed", rule=decision.rule, **_facts(situation, "deleted", text))
     elif decision.fulfilled and situation.dispatch is not None:
-        log.info("workload.settled", **_facts(situation, *_status(decision)))
+        log.info("workload.settled", rule=decision.rule, **_facts(situation, *_status(decision)))
     elif (
         counted
         and decision.workload_status is not None
         and decision.workload_status.status is Status.FAILED
     ):
-        log.warning("workload.failed", **_facts(situation, *_status(decision)))
+        log.warning("workload.failed", rule=decision.rule, **_facts(situation, *_status(decision)))
     elif counted and situation.workload.desired is Desired.DELETED:
-        log.warning("workload.removal_overdue", **_facts(situation, *_status(decision)))
+        facts = _facts(situation, *_status(decision))
+        log.warning("workload.removal_overdue", rule=decision.rule, **facts)
 
 
 def log_decision(situation: Situation, decision: Decision, *, written: bool) -> None:
@@ -46,6 +47,7 @@ def log_decision(situation: Situation, decision: Decision, *, written: bool) -> 
     log.debug(
         "workload.decided",
         workload_id=situation.workload.id,
+        rule=decision.rule,
         revision=situation.workload.revision,
         desired=situation.workload.desired,
         node_id=assignment.node_id if assignment is not None else "",

@@ -71,6 +71,7 @@ class WorkloadState:
     refusal: Observation | None = None
     revision_from: NodeId | None = None  # the node that reports its revision when polled
     traced_at: datetime | None = None  # when the order whose tasks are in the history was sent
+    rule: str = ""  # of the last decision
 
     def reset_observations(self) -> None:
         """The intent has changed: earlier observations and dispatches do not apply to it."""

@@ -47,6 +47,7 @@ def explanation_message(
     workload_id: str,
     node_id: str,
     summary: str,
+    rule: str,
     changes: Sequence[str],
     copies: Sequence[str],
 ) -> control_pb2.ExplainWorkloadResponse:
@@ -54,6 +55,7 @@ def explanation_message(
         workload_id=workload_id,
         assigned_node_id=node_id,
         summary=summary,
+        rule=rule,
         # The assigned node first.
         nodes=[
             _verdict(verdict)

@@ -133,6 +133,7 @@ def event_message(numbered: Numbered) -> control_pb2.EventView:
         identity=event.identity,
         source=event.source,
         task_id=event.task_id,
+        rule=event.rule,
     )
 
 

@@ -199,6 +199,24 @@ async def test_a_stopped_workload_without_a_node_is_explained(cluster: Cluster) 
     assert (found.fit_count, list(found.changes)) == (1, [])
 
 
+async def test_the_rule_of_a_decision_is_explained_and_in_the_event(cluster: Cluster) -> None:
+    await cluster.join()
+    await cluster.control.apply("web")
+    await cluster.control.until("web", "Running")
+
+    found = await explained(cluster, "web")
+
+    events = await cluster.control.stub.ListEvents(
+        pb.ListEventsRequest(workload_id="web"), timeout=10
+    )
+    assert found.rule == "converged"
+    assert {event.kind: event.rule for event in events.events} == {
+        "WorkloadCreated": "",
+        "WorkloadPlaced": "unassigned",
+        "WorkloadRunning": "converged",
+    }
+
+
 async def test_explaining_what_does_not_exist_is_not_found(cluster: Cluster) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await explained(cluster, "ghost")

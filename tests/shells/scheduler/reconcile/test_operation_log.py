@@ -102,6 +102,7 @@ async def test_a_timeout_is_logged_as_failed(lines: list[Any], cluster: Cluster)
     (failed,) = told(lines, "workload.failed")
     assert failed.keys() >= FACTS
     assert failed["text"].startswith("TimedOut: not running 0.3s")
+    assert failed["rule"] == "order-overdue"
 
 
 async def test_an_order_without_a_reply_is_logged_with_its_request_and_node(

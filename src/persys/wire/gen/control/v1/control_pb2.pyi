@@ -1022,7 +1022,7 @@ class ExplainWorkloadRequest(_message.Message):
     def __init__(self, workload_id: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class ExplainWorkloadResponse(_message.Message):
-    __slots__ = ("workload_id", "assigned_node_id", "summary", "nodes", "changes", "counts", "node_count", "fit_count", "copies")
+    __slots__ = ("workload_id", "assigned_node_id", "summary", "nodes", "changes", "counts", "node_count", "fit_count", "copies", "rule")
     WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
     ASSIGNED_NODE_ID_FIELD_NUMBER: _ClassVar[int]
     SUMMARY_FIELD_NUMBER: _ClassVar[int]
@@ -1032,6 +1032,7 @@ class ExplainWorkloadResponse(_message.Message):
     NODE_COUNT_FIELD_NUMBER: _ClassVar[int]
     FIT_COUNT_FIELD_NUMBER: _ClassVar[int]
     COPIES_FIELD_NUMBER: _ClassVar[int]
+    RULE_FIELD_NUMBER: _ClassVar[int]
     workload_id: str
     assigned_node_id: str
     summary: str
@@ -1041,7 +1042,8 @@ class ExplainWorkloadResponse(_message.Message):
     node_count: int
     fit_count: int
     copies: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, workload_id: _Optional[str] = ..., assigned_node_id: _Optional[str] = ..., summary: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[NodeVerdict, _Mapping]]] = ..., changes: _Optional[_Iterable[str]] = ..., counts: _Optional[_Iterable[_Union[ReasonCount, _Mapping]]] = ..., node_count: _Optional[int] = ..., fit_count: _Optional[int] = ..., copies: _Optional[_Iterable[str]] = ...) -> None: ...
+    rule: str
+    def __init__(self, workload_id: _Optional[str] = ..., assigned_node_id: _Optional[str] = ..., summary: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[NodeVerdict, _Mapping]]] = ..., changes: _Optional[_Iterable[str]] = ..., counts: _Optional[_Iterable[_Union[ReasonCount, _Mapping]]] = ..., node_count: _Optional[int] = ..., fit_count: _Optional[int] = ..., copies: _Optional[_Iterable[str]] = ..., rule: _Optional[str] = ...) -> None: ...
 
 class ReasonCount(_message.Message):
     __slots__ = ("filter", "detail", "nodes")
@@ -1170,7 +1172,7 @@ class LossView(_message.Message):
     def __init__(self, node_id: _Optional[str] = ..., stranded: _Optional[_Iterable[str]] = ..., bound: _Optional[_Iterable[str]] = ..., moved: _Optional[int] = ...) -> None: ...
 
 class EventView(_message.Message):
-    __slots__ = ("sequence", "at", "kind", "message", "workload_id", "node_id", "revision_id", "epoch", "identity", "source", "task_id")
+    __slots__ = ("sequence", "at", "kind", "message", "workload_id", "node_id", "revision_id", "epoch", "identity", "source", "task_id", "rule")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     AT_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
@@ -1182,6 +1184,7 @@ class EventView(_message.Message):
     IDENTITY_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    RULE_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     at: _timestamp_pb2.Timestamp
     kind: str
@@ -1193,7 +1196,8 @@ class EventView(_message.Message):
     identity: str
     source: str
     task_id: str
-    def __init__(self, sequence: _Optional[int] = ..., at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., kind: _Optional[str] = ..., message: _Optional[str] = ..., workload_id: _Optional[str] = ..., node_id: _Optional[str] = ..., revision_id: _Optional[str] = ..., epoch: _Optional[int] = ..., identity: _Optional[str] = ..., source: _Optional[str] = ..., task_id: _Optional[str] = ...) -> None: ...
+    rule: str
+    def __init__(self, sequence: _Optional[int] = ..., at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., kind: _Optional[str] = ..., message: _Optional[str] = ..., workload_id: _Optional[str] = ..., node_id: _Optional[str] = ..., revision_id: _Optional[str] = ..., epoch: _Optional[int] = ..., identity: _Optional[str] = ..., source: _Optional[str] = ..., task_id: _Optional[str] = ..., rule: _Optional[str] = ...) -> None: ...
 
 class ListEventsRequest(_message.Message):
     __slots__ = ("workload_id", "node_id", "kinds", "since", "after_sequence", "limit")
