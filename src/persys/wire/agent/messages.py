@@ -22,6 +22,7 @@ from persys.wire.limits import check as limits_check
 from persys.wire.spec import checks
 from persys.wire.stored import records
 from persys.wire.times import EPOCH, from_unix_seconds, unix_seconds
+from persys.wire.usage import usage_fields, usage_of
 
 TASK_ID = "task_id"
 FAILURE_REASON = "failure_reason"
@@ -242,32 +243,14 @@ def action(message: agent_pb2.AgentAction) -> Action:
 
 
 def workload_usage(message: agent_pb2.WorkloadUsageSnapshot) -> WorkloadUsage:
-    return WorkloadUsage(
-        workload_id=WorkloadId(message.workload_id),
-        type=_TYPE_OF_ENUM.get(message.type, WorkloadType.CONTAINER),
-        collected_at=from_unix_seconds(message.collected_at) or EPOCH,
-        cpu_percent=message.cpu_percent,
-        memory_bytes=message.memory_bytes,
-        disk_read_bytes=message.disk_read_bytes,
-        disk_write_bytes=message.disk_write_bytes,
-        net_rx_bytes=message.net_rx_bytes,
-        net_tx_bytes=message.net_tx_bytes,
-        source=message.source,
-    )
+    return usage_of(message, workload_type(message.type), from_unix_seconds(message.collected_at))
 
 
 def workload_usage_message(used: WorkloadUsage) -> agent_pb2.WorkloadUsageSnapshot:
     return agent_pb2.WorkloadUsageSnapshot(
-        workload_id=used.workload_id,
         type=_ENUM_OF_TYPE[used.type],
-        cpu_percent=used.cpu_percent,
-        memory_bytes=used.memory_bytes,
-        disk_read_bytes=used.disk_read_bytes,
-        disk_write_bytes=used.disk_write_bytes,
-        net_rx_bytes=used.net_rx_bytes,
-        net_tx_bytes=used.net_tx_bytes,
         collected_at=unix_seconds(used.collected_at),
-        source=used.source,
+        **usage_fields(used),
     )
 
 

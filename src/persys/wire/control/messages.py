@@ -21,6 +21,7 @@ from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.spec import checks
 from persys.wire.spec.checks import SPEC_BYTES_MAX
 from persys.wire.times import EPOCH, instant, timestamp
+from persys.wire.usage import usage_fields, usage_of
 
 _KINDS = {kind.value: kind for kind in ActionKind}
 _ENDED = {state.value: state for state in (ActionState.COMPLETED, ActionState.FAILED)}
@@ -281,31 +282,10 @@ def usage_message(used: NodeUsage) -> control_pb2.NodeUsage:
 
 
 def workload_usage(message: control_pb2.WorkloadUsageSnapshot) -> WorkloadUsage:
-    """Third-party agents may leave the type and the time empty; the figures are used anyway."""
-    return WorkloadUsage(
-        workload_id=WorkloadId(message.workload_id),
-        type=_TYPES.get(message.type.lower(), WorkloadType.CONTAINER),
-        collected_at=instant(message.collected_at) or EPOCH,
-        cpu_percent=message.cpu_percent,
-        memory_bytes=message.memory_bytes,
-        disk_read_bytes=message.disk_read_bytes,
-        disk_write_bytes=message.disk_write_bytes,
-        net_rx_bytes=message.net_rx_bytes,
-        net_tx_bytes=message.net_tx_bytes,
-        source=message.source,
-    )
+    return usage_of(message, _TYPES.get(message.type.lower()), instant(message.collected_at))
 
 
 def workload_usage_message(used: WorkloadUsage) -> control_pb2.WorkloadUsageSnapshot:
     return control_pb2.WorkloadUsageSnapshot(
-        workload_id=used.workload_id,
-        type=used.type,
-        cpu_percent=used.cpu_percent,
-        memory_bytes=used.memory_bytes,
-        disk_read_bytes=used.disk_read_bytes,
-        disk_write_bytes=used.disk_write_bytes,
-        net_rx_bytes=used.net_rx_bytes,
-        net_tx_bytes=used.net_tx_bytes,
-        collected_at=timestamp(used.collected_at),
-        source=used.source,
+        type=used.type, collected_at=timestamp(used.collected_at), **usage_fields(used)
     )

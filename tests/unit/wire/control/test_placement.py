@@ -58,7 +58,7 @@ def test_the_example_matches_its_comments() -> None:
 
 
 def test_the_example_in_the_manual_can_be_applied() -> None:
-    (section,) = re.findall(r"## Where workloads run.*?```yaml\n(.*?)```", MANUAL, re.DOTALL)
+    (section,) = re.findall(r"## Placement.*?```yaml\n(.*?)```", MANUAL, re.DOTALL)
     said, _ = of_file(section)
 
     assert [written(constraint) for constraint in said.constraints] == [
