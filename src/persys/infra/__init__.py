@@ -1,1 +1,18 @@
-"""Building blocks of all processes: concurrency, network, RPC, TLS, telemetry, Vault. No workload logic."""
+"""Building blocks of all processes. Nothing here knows about workloads.
+
+`settings.py`      settings from flags, variables, a file and defaults
+`command_line.py`  the argparse parser of all programs
+`process.py`       the outermost frame of a process: signals, exit code, limits
+`clock.py`         the only module that reads the clock
+`atomic_files.py`  atomic and durable writes of files
+`encryption.py`    encryption of secrets with a key file
+`mount_table.py`   the kernel's mount table
+`gc_tuning.py`     short pauses of Python's garbage collector
+`failpoints.py`    points at which tests kill a process
+`aio/`             concurrency: supervision, queues, locks, group commit, flow control
+`net/`             addresses, SRV records, the HTTP server
+`rpc/`             gRPC servers, channels and authorization
+`tls/`             certificates, renewal, revocation, identities
+`telemetry/`       logs, metrics, traces
+`vault/`           HashiCorp Vault
+"""

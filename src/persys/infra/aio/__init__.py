@@ -1,9 +1,12 @@
-"""Building blocks for concurrent work.
+"""Building blocks for concurrent work, used by all shells.
 
-`supervisor.py` contains unexpected exceptions in the work for one key; every shell loop that handles many
-workloads, nodes, streams or records uses it.
-`parts.py` runs the long-lived loops of a process and decides which of them may end it.
-`owned.py` finishes accepted work although its caller left.
-`path_calls.py` calls the file system on paths that users set, with a deadline.
-`flow.py` limits the messages in flight and unread of one call on a shared stream.
+`supervisor.py`    contains unexpected exceptions in the work for one key; restarts loops of a process
+`owned_work.py`    finishes accepted work although its caller disconnects
+`task_group.py`    a task group that raises its first failure
+`keyed_queue.py`   work queues: serial per key, parallel across keys
+`keyed_lock.py`    a fair lock per key
+`group_commit.py`  batches concurrent writes into one
+`flow_control.py`  messages in flight and unread of one call on a shared stream
+`offload.py`       time slices and threads for long computations
+`path_calls.py`    file system calls with a deadline, on paths that may hang
 """

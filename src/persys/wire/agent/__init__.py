@@ -1,1 +1,10 @@
-"""agent."""
+"""The agent contract (`persys.agent.v1`): the scheduler calls agents.
+
+Called by the scheduler's dispatch and by the agent's API. Third-party agents and schedulers use it too.
+
+`messages.py`        orders, statuses, actions, intents, logs and exec
+`spec.py`            container and Compose specs, decoded and encoded
+`vm.py`              VM specs, decoded and encoded
+`derived_fields.py`  fields that the scheduler sets for agents: limits, names, devices, MAC addresses
+`legacy_agents.py`   interprets the messages of third-party agents; the only place that matches texts
+"""
