@@ -12,7 +12,6 @@ folders, in reading order:
     access/       logs, exec and consoles
     node/         host, capabilities, usage
     uplink/       registration, heartbeats and contact with the scheduler
-    enrolment/    join and the TLS certificate of the node
 
     app.py                 opens the environment and runs the agent
     components.py          wires the components
@@ -22,7 +21,8 @@ folders, in reading order:
     metrics.py             metrics and /health
     credentials.py         registry and git credentials
     subprocesses.py        runs external programs
-    failpoints.py          the points at which tests crash the agent
+    join.py                `persys-agent join`: obtains the certificate of the node
+    tls.py                 the TLS certificate of the agent and the node id in it
 
 Started by systemd or by `persys up`. The simulation runs it with its own `components.Environment`.
 """

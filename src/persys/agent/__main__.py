@@ -48,7 +48,7 @@ def main() -> int:
 
 
 def _join(argv: Sequence[str]) -> int:
-    from persys.agent.enrolment.join import join_cluster  # slow import, needed only for join
+    from persys.agent.join import join_cluster  # slow import, needed only for join
 
     try:
         for line in join_cluster(argv, os.environ, sys.stdin.readline() if "-" in argv else ""):

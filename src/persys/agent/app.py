@@ -20,7 +20,6 @@ from persys.agent.components import (
     build_shared,
     build_workloads,
 )
-from persys.agent.enrolment.tls import node_id_of, open_tls, vault_certificate_source
 from persys.agent.journal.secrets import journal_key_file
 from persys.agent.journal.store import Journal, stored_node_id
 from persys.agent.metrics import health_of
@@ -30,6 +29,7 @@ from persys.agent.runtimes.detect import Detector, workload_roots
 from persys.agent.runtimes.docker.disk_limits import watch_disks
 from persys.agent.runtimes.docker.mapping import OwnerLabels
 from persys.agent.settings import AgentSettings
+from persys.agent.tls import node_id_of, open_tls, vault_certificate_source
 from persys.agent.uplink.heartbeat import PendingReports
 from persys.agent.uplink.session import SchedulerSession
 from persys.agent.volumes.detect import detect_drivers

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import grpc
 import pytest
 
-from persys.agent import failpoints
+from persys.agent.workloads import failpoints
 from persys.wire.gen.agent.v1 import agent_pb2
 
 if TYPE_CHECKING:

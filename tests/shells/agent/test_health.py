@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from persys.agent import failpoints
+from persys.agent.workloads import failpoints
 from persys.wire.gen.agent.v1 import agent_pb2
 from shells.agent.conftest import RUNNING, Agent, docker, eventually
 

@@ -9,6 +9,7 @@ steps.py           performs one step with the runtime and the volumes; reports t
 health_probes.py   HTTP and TCP health checks
 runtime_watch.py   runtime events, pings and the periodic pass over all workloads
 crash_recovery.py  resumes orders after a crash and quarantines an order that crashes the agent
+failpoints.py      the points at which tests crash the agent
 
 Called by `api/service.py`. `journal/recorder.py` stores the results.
 """

@@ -7,11 +7,11 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from persys.agent import failpoints
 from persys.agent.journal.recorder import Recorder
 from persys.agent.journal.records import DeletionMarker, Entry, JournalChange, ReportedStatus
 from persys.agent.journal.store import Journal
 from persys.agent.ports import Volumes
+from persys.agent.workloads import failpoints
 from persys.agent.workloads.admission import Admission
 from persys.agent.workloads.node_policy import NodePolicy
 from persys.agent.workloads.steps import volumes_of

@@ -13,11 +13,11 @@ from functools import partial
 
 import structlog
 
-from persys.agent import failpoints
 from persys.agent.journal.recorder import Recorder
 from persys.agent.journal.records import Entry, JournalChange
 from persys.agent.journal.store import Journal
 from persys.agent.volumes.managed import storage_failure
+from persys.agent.workloads import failpoints
 from persys.agent.workloads.crash_recovery import Recovery, record_resuming
 from persys.agent.workloads.health_probes import HealthProbes
 from persys.agent.workloads.steps import Steps

@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from e2e.machines import BOOT_SECONDS, TINY, domains, ground, page, virsh, volumes
-from persys.agent import failpoints
+from persys.agent.workloads import failpoints
 from persys.core.agent.next_step import Step
 from persys.wire.gen.agent.v1 import agent_pb2 as pb
 
