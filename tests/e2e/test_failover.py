@@ -63,7 +63,7 @@ def test_promise_12_a_drained_node_is_empty_when_persysctl_says_so(
     )
 
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "is empty" in ended.stdout
+    assert "is drained" in ended.stdout
     assert cluster.containers() == []
     cluster.wait_for_all(some, "Running")
     assert {one.workload_id for one in inspect(container_ids(other))} == set(some)
