@@ -82,31 +82,32 @@ class Outcome(NamedTuple):
 
 def wait_for(
     client: "SchedulerClient",
-    target: Mapping[str, WaitTarget],
+    targets: Mapping[str, WaitTarget],
     *,
     within: timedelta,
     update: Update,
 ) -> dict[str, Outcome]:
+    """Poll all workloads until each has an outcome, at most for `within`."""
     gc.enable()
     clock = SystemClock()
     began = clock.monotonic()
     waits = {
-        workload_id: _WorkloadWait(workload_id, want, within=within)
-        for workload_id, want in target.items()
+        workload_id: _WorkloadWait(workload_id, target, within=within)
+        for workload_id, target in targets.items()
     }
     outcomes: dict[str, Outcome] = {}
     while True:
         passed = timedelta(seconds=clock.monotonic() - began)
         states: dict[str, tuple[str, str]] = {}
-        for workload_id, each in waits.items():
+        for workload_id, wait in waits.items():
             if workload_id not in outcomes:
-                outcome = each.probe(client, passed)
+                outcome = wait.probe(client, passed)
                 if outcome.exit is not ExitCode.TIMED_OUT or passed >= within:
                     outcomes[workload_id] = _final_outcome(outcome, within)
                 else:
                     states[workload_id] = (outcome.word, outcome.why)
         update(states)
-        if len(outcomes) == len(target):
+        if len(outcomes) == len(targets):
             return outcomes
         sleep(_INTERVAL_SECONDS)
 
@@ -139,7 +140,7 @@ class _WorkloadWait:
         seen = None if workload is None else signature(workload)
         if seen != self._signature:
             self._signature, self._since = seen, passed
-        verdict = evaluate(
+        state = evaluate(
             workload,
             self._target,
             may_be_stale=passed.total_seconds() < _STALE_SECONDS,
@@ -147,14 +148,14 @@ class _WorkloadWait:
             steady_after=self._steady_after,
         )
         code = {WaitState.REACHED: ExitCode.OK, WaitState.FAILED: ExitCode.FAILED}.get(
-            verdict, ExitCode.TIMED_OUT
+            state, ExitCode.TIMED_OUT
         )
-        if workload is None and verdict is WaitState.REACHED:
+        if workload is None and state is WaitState.REACHED:
             return Outcome(code, Goal.GONE.value)
         if workload is None:
             why = "it was deleted after this request"
             return Outcome(code, Goal.GONE.value, why, events_hint(self._id))
-        if verdict is WaitState.REACHED:
+        if state is WaitState.REACHED:
             return Outcome(code, status_text(workload), _why(workload), workload=workload)
         why, hint = self._problem(workload)
         return Outcome(code, status_text(workload), why, hint, workload)

@@ -162,7 +162,7 @@ def _describe(workload: WorkloadView, now: datetime, wide: bool) -> str:
             ("Failure", workload.failure_reason),
             ("Retry", _retry_text(workload, now)),
             ("Node", workload.assigned_node_id),
-            ("Order", _order_text(workload)),
+            ("Dispatch", _dispatch_text(workload)),
             ("Placement", workload.placement),
             ("Revision", workload.revision_id),
             ("Epoch", str(workload.epoch or "")),
@@ -178,7 +178,7 @@ def _describe(workload: WorkloadView, now: datetime, wide: bool) -> str:
     return text
 
 
-def _order_text(workload: WorkloadView) -> str:
+def _dispatch_text(workload: WorkloadView) -> str:
     if workload.dispatch_failed:
         return "no answer from the node, retrying"
     return "accepted by the node" if workload.admitted_on_node else ""
@@ -237,7 +237,7 @@ def _change(
 ) -> int:
     """Request the change for each workload. A goal of None keeps the desired state of the workload."""
     outcomes: dict[str, Outcome] = {}
-    target: dict[str, WaitTarget] = {}
+    targets: dict[str, WaitTarget] = {}
     quiet = options.output not in (None, "table", "wide")
     with scheduler_client(options) as client:
         for workload_id, goal in goals.items():
@@ -252,11 +252,11 @@ def _change(
                 raise
             else:
                 outcomes[workload_id] = Outcome(ExitCode.OK, word)
-                target[workload_id] = _target(goal or _goal_before(before), revision, before)
-        if options.wait is not None and target:
+                targets[workload_id] = _target(goal or _goal_before(before), revision, before)
+        if options.wait is not None and targets:
             within = load(options).wait_timeout
             with live_view(quiet=quiet) as update:
-                outcomes |= wait_for(client, target, within=within, update=update)
+                outcomes |= wait_for(client, targets, within=within, update=update)
     _report(outcomes, options.output)
     return max(outcome.exit for outcome in outcomes.values())
 

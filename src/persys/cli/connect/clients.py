@@ -117,8 +117,8 @@ def ca_client(options: Namespace) -> Iterator["AuthorityClient"]:
 
 
 def _settings(options: Namespace) -> Settings:
-    if open_to_others := permission_warning():
-        print(f"note: {open_to_others}", file=sys.stderr)
+    if warning := permission_warning():
+        print(f"note: {warning}", file=sys.stderr)
     return load(options)
 
 

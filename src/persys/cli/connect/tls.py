@@ -17,39 +17,13 @@ if TYPE_CHECKING:
     from persys.client.rest.connection import Gateway
     from persys.infra.tls.certificates import CertificateFiles
 
-# option, variable, key of the file
-_NAMES = (
+# option, variable, key of the context
+_FILES = (
     ("ca", "PERSYS_TLS_CA", "ca_cert_path"),
     ("cert", "PERSYS_TLS_CERT", "cert_path"),
     ("key", "PERSYS_TLS_KEY", "key_path"),
 )
-
-
-def certificate_files(
-    options: Namespace, environ: Mapping[str, str], file: Mapping[str, object]
-) -> "CertificateFiles | None":
-    """None when none is set. Raises SettingsError when only some of the three files are set."""
-    found = {
-        option: str(getattr(options, option, None) or environ.get(variable) or file.get(key) or "")
-        for option, variable, key in _NAMES
-    }
-    if not any(found.values()):
-        return None
-    for option, variable, key in _NAMES:
-        if not found[option]:
-            raise SettingsError(
-                f"missing --{option} for the client certificate ({variable}, or {key} in "
-                "~/.persys/config.yaml)"
-            )
-    from persys.infra.atomic_files import CertificateFiles
-
-    roots, certificate, private = (Path(found[name]).expanduser() for name, _, _ in _NAMES)
-    return CertificateFiles(certificate, private, roots)
-
-
-_FLAGS = ("ca", "cert", "key")
-_VARIABLES = ("PERSYS_TLS_CA", "PERSYS_TLS_CERT", "PERSYS_TLS_KEY")
-_WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+_BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 _NO_CERTIFICATE = """no client certificate. Use one of these:
   `persys up` on this machine, which writes ~/.persys/config.yaml if it does not exist
   `persysctl certificate create --role admin --name YOU`, run by a user with a certificate
@@ -62,7 +36,7 @@ def client_tls(
     options: Namespace, environ: Mapping[str, str], file: Mapping[str, object]
 ) -> Trust | None:
     """None for plain text, which the user requested."""
-    has_flags = any(getattr(options, flag, None) for flag in _FLAGS)
+    has_flags = any(getattr(options, option, None) for option, _, _ in _FILES)
     if getattr(options, "insecure", False):
         if has_flags:
             raise SettingsError("--insecure cannot be combined with --ca, --cert or --key")
@@ -75,10 +49,57 @@ def client_tls(
     return Trust(files, by_host=_verifies_host(environ, file))
 
 
+def authenticated_gateway(
+    options: Namespace, environ: Mapping[str, str], settings: Settings
+) -> "Gateway":
+    """A gateway with credentials: a client certificate, a token, or both.
+
+    With a token alone, the server is verified with --ca, or with the CA certificates of this machine. Plain
+    text is used only for a URL that starts with http://. Raises SettingsError without credentials.
+    """
+    # Slow to import, and not needed for a scheduler.
+    from persys.client.rest.connection import Gateway
+
+    gateway = Gateway(settings.gateway, token=settings.token, cluster=settings.cluster)
+    if settings.gateway.startswith("http://"):
+        return gateway
+    if settings.token and not _has_certificate(options, environ, settings.file):
+        return gateway._replace(roots=_ca_file(options, environ, settings.file))
+    trust = client_tls(options, environ, settings.file)
+    if trust is None:
+        raise SettingsError(
+            f"--insecure has no effect on {settings.gateway}; for a gateway that runs with -insecure "
+            "use a URL that starts with http://"
+        )
+    return gateway._replace(trust=trust)
+
+
+def certificate_files(
+    options: Namespace, environ: Mapping[str, str], file: Mapping[str, object]
+) -> "CertificateFiles | None":
+    """None when none is set. Raises SettingsError when only some of the three files are set."""
+    found = {
+        option: str(getattr(options, option, None) or environ.get(variable) or file.get(key) or "")
+        for option, variable, key in _FILES
+    }
+    if not any(found.values()):
+        return None
+    for option, variable, key in _FILES:
+        if not found[option]:
+            raise SettingsError(
+                f"missing --{option} for the client certificate ({variable}, or {key} in "
+                "~/.persys/config.yaml)"
+            )
+    from persys.infra.atomic_files import CertificateFiles
+
+    roots, certificate, private = (Path(found[name]).expanduser() for name, _, _ in _FILES)
+    return CertificateFiles(certificate, private, roots)
+
+
 def _is_insecure(environ: Mapping[str, str], file: Mapping[str, object]) -> bool:
     if value := environ.get("PERSYS_INSECURE", ""):
         return _boolean(value, "PERSYS_INSECURE")
-    if any(environ.get(variable) for variable in _VARIABLES):
+    if any(environ.get(variable) for _, variable, _ in _FILES):
         return False
     return _boolean(file.get("grpc_insecure", False), "grpc_insecure")
 
@@ -92,41 +113,9 @@ def _verifies_host(environ: Mapping[str, str], file: Mapping[str, object]) -> bo
 
 def _boolean(value: object, name: str) -> bool:
     word = str(value).strip().lower()
-    if word not in _WORDS:
+    if word not in _BOOLEANS:
         raise SettingsError(f"invalid {name} {value!r}: expected true or false")
-    return _WORDS[word]
-
-
-_CERTIFICATE = (
-    ("cert", "PERSYS_TLS_CERT", "cert_path"),
-    ("key", "PERSYS_TLS_KEY", "key_path"),
-)
-
-
-def authenticated_gateway(
-    options: Namespace, environ: Mapping[str, str], settings: Settings
-) -> "Gateway":
-    """A gateway with credentials: a client certificate, a token, or both.
-
-    With a token alone, the server is verified with --ca, or with the CA certificates of this machine. Plain
-    text is used only for a URL that starts with http://. Raises SettingsError without credentials.
-    """
-    from persys.client.rest.connection import (
-        Gateway,  # slow to import, and not needed for a scheduler
-    )
-
-    gateway = Gateway(settings.gateway, token=settings.token, cluster=settings.cluster)
-    if settings.gateway.startswith("http://"):
-        return gateway
-    if settings.token and not _has_certificate(options, environ, settings.file):
-        return gateway._replace(roots=_roots(options, environ, settings.file))
-    trust = client_tls(options, environ, settings.file)
-    if trust is None:
-        raise SettingsError(
-            f"--insecure has no effect on {settings.gateway}; for a gateway that runs with -insecure "
-            "use a URL that starts with http://"
-        )
-    return gateway._replace(trust=trust)
+    return _BOOLEANS[word]
 
 
 def _has_certificate(
@@ -134,11 +123,11 @@ def _has_certificate(
 ) -> bool:
     return any(
         getattr(options, option, None) or environ.get(variable) or file.get(key)
-        for option, variable, key in _CERTIFICATE
+        for option, variable, key in _FILES[1:]
     )
 
 
-def _roots(
+def _ca_file(
     options: Namespace, environ: Mapping[str, str], file: Mapping[str, object]
 ) -> Path | None:
     named = getattr(options, "ca", None) or environ.get("PERSYS_TLS_CA") or file.get("ca_cert_path")

@@ -33,15 +33,15 @@ def check_context(options: Namespace) -> tuple[list[Finding], Settings | None]:
 
 def _context_file(settings: Settings) -> Iterator[Finding]:
     path = context_path()
-    if open_to_others := permission_warning():
-        yield warn(_CONTEXT, open_to_others, f"chmod 600 {path}")
-    whom = (
+    if warning := permission_warning():
+        yield warn(_CONTEXT, warning, f"chmod 600 {path}")
+    server = (
         f"the gateway {settings.gateway}"
         if settings.transport is Transport.HTTP
         else f"the scheduler {settings.scheduler}"
     )
-    from_where = str(path) if path.exists() else "no file; from flags, variables and defaults"
-    yield ok(_CONTEXT, f"uses {whom} ({from_where})")
+    source = str(path) if path.exists() else "no file; from flags, variables and defaults"
+    yield ok(_CONTEXT, f"uses {server} ({source})")
 
 
 def check_endpoint(options: Namespace, settings: Settings) -> list[Finding]:
@@ -49,10 +49,14 @@ def check_endpoint(options: Namespace, settings: Settings) -> list[Finding]:
         parts = urlsplit(settings.gateway)
         port = parts.port or (8551 if parts.scheme == "https" else 80)
         return [_check_tcp(parts.hostname or "", port, settings.gateway, start="persys-gateway")]
-    found: list[Finding] = []
-    for one in settings.scheduler.split(","):
-        found += _check_srv(one) if is_service(one) else [_check_scheduler(options, settings, one)]
-    return found
+    findings: list[Finding] = []
+    for address in settings.scheduler.split(","):
+        findings += (
+            _check_srv(address)
+            if is_service(address)
+            else [_check_scheduler(options, settings, address)]
+        )
+    return findings
 
 
 def _check_srv(name: str) -> list[Finding]:
@@ -62,8 +66,8 @@ def _check_srv(name: str) -> list[Finding]:
     try:
         addresses = find_service(name, server=server, deadline_seconds=SECONDS)
     except UnavailableError as err:
-        whom = f"PERSYS_DNS_SERVER={server}" if server else "the resolver of this machine"
-        cure = f"check that {whom} answers and has the record (dig SRV {name}), or use host:port"
+        resolver = f"PERSYS_DNS_SERVER={server}" if server else "the resolver of this machine"
+        cure = f"check that {resolver} answers and has the record (dig SRV {name}), or use host:port"
         return [fail("dns", str(err), cure)]
     return [ok("dns", f"{name} is {', '.join(addresses)}")]
 

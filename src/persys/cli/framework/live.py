@@ -1,4 +1,7 @@
-"""Shows the progress of a wait: a live table on a terminal, one line per change elsewhere."""
+"""Output that changes: `--wait` as a live table, the steps of a long command, and `--watch`.
+
+Without a terminal each change is printed as a line. rich is slow to import, so only a terminal imports it.
+"""
 
 import gc
 import sys
@@ -87,7 +90,7 @@ def show_progress() -> Iterator[Progress]:
     if not sys.stdout.isatty():
         yield LineProgress()
         return
-    from rich.console import Console  # slow to import, so only on a terminal
+    from rich.console import Console
     from rich.text import Text
 
     console = Console(highlight=False)
@@ -110,6 +113,7 @@ _CLEAR = "\x1b[H\x1b[2J"
 
 
 def print_or_watch(fetch: Callable[[], T], render: Callable[[T], str], *, watch: bool) -> ExitCode:
+    """Print once, or with `watch` again on every change until interrupted."""
     found = fetch()
     if not watch:
         _print(render(found))

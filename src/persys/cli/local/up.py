@@ -39,45 +39,45 @@ _OLD_MARKER = "# Written by `persys up`, which writes it anew as long as this li
 
 def up(options: Namespace) -> ExitCode:
     configure_logs(level="warn", form="")  # certificates are issued in this process
-    plane = _plane(options)
+    control_plane = _control_plane(options)
     with state_dir_lock(options.state_dir), show_progress() as progress:
         ensure_docker(options.state_dir, progress)
         ensure_compose(progress)
         ensure_image(progress)
-        plane.start(progress)
+        control_plane.start(progress)
         has_context = write_context(
-            scheduler=plane.target,
-            authority=plane.authority,
-            gateway=plane.dashboard.rstrip("/"),
-            agent=f"127.0.0.1:{plane.ports.agent}",
-            trust=plane.trust,
+            scheduler=control_plane.target,
+            authority=control_plane.authority,
+            gateway=control_plane.dashboard.rstrip("/"),
+            agent=f"127.0.0.1:{control_plane.ports.agent}",
+            trust=control_plane.trust,
         )
-        url = _deploy(plane, options.demo_port, progress)
-    print(next_steps(plane, url, has_context=has_context))
+        url = _deploy(control_plane, options.demo_port, progress)
+    print(next_steps(control_plane, url, has_context=has_context))
     return ExitCode.OK
 
 
 def down(options: Namespace) -> ExitCode:
     with state_dir_lock(options.state_dir), show_progress() as progress:
-        _plane(options).stop(progress)
+        _control_plane(options).stop(progress)
     print(running_workloads())
     return ExitCode.OK
 
 
 def status(options: Namespace) -> ExitCode:
     """Exit code 1 unless all processes run."""
-    plane = _plane(options)
+    control_plane = _control_plane(options)
     rows = [["PROCESS", "STATE", "PID", "RESTARTS", "SINCE", "LAST EXIT", "LOG"]]
     now = SystemClock().now()
-    for process in plane.processes:
+    for process in control_plane.processes:
         found = process.status()
         state = "stopped"
         if process.running() is not None:
             state = "running" if found.pid else "restarting"
-        runs = state == "running"
-        started = datetime.fromisoformat(found.started_at) if runs else now
-        since = short_duration((now - started).total_seconds()) if runs else BLANK
-        pid = str(found.pid) if runs else BLANK
+        is_running = state == "running"
+        started = datetime.fromisoformat(found.started_at) if is_running else now
+        since = short_duration((now - started).total_seconds()) if is_running else BLANK
+        pid = str(found.pid) if is_running else BLANK
         restarts = str(found.restarts) if state != "stopped" else BLANK
         last_exit = found.last_exit or BLANK
         rows.append([process.name, state, pid, restarts, since, last_exit, str(process.log_path)])
@@ -87,8 +87,11 @@ def status(options: Namespace) -> ExitCode:
 
 def clean_demo(options: Namespace) -> ExitCode:
     workload_id = demo_request(host_port=None).workload_id
-    plane = _plane(options)
-    with show_progress() as progress, SchedulerClient(plane.target, trust=_trust(plane)) as client:
+    control_plane = _control_plane(options)
+    with (
+        show_progress() as progress,
+        SchedulerClient(control_plane.target, trust=_trust(control_plane)) as client,
+    ):
         try:
             client.get_workload(workload_id)
             client.delete(workload_id)
@@ -97,7 +100,7 @@ def clean_demo(options: Namespace) -> ExitCode:
             return ExitCode.OK
         except UnavailableError as err:
             raise UnavailableError(
-                f"no answer from the scheduler at {plane.target}, which removes the workload; "
+                f"no answer from the scheduler at {control_plane.target}, which removes the workload; "
                 f"start it with `{program('persys')} up`"
             ) from err
         progress.step(f"removing workload {workload_id}")
@@ -106,7 +109,7 @@ def clean_demo(options: Namespace) -> ExitCode:
     return ExitCode.OK
 
 
-def _plane(options: Namespace) -> ControlPlane:
+def _control_plane(options: Namespace) -> ControlPlane:
     return ControlPlane(
         options.state_dir,
         Ports(
@@ -121,20 +124,20 @@ def _plane(options: Namespace) -> ControlPlane:
     )
 
 
-def _trust(plane: ControlPlane) -> Trust | None:
+def _trust(control_plane: ControlPlane) -> Trust | None:
     """The TLS settings of the local control plane, or those of the user."""
-    if plane.trust.files.certificate.exists():
-        return plane.trust
+    if control_plane.trust.files.certificate.exists():
+        return control_plane.trust
     return client_tls(Namespace(), os.environ, read_file())
 
 
-def _deploy(plane: ControlPlane, demo_port: int | None, progress: Progress) -> str:
+def _deploy(control_plane: ControlPlane, demo_port: int | None, progress: Progress) -> str:
     """Deploy the demo workload and return its URL."""
     request = demo_request(host_port=demo_port)
     # Explicit, so that a demo that the user stopped is started again.
     request.desired_state = Goal.RUNNING.value
     workload_id = request.workload_id
-    with SchedulerClient(plane.target, trust=plane.trust) as client:
+    with SchedulerClient(control_plane.target, trust=control_plane.trust) as client:
         progress.step(f"deploying workload {workload_id}")
         revision = client.apply(request)
         before = client.get_workload(workload_id)
@@ -156,10 +159,10 @@ def _deploy(plane: ControlPlane, demo_port: int | None, progress: Progress) -> s
 
 
 def _wait(
-    client: SchedulerClient, workload_id: str, wanted: WaitTarget, progress: Progress
+    client: SchedulerClient, workload_id: str, target: WaitTarget, progress: Progress
 ) -> None:
     outcome = wait_for(
-        client, {workload_id: wanted}, within=_DEMO_DEADLINE, update=_report_changes(progress)
+        client, {workload_id: target}, within=_DEMO_DEADLINE, update=_report_changes(progress)
     )[workload_id]
     if outcome.exit is not ExitCode.OK:
         hint = outcome.hint and f"; next: {outcome.hint}"
@@ -195,7 +198,7 @@ def write_context(
 
     Other contexts in the file are kept.
     """
-    ours = {
+    settings = {
         "transport": "grpc",
         "grpc_endpoint": scheduler,
         "api_endpoint": gateway,
@@ -211,19 +214,25 @@ def write_context(
             if not path.read_text(encoding="utf-8").startswith((_MARKER, _OLD_MARKER)):
                 return False
             found = read_contexts()
-        write_contexts(ContextFile({**found.content, **ours}, found.comments))
+        write_contexts(ContextFile({**found.content, **settings}, found.comments))
     except (OSError, UnicodeDecodeError, SettingsError) as err:
         raise SetupError(f"cannot write {context_path()}: {err}") from err
     return True
 
 
-def next_steps(plane: ControlPlane, url: str, *, has_context: bool) -> str:
+def next_steps(control_plane: ControlPlane, url: str, *, has_context: bool) -> str:
     """`has_context`: persysctl finds the address and the certificate in its context."""
-    at = "" if has_context or plane.target == SCHEDULER else f" --scheduler {plane.target}"
+    at = (
+        ""
+        if has_context or control_plane.target == SCHEDULER
+        else f" --scheduler {control_plane.target}"
+    )
     if not has_context:
-        files = plane.trust.files
+        files = control_plane.trust.files
         at += f" --ca {files.roots} --cert {files.certificate} --key {files.key}"
-    where = "" if plane.state_dir == STATE_DIR else f" --state-dir {plane.state_dir}"
+    where = (
+        "" if control_plane.state_dir == STATE_DIR else f" --state-dir {control_plane.state_dir}"
+    )
     ctl = f"{program('persysctl')}{at}"
     return f"""
 Persys is running on this machine. Next steps:
@@ -232,7 +241,7 @@ Persys is running on this machine. Next steps:
   {ctl} workload list
   {ctl} workload get hello
   {ctl} workload stop hello --wait
-  {ctl} token create --role admin --name me   # to sign in at {plane.dashboard}
+  {ctl} token create --role admin --name me   # to sign in at {control_plane.dashboard}
   {program("persys")} down{where}"""
 
 
