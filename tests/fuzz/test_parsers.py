@@ -154,7 +154,7 @@ def check_accepted(request: control_pb2.ApplyWorkloadRequest) -> None:
         order = agent_messages.apply(sent)
     except PersysError as err:
         raise AssertionError(f"the scheduler accepts what an agent refuses: {err}") from err
-    assert order.spec == derived_fields.settled(workload)
+    assert order.spec == derived_fields.with_derived_fields(workload)
 
 
 def read_agent_spec(random: Random) -> None:

@@ -181,7 +181,7 @@ def test_a_spec_is_refused_by_name_or_reaches_the_agent_whole(message: pb.Worklo
     workload = Workload(WorkloadId("web"), spec, revision, NOW, NOW, resources=resources)
     assert agent_messages.apply(
         agent_messages.apply_message(workload, 1)
-    ).spec == derived_fields.settled(workload)
+    ).spec == derived_fields.with_derived_fields(workload)
     assert records.decode(records.encode(workload), Workload) == workload
     assert control_messages.workload_spec(
         control_messages.spec_message(spec, resources, metadata)

@@ -397,16 +397,16 @@ def test_a_workload_comes_back_from_an_agent_message_as_it_was_settled(
 
     order = agent_messages.apply(agent_messages.apply_message(workload, epoch))
 
-    assert order.spec == derived_fields.settled(workload)
+    assert order.spec == derived_fields.with_derived_fields(workload)
     assert (order.workload_id, order.epoch, order.desired) == (name, epoch, desired)
 
 
 @given(names, specs, resources)
 def test_what_is_settled_stays_settled(name: str, spec: Spec, needs: Resources) -> None:
     workload = Workload(WorkloadId(name), spec, Revision("r1"), NOW, NOW, resources=needs)
-    once = derived_fields.settled(workload)
+    once = derived_fields.with_derived_fields(workload)
 
-    again = derived_fields.settled(
+    again = derived_fields.with_derived_fields(
         Workload(workload.id, once, workload.revision, NOW, NOW, resources=needs)
     )
 

@@ -41,10 +41,10 @@ from persys.wire.ca.messages import (
     AuditLine,
     CertificateRequest,
     CertificateView,
-    IssuedAnswer,
+    IssueResponse,
     JoinRequest,
-    RevokeAnswer,
     RevokeRequest,
+    RevokeResponse,
     TokenAnswer,
     TokenRequest,
 )
@@ -111,7 +111,7 @@ class Authority:
     def life(self) -> timedelta:
         return self._policy.life
 
-    def join(self, request: JoinRequest, where: str) -> IssuedAnswer:
+    def join(self, request: JoinRequest, where: str) -> IssueResponse:
         token = self.database.token(request.id)
         fault = token_fault(token, request.secret, self._clock.now())
         if fault is not None:
@@ -131,7 +131,7 @@ class Authority:
         except ConflictError as err:
             raise _denied(Fault.USED) from err
 
-    def renew(self, holder: CertificateHolder, csr: bytes) -> IssuedAnswer:
+    def renew(self, holder: CertificateHolder, csr: bytes) -> IssueResponse:
         """Issue a certificate for the same identity. The hosts may be a subset of the current ones."""
         parsed = parse_csr(csr)
         check_csr_identity(parsed, holder.identity, self.trust_domain)
@@ -150,7 +150,7 @@ class Authority:
         except ConflictError as err:
             raise DeniedError("the certificate has been revoked", reason="revoked") from err
 
-    def create(self, asked_by: str, request: CertificateRequest) -> IssuedAnswer:
+    def create(self, asked_by: str, request: CertificateRequest) -> IssueResponse:
         parsed = parse_csr(request.csr.encode())
         identity = granted(Identity(_role(request.role), request.name))
         check_csr_identity(parsed, identity, self.trust_domain)
@@ -158,7 +158,7 @@ class Authority:
         issuance = Issuance(identity, granted_hosts(parsed.hosts), asked_by, how="created", ttl=ttl)
         return self.issue_certificate(issuance, parsed.public_key)
 
-    def issue_certificate(self, issuance: Issuance, public_key: PublicKey) -> IssuedAnswer:
+    def issue_certificate(self, issuance: Issuance, public_key: PublicKey) -> IssueResponse:
         """Sign the certificate and record it before it is returned."""
         now = self._clock.now()
         issuer = self.keys.issuer
@@ -189,7 +189,7 @@ class Authority:
         self.database.add_certificate(
             view, line, token_id=issuance.token_id, renews=issuance.renews
         )
-        return IssuedAnswer(
+        return IssueResponse(
             certificate=(pem(made) + self.keys.chain_pem).decode(),
             roots=self.keys.roots_pem.decode(),
             serial=view.serial,
@@ -231,7 +231,7 @@ class Authority:
         )
         return TokenAnswer(write_token(line), token.id, token.expires_at)
 
-    def revoke(self, client: Identity, request: RevokeRequest) -> RevokeAnswer:
+    def revoke(self, client: Identity, request: RevokeRequest) -> RevokeResponse:
         """Raises NotFoundError if there is none, unless `enrolled_until` is set.
 
         A certificate that is already revoked is not an error. A serial revokes its whole renewal chain: the
@@ -247,7 +247,7 @@ class Authority:
         def line(view: CertificateView) -> AuditLine:
             return self._line("revoked", str(client), f"{view.role}/{view.name}", request.reason)
 
-        return RevokeAnswer(self.database.revoke(choose, line))
+        return RevokeResponse(self.database.revoke(choose, line))
 
     def is_revoked(self, serial: str) -> bool:
         view = self.database.certificate(serial)

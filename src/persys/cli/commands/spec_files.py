@@ -38,7 +38,7 @@ class Spec:
         field, problem = split_field(error)
         if not field:
             return error
-        line, problem = self.document.placed(field, problem)
+        line, problem = self.document.located(field, problem)
         at = f":{line}" if line else ""
         return f"{self.file}{at}: {field}: {problem}"
 

@@ -67,7 +67,9 @@ def _check_srv(name: str) -> list[Finding]:
         addresses = find_service(name, server=server, deadline_seconds=SECONDS)
     except UnavailableError as err:
         resolver = f"PERSYS_DNS_SERVER={server}" if server else "the resolver of this machine"
-        cure = f"check that {resolver} answers and has the record (dig SRV {name}), or use host:port"
+        cure = (
+            f"check that {resolver} answers and has the record (dig SRV {name}), or use host:port"
+        )
         return [fail("dns", str(err), cure)]
     return [ok("dns", f"{name} is {', '.join(addresses)}")]
 

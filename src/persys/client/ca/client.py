@@ -27,11 +27,11 @@ from persys.wire.ca.messages import (
     AuditLine,
     CertificateRequest,
     CertificateView,
-    IssuedAnswer,
+    IssueResponse,
     JoinRequest,
     RenewRequest,
-    RevokeAnswer,
     RevokeRequest,
+    RevokeResponse,
     TokenAnswer,
     TokenRequest,
     TokenView,
@@ -54,19 +54,19 @@ class AuthorityClient:
             timeout=timeout,
         )
 
-    def renew(self, csr_pem: bytes) -> IssuedAnswer:
+    def renew(self, csr_pem: bytes) -> IssueResponse:
         """Issue a new certificate for the identity of the client certificate."""
-        return self._post("renew", RenewRequest(csr_pem.decode()), IssuedAnswer)
+        return self._post("renew", RenewRequest(csr_pem.decode()), IssueResponse)
 
-    def create(self, request: CertificateRequest) -> IssuedAnswer:
-        return self._post("certificates", request, IssuedAnswer)
+    def create(self, request: CertificateRequest) -> IssueResponse:
+        return self._post("certificates", request, IssueResponse)
 
     def invite(self, request: TokenRequest) -> TokenAnswer:
         return self._post("tokens", request, TokenAnswer)
 
     def revoke(self, request: RevokeRequest) -> tuple[str, ...]:
         """Returns the revoked serials."""
-        return self._post("revoke", request, RevokeAnswer).serials
+        return self._post("revoke", request, RevokeResponse).serials
 
     def certificates(self, limit: int) -> list[CertificateView]:
         return self._get(f"/api/v1/certificates?limit={limit}", list[CertificateView])
@@ -146,13 +146,13 @@ def join(token: JoinToken, csr_pem: bytes, *, timeout: timedelta = TIMEOUT) -> I
         try:
             roots = _known_root(address, token.fp, timeout)
             https = Https([address], roots_pem=roots, shown=None, timeout=timeout)
-            return issued(_decoded(https.ask("POST", "/api/v1/join", request), IssuedAnswer))
+            return issued(_decoded(https.ask("POST", "/api/v1/join", request), IssueResponse))
         except UnavailableError as err:
             failed = err
     raise failed
 
 
-def issued(answer: IssuedAnswer) -> Issued:
+def issued(answer: IssueResponse) -> Issued:
     return Issued(answer.certificate.encode(), answer.roots.encode())
 
 

@@ -27,7 +27,7 @@ from persys.wire.spec.checks import CPU_SHARES_MAX
 CPU_SHARES_LEAST = 2
 
 
-def settled(workload: Workload, resolved: Resolved | None = None) -> Spec:
+def with_derived_fields(workload: Workload, resolved: Resolved | None = None) -> Spec:
     """The workload's spec with every derived field set."""
     match workload.spec if resolved is None else resolved.spec:
         case ContainerSpec() as container:

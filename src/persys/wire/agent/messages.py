@@ -70,7 +70,7 @@ def apply_message(
         type=_ENUM_OF_TYPE[type_of(workload.spec)],
         revision_id=workload.revision,
         desired_state=_ENUM_OF_DESIRED[workload.desired],
-        spec=agent_spec.spec_message(derived_fields.settled(workload, resolved)),
+        spec=agent_spec.spec_message(derived_fields.with_derived_fields(workload, resolved)),
         epoch=epoch,
         intent=records.encode(workload),
         stop_after_seconds=workload.stop_after_seconds,

@@ -40,7 +40,7 @@ class CertificateRequest(Struct, forbid_unknown_fields=True):
     ttl_seconds: float | None = None
 
 
-class IssuedAnswer(Struct):
+class IssueResponse(Struct):
     certificate: str  # followed by the intermediate certificate
     roots: str
     serial: str
@@ -97,7 +97,7 @@ class RevokeRequest(Struct, forbid_unknown_fields=True):
     enrolled_until: Annotated[datetime, Meta(tz=True)] | None = None
 
 
-class RevokeAnswer(Struct):
+class RevokeResponse(Struct):
     serials: tuple[str, ...]
 
 

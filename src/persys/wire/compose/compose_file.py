@@ -17,9 +17,9 @@ from persys.core.numbers import whole_number
 from persys.errors import InvalidError
 from persys.model.spec import Port, RestartPolicy, StackNeeds
 from persys.wire.compose.interpolation import interpolated
-from persys.wire.compose.rules import NO_OTHER_FILE, Rules
+from persys.wire.compose.rules import NO_OTHER_FILE, ComposeRules
 from persys.wire.spec.checks import CPU_MILLICORES_MAX, MEMORY_MB_MAX, PORT_MAX
-from persys.wire.specfile.yaml_nodes import Item, Walk
+from persys.wire.specfile.yaml_nodes import YamlItem, YamlReader
 
 _PORT = re.compile(
     r"(?:(?:(?P<address>[^/]*):)?(?P<host>\d+(?:-\d+)?)?:)?"
@@ -152,18 +152,18 @@ class _Reader:
         project: str = "",
         inside: str = "",
     ) -> None:
-        self._walk = Walk(text_of)
-        self._rules = Rules(self._walk, project=project, inside=inside)
+        self._yaml = YamlReader(text_of)
+        self._rules = ComposeRules(self._yaml, project=project, inside=inside)
         self._profiles = frozenset((env or {}).get(PROFILES, "").split(",")) - {""}
         self._is_resolved = bool(project)
 
     def read(self, text: str) -> StackFile:
-        walk = self._walk
-        top = walk.mapping(walk.root(text))
+        yaml = self._yaml
+        top = yaml.mapping(yaml.root(text))
         self._rules.check_top(top)
         found = {
-            name: walk.mapping(item)
-            for name, item in walk.mapping_at(top, "services").items()
+            name: yaml.mapping(item)
+            for name, item in yaml.mapping_at(top, "services").items()
             if self._is_active(item)
         }
         if not found:
@@ -171,7 +171,7 @@ class _Reader:
         for parts in found.values():
             self._rules.check_service(parts)
         services = tuple(self._service(name, parts) for name, parts in found.items())
-        volumes = walk.mapping_at(top, "volumes")
+        volumes = yaml.mapping_at(top, "volumes")
         binds = [bind for parts in found.values() for bind in self._binds(parts)]
         binds += [bind for item in volumes.values() for bind in self._hidden_bind(item)]
         ports = (port for parts in found.values() for port in self._ports(parts))
@@ -185,146 +185,148 @@ class _Reader:
             holds_data=any(not bind.read_only for bind in binds)
             or any(self._names_volume(parts) for parts in found.values()),
         )
-        networks = ("default", *walk.mapping_at(top, "networks"))
+        networks = ("default", *yaml.mapping_at(top, "networks"))
         return StackFile(
             needs, services, tuple(binds), tuple(dict.fromkeys(networks)), tuple(volumes)
         )
 
-    def _is_active(self, item: Item) -> bool:
-        parts = self._walk.mapping(item)
+    def _is_active(self, item: YamlItem) -> bool:
+        parts = self._yaml.mapping(item)
         if self._is_resolved or "*" in self._profiles:
             return True
-        wanted = {self._walk.text(name) for name in self._walk.sequence_at(parts, "profiles")}
+        wanted = {self._yaml.text(name) for name in self._yaml.sequence_at(parts, "profiles")}
         return not wanted or bool(wanted & self._profiles)
 
-    def _service(self, name: str, parts: Mapping[str, Item]) -> Service:
-        walk = self._walk
-        image, is_built = walk.text_at(parts, "image"), "build" in parts
+    def _service(self, name: str, parts: Mapping[str, YamlItem]) -> Service:
+        yaml = self._yaml
+        image, is_built = yaml.text_at(parts, "image"), "build" in parts
         if not image and not is_built:
             raise InvalidError(f"services.{name}", "has no image")
-        deploy = walk.mapping_at(parts, "deploy")
+        deploy = yaml.mapping_at(parts, "deploy")
         return Service(
             name,
             image,
-            walk.text_at(parts, "pull_policy"),
+            yaml.text_at(parts, "pull_policy"),
             is_built,
-            self._restart(parts, walk.mapping_at(deploy, "restart_policy")),
+            self._restart(parts, yaml.mapping_at(deploy, "restart_policy")),
             self._replicas(deploy.get("replicas") or parts.get("scale")),
             self._waits_for(parts),
         )
 
-    def _waits_for(self, parts: Mapping[str, Item]) -> tuple[str, ...]:
+    def _waits_for(self, parts: Mapping[str, YamlItem]) -> tuple[str, ...]:
         if "depends_on" not in parts or not isinstance(parts["depends_on"].node, MappingNode):
             return ()
-        return tuple(self._walk.mapping_at(parts, "depends_on"))
+        return tuple(self._yaml.mapping_at(parts, "depends_on"))
 
-    def _restart(self, parts: Mapping[str, Item], policy: Mapping[str, Item]) -> RestartPolicy:
+    def _restart(
+        self, parts: Mapping[str, YamlItem], policy: Mapping[str, YamlItem]
+    ) -> RestartPolicy:
         if policy:
-            condition = self._walk.text_at(policy, "condition")
+            condition = self._yaml.text_at(policy, "condition")
             return RestartPolicy(_RESTARTS.get(condition, "always"))
-        text = self._walk.text_at(parts, "restart")
+        text = self._yaml.text_at(parts, "restart")
         name, _, count = text.partition(":")
         retries_max = whole_number(count or "0")
         if name not in _RESTART_NAMES or retries_max is None:
             expected = "expected no, always, on-failure, on-failure:N or unless-stopped"
-            raise parts["restart"].refused(f"invalid restart policy {text[:40]!r}: {expected}")
+            raise parts["restart"].error(f"invalid restart policy {text[:40]!r}: {expected}")
         return RestartPolicy(name or "no", retries_max if name == "on-failure" else 0)
 
-    def _replicas(self, item: Item | None) -> int:
-        text = self._walk.text(item) if item is not None else ""
+    def _replicas(self, item: YamlItem | None) -> int:
+        text = self._yaml.text(item) if item is not None else ""
         if item is None or not text:
             return 1
         copies = whole_number(text)
         if copies is None or copies > _COPIES_MAX:
-            raise item.refused(f"{text[:40]!r}: expected 0 to {_COPIES_MAX} replicas")
+            raise item.error(f"{text[:40]!r}: expected 0 to {_COPIES_MAX} replicas")
         return copies
 
-    def _ports(self, parts: Mapping[str, Item]) -> Iterator[Port]:
-        for item in self._walk.sequence_at(parts, "ports"):
+    def _ports(self, parts: Mapping[str, YamlItem]) -> Iterator[Port]:
+        for item in self._yaml.sequence_at(parts, "ports"):
             try:
                 yield from self._port(item)
             except ValueError as err:
-                raise item.refused(str(err)) from err
+                raise item.error(str(err)) from err
 
-    def _port(self, item: Item) -> tuple[Port, ...]:
-        walk = self._walk
+    def _port(self, item: YamlItem) -> tuple[Port, ...]:
+        yaml = self._yaml
         if isinstance(item.node, ScalarNode):
-            return _short_ports(walk.text(item))
-        port = walk.mapping(item)
-        protocol = walk.text_at(port, "protocol") or "tcp"
-        return _published(walk.text_at(port, "published"), walk.text_at(port, "target"), protocol)
+            return _short_ports(yaml.text(item))
+        port = yaml.mapping(item)
+        protocol = yaml.text_at(port, "protocol") or "tcp"
+        return _published(yaml.text_at(port, "published"), yaml.text_at(port, "target"), protocol)
 
-    def _cpu(self, parts: Mapping[str, Item]) -> int:
+    def _cpu(self, parts: Mapping[str, YamlItem]) -> int:
         return self._amount(self._limit(parts, "cpus") or parts.get("cpus"), _cpu_millicores)
 
-    def _memory(self, parts: Mapping[str, Item]) -> int:
+    def _memory(self, parts: Mapping[str, YamlItem]) -> int:
         item = self._limit(parts, "memory") or parts.get("mem_limit")
         return self._amount(item or parts.get("mem_reservation"), _memory_mb)
 
-    def _limit(self, parts: Mapping[str, Item], key: str) -> Item | None:
-        deploy = self._walk.mapping_at(parts, "deploy")
-        resources = self._walk.mapping_at(deploy, "resources")
+    def _limit(self, parts: Mapping[str, YamlItem], key: str) -> YamlItem | None:
+        deploy = self._yaml.mapping_at(parts, "deploy")
+        resources = self._yaml.mapping_at(deploy, "resources")
         for name in ("limits", "reservations"):
-            section = self._walk.mapping_at(resources, name)
+            section = self._yaml.mapping_at(resources, name)
             if key in section:
                 return section[key]
         return None
 
-    def _amount(self, item: Item | None, read: Callable[[str], int]) -> int:
-        text = self._walk.text(item) if item is not None else ""
+    def _amount(self, item: YamlItem | None, read: Callable[[str], int]) -> int:
+        text = self._yaml.text(item) if item is not None else ""
         if item is None or not text:
             return 0
         try:
             return read(text)
         except ValueError as err:
-            raise item.refused(f"{text[:40]!r}: {err}") from err
+            raise item.error(f"{text[:40]!r}: {err}") from err
 
     def _privileged_by(
-        self, services: Mapping[str, Mapping[str, Item]], top: Mapping[str, Item]
+        self, services: Mapping[str, Mapping[str, YamlItem]], top: Mapping[str, YamlItem]
     ) -> str:
         """The path of the first key that needs a privileged node; "" if there is none."""
         for name, parts in services.items():
             plain = {
-                key: self._walk.plain(item)
+                key: self._yaml.plain(item)
                 for key, item in parts.items()
                 if may_need_privilege(key)
             }
             if found := first_violation(plain, f"services.{name}"):
                 return found.path[:_PATH_CHARACTERS_MAX]
-        shared = {key: self._walk.plain(top[key]) for key in ("networks", "volumes") if key in top}
+        shared = {key: self._yaml.plain(top[key]) for key in ("networks", "volumes") if key in top}
         return next((found.path[:_PATH_CHARACTERS_MAX] for found in violations(shared)), "")
 
-    def _mounts(self, parts: Mapping[str, Item]) -> Iterator[tuple[Item, Mount]]:
-        walk = self._walk
-        for item in walk.sequence_at(parts, "volumes"):
+    def _mounts(self, parts: Mapping[str, YamlItem]) -> Iterator[tuple[YamlItem, Mount]]:
+        yaml = self._yaml
+        for item in yaml.sequence_at(parts, "volumes"):
             if isinstance(item.node, ScalarNode):
-                yield item, _short_mount(walk.text(item))
+                yield item, _short_mount(yaml.text(item))
                 continue
-            mount = walk.mapping(item)
-            kind = walk.text_at(mount, "type")
+            mount = yaml.mapping(item)
+            kind = yaml.text_at(mount, "type")
             if kind == "tmpfs":
                 continue
             if kind not in ("bind", "volume"):
-                raise item.refused(f"type {kind!r} is not supported; use bind, volume or tmpfs")
-            read_only = walk.text_at(mount, "read_only").lower() == "true"
-            source, target = walk.text_at(mount, "source"), walk.text_at(mount, "target")
+                raise item.error(f"type {kind!r} is not supported; use bind, volume or tmpfs")
+            read_only = yaml.text_at(mount, "read_only").lower() == "true"
+            source, target = yaml.text_at(mount, "source"), yaml.text_at(mount, "target")
             yield item, Mount(source, read_only, target)
 
-    def _binds(self, parts: Mapping[str, Item]) -> Iterator[Bind]:
+    def _binds(self, parts: Mapping[str, YamlItem]) -> Iterator[Bind]:
         for item, mount in self._mounts(parts):
             if not mount.is_bind:
                 continue
             if not mount.source.startswith("/"):
-                raise item.refused(f"{mount.source!r}: {NO_OTHER_FILE} or a named volume")
+                raise item.error(f"{mount.source!r}: {NO_OTHER_FILE} or a named volume")
             where = f"{item.path}, line {item.line}"
             yield Bind(mount.source, mount.read_only, where, mount.target)
 
-    def _hidden_bind(self, item: Item) -> Iterator[Bind]:
+    def _hidden_bind(self, item: YamlItem) -> Iterator[Bind]:
         """The driver `local` can mount any directory of the host as a volume."""
-        options = self._walk.mapping_at(self._walk.mapping(item), "driver_opts")
-        device = self._walk.text_at(options, "device")
+        options = self._yaml.mapping_at(self._yaml.mapping(item), "driver_opts")
+        device = self._yaml.text_at(options, "device")
         if device.startswith(("/", ".")):
             yield Bind(normpath(device), False, f"{item.path}.driver_opts, line {item.line}")
 
-    def _names_volume(self, parts: Mapping[str, Item]) -> bool:
+    def _names_volume(self, parts: Mapping[str, YamlItem]) -> bool:
         return any(mount.source and not mount.is_bind for _, mount in self._mounts(parts))

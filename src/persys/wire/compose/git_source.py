@@ -18,7 +18,7 @@ def repository(text: str, path: str) -> str:
     if "://" not in text:
         if not _SCP.fullmatch(text) or "::" in text:
             expected = "expected an https, ssh or file URL"
-            raise InvalidError(path, f"invalid repository {checks.shown(text)}: {expected}")
+            raise InvalidError(path, f"invalid repository {checks.quoted(text)}: {expected}")
         return text
     if url.scheme not in _SCHEMES:
         raise InvalidError(path, f"unsupported scheme {url.scheme!r}: expected https, ssh or file")
@@ -30,7 +30,7 @@ def repository(text: str, path: str) -> str:
     if url.scheme == "file":
         _check_local(text, path)
     elif not url.hostname:
-        raise InvalidError(path, f"invalid repository {checks.shown(text)}: the host is missing")
+        raise InvalidError(path, f"invalid repository {checks.quoted(text)}: the host is missing")
     return text
 
 
@@ -47,14 +47,14 @@ def _check_local(text: str, path: str) -> None:
     plain = url.path.rstrip("/")
     if url.netloc or "%" in text or url.query or url.fragment or normpath(plain) != plain:
         expected = "expected file:///PATH without '..', '%' or a host"
-        raise InvalidError(path, f"invalid repository {checks.shown(text)}: {expected}")
+        raise InvalidError(path, f"invalid repository {checks.quoted(text)}: {expected}")
 
 
 def word(text: str, path: str) -> str:
     """A value that is not empty and that git cannot read as an option."""
     if text.split() != [text] or text.startswith("-") or not text.isprintable():
         expected = "expected a name without spaces that does not begin with -"
-        raise InvalidError(path, f"invalid value {checks.shown(text)}: {expected}")
+        raise InvalidError(path, f"invalid value {checks.quoted(text)}: {expected}")
     return text
 
 
@@ -64,7 +64,7 @@ def path(text: str, where: str) -> str:
         return ""
     if text.startswith(("/", "-")) or not text.isprintable() or ".." in text.split("/"):
         expected = "expected a relative path inside the repository"
-        raise InvalidError(where, f"invalid path {checks.shown(text)}: {expected}")
+        raise InvalidError(where, f"invalid path {checks.quoted(text)}: {expected}")
     plain = normpath(text)
     if plain.split("/")[0] == ".git":
         raise InvalidError(where, "is inside .git; expected a path in the working tree")

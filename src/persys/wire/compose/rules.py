@@ -12,109 +12,111 @@ from posixpath import normpath
 from typing import NamedTuple
 
 from persys.core.bounded_yaml import MappingNode, Node, ScalarNode, SequenceNode, compose
-from persys.wire.specfile.yaml_nodes import Item, Walk
+from persys.wire.specfile.yaml_nodes import YamlItem, YamlReader
 
-HOST_SPACES = ("network_mode", "pid", "ipc", "uts", "userns_mode", "cgroup")
+HOST_NAMESPACES = ("network_mode", "pid", "ipc", "uts", "userns_mode", "cgroup")
 NO_OTHER_FILE = "an inline file cannot refer to other files; use a Git repository"
 _OWN_LABELS = ("persys.", "com.docker.compose.")
 _COLLIDES = "a fixed name could conflict with other workloads; remove it"
-_NOT_MADE_HERE = "objects outside this workload are not supported; remove it"
-_OTHERS_CONTAINER = "refers to a container outside this workload; remove it"
+_OUTSIDE_WORKLOAD = "objects outside this workload are not supported; remove it"
+_OUTSIDE_CONTAINER = "refers to a container outside this workload; remove it"
 _ONLY_SWARM = "only Swarm supports it"
-_NEVER = {
+_UNSUPPORTED = {
     "container_name": _COLLIDES,
-    "external_links": _NOT_MADE_HERE,
+    "external_links": _OUTSIDE_WORKLOAD,
     "credential_spec": "is supported only on Windows",
 }
-_NEVER_INLINE = {
+_UNSUPPORTED_INLINE = {
     "build": f"no build context: {NO_OTHER_FILE}",
     "extends": f"{NO_OTHER_FILE}; within the file use YAML anchors",
 }
-_NEVER_IN_DEPLOY = {
+_UNSUPPORTED_IN_DEPLOY = {
     "placement": f"{_ONLY_SWARM}; use the workload's own placement",
     "update_config": _ONLY_SWARM,
     "rollback_config": _ONLY_SWARM,
     "endpoint_mode": _ONLY_SWARM,
 }
-_NEVER_IN_BUILD = ("additional_contexts", "secrets", "ssh", "entitlements", "privileged")
+_UNSUPPORTED_IN_BUILD = ("additional_contexts", "secrets", "ssh", "entitlements", "privileged")
 
 
-class Rules:
+class ComposeRules:
     """Checks one file. `project` and `inside` are "" for the text of an inline file."""
 
-    def __init__(self, walk: Walk, *, project: str, inside: str) -> None:
-        self._walk = walk
+    def __init__(self, yaml: YamlReader, *, project: str, inside: str) -> None:
+        self._yaml = yaml
         self._project = project
         self._inside = inside
 
-    def check_top(self, top: Mapping[str, Item]) -> None:
+    def check_top(self, top: Mapping[str, YamlItem]) -> None:
         """Check the top-level keys. Raises InvalidError."""
         if "include" in top:
-            raise top["include"].refused(NO_OTHER_FILE)
-        if "name" in top and self._walk.text(top["name"]) != self._project:
-            raise top["name"].refused("the name is derived from the workload id; remove it")
+            raise top["include"].error(NO_OTHER_FILE)
+        if "name" in top and self._yaml.text(top["name"]) != self._project:
+            raise top["name"].error("the name is derived from the workload id; remove it")
         for section in ("volumes", "networks", "secrets", "configs"):
-            for name, item in self._walk.mapping_at(top, section).items():
-                self._check_shared(name, self._walk.mapping(item))
+            for name, item in self._yaml.mapping_at(top, section).items():
+                self._check_shared(name, self._yaml.mapping(item))
 
-    def check_service(self, parts: Mapping[str, Item]) -> None:
-        for key, problem in _NEVER.items() if self._project else (_NEVER | _NEVER_INLINE).items():
+    def check_service(self, parts: Mapping[str, YamlItem]) -> None:
+        for key, problem in (
+            _UNSUPPORTED.items() if self._project else (_UNSUPPORTED | _UNSUPPORTED_INLINE).items()
+        ):
             if key in parts:
-                raise parts[key].refused(problem)
+                raise parts[key].error(problem)
         if not self._project:
             self._check_env_files(parts)
-        for key in HOST_SPACES:
-            if self._walk.text_at(parts, key).startswith("container:"):
-                raise parts[key].refused(_OTHERS_CONTAINER)
-        for item in self._walk.sequence_at(parts, "volumes_from"):
-            if self._walk.text(item).startswith("container:"):
-                raise item.refused(_OTHERS_CONTAINER)
-        for item in self._walk.names(parts["labels"]) if "labels" in parts else ():
-            if self._walk.text(item).startswith(_OWN_LABELS):
-                raise item.refused("labels with this prefix are reserved; use another name")
+        for key in HOST_NAMESPACES:
+            if self._yaml.text_at(parts, key).startswith("container:"):
+                raise parts[key].error(_OUTSIDE_CONTAINER)
+        for item in self._yaml.sequence_at(parts, "volumes_from"):
+            if self._yaml.text(item).startswith("container:"):
+                raise item.error(_OUTSIDE_CONTAINER)
+        for item in self._yaml.names(parts["labels"]) if "labels" in parts else ():
+            if self._yaml.text(item).startswith(_OWN_LABELS):
+                raise item.error("labels with this prefix are reserved; use another name")
         if "build" in parts:
             self._check_build(parts["build"])
-        self._check_deploy(self._walk.mapping_at(parts, "deploy"))
+        self._check_deploy(self._yaml.mapping_at(parts, "deploy"))
 
-    def _check_shared(self, name: str, parts: Mapping[str, Item]) -> None:
+    def _check_shared(self, name: str, parts: Mapping[str, YamlItem]) -> None:
         if "external" in parts and not self._is_false(parts["external"]):
-            raise parts["external"].refused(_NOT_MADE_HERE)
-        if "name" in parts and self._walk.text(parts["name"]) != f"{self._project}_{name}":
-            raise parts["name"].refused(_COLLIDES)
-        if "file" in parts and not self._is_inside(self._walk.text(parts["file"])):
+            raise parts["external"].error(_OUTSIDE_WORKLOAD)
+        if "name" in parts and self._yaml.text(parts["name"]) != f"{self._project}_{name}":
+            raise parts["name"].error(_COLLIDES)
+        if "file" in parts and not self._is_inside(self._yaml.text(parts["file"])):
             problem = "is outside the repository" if self._inside else NO_OTHER_FILE
-            raise parts["file"].refused(problem)
+            raise parts["file"].error(problem)
 
-    def _check_env_files(self, parts: Mapping[str, Item]) -> None:
-        for item in self._walk.sequence_at(parts, "env_file"):
-            if normpath(self._walk.text(item) or "/") != ".env":
-                raise item.refused(
+    def _check_env_files(self, parts: Mapping[str, YamlItem]) -> None:
+        for item in self._yaml.sequence_at(parts, "env_file"):
+            if normpath(self._yaml.text(item) or "/") != ".env":
+                raise item.error(
                     f"only .env, which contains the spec's env, exists: {NO_OTHER_FILE}"
                 )
 
-    def _check_build(self, item: Item) -> None:
+    def _check_build(self, item: YamlItem) -> None:
         if isinstance(item.node, ScalarNode):
             contexts = [item]
         else:
-            parts = self._walk.mapping(item)
-            for key in _NEVER_IN_BUILD:
+            parts = self._yaml.mapping(item)
+            for key in _UNSUPPORTED_IN_BUILD:
                 if key in parts and not parts[key].is_empty:
-                    raise parts[key].refused("is not supported in a build")
+                    raise parts[key].error("is not supported in a build")
             contexts = [parts[key] for key in ("context",) if key in parts]
         for context in contexts:
-            if not self._is_inside(self._walk.text(context)):
-                raise context.refused("is outside the repository")
+            if not self._is_inside(self._yaml.text(context)):
+                raise context.error("is outside the repository")
 
-    def _check_deploy(self, deploy: Mapping[str, Item]) -> None:
-        for key, problem in _NEVER_IN_DEPLOY.items():
+    def _check_deploy(self, deploy: Mapping[str, YamlItem]) -> None:
+        for key, problem in _UNSUPPORTED_IN_DEPLOY.items():
             # The output of Compose contains empty ones.
             if key in deploy and not deploy[key].is_empty:
-                raise deploy[key].refused(problem)
-        if self._walk.text_at(deploy, "mode") not in ("", "replicated"):
-            raise deploy["mode"].refused(f"{_ONLY_SWARM}; a workload runs on one node")
+                raise deploy[key].error(problem)
+        if self._yaml.text_at(deploy, "mode") not in ("", "replicated"):
+            raise deploy["mode"].error(f"{_ONLY_SWARM}; a workload runs on one node")
 
-    def _is_false(self, item: Item) -> bool:
-        return isinstance(item.node, ScalarNode) and self._walk.text(item).lower() == "false"
+    def _is_false(self, item: YamlItem) -> bool:
+        return isinstance(item.node, ScalarNode) and self._yaml.text(item).lower() == "false"
 
     def _is_inside(self, path: str) -> bool:
         place = normpath(path)

@@ -44,7 +44,7 @@ def compose(
     """The spec of an inline or Git source. `text_field` is the field name of the text in this contract."""
     if project_name and not _PROJECT.fullmatch(project_name):
         problem = (
-            f"invalid project name {checks.shown(project_name)}: expected up to 100 of a-z, 0-9, '-' "
+            f"invalid project name {checks.quoted(project_name)}: expected up to 100 of a-z, 0-9, '-' "
             "and '_', beginning with a letter or a digit"
         )
         raise InvalidError("spec.compose.project_name", problem)
@@ -90,7 +90,7 @@ def _env(values: Mapping[str, str]) -> dict[str, str]:
     """Refuse variables that configure Compose itself, for example which engine it uses."""
     found = checks.env(values, "spec.compose.env")
     for name in found:
-        where = f"spec.compose.env[{checks.shown(name)}]"
+        where = f"spec.compose.env[{checks.quoted(name)}]"
         if not _VARIABLE.fullmatch(name):
             raise InvalidError(where, "invalid variable name: expected letters, digits and '_'")
         if name.startswith(("COMPOSE_", "DOCKER_")) and name not in (PROFILES, PROJECT_NAME):

@@ -106,7 +106,7 @@ def _word(text: str, path: str) -> str:
     if not text or len(text) > WORD_LENGTH_MAX or not text.isprintable() or text.split() != [text]:
         raise InvalidError(
             path,
-            f"invalid name {checks.shown(text)}: expected 1 to {WORD_LENGTH_MAX} characters "
+            f"invalid name {checks.quoted(text)}: expected 1 to {WORD_LENGTH_MAX} characters "
             "without spaces",
         )
     return text

@@ -212,7 +212,7 @@ def _labels(values: Mapping[str, str]) -> dict[str, str]:
     for name in labels:
         if name.startswith("persys."):
             raise InvalidError(
-                f"spec.container.labels[{checks.shown(name)}]",
+                f"spec.container.labels[{checks.quoted(name)}]",
                 "label names that begin with 'persys.' are reserved; use another name",
             )
     return labels

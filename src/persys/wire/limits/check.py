@@ -74,7 +74,7 @@ Violation = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TextRule:
     most: int
 
     def problem(self, value: str) -> str:
@@ -82,12 +82,12 @@ class Text:
             return f"is {len(value)} characters long; expected at most {self.most}"
         return "must not contain NUL characters" if "\0" in value else ""
 
-    def brought_in(self, value: str) -> str:
+    def clamped(self, value: str) -> str:
         return value.replace("\0", "")[: self.most]
 
 
 @dataclass(frozen=True, slots=True)
-class Blob:
+class BytesRule:
     most: int
 
     def problem(self, value: bytes) -> str:
@@ -95,12 +95,12 @@ class Blob:
             return f"is {len(value)} bytes long; expected at most {self.most}"
         return ""
 
-    def brought_in(self, value: bytes) -> bytes:
+    def clamped(self, value: bytes) -> bytes:
         return b""  # a truncated value is useless
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class NumberRule:
     least: int
     most: int
 
@@ -109,12 +109,12 @@ class Number:
             return ""
         return f"is {value}; expected {self.least} to {self.most}"
 
-    def brought_in(self, value: int) -> int:
+    def clamped(self, value: int) -> int:
         return max(self.least, min(value, self.most))
 
 
 @dataclass(frozen=True, slots=True)
-class Real:
+class RealRule:
     least: float
     most: float
 
@@ -123,15 +123,15 @@ class Real:
             return ""
         return f"is {value}; expected {self.least:g} to {self.most:g}"
 
-    def brought_in(self, value: float) -> float:
+    def clamped(self, value: float) -> float:
         return max(self.least, min(value, self.most)) if isfinite(value) else 0.0
 
 
-Rule = Text | Blob | Number | Real
+Rule = TextRule | BytesRule | NumberRule | RealRule
 
 
 @dataclass(frozen=True, slots=True)
-class Single:
+class SingleScalar:
     rule: Rule
     essential: bool  # identifies its entry
 
@@ -144,13 +144,13 @@ class Single:
             return None
         if self.essential:
             return f".{name}", problem
-        setattr(message, name, self.rule.brought_in(value))
+        setattr(message, name, self.rule.clamped(value))
         trimmed.cut[_label(message, name)] += 1
         return None
 
 
 @dataclass(frozen=True, slots=True)
-class Many:
+class RepeatedScalar:
     """Repeated scalars."""
 
     rule: Rule
@@ -158,7 +158,7 @@ class Many:
 
     def violation(self, value: Any) -> Violation | None:
         if len(value) > self.count:
-            return "", _too_many(len(value), self.count)
+            return "", _count_problem(len(value), self.count)
         for index, one in enumerate(value):
             if problem := self.rule.problem(one):
                 return f"[{index}]", problem
@@ -173,20 +173,20 @@ class Many:
 
 
 @dataclass(frozen=True, slots=True)
-class Entries:
+class TextMap:
     """A map of texts."""
 
-    key: Text
-    value: Text
+    key: TextRule
+    value: TextRule
     count: int
 
     def violation(self, value: Any) -> Violation | None:
         if len(value) > self.count:
-            return "", _too_many(len(value), self.count)
+            return "", _count_problem(len(value), self.count)
         for key, text in value.items():
             problem = self.key.problem(key) or self.value.problem(text)
             if problem:
-                return f"[{checks.shown(key)}]", problem
+                return f"[{checks.quoted(key)}]", problem
         return None
 
     def trim(self, message: Message, name: str, value: Any, trimmed: Trimmed) -> Violation | None:
@@ -195,13 +195,13 @@ class Entries:
                 del value[key]
                 trimmed.dropped[_label(message, name)] += 1
             elif self.value.problem(text):
-                value[key] = self.value.brought_in(text)
+                value[key] = self.value.clamped(text)
                 trimmed.cut[_label(message, name)] += 1
         return None
 
 
 @dataclass(frozen=True, slots=True)
-class Nested:
+class NestedMessage:
     def violation(self, value: Message) -> Violation | None:
         return _violation(value)
 
@@ -213,12 +213,12 @@ class Nested:
 
 
 @dataclass(frozen=True, slots=True)
-class ManyNested:
+class RepeatedMessage:
     count: int
 
     def violation(self, value: Any) -> Violation | None:
         if len(value) > self.count:
-            return "", _too_many(len(value), self.count)
+            return "", _count_problem(len(value), self.count)
         for index, one in enumerate(value):
             if (found := _violation(one)) is not None:
                 return f"[{index}]{found[0]}", found[1]
@@ -238,7 +238,7 @@ class ManyNested:
 
 
 @dataclass(frozen=True, slots=True)
-class Time:
+class TimeField:
     def violation(self, value: Timestamp) -> Violation | None:
         if TIME_SECONDS_MIN <= value.seconds <= TIME_SECONDS_MAX and 0 <= value.nanos <= NANOS_MAX:
             return None
@@ -253,11 +253,11 @@ class Time:
         return None
 
 
-Limit = Single | Many | Entries | Nested | ManyNested | Time
+Limit = SingleScalar | RepeatedScalar | TextMap | NestedMessage | RepeatedMessage | TimeField
 
 
 @dataclass(frozen=True, slots=True)
-class Flat:
+class FlatMessage:
     """A fast path for messages without nested messages, which most reports consist of.
 
     All numbers and all lengths are compared at once; single fields are checked only if that fails.
@@ -311,7 +311,7 @@ def _label(message: Message, name: str) -> str:
     return f"{message.DESCRIPTOR.name}.{name}"
 
 
-def _too_many(count: int, most: int) -> str:
+def _count_problem(count: int, most: int) -> str:
     return f"has {count} entries; expected at most {most}"
 
 
@@ -321,7 +321,7 @@ def messages() -> list[Descriptor]:
     return [one for file in files for one in file.message_types_by_name.values()]
 
 
-def unlimited(message: Descriptor) -> list[str]:
+def fields_without_limit(message: Descriptor) -> list[str]:
     """The fields that have no limit in the table."""
     return [one.name for one in message.fields if needs_limit(one) and _limit_of(one) is None]
 
@@ -338,40 +338,40 @@ def _limit_of(one: FieldDescriptor) -> Limit | None:
     if rule is None:
         return None
     if one.is_repeated:
-        count = _look_up(COUNTS, one)
-        return Many(rule, count) if count is not None else None
-    return Single(rule, _name_of(one) in ESSENTIAL)
+        count = _table_entry(COUNTS, one)
+        return RepeatedScalar(rule, count) if count is not None else None
+    return SingleScalar(rule, _name_of(one) in ESSENTIAL)
 
 
 def _limit_of_message(one: FieldDescriptor) -> Limit | None:
     kind = one.message_type
     assert kind is not None
     if kind.GetOptions().map_entry:
-        entries = _look_up(MAPS, one)
-        return Entries(Text(entries[0]), Text(entries[1]), entries[2]) if entries else None
+        entries = _table_entry(MAPS, one)
+        return TextMap(TextRule(entries[0]), TextRule(entries[1]), entries[2]) if entries else None
     if one.is_repeated:
-        count = _look_up(COUNTS, one)
-        return ManyNested(count) if count is not None else None
-    return Time() if kind.full_name == _TIME else Nested()
+        count = _table_entry(COUNTS, one)
+        return RepeatedMessage(count) if count is not None else None
+    return TimeField() if kind.full_name == _TIME else NestedMessage()
 
 
 def _rule_of(one: FieldDescriptor) -> Rule | None:
     if one.type == FieldDescriptor.TYPE_STRING:
-        text = _look_up(TEXTS, one)
-        return Text(text) if text is not None else None
+        text = _table_entry(TEXTS, one)
+        return TextRule(text) if text is not None else None
     if one.type == FieldDescriptor.TYPE_BYTES:
-        size = _look_up(BYTES, one)
-        return Blob(size) if size is not None else None
+        size = _table_entry(BYTES, one)
+        return BytesRule(size) if size is not None else None
     if one.type in _INTEGERS:
-        span = _look_up(NUMBERS, one)
-        return Number(*span) if span is not None else None
+        span = _table_entry(NUMBERS, one)
+        return NumberRule(*span) if span is not None else None
     if one.type == FieldDescriptor.TYPE_DOUBLE:
-        reach = _look_up(REALS, one)
-        return Real(*reach) if reach is not None else None
+        reach = _table_entry(REALS, one)
+        return RealRule(*reach) if reach is not None else None
     return None
 
 
-def _look_up(table: Mapping[str, Found], one: FieldDescriptor) -> Found | None:
+def _table_entry(table: Mapping[str, Found], one: FieldDescriptor) -> Found | None:
     """The entry for `Message.field`, else the entry for the field name."""
     return table.get(_name_of(one), table.get(one.name))
 
@@ -389,22 +389,24 @@ _LIMITS: dict[str, dict[str, Limit]] = {
 }
 
 
-def _flat(limits: dict[str, Limit]) -> Flat | None:
+def _flat_message(limits: dict[str, Limit]) -> FlatMessage | None:
     """The fast path, or None for a message that has other fields than single numbers, texts and times."""
     spans: dict[str, tuple[float, float]] = {}
     lengths: dict[str, int] = {}
     for name, limit in limits.items():
         match limit:
-            case Single(rule=Number(least=low, most=high) | Real(least=low, most=high)):
+            case SingleScalar(
+                rule=NumberRule(least=low, most=high) | RealRule(least=low, most=high)
+            ):
                 spans[name] = low, high
-            case Single(rule=Text(most=length)):
+            case SingleScalar(rule=TextRule(most=length)):
                 lengths[name] = length
-            case Time():
+            case TimeField():
                 spans[f"{name}.seconds"] = TIME_SECONDS_MIN, TIME_SECONDS_MAX
                 spans[f"{name}.nanos"] = 0, NANOS_MAX
             case _:
                 return None
-    return Flat(
+    return FlatMessage(
         _getter(tuple(spans)),
         tuple(low for low, _ in spans.values()),
         tuple(high for _, high in spans.values()),
@@ -420,4 +422,6 @@ def _getter(names: tuple[str, ...]) -> Callable[[Message], tuple[Any, ...]]:
     return found if len(names) > 1 else lambda message: (found(message),)
 
 
-_FLAT = {name: flat for name, limits in _LIMITS.items() if (flat := _flat(limits)) is not None}
+_FLAT = {
+    name: flat for name, limits in _LIMITS.items() if (flat := _flat_message(limits)) is not None
+}

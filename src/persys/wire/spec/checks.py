@@ -63,7 +63,7 @@ def word(text: str, known: Mapping[str, WordT], path: str, expected: str) -> Wor
     if found is None:
         found = known.get(text.strip().lower())
     if found is None:
-        raise InvalidError(path, f"{shown(text)} is unknown; expected {expected}")
+        raise InvalidError(path, f"{quoted(text)} is unknown; expected {expected}")
     return found
 
 
@@ -73,7 +73,7 @@ def restart_policy(text: str, path: str, *, retries_max: int = 0) -> RestartPoli
     name = _RESTART_NAMES.get(plain)
     if name is None or (colon and not (name == "on-failure" and _is_count(count))):
         expected = "no, always, on-failure, on-failure:N or unless-stopped"
-        raise InvalidError(path, f"{shown(text)} is unknown; expected {expected}")
+        raise InvalidError(path, f"{quoted(text)} is unknown; expected {expected}")
     if name != "on-failure":
         # Existing clients send a count with every policy; only on-failure uses it.
         return RestartPolicy(name)
@@ -88,11 +88,11 @@ def pull_policy(text: str, path: str) -> PullPolicy:
 def absolute_path(text: str, path: str) -> str:
     if not text.startswith("/"):
         raise InvalidError(
-            path, f"invalid path {shown(text)}: expected an absolute path that begins with /"
+            path, f"invalid path {quoted(text)}: expected an absolute path that begins with /"
         )
     if "\0" in text or ".." in text.split("/"):
         expected = "expected a path without '..' segments and NUL characters"
-        raise InvalidError(path, f"invalid path {shown(text)}: {expected}")
+        raise InvalidError(path, f"invalid path {quoted(text)}: {expected}")
     return text
 
 
@@ -102,7 +102,7 @@ def mount_point(text: str, path: str, taken: set[str]) -> str:
     if place == "/":
         raise InvalidError(path, "is the root of the container; expected a path below it")
     if place in taken:
-        raise InvalidError(path, f"{shown(text)} is already used by another volume")
+        raise InvalidError(path, f"{quoted(text)} is already used by another volume")
     taken.add(place)
     return text
 
@@ -116,10 +116,10 @@ def env(values: Mapping[str, str], path: str) -> dict[str, str]:
             raise InvalidError(path, "has an empty name")
         if "=" in key or "\0" in key:
             raise InvalidError(
-                f"{path}[{shown(key)}]", "a name must not contain '=' or NUL characters"
+                f"{path}[{quoted(key)}]", "a name must not contain '=' or NUL characters"
             )
         if "\0" in value:
-            raise InvalidError(f"{path}[{shown(key)}]", "a value must not contain NUL characters")
+            raise InvalidError(f"{path}[{quoted(key)}]", "a value must not contain NUL characters")
     return found
 
 
@@ -144,7 +144,7 @@ def image(text: str, path: str) -> str:
     if not text:
         raise InvalidError(path, "is empty; expected an image, for example nginx:1.27")
     if text.split() != [text] or "\0" in text:
-        raise InvalidError(path, f"invalid image {shown(text)}: expected a name without spaces")
+        raise InvalidError(path, f"invalid image {quoted(text)}: expected a name without spaces")
     return text
 
 
@@ -159,7 +159,7 @@ def credential(text: str, path: str) -> str:
 
 def device(text: str, path: str) -> str:
     if text and not _DEVICE.fullmatch(text):
-        problem = f"invalid device name {shown(text)}: expected a name, for example vda"
+        problem = f"invalid device name {quoted(text)}: expected a name, for example vda"
         raise InvalidError(path, problem)
     return text
 
@@ -168,7 +168,7 @@ def mac_address(text: str, path: str) -> str:
     plain = text.lower()
     if plain and not _MAC.fullmatch(plain):
         raise InvalidError(
-            path, f"invalid MAC address {shown(text)}: expected six pairs, for example 52:54:00:…"
+            path, f"invalid MAC address {quoted(text)}: expected six pairs, for example 52:54:00:…"
         )
     return plain
 
@@ -179,7 +179,7 @@ def ip_address(text: str, path: str) -> str:
             ip_interface(text)
         except ValueError as err:
             raise InvalidError(
-                path, f"invalid IP address {shown(text)}: expected ADDRESS or ADDRESS/BITS"
+                path, f"invalid IP address {quoted(text)}: expected ADDRESS or ADDRESS/BITS"
             ) from err
     return text
 
@@ -192,7 +192,7 @@ def base64_text(text: str) -> str | None:
         return None
 
 
-def shown(text: str) -> str:
+def quoted(text: str) -> str:
     return repr(text) if len(text) <= 80 else f"{text[:40]!r}… ({len(text)} characters)"
 
 

@@ -92,7 +92,7 @@ def _managed_volume(
         checks.mount_point(message.mount_path, f"{path}.mount_path", taken)
     if not _FS_TYPE.fullmatch(message.fs_type):
         problem = (
-            f"invalid file system {checks.shown(message.fs_type)}: expected, for example, ext4"
+            f"invalid file system {checks.quoted(message.fs_type)}: expected, for example, ext4"
         )
         raise InvalidError(f"{path}.fs_type", problem)
     return ManagedVolume(

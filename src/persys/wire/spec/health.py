@@ -39,7 +39,7 @@ def health_check(
         if value and not applies:
             raise InvalidError(f"{path}.{name}", f"is not used by a check of type {kind}")
     if message.path and not _URL_PATH.fullmatch(message.path):
-        shown = checks.shown(message.path)
+        shown = checks.quoted(message.path)
         problem = f"invalid URL path {shown}: expected a path that begins with /, without spaces"
         raise InvalidError(f"{path}.path", problem)
     if kind is HealthType.EXEC and not message.command:

@@ -25,7 +25,7 @@ _KEY = re.compile(r"(?:ssh-|ecdsa-|sk-)[!-~]+ [A-Za-z0-9+/]{16,}={0,3}(?: [^\r\n
 def login(message: control_pb2.VMLogin | agent_pb2.VMLogin, path: str) -> Login:
     if message.user and not _USER.fullmatch(message.user):
         expected = "expected up to 32 of a-z, 0-9, '-' and '_', beginning with a letter or '_'"
-        problem = f"invalid user name {checks.shown(message.user)}: {expected}"
+        problem = f"invalid user name {checks.quoted(message.user)}: {expected}"
         raise InvalidError(f"{path}.user", problem)
     if message.password_hash and not _HASH.fullmatch(message.password_hash):
         # Not shown: it may be the password itself.
@@ -53,5 +53,5 @@ def _ssh_key(text: str, path: str) -> str:
     plain = text.strip()
     if len(plain) > SSH_KEY_LENGTH_MAX or not _KEY.fullmatch(plain):
         expected = "expected one line, for example ssh-ed25519 AAAA… name"
-        raise InvalidError(path, f"invalid public key {checks.shown(plain[:40])}: {expected}")
+        raise InvalidError(path, f"invalid public key {checks.quoted(plain[:40])}: {expected}")
     return plain

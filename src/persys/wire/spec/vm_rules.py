@@ -33,7 +33,7 @@ def checked(spec: VMSpec, where: str, *, device_field: str, address_field: str) 
     """The validated spec with normalized values. The field arguments are names of this contract."""
     if spec.name and not _NAME.fullmatch(spec.name):
         expected = "expected up to 63 letters, digits, '-', '.' and '_'"
-        problem = f"invalid VM name {checks.shown(spec.name)}: {expected}"
+        problem = f"invalid VM name {checks.quoted(spec.name)}: {expected}"
         raise InvalidError(f"{where}.name", problem)
     checks.number(spec.vcpus, f"{where}.vcpus", least=1, most=VCPUS_MAX)
     checks.number(spec.memory_mb, f"{where}.memory_mb", least=1, most=checks.MEMORY_MB_MAX)
@@ -65,7 +65,7 @@ def image(text: str, path: str) -> str:
     if is_address(text) and _is_web_address(text):
         return text
     expected = "expected a name, for example debian-12, or an http or https URL without a password"
-    raise InvalidError(path, f"invalid image {checks.shown(text)}: {expected}")
+    raise InvalidError(path, f"invalid image {checks.quoted(text)}: {expected}")
 
 
 def _is_web_address(text: str) -> bool:
@@ -125,7 +125,7 @@ def _disk(disk: Disk, where: str, device_field: str, taken: set[str]) -> Disk:
         checks.absolute_path(disk.path, f"{where}.path")
     if disk.pool_name and not _POOL.fullmatch(disk.pool_name):
         expected = "expected up to 128 characters without spaces and '/'"
-        problem = f"invalid pool name {checks.shown(disk.pool_name)}: {expected}"
+        problem = f"invalid pool name {checks.quoted(disk.pool_name)}: {expected}"
         raise InvalidError(f"{where}.pool_name", problem)
     if disk.pool_name and disk.path:
         raise InvalidError(f"{where}.path", "conflicts with pool_name; set only one of them")
@@ -140,7 +140,7 @@ def _network(network: Network, where: str, address_field: str, macs: set[str]) -
     if network.name and not _NETWORK.fullmatch(network.name):
         field = "bridge" if address_field == "static_ip" else "network"
         expected = "expected up to 128 characters without spaces and '/'"
-        problem = f"invalid {field} name {checks.shown(network.name)}: {expected}"
+        problem = f"invalid {field} name {checks.quoted(network.name)}: {expected}"
         raise InvalidError(f"{where}.{field}", problem)
     checks.ip_address(network.ip_address, f"{where}.{address_field}")
     mac_address = checks.mac_address(network.mac_address, f"{where}.mac_address")
@@ -175,5 +175,5 @@ def _plain_address(text: str, path: str) -> None:
     try:
         ip_address(text)
     except ValueError as err:
-        problem = f"invalid IP address {checks.shown(text)}: expected IPv4 or IPv6"
+        problem = f"invalid IP address {checks.quoted(text)}: expected IPv4 or IPv6"
         raise InvalidError(path, problem) from err

@@ -45,7 +45,7 @@ def line_of(root: Node, field: str) -> int:
     return line
 
 
-def placed(root: Node, field: str, problem: str) -> tuple[int, str]:
+def located(root: Node, field: str, problem: str) -> tuple[int, str]:
     """The line of an error in the file, and its text without the line number inside a text block."""
     line = line_of(root, field)
     inner = _INNER_LINE.search(problem)
@@ -99,7 +99,7 @@ def is_compose(node: Node) -> bool:
     )
 
 
-def stack_of(
+def compose_request(
     text: str, node: Node, *, stack_id: str, directory: str
 ) -> control_pb2.ApplyWorkloadRequest:
     """The stack of a Compose file. Its id is `stack_id`, the file's `name` or the directory name."""

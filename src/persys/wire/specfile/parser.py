@@ -33,13 +33,13 @@ from persys.wire.spec import health
 from persys.wire.spec.checks import PORT_MAX
 from persys.wire.specfile.document import (
     compose_error,
+    compose_request,
     intent_of_view,
     is_compose,
     is_view,
-    placed,
-    stack_of,
+    located,
 )
-from persys.wire.specfile.strict import SpecFileError, entries, fill, text_of, unknown, wrong
+from persys.wire.specfile.strict import SpecFileError, entries, error_at, fill, text_of, unknown_key
 
 _PORT = re.compile(r"(?:(?P<host>\d+):)?(?P<container>\d+)(?:/(?P<protocol>tcp|udp))?")
 
@@ -107,9 +107,9 @@ class SpecDocument:
     line: int
     node: Node
 
-    def placed(self, field: str, problem: str) -> tuple[int, str]:
+    def located(self, field: str, problem: str) -> tuple[int, str]:
         """The line of an error about a field, or of the nearest parent of the field, and the error text."""
-        return placed(self.node, field, problem) if self.line else (0, problem)
+        return located(self.node, field, problem) if self.line else (0, problem)
 
 
 def read_spec_file(
@@ -137,7 +137,7 @@ def read_spec_file(
             # The line numbers of rewritten JSON differ from those of the user's file.
             raise SpecFileError(err.field, err.problem, line=line and err.line) from None
         except InvalidError as err:
-            at, problem = placed(node, err.field, err.problem) if line else (0, err.problem)
+            at, problem = located(node, err.field, err.problem) if line else (0, err.problem)
             raise SpecFileError(err.field, problem, line=at) from None
         if request.workload_id in found:
             raise SpecFileError("id", f"{request.workload_id!r} is used twice", line=line)
@@ -150,7 +150,7 @@ def read_spec_file(
 def _stack(
     text: str, node: Node, *, stack_id: str, directory: str
 ) -> control_pb2.ApplyWorkloadRequest:
-    request = stack_of(text, node, stack_id=stack_id, directory=directory)
+    request = compose_request(text, node, stack_id=stack_id, directory=directory)
     try:
         _check(request, flat=False)
     except InvalidError as err:
@@ -205,7 +205,7 @@ def _fill_flat(
 
     for key, value in pairs:
         if key.value not in (*_FLAT, *_OF_REQUEST_IN_CAMEL):
-            raise unknown(key, "", _FLAT)
+            raise unknown_key(key, "", _FLAT)
         if key.value == "id":
             request.workload_id = text_of(value, "id")
     fill(request, part(*_OF_REQUEST, *_OF_REQUEST_IN_CAMEL), "")
@@ -220,14 +220,14 @@ def _fill_flat(
 
 def _stop_after(spec: control_pb2.WorkloadSpec, key: ScalarNode, value: Node) -> None:
     if spec.stop_after_seconds:
-        raise wrong(key, _STOP_AFTER, "conflicts with stop_after_seconds; set only one of them")
+        raise error_at(key, _STOP_AFTER, "conflicts with stop_after_seconds; set only one of them")
     text = str(value.value) if isinstance(value, ScalarNode) else ""
     try:
         seconds = parse_duration(text).total_seconds()
     except ValueError as err:
-        raise wrong(value, _STOP_AFTER, f"{text!r}: {err}") from err
+        raise error_at(value, _STOP_AFTER, f"{text!r}: {err}") from err
     if seconds != int(seconds):
-        raise wrong(value, _STOP_AFTER, f"invalid duration {text!r}: expected whole seconds")
+        raise error_at(value, _STOP_AFTER, f"invalid duration {text!r}: expected whole seconds")
     spec.stop_after_seconds = min(int(seconds), _INT64_MAX)
 
 

@@ -55,7 +55,7 @@ def fill(
         place = _join(path, key.value)
         field = _field(message, key, path)
         if field.name in seen:
-            raise wrong(key, place, "given twice")
+            raise error_at(key, place, "given twice")
         seen.add(field.name)
         _refuse_second_choice(message, field, key, place)
         _set(message, field, value, place, forms)
@@ -64,24 +64,24 @@ def fill(
 def entries(node: Node, path: str) -> Iterator[tuple[ScalarNode, Node]]:
     """The pairs of a mapping; its merge keys (<<) are already resolved."""
     if not isinstance(node, MappingNode):
-        raise wrong(node, path, f"expected a mapping of keys to values, got {_kind(node)}")
+        raise error_at(node, path, f"expected a mapping of keys to values, got {_kind(node)}")
     seen: set[str] = set()
     for key, value in node.value:
         if not isinstance(key, ScalarNode):
-            raise wrong(key, path, "a key must be plain text")
+            raise error_at(key, path, "a key must be plain text")
         if key.value in seen:
-            raise wrong(key, _join(path, key.value), "given twice")
+            raise error_at(key, _join(path, key.value), "given twice")
         seen.add(key.value)
         yield key, value
 
 
-def unknown(key: ScalarNode, path: str, known: Sequence[str]) -> SpecFileError:
+def unknown_key(key: ScalarNode, path: str, known: Sequence[str]) -> SpecFileError:
     near = difflib.get_close_matches(_snake(key.value), known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"expected one of {', '.join(known)}"
-    return wrong(key, _join(path, key.value), f"unknown key; {hint}")
+    return error_at(key, _join(path, key.value), f"unknown key; {hint}")
 
 
-def wrong(node: Node, path: str, problem: str) -> SpecFileError:
+def error_at(node: Node, path: str, problem: str) -> SpecFileError:
     return SpecFileError(path, problem, line=node.start_mark.line + 1)
 
 
@@ -91,8 +91,10 @@ def text_of(node: Node, path: str) -> str:
         if node.tag == f"{TAG}str" or node.value.lower() in _WORDS_THAT_YAML_TAKES_FOR_BOOLEANS:
             return str(node.value)
         if node.tag != f"{TAG}null":
-            raise wrong(node, path, f'expected text, got {_kind(node)}; quote it: "{node.value}"')
-    raise wrong(node, path, f"expected text, got {_kind(node)}")
+            raise error_at(
+                node, path, f'expected text, got {_kind(node)}; quote it: "{node.value}"'
+            )
+    raise error_at(node, path, f"expected text, got {_kind(node)}")
 
 
 def _set(
@@ -127,7 +129,7 @@ def _items(node: Node, path: str) -> Sequence[Node]:
     hint = ""
     if isinstance(node, ScalarNode) and path.rpartition(".")[2] in ("command", "args"):
         hint = '; write each argument as an item, for example ["sh", "-c", "echo hello"]'
-    raise wrong(node, path, f"expected a list, got {_kind(node)}{hint}")
+    raise error_at(node, path, f"expected a list, got {_kind(node)}{hint}")
 
 
 def _scalar(field: FieldDescriptor, node: Node, path: str) -> object:
@@ -135,7 +137,7 @@ def _scalar(field: FieldDescriptor, node: Node, path: str) -> object:
         return text_of(node, path)
     if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
         if node.tag != f"{TAG}bool":
-            raise wrong(node, path, f"expected true or false, got {_kind(node)}")
+            raise error_at(node, path, f"expected true or false, got {_kind(node)}")
         return node.value.lower() in ("true", "yes", "on")
     if field.full_name in _OCTAL:
         return _permissions(node, path)
@@ -145,24 +147,26 @@ def _scalar(field: FieldDescriptor, node: Node, path: str) -> object:
 def _permissions(node: Node, path: str) -> int:
     """Octal with a leading 0, as in chmod. YAML versions differ in how they read 0444."""
     if not isinstance(node, ScalarNode) or not _PERMISSIONS.fullmatch(node.value):
-        raise wrong(node, path, f"expected permissions, for example 0444, got {_kind(node)}")
+        raise error_at(node, path, f"expected permissions, for example 0444, got {_kind(node)}")
     return int(node.value.removeprefix("0o"), 8)
 
 
 def _integer(node: Node, path: str, *, bits: int) -> int:
     if not isinstance(node, ScalarNode) or not _WHOLE.fullmatch(node.value):
-        raise wrong(node, path, f"expected a whole number, got {_kind(node)}")
+        raise error_at(node, path, f"expected a whole number, got {_kind(node)}")
     # Python refuses to convert thousands of digits; a 64-bit number has at most 19.
     number = int(node.value) if len(node.value) <= _DIGITS_MAX else None
     if number is None or not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
-        raise wrong(node, path, f"{node.value[:40]} is out of range; expected a {bits}-bit number")
+        raise error_at(
+            node, path, f"{node.value[:40]} is out of range; expected a {bits}-bit number"
+        )
     return number
 
 
 def _as_written(node: Node, path: str) -> str:
     """In lists and maps of text, numbers and booleans are read as the original text."""
     if not isinstance(node, ScalarNode) or node.tag == f"{TAG}null":
-        raise wrong(node, path, f"expected text, got {_kind(node)}")
+        raise error_at(node, path, f"expected text, got {_kind(node)}")
     return str(node.value)
 
 
@@ -172,7 +176,7 @@ def _field(message: Message, key: ScalarNode, path: str) -> FieldDescriptor:
     for field in fields:
         if key.value in (field.name, field.json_name):
             return cast("FieldDescriptor", field)
-    raise unknown(key, path, [field.name for field in fields])
+    raise unknown_key(key, path, [field.name for field in fields])
 
 
 def _refuse_second_choice(
@@ -182,7 +186,7 @@ def _refuse_second_choice(
         return
     chosen = message.WhichOneof(field.containing_oneof.name)
     if chosen is not None:
-        raise wrong(key, path, f"conflicts with {chosen}; set only one of them")
+        raise error_at(key, path, f"conflicts with {chosen}; set only one of them")
 
 
 def _snake(name: str) -> str:

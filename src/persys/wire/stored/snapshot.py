@@ -19,7 +19,7 @@ StructT = TypeVar("StructT", bound=Struct)
 
 FORMAT = 1
 CHUNK_BYTES_MAX = 256 * 1024
-_LINES_TOGETHER = 1000
+_LINES_PER_BLOCK = 1000
 _GZIP = 31  # zlib's window bits for a gzip stream
 
 
@@ -44,35 +44,35 @@ class _Footer(Struct, frozen=True):
 
 def write(header: Header, records: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
     """Chunks of at most CHUNK_BYTES_MAX."""
-    squeeze = zlib.compressobj(6, zlib.DEFLATED, _GZIP)
+    compressor = zlib.compressobj(6, zlib.DEFLATED, _GZIP)
     ready = bytearray()
-    for lines in _gathered(_lines(header, records)):
-        ready += squeeze.compress(lines)
+    for lines in _joined_lines(_lines(header, records)):
+        ready += compressor.compress(lines)
         while len(ready) >= CHUNK_BYTES_MAX:
             yield bytes(ready[:CHUNK_BYTES_MAX])
             del ready[:CHUNK_BYTES_MAX]
-    ready += squeeze.flush()
+    ready += compressor.flush()
     for begin in range(0, len(ready), CHUNK_BYTES_MAX):
         yield bytes(ready[begin : begin + CHUNK_BYTES_MAX])
 
 
 def read(chunks: Iterable[bytes]) -> Contents:
     """Raises InvalidError with the problem of the file."""
-    *lines, last = _unpacked(chunks) or [b""]
+    *lines, last = _decompressed_lines(chunks) or [b""]
     footer = _decoded(last, _Footer, "the file is truncated")
     digest = hashlib.sha256()
     for line in lines:
         digest.update(line)
     if digest.hexdigest() != footer.sha256 or len(lines) != footer.records + 1:
-        raise _wrong("the checksum does not match: the file was altered")
+        raise _invalid("the checksum does not match: the file was altered")
     header = _decoded(lines[0], Header, "the file has no header")
     if header.persys_snapshot != FORMAT:
-        raise _wrong(f"unsupported format {header.persys_snapshot}: expected {FORMAT}")
+        raise _invalid(f"unsupported format {header.persys_snapshot}: expected {FORMAT}")
     decoder = msgspec.json.Decoder(tuple[str, str])
     try:
         pairs = [decoder.decode(line) for line in lines[1:]]
     except msgspec.DecodeError as err:
-        raise _wrong(f"a record cannot be read: {err}") from err
+        raise _invalid(f"a record cannot be read: {err}") from err
     return Contents(header, [(key, value.encode()) for key, value in pairs])
 
 
@@ -108,17 +108,17 @@ def _lines(header: Header, records: Iterable[tuple[str, bytes]]) -> Iterator[byt
     yield encoder.encode(_Footer(digest.hexdigest(), total)) + b"\n"
 
 
-def _gathered(lines: Iterable[bytes]) -> Iterator[bytes]:
+def _joined_lines(lines: Iterable[bytes]) -> Iterator[bytes]:
     together: list[bytes] = []
     for line in lines:
         together.append(line)
-        if len(together) == _LINES_TOGETHER:
+        if len(together) == _LINES_PER_BLOCK:
             yield b"".join(together)
             together = []
     yield b"".join(together)
 
 
-def _unpacked(chunks: Iterable[bytes]) -> list[bytes]:
+def _decompressed_lines(chunks: Iterable[bytes]) -> list[bytes]:
     """The lines with their line ends."""
     unpack = zlib.decompressobj(_GZIP)
     plain = bytearray()
@@ -127,11 +127,11 @@ def _unpacked(chunks: Iterable[bytes]) -> list[bytes]:
             plain += unpack.decompress(chunk)
         plain += unpack.flush()
     except zlib.error as err:
-        raise _wrong(f"the file is not a snapshot, or it was altered: {err}") from err
+        raise _invalid(f"the file is not a snapshot, or it was altered: {err}") from err
     if not unpack.eof:
-        raise _wrong("the file is truncated")
+        raise _invalid("the file is truncated")
     if unpack.unused_data:
-        raise _wrong("the file has data after its end")
+        raise _invalid("the file has data after its end")
     return bytes(plain).splitlines(keepends=True)
 
 
@@ -139,8 +139,8 @@ def _decoded(line: bytes, kind: type[StructT], problem: str) -> StructT:
     try:
         return msgspec.json.decode(line, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as err:
-        raise _wrong(problem) from err
+        raise _invalid(problem) from err
 
 
-def _wrong(problem: str) -> InvalidError:
+def _invalid(problem: str) -> InvalidError:
     return InvalidError("snapshot", problem)
