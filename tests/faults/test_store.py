@@ -123,10 +123,10 @@ async def survives(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DEADLINE_SECONDS", "READ_DEADLINE_SECONDS"):
         monkeypatch.setattr(store_guard, name, 1.0)
     store = FaultyStore(MemoryStore(SystemClock().monotonic))
-    seats = Replicas(store)
+    replicas = Replicas(store)
     try:
-        leader = await seats.add()
-        await seats.add()
+        leader = await replicas.add()
+        await replicas.add()
         async with a_node("n1", leader.stub, cpu=4000, memory=8192) as node:
             await until_leading(leader)
             await node.join()
@@ -134,27 +134,27 @@ async def survives(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
             await leader.until("before", "Running")
 
             store.begin(case)
-            accepted = await while_failing(store, seats)
+            accepted = await while_failing(store, replicas)
             assert node.agent.running() >= {"before"}
             assert not node.agent.deletes
             store.end()
 
-            await converges(seats, node, {"before", "after", *accepted})
-            assert not [task for task in seats.running if task.done() and task.exception()]
-            assert not seats.running[-1].done(), "a scheduler has ended"
+            await converges(replicas, node, {"before", "after", *accepted})
+            assert not [task for task in replicas.running if task.done() and task.exception()]
+            assert not replicas.running[-1].done(), "a scheduler has ended"
     finally:
         store.end()
-        await seats.close()
+        await replicas.close()
         await store._store.close()
 
 
-async def while_failing(store: FaultyStore, seats: Replicas) -> set[str]:
+async def while_failing(store: FaultyStore, replicas: Replicas) -> set[str]:
     """Do what leads to the call: write, doubt what is stored, hand over. Returns what was accepted."""
     accepted: set[str] = set()
     for number, act in enumerate((write, doubt, hand_over)):
-        await act(seats)
+        await act(replicas)
         with suppress(grpc.aio.AioRpcError):
-            if (await seats.controls[-1].apply(f"during-{number}")).success:
+            if (await replicas.controls[-1].apply(f"during-{number}")).success:
                 accepted.add(f"during-{number}")
         if await is_struck(store):
             break
@@ -162,23 +162,23 @@ async def while_failing(store: FaultyStore, seats: Replicas) -> set[str]:
     return accepted
 
 
-async def write(seats: Replicas) -> None:
+async def write(replicas: Replicas) -> None:
     """Also what a scheduler shows without writing is asked for."""
     with suppress(OSError):
-        await seats.metric(0, "persys_scheduler_store_transactions_total")
+        await replicas.metric(0, "persys_scheduler_store_transactions_total")
 
 
-async def doubt(seats: Replicas) -> None:
+async def doubt(replicas: Replicas) -> None:
     """The store was away for a moment: everything is read again."""
-    seats.stores[0].down = True
+    replicas.stores[0].down = True
     with suppress(grpc.aio.AioRpcError):
-        await seats.controls[0].apply("refused")
-    seats.stores[0].down = False
+        await replicas.controls[0].apply("refused")
+    replicas.stores[0].down = False
 
 
-async def hand_over(seats: Replicas) -> None:
+async def hand_over(replicas: Replicas) -> None:
     """The leader ends, and the other one takes its place."""
-    await seats.stop(0)
+    await replicas.stop(0)
 
 
 async def is_struck(store: FaultyStore) -> bool:
@@ -188,9 +188,9 @@ async def is_struck(store: FaultyStore) -> bool:
     return store.was_struck.is_set()
 
 
-async def converges(seats: Replicas, node: Any, names: set[str]) -> None:
+async def converges(replicas: Replicas, node: Any, names: set[str]) -> None:
     async def applied() -> bool:
-        for control in seats.controls:
+        for control in replicas.controls:
             with suppress(grpc.aio.AioRpcError):
                 if (await control.apply("after")).success:
                     return True

@@ -97,7 +97,7 @@ def recovered(base: ClusterState) -> dict[str, bytes]:
         {node_id: member.node for node_id, member in base.members.items()},
         {workload_id: entry.workload for workload_id, entry in base.entries.items()},
         base.assignments_of(base.entries),
-        tuple(one for buried in base.tombstones.values() for one in buried.values()),
+        tuple(one for stale in base.tombstones.values() for one in stale.values()),
     )
     reports = [NodeReport(member.node) for member in base.members.values()]
     return rebuilt(merge(recorded, reports, epochs_used=10_000, now=NOON), base)

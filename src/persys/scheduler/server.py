@@ -77,14 +77,14 @@ class SchedulerServer:
         front: LeaderRouter,
         names: EtcdOptions | None = None,
         shared: bool = False,
-        new_seat: Callable[..., Scheduler] = Scheduler,
+        new_replica: Callable[..., Scheduler] = Scheduler,
         loaded: Callable[[], None] = lambda: None,
     ) -> None:
-        """`names` is the etcd that CoreDNS reads. A simulation passes its own `front` and `new_seat`.
+        """`names` is the etcd that CoreDNS reads. A simulation passes its own `front` and `new_replica`.
 
         `loaded` is called when this process becomes the leader: all records are in memory then.
 
-        With `tls` None (-insecure) every caller is served; otherwise `new_seat` and `front` need it too.
+        With `tls` None (-insecure) every caller is served; otherwise `new_replica` and `front` need it too.
         """
         self._settings = settings
         self._clock = clock
@@ -94,12 +94,12 @@ class SchedulerServer:
         self.supervisor = Supervisor("scheduler", clock, self._metrics.registry)
         self._store = StoreGuard(store, self.supervisor)
         self._front = front
-        self._make_seat = new_seat
+        self._make_replica = new_replica
         self._loaded = loaded
         self._tls = tls
         if tls is not None:
             register_certificate_metrics(self._metrics.registry, "scheduler", tls)
-        self._seat: Scheduler | None = None
+        self._replica: Scheduler | None = None
         self._standby: Standby | None = None
         self._is_stopping = False
         self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
@@ -127,7 +127,7 @@ class SchedulerServer:
         settings = self._settings
         try:
             async with asyncio.TaskGroup() as group:
-                seats = group.create_task(self.run_replicas())
+                replicas = group.create_task(self.run_replicas())
                 renewing = group.create_task(self._renew())
                 await self._front.until_open()  # no port is opened before calls can be served
                 await side.start(settings.grpc_addr, settings.metrics_port)
@@ -141,11 +141,11 @@ class SchedulerServer:
                 log.info("scheduler.serving", port=port, workloads=self._workload_count())
                 await stop.wait()
                 log.info("scheduler.stopping")
-                if self._seat is not None:
-                    self._seat.end_streams()
+                if self._replica is not None:
+                    self._replica.end_streams()
                 await server.stop(STOP_GRACE_SECONDS)
                 self._is_stopping = True
-                seats.cancel()
+                replicas.cancel()
                 renewing.cancel()
         finally:
             await server.stop(0)
@@ -156,29 +156,29 @@ class SchedulerServer:
     def _check(self, claims: Claims) -> None:
         """Raises DeniedError for a certificate of a removed node, or one revoked by its serial."""
         # The certificate of a removed node is revoked shortly after; the removal is the better reason.
-        if self._seat is not None:
-            self._seat.removed.check(claims)
+        if self._replica is not None:
+            self._replica.removed.check(claims)
         if self._tls is not None:
             self._tls.check(claims)
 
     def _note_denial(self, denial: Denial) -> None:
         self._metrics.denied(denial.role, denial.method)
-        if self._seat is not None and self._front.leads:
-            self._seat.denials.note(denial)
+        if self._replica is not None and self._front.leads:
+            self._replica.denials.note(denial)
 
     def _find_token(self, token_id: str) -> Token | None:
         """Raises UnavailableError before the records are loaded."""
-        if self._seat is None or not self._seat.loader.has_loaded:
+        if self._replica is None or not self._replica.loader.has_loaded:
             raise UnavailableError("this scheduler has not loaded the tokens yet; try again")
-        return self._seat.cluster.tokens.get(token_id)
+        return self._replica.cluster.tokens.get(token_id)
 
     async def run_replicas(self) -> None:
         """Run one replica after the other, until cancelled."""
         while True:
-            async with self._new_seat() as seat:
+            async with self._new_replica() as replica:
                 try:
-                    await self._come_to_lead(seat)
-                    await seat.lead(partial(self._open, seat))
+                    await self._come_to_lead(replica)
+                    await replica.lead(partial(self._open, replica))
                 except* (FencedError, ConflictError) as lost:
                     if not self._shared and not self._is_stopping:
                         raise
@@ -193,40 +193,40 @@ class SchedulerServer:
         if self._tls is not None:
             await self.supervisor.keep_running("certificate", self._tls.run)
 
-    def _open(self, seat: Scheduler) -> None:
+    def _open(self, replica: Scheduler) -> None:
         self._standby = None
         self._loaded()
-        self._front.lead(seat.api(), revision=lambda: seat.store_watch.revision)
+        self._front.lead(replica.api(), revision=lambda: replica.store_watch.revision)
         log.info("leadership.taken", leader=self.name)
 
-    async def _come_to_lead(self, seat: Scheduler) -> None:
+    async def _come_to_lead(self, replica: Scheduler) -> None:
         """Lead at once, or after standby. If another replica was faster, stand by again with this memory."""
         if not self._shared:
-            await seat.take_over()
+            await replica.take_over()
             return
-        standby = self._standby = seat.standby(self._front.notice)
-        self._front.stand_by(seat.api(), standby)
+        standby = self._standby = replica.standby(self._front.notice)
+        self._front.stand_by(replica.api(), standby)
         while True:
             try:
                 if await standby.until_leading():
-                    await seat.resume_as_leader()
+                    await replica.resume_as_leader()
                 else:
-                    await seat.take_over()
+                    await replica.take_over()
             except (FencedError, ConflictError, StoreUnavailableError) as err:
                 log.info("leadership.missed", reason=str(err))
-                await self._resign(seat)
+                await self._resign(replica)
                 await asyncio.sleep(PAUSE_SECONDS)
             else:
                 return
 
-    async def _resign(self, seat: Scheduler) -> None:
+    async def _resign(self, replica: Scheduler) -> None:
         with suppress(PersysError, TimeoutError):
             async with asyncio.timeout(RESIGN_SECONDS):
-                await seat.lead_key.resign()
+                await replica.lead_key.resign()
 
     @asynccontextmanager
-    async def _new_seat(self) -> AsyncIterator[Scheduler]:
-        seat = self._seat = self._make_seat(
+    async def _new_replica(self) -> AsyncIterator[Scheduler]:
+        replica = self._replica = self._make_replica(
             self._settings,
             self._store,
             self._clock,
@@ -238,24 +238,24 @@ class SchedulerServer:
         )
         try:
             async with asyncio.TaskGroup() as group:
-                announcing = group.create_task(seat.announce())
-                yield seat
+                announcing = group.create_task(replica.announce())
+                yield replica
                 announcing.cancel()
         finally:
             self._front.leave()
-            await self._resign(seat)
-            await seat.close()
+            await self._resign(replica)
+            await replica.close()
 
     def _workload_count(self) -> int:
-        return len(self._seat.cluster.entries) if self._seat is not None else 0
+        return len(self._replica.cluster.entries) if self._replica is not None else 0
 
     async def _count(self) -> None:
-        if self._seat is not None:
-            await self._seat.census.take()
+        if self._replica is not None:
+            await self._replica.census.take()
 
     def _health(self) -> dict[str, Any]:
-        assert self._seat is not None
-        health = self._seat.health()
+        assert self._replica is not None
+        health = self._replica.health()
         if self._tls is not None:
             health["certificate"] = self._tls.health()
         if self._standby is None:
@@ -300,7 +300,7 @@ async def serve(settings: SchedulerSettings, stop: asyncio.Event) -> None:
         shared=shared,
         tls=tls,
         front=LeaderRouter(leader_connector(tls)),
-        new_seat=partial(
+        new_replica=partial(
             Scheduler,
             connect=agent_connector(tls),
             connect_by_host=agent_connector(tls, by_host=True),
@@ -313,13 +313,13 @@ async def serve(settings: SchedulerSettings, stop: asyncio.Event) -> None:
         loaded=gc.freeze,
     )
     async with task_group() as group:
-        beside = [
+        background = [
             group.create_task(plane.supervisor.keep_running("garbage", tune_garbage_collector))
         ]
         if vault is not None and tls is None:  # else the login is renewed with the certificate
-            beside.append(group.create_task(plane.supervisor.keep_running("vault", vault.run)))
+            background.append(group.create_task(plane.supervisor.keep_running("vault", vault.run)))
         await plane.run(stop)
-        for task in beside:
+        for task in background:
             task.cancel()
 
 

@@ -251,7 +251,7 @@ class Cluster:
             self.clock,
             tls=self._tls,
             front=LeaderRouter(leader_connector(self._tls)),
-            new_seat=partial(
+            new_replica=partial(
                 self._new_app,
                 connect=agent_connector(self._tls),
                 connect_by_host=agent_connector(self._tls, by_host=True),

@@ -52,7 +52,7 @@ class Replicas:
             shared=True,
             tls=tls,
             front=LeaderRouter(leader_connector(tls)),
-            new_seat=partial(
+            new_replica=partial(
                 Scheduler,
                 connect=agent_connector(tls),
                 connect_by_host=agent_connector(tls, by_host=True),

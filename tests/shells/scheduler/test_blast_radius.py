@@ -223,11 +223,11 @@ async def test_contained_errors_are_counted(cluster: Cluster) -> None:
 
 
 async def test_internal_errors_of_an_agent_are_kept_with_its_node() -> None:
-    seats: list[Scheduler] = []
+    replicas: list[Scheduler] = []
 
     def scheduler(*args: Any, **options: Any) -> Scheduler:
-        seats.append(Scheduler(*args, **options))
-        return seats[-1]
+        replicas.append(Scheduler(*args, **options))
+        return replicas[-1]
 
     async with a_cluster_of(scheduler) as cluster:
         await cluster.join("n1")
@@ -238,7 +238,7 @@ async def test_internal_errors_of_an_agent_are_kept_with_its_node() -> None:
         )
 
         async def kept() -> bool:
-            known = seats[-1].cluster.members[NodeId("n1")].internal_errors
+            known = replicas[-1].cluster.members[NodeId("n1")].internal_errors
             return [(one.where, one.key, one.count) for one in known] == [("worker", "web", 3)]
 
         assert await kept()

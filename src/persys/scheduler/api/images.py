@@ -10,7 +10,7 @@ from persys.model.spec import VMSpec, WorkloadType
 from persys.scheduler.api.context import Context, need
 from persys.scheduler.dispatch.agent_client import AgentClient
 from persys.scheduler.dispatch.fan_out import NodeReplies, call_all, select_nodes
-from persys.scheduler.dispatch.image_upload import Inputs, share
+from persys.scheduler.dispatch.image_upload import Inputs, upload_to_nodes
 from persys.scheduler.state.cluster import ClusterState
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
@@ -53,7 +53,7 @@ class ImagesApi:
             sha256=checked_sha256(start.sha256),
             size_bytes=start.size_bytes,
         )
-        await share(nodes, self._agents, order, inputs, context.write)
+        await upload_to_nodes(nodes, self._agents, order, inputs, context.write)
 
     async def RemoveImage(
         self, request: control_pb2.RemoveImageRequest, context: Context

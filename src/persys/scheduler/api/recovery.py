@@ -53,7 +53,7 @@ class RecoveryApi:
         self._snapshots = snapshots
         self._committer = committer
         self._cluster = cluster
-        self._applicants = pending_nodes
+        self._pending_nodes = pending_nodes
         self._store = store
 
     async def GetMode(
@@ -110,9 +110,9 @@ class RecoveryApi:
 
     def _on_agents(self) -> int:
         """Workloads on agents: as reported at registration, else as assigned."""
-        said = {one.node.id: one.workload_count for one in self._applicants.all()}
+        reported = {one.node.id: one.workload_count for one in self._pending_nodes.all()}
         bound = {node_id: len(there) for node_id, there in self._cluster.on_node.items()}
-        return sum({**bound, **said}.values())
+        return sum({**bound, **reported}.values())
 
 
 def _uid(standing: Standing, known: str) -> str:

@@ -46,7 +46,7 @@ class TokensApi:
         caller = CALLER.get()
         if caller is None:
             raise RefusedError(_NOT_AUTHENTICATED)
-        token, text = await self._tokens.create(_wish(request), caller)
+        token, text = await self._tokens.create(_token_request(request), caller)
         return control_pb2.CreateTokenResponse(accepted=True, token=_view(token), secret=text)
 
     async def ListTokens(
@@ -64,7 +64,7 @@ class TokensApi:
         return control_pb2.TokenAnswer(accepted=True)
 
 
-def _wish(request: control_pb2.CreateTokenRequest) -> rules.Wish:
+def _token_request(request: control_pb2.CreateTokenRequest) -> rules.Wish:
     need(request.name, "name")
     seconds = request.ttl_seconds
     if not 0 <= seconds <= _TTL_SECONDS_MAX:  # before a timedelta overflows

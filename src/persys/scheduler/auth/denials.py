@@ -37,13 +37,13 @@ class DenialLog:
                     await self._wakeup.wait()
             self._wakeup.clear()
             self._due += self._ration.close(self._clock.monotonic())
-            await self._tell()
+            await self._write()
 
     def _until_end(self) -> float | None:
         ends_at = self._ration.ends_at
         return None if ends_at is None else max(0.0, ends_at - self._clock.monotonic())
 
-    async def _tell(self) -> None:
+    async def _write(self) -> None:
         lines, self._due = self._due, []
         now = self._clock.now()
         events = [Event(now, EventKind.ACCESS_DENIED, line) for line in lines]

@@ -27,7 +27,7 @@ class Tokens:
         """The newest first."""
         return sorted(self._cluster.tokens.values(), key=lambda token: token.created_at)[::-1]
 
-    async def create(self, wish: tokens.Wish, by: Caller) -> tuple[Token, str]:
+    async def create(self, request: tokens.Wish, by: Caller) -> tuple[Token, str]:
         """The token and its secret text, which is returned only here. Raises RefusedError."""
 
         async def attempt() -> tuple[Token, str]:
@@ -35,7 +35,7 @@ class Tokens:
                 secrets.token_hex(tokens.ID_BYTES), secrets.token_hex(tokens.SECRET_BYTES)
             )
             known = list(self._cluster.tokens.values())
-            token, over = tokens.make(wish, drawn, by, known, now=self._clock.now())
+            token, over = tokens.make(request, drawn, by, known, now=self._clock.now())
             await self._put(token, over)
             return token, drawn.text
 

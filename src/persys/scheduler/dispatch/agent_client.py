@@ -212,7 +212,7 @@ class AgentClient:
             gone = control_pb2.DeleteWorkloadRequest(workload_id=workload_id)
             with self._outgoing.call(node_id, "DeleteWorkload"):
                 message = control_pb2.ControlMessage(delete=gone)
-                await plain.tell(message, timeout=self._deadline)
+                await plain.send(message, timeout=self._deadline)
             return
         request = agent_pb2.DeleteWorkloadRequest(
             id=workload_id, epoch=removal.epoch, keep_data=removal.keeps_data
@@ -359,7 +359,7 @@ class AgentClient:
         order = spec_encode.apply_message(workload)
         with self._outgoing.call(stream.node_id, "ApplyWorkload"):
             message = control_pb2.ControlMessage(apply=order)
-            await stream.tell(message, timeout=self._deadline)
+            await stream.send(message, timeout=self._deadline)
         return Observation(
             workload.id,
             stream.node_id,

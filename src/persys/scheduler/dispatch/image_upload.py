@@ -26,7 +26,7 @@ Inputs = AsyncIterator[control_pb2.AddImageRequest]
 Write = Callable[[control_pb2.ImageProgress], Awaitable[None]]
 
 
-async def share(
+async def upload_to_nodes(
     nodes: Iterable[Node],
     agents: AgentClient,
     start: agent_pb2.AddImageStart,
@@ -36,29 +36,29 @@ async def share(
     """Returns when each node has the image or has reported a problem."""
     turn = asyncio.Lock()  # a call can write one message at a time
 
-    async def tell(progress: control_pb2.ImageProgress) -> None:
+    async def report(progress: control_pb2.ImageProgress) -> None:
         async with turn:
             await write(progress)
 
-    shares = [_Share(node, agents, tell) for node in nodes]
-    await tell(control_pb2.ImageProgress())
+    uploads = [_Upload(node, agents, report) for node in nodes]
+    await report(control_pb2.ImageProgress())
     async with task_group() as group:
-        feeding = group.create_task(_feed(shares, inputs))
-        sending = [group.create_task(one.send(start)) for one in shares]
+        feeding = group.create_task(_feed(uploads, inputs))
+        sending = [group.create_task(one.send(start)) for one in uploads]
         await asyncio.wait(sending)
-        await tell(control_pb2.ImageProgress(done=True))
+        await report(control_pb2.ImageProgress(done=True))
         # A client whose write fails may not get the reason, so its remaining parts are read for a while.
         await asyncio.wait([feeding], timeout=DRAIN_SECONDS)
         feeding.cancel()
 
 
-class _Share:
+class _Upload:
     """The upload to one node."""
 
-    def __init__(self, node: Node, agents: AgentClient, tell: Write) -> None:
+    def __init__(self, node: Node, agents: AgentClient, report: Write) -> None:
         self._node = node
         self._agents = agents
-        self._tell = tell
+        self._report = report
         self._parts: asyncio.Queue[bytes | None] = asyncio.Queue(AHEAD_MAX)
         self._over = False
 
@@ -72,7 +72,7 @@ class _Share:
             with self._agents.stream(self._node.id, self._node.endpoint, "AddImage") as open_call:
                 await self._converse(open_call(), start)
         except PersysError as err:
-            await self._tell(
+            await self._report(
                 control_pb2.ImageProgress(node_id=self._node.id, done=True, problem=str(err))
             )
         finally:
@@ -91,7 +91,7 @@ class _Share:
                     if progress.problem:
                         raise RefusedError(progress.problem)
                     has_it = progress.HasField("image")
-                    await self._tell(_shown(progress, self._node, done=has_it))
+                    await self._report(_shown(progress, self._node, done=has_it))
                 writing.cancel()
         finally:
             call.cancel()
@@ -108,14 +108,14 @@ class _Share:
             await call.done_writing()
 
 
-async def _feed(shares: list[_Share], inputs: Inputs) -> None:
+async def _feed(uploads: list[_Upload], inputs: Inputs) -> None:
     async for one in inputs:
         if one.HasField("start"):
             raise InvalidError("start", "is repeated: expected it only in the first message")
-        for share in shares:
-            await share.put(one.data)
-    for share in shares:
-        await share.put(None)
+        for upload in uploads:
+            await upload.put(one.data)
+    for upload in uploads:
+        await upload.put(None)
 
 
 async def _next(call: Any) -> agent_pb2.ImageProgress | None:

@@ -60,7 +60,7 @@ class Observations:
         old = entry.observation
         if old is not None and seen.seen_at < old.seen_at:
             return
-        if from_heartbeat and _tells_less(seen, entry):
+        if from_heartbeat and _lacks_revision(seen, entry):
             return
         seen = _with_known_revision(seen, entry)
         entry.observation = seen
@@ -102,13 +102,13 @@ class Observations:
         self, node_id: NodeId, present: Collection[WorkloadId], seen_at: datetime
     ) -> None:
         assigned = self._cluster.on_node.get(node_id, set())
-        buried = self._cluster.tombstones.get(node_id, {})
-        for workload_id in [*assigned, *buried]:
+        stale = self._cluster.tombstones.get(node_id, {})
+        for workload_id in [*assigned, *stale]:
             if workload_id not in present:
                 self.take(Observation(workload_id, node_id, Actual.ABSENT, seen_at))
 
 
-def _tells_less(seen: Observation, entry: WorkloadState) -> bool:
+def _lacks_revision(seen: Observation, entry: WorkloadState) -> bool:
     """Heartbeats of some agents have no revisions: during an update they may describe the old one.
 
     The node reports the revision when it is polled, so only polls count while an order is in progress.

@@ -90,7 +90,7 @@ class Tunnel:
             return _cancel(self._left.pop())
         return await self.outgoing.get()
 
-    async def tell(self, message: control_pb2.ControlMessage, *, timeout: float) -> None:
+    async def send(self, message: control_pb2.ControlMessage, *, timeout: float) -> None:
         if self._closed:
             raise rpc_error(grpc.StatusCode.UNAVAILABLE, self._closed)
         async with in_time(deadline(timeout)):

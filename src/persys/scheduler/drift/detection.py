@@ -36,14 +36,14 @@ def add_drift_records(
         add_resolved(change, drift, because, now=now)
     done = change.done
 
-    def done_and_told() -> None:
+    def done_and_recorded() -> None:
         done()
         if found is not None:
             cluster.drifts.put(found)
         for drift, _ in over:
             cluster.drifts.drop(drift)
 
-    change.done = done_and_told
+    change.done = done_and_recorded
 
 
 def _mismatch(

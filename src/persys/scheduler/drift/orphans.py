@@ -42,7 +42,7 @@ from persys.wire.agent import legacy_agents
 log = structlog.get_logger()
 
 # More than a node can run: bounds the cost of a node with an invalid list.
-STRANGERS_MAX = 10_000
+COPIES_MAX = 10_000
 
 
 class Orphans:
@@ -113,7 +113,7 @@ class Orphans:
         for gone in known.keys() - found.keys():
             unassigned_copies.drop(node_id, gone)
             self._wake(gone)
-        for name, seen in islice(found.items(), STRANGERS_MAX):
+        for name, seen in islice(found.items(), COPIES_MAX):
             old = known.get(name)
             if old is None and not _is_name(name):
                 continue
@@ -156,7 +156,7 @@ class Orphans:
         if any(
             unassigned.adoptable is None for unassigned in unassigned_copies.on(node_id).values()
         ):
-            await self._ask_what_is_kept(node_id)
+            await self._check_adoptable(node_id)
 
     async def _was_removed(self, orphan: Drift) -> bool:
         """Whether a third-party agent has removed a workload that it lists as stopped."""
@@ -192,7 +192,7 @@ class Orphans:
         except (StoreUnavailableError, ConflictError):
             return  # retried with the next list of the node
 
-    async def _ask_what_is_kept(self, node_id: NodeId) -> None:
+    async def _check_adoptable(self, node_id: NodeId) -> None:
         """Find out for which of its orphans the node stores the spec."""
         member = self._cluster.members.get(node_id)
         if member is None:

@@ -117,10 +117,10 @@ class TombstoneCleaner:
     def _poll(self) -> bool:
         """Poll the removals of nodes that do not push status. True: poll again later."""
         polled = False
-        for node_id, buried in self._cluster.tombstones.items():
-            if buried and self._is_polled(node_id):
+        for node_id, stale in self._cluster.tombstones.items():
+            if stale and self._is_polled(node_id):
                 polled = True
-                for workload_id in islice(buried, POLLED_PER_NODE_MAX):
+                for workload_id in islice(stale, POLLED_PER_NODE_MAX):
                     self._submit_effect(PollStatus(node_id, workload_id))
         return polled
 
@@ -174,5 +174,5 @@ class TombstoneCleaner:
 
 
 def _removal(tombstone: Tombstone) -> Remove:
-    buried = tombstone.assignment
-    return Remove(buried.node_id, buried.workload_id, buried.epoch, tombstone.keeps_data)
+    stale = tombstone.assignment
+    return Remove(stale.node_id, stale.workload_id, stale.epoch, tombstone.keeps_data)

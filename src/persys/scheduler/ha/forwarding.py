@@ -41,8 +41,8 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 def add_trailing_metadata(context: Context, *pairs: tuple[str, Any]) -> None:
     """Add trailing metadata; a repeated key replaces the earlier value."""
-    said = dict(context.trailing_metadata() or ())
-    context.set_trailing_metadata(tuple({**said, **dict(pairs)}.items()))
+    present = dict(context.trailing_metadata() or ())
+    context.set_trailing_metadata(tuple({**present, **dict(pairs)}.items()))
 
 
 def is_forwarded(context: Context) -> bool:
@@ -62,7 +62,7 @@ async def forward(
         tracing.client_span(full_name, leader=upstream.endpoint) as span,
     ):
         call = getattr(upstream.stub, name)(
-            request, timeout=timeout, metadata=beside(context, span)
+            request, timeout=timeout, metadata=forwarded_metadata(context, span)
         )
         try:
             with upstream.using(call):
@@ -75,13 +75,13 @@ async def forward(
             await abort_leader_changed(context)
         span.answered(grpc.StatusCode.OK.name)
         served.answered(grpc.StatusCode.OK.name)
-        told = dict(await call.trailing_metadata() or ())
-        revision = int(told.pop(REVISION, 0))
-        add_trailing_metadata(context, *told.items())
+        trailing = dict(await call.trailing_metadata() or ())
+        revision = int(trailing.pop(REVISION, 0))
+        add_trailing_metadata(context, *trailing.items())
         return answer, revision
 
 
-def beside(
+def forwarded_metadata(
     context: Context, span: tracing.Span | None = None
 ) -> tuple[tuple[str, str | bytes], ...]:
     """The metadata of a forwarded call. It includes the token: the leader authenticates it again."""
@@ -96,10 +96,12 @@ def beside(
     if caller is not None:
         named += ((FORWARDED_SOURCE, caller.source), (FORWARDED_VIA, caller.via))
     shown = CLIENT_CLAIMS.get()
-    said = ((FORWARDED_CERTIFICATE, msgspec.json.encode(shown)),) if shown is not None else ()
+    certificate = (
+        ((FORWARDED_CERTIFICATE, msgspec.json.encode(shown)),) if shown is not None else ()
+    )
     # Without authentication the connection is not encrypted: tokens are not forwarded.
     tokens = ((key, text) for key, text in received if key == AUTHORIZATION and caller is not None)
-    return ((FORWARDED, "1"), *named, *said, *tokens, *headers)
+    return ((FORWARDED, "1"), *named, *certificate, *tokens, *headers)
 
 
 def was_not_executed(err: grpc.aio.AioRpcError) -> bool:
@@ -215,7 +217,7 @@ class LeaderRouter:
         """
         while (upstream := await self._leader_connection(context, PATIENCE_SECONDS)) is not None:
             call = upstream.stub.WatchEvents(
-                request, timeout=context.time_remaining(), metadata=beside(context)
+                request, timeout=context.time_remaining(), metadata=forwarded_metadata(context)
             )
             try:
                 with upstream.using(call):
@@ -255,7 +257,9 @@ class LeaderRouter:
                     if not is_control:
                         begin.reschedule(None)
                     call = getattr(upstream.stub, name)(
-                        messages, timeout=context.time_remaining(), metadata=beside(context)
+                        messages,
+                        timeout=context.time_remaining(),
+                        metadata=forwarded_metadata(context),
                     )
                     with upstream.using(call):
                         async for one in call:

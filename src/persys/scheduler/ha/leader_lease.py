@@ -44,12 +44,12 @@ class LeaderLease:
     async def run(self) -> None:
         """Raises FencedError when another scheduler has taken over."""
         while True:
-            asked_at = self._clock.monotonic()
+            started_at = self._clock.monotonic()
             try:
                 async with asyncio.timeout(self._confirmed_seconds):
                     leads = await self._lead.renew()
                 if leads:
-                    self.certain_at = asked_at
+                    self.certain_at = started_at
                     self._confirm()
                 else:
                     self._mark_stale()

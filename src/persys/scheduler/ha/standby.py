@@ -200,11 +200,11 @@ class Standby:
         missed = (0, 0)
         while True:
             await asyncio.sleep(CHECK_SECONDS)
-            asked_at = self._clock.monotonic()
+            started_at = self._clock.monotonic()
             found = await self._store.get(keys.LEADER)
             versions = (found.version if found is not None else 0, self._leader_version)
             if versions[0] == versions[1]:
-                self._confirmed_at = asked_at
+                self._confirmed_at = started_at
             elif versions == missed:
                 raise StoreUnavailableError("the watch does not deliver the leader key")
             missed = versions

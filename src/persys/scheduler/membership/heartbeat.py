@@ -24,7 +24,7 @@ from persys.wire.times import EPOCH
 
 log = structlog.get_logger()
 
-TOLD_MAX = 20_000  # nodes
+LOGGED_MAX = 20_000  # nodes
 # Fields that differ in nearly every heartbeat.
 VOLATILE = ("usage", "timestamp", "workload_usage", "internal_errors", "journal_problem")
 
@@ -49,19 +49,19 @@ class ReportLimits:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._told: dict[NodeId, set[str]] = {}
+        self._logged: dict[NodeId, set[str]] = {}
 
     def note(self, node_id: NodeId, trimmed: limits_check.Trimmed) -> None:
         fields = trimmed.fields()
         if not fields:
             return
-        if len(self._told) >= TOLD_MAX:
-            self._told.clear()
-        told = self._told.setdefault(node_id, set())
+        if len(self._logged) >= LOGGED_MAX:
+            self._logged.clear()
+        logged = self._logged.setdefault(node_id, set())
         for field, count in fields.items():
             self._metrics.limited(field, count)
-            if field not in told:
-                told.add(field)
+            if field not in logged:
+                logged.add(field)
                 log.warning("report.limited", node_id=node_id, field=field, count=count)
 
 
@@ -86,8 +86,8 @@ class ReportedStatuses:
         """Consumes the heartbeat: the volatile fields are cleared."""
         for field in VOLATILE:
             heartbeat.ClearField(field)
-        told = heartbeat.SerializeToString()
-        if told == self._bytes:
+        serialized = heartbeat.SerializeToString()
+        if serialized == self._bytes:
             self._read = [replace(seen, seen_at=seen_at) for seen in self._read]
             return self._read
         self._bytes = b""  # until all of it is decoded
@@ -99,7 +99,7 @@ class ReportedStatuses:
         ]
         self.removed = [WorkloadId(gone) for gone in heartbeat.removed_workload_ids]
         self.is_whole = not trimmed.dropped["HeartbeatRequest.workload_statuses"]
-        self._bytes = told
+        self._bytes = serialized
         return self._read
 
 
@@ -151,7 +151,7 @@ def _internal_error(message: control_pb2.InternalError) -> InternalError:
 
 def _skew(heartbeat: control_pb2.HeartbeatRequest, now: datetime) -> timedelta:
     """How far the sender's clock is ahead; 0 if it sends no timestamp."""
-    told = (
+    sent_at = (
         control_messages.instant(heartbeat.timestamp) if heartbeat.HasField("timestamp") else None
     )
-    return told - now if told is not None else timedelta()
+    return sent_at - now if sent_at is not None else timedelta()

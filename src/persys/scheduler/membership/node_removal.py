@@ -71,7 +71,7 @@ class NodeRemoval:
     async def remove(self, node_id: NodeId) -> None:
         """Returns when the node is removed. Raises RefusedError while it has workloads, and UnavailableError
         if the removal takes longer; it continues then."""
-        await self._step(node_id, asked=True)
+        await self._step(node_id, is_request=True)
         self._wanted.set()
         try:
             async with asyncio.timeout(WAIT_SECONDS):
@@ -112,25 +112,25 @@ class NodeRemoval:
     async def _finish(self, node_id: NodeId) -> None:
         while (member := self._cluster.members.get(node_id)) and member.node.removing_since:
             try:
-                await self._step(node_id, asked=False)
+                await self._step(node_id, is_request=False)
             except RefusedError:
                 return  # it has a workload: the mark was removed
             except (StoreUnavailableError, ConflictError):
                 return  # retried in a second
 
-    async def _step(self, node_id: NodeId, *, asked: bool) -> None:
+    async def _step(self, node_id: NodeId, *, is_request: bool) -> None:
         async with self._locks.hold(node_id):
-            await retry_on_conflict(lambda: self._make_step(node_id, asked=asked))
+            await retry_on_conflict(lambda: self._make_step(node_id, is_request=is_request))
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
 
-    async def _make_step(self, node_id: NodeId, *, asked: bool) -> None:
+    async def _make_step(self, node_id: NodeId, *, is_request: bool) -> None:
         member = self._cluster.members.get(node_id)
         if member is None:
             raise NotFoundError("node", node_id)
         node, now = member.node, self._clock.now()
         bound = self._cluster.bound_to(node_id)
-        events = [Event(now, EventKind.NODE_REMOVAL_ASKED, node_id=node_id)] if asked else []
+        events = [Event(now, EventKind.NODE_REMOVAL_ASKED, node_id=node_id)] if is_request else []
         dependents, count = self._dependents(node_id)
         match next_step(node, list(dependents), bound, count=count, now=now):
             case Blocked(why=why):

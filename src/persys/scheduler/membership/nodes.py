@@ -120,16 +120,16 @@ class Membership:
             member.lost_noted = False
 
     async def register(
-        self, asked: Application, *, cluster_uid: str = "", workload_count: int = 0
+        self, application: Application, *, cluster_uid: str = "", workload_count: int = 0
     ) -> ClusterMarker:
         """Returns the cluster marker. `cluster_uid` and `workload_count` are reported by the agent."""
-        node = asked.node
+        node = application.node
         known = self._cluster.members.get(node.id)
         if why := cluster_refusal(node, known.node if known else None, self._cluster_id):
             raise RefusedError(why)
         pending_node = PendingNode(node, cluster_uid, workload_count, self._clock.now())
         self._admit(pending_node)
-        await self._register(asked)
+        await self._register(application)
         self.pending_nodes.drop(node.id)
         assert self._committer.lead.marker is not None
         return self._committer.lead.marker
@@ -156,19 +156,19 @@ class Membership:
             self._mark_stale()  # so that the store is probed for the lost records
         self.pending_nodes.note(pending_node)
         if member := self._cluster.members.get(pending_node.node.id):
-            self._heard_from(member)
+            self._on_contact(member)
         raise modes.refusal()
 
-    async def _register(self, asked: Application) -> None:
-        node = asked.node
+    async def _register(self, application: Application) -> None:
+        node = application.node
 
         async def attempt() -> Node:
             known = self._cluster.members.get(node.id)
             holder = self._holder(known) if known is not None else None
-            if why := refusal(asked, holder):
+            if why := refusal(application, holder):
                 assert holder is not None, "only a registered holder is a reason to refuse"
-                raise self._refused(asked, holder, why)
-            admitted_node = admitted(asked, holder, self._new_instance_id())
+                raise self._refused(application, holder, why)
+            admitted_node = admitted(application, holder, self._new_instance_id())
             if known is None:
                 await self._put(admitted_node, EventKind.NODE_REGISTERED)
                 return admitted_node
@@ -177,28 +177,28 @@ class Membership:
             if renewed.session_id != known.node.session_id:
                 renewed = replace(renewed, registered_at=self._clock.now())
                 self._agent_replaced(node.id)
-                known.instance_heard = False
+                known.instance_confirmed = False
             await self._put(renewed, EventKind.NODE_REGISTERED_AGAIN)
             return renewed
 
         async with self._locks.hold(node.id):
             shown = await retry_on_conflict(attempt)
             member = self._cluster.members[node.id]
-            self._heard_from(member)
-            member.boot_id = asked.boot_id
+            self._on_contact(member)
+            member.boot_id = application.boot_id
             self._refusals.forget(node.id)
-            if asked.instance_id and asked.instance_id == shown.instance_id:
-                member.instance_heard = True
+            if application.instance_id and application.instance_id == shown.instance_id:
+                member.instance_confirmed = True
             if member.refused_types:
                 member.refused_types.clear()
                 self._show(shown)
         self._node_returned(node.id)
 
-    def _refused(self, asked: Application, holder: Holder, why: str) -> RefusedError:
+    def _refused(self, application: Application, holder: Holder, why: str) -> RefusedError:
         now = self._clock.monotonic()
-        since = self._refusals.note(asked.node.id, asked.session_id, now)
+        since = self._refusals.note(application.node.id, application.session_id, now)
         lease_seconds = self._lease.total_seconds()
-        if is_superseded(asked, holder, refused_since=since, lease_seconds=lease_seconds):
+        if is_superseded(application, holder, refused_since=since, lease_seconds=lease_seconds):
             return SupersededError(why)
         return RefusedError(why)
 
@@ -207,7 +207,7 @@ class Membership:
             member.node,
             has_lease=member.lease_until > self._clock.monotonic(),
             is_connected=self._is_connected(member.node.id),
-            is_confirmed=member.instance_heard,
+            is_confirmed=member.instance_confirmed,
             boot_id=member.boot_id,
             reported_at=member.reported_at,
         )
@@ -223,7 +223,7 @@ class Membership:
             raise RefusedError(
                 f"another agent is registered as node {node_id}; this heartbeat is ignored: register again"
             )
-        member.instance_heard = member.instance_heard or bool(instance_id)
+        member.instance_confirmed = member.instance_confirmed or bool(instance_id)
 
     def check_host(self, node_id: NodeId, shared_from: str | None) -> None:
         """Raises RefusedError for a heartbeat from a host that does not belong to the node."""
@@ -244,7 +244,7 @@ class Membership:
         member = self._known(node_id)
         if member.node.removing_since is not None:
             raise NotFoundError("node", node_id)
-        self._heard_from(member)
+        self._on_contact(member)
         member.reported_at = self._clock.monotonic()
         member.clock_skew = report.clock_skew
         member.usage = report.usage
@@ -327,7 +327,7 @@ class Membership:
         member.lost_noted = True
         self._wake_many(self._cluster.on_node.get(member.node.id, ()))
 
-    def _heard_from(self, member: NodeState) -> None:
+    def _on_contact(self, member: NodeState) -> None:
         member.lost_noted = False
         self._note_interval(member)
         member.lease_until = self.lease_ends() + member.lease_extra
@@ -335,8 +335,8 @@ class Membership:
 
     def _note_interval(self, member: NodeState) -> None:
         """Persys agents use the configured heartbeat interval; third-party agents have their own."""
-        now, before = self._clock.monotonic(), member.heard_at
-        member.heard_at = now
+        now, before = self._clock.monotonic(), member.heartbeat_at
+        member.heartbeat_at = now
         if before is None or feature.PUSHES_STATUS in member.node.capabilities.features:
             return
         member.intervals = (*member.intervals, now - before)[-INTERVALS_KEPT:]

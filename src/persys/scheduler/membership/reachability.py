@@ -88,7 +88,7 @@ class Reachability:
 
     async def _probe(self, node_id: NodeId) -> None:
         member = self._cluster.members.get(node_id)
-        was_asked = self._unhealthy.pop(node_id, node_id) is None
+        was_due = self._unhealthy.pop(node_id, node_id) is None
         if member is None:
             self._unreachable.pop(node_id, None)
             return
@@ -100,10 +100,10 @@ class Reachability:
             unhealthy = await self._agents.probe(node_id, member.node.endpoint)
         except PersysError:
             # The call itself was recorded by `note`. The known state of its runtimes is kept.
-            self._ask_again(member)
+            self._probe_again(member)
             return
         self.reset(node_id)
-        if was_asked:
+        if was_due:
             self._note_runtimes(node_id, unhealthy)
 
     def _note_runtimes(self, node_id: NodeId, unhealthy: frozenset[WorkloadType]) -> None:
@@ -115,9 +115,9 @@ class Reachability:
             self._room_appeared(node_id)
         if member.unhealthy_types != before:
             log.warning("node.runtimes", node_id=node_id, unhealthy=sorted(member.unhealthy_types))
-        self._ask_again(member)
+        self._probe_again(member)
 
-    def _ask_again(self, member: NodeState) -> None:
+    def _probe_again(self, member: NodeState) -> None:
         if member.unhealthy_types:
             self._unhealthy[member.node.id] = None
 

@@ -20,7 +20,7 @@ from persys.scheduler.metrics.census import WorkloadCensus
 from persys.scheduler.metrics.counters import SECOND_NAMES
 from persys.scheduler.state.cluster import ClusterState, NodeState
 
-Word = TypeVar("Word", bound=str)
+Value = TypeVar("Value", bound=str)
 
 # With more nodes than this, only the nodes with the oldest heartbeats have series of their own.
 NODES_SHOWN_MAX = 1_000
@@ -110,7 +110,7 @@ class ClusterCollector(Collector):
         )
         silence = GaugeMetricFamily(
             "persys_scheduler_node_heartbeat_age_seconds",
-            "Since the node was heard of, or the scheduler started",
+            "Time since the last heartbeat of the node, or since the start of the scheduler",
             labels=["node_id"],
         )
         unanswered = GaugeMetricFamily(
@@ -158,19 +158,19 @@ def _gauge(name: str, about: str, value: float) -> GaugeMetricFamily:
 
 
 def _by_status(
-    name: str, about: str, words: Iterable[Word], counts: Mapping[Word, int]
+    name: str, about: str, values: Iterable[Value], counts: Mapping[Value, int]
 ) -> Iterator[GaugeMetricFamily]:
     """The gauge under both of its names."""
-    words = list(words)
+    values = list(values)
     for one in (name, SECOND_NAMES[name]):
-        yield _by(one, about, words, counts, "status")
+        yield _by(one, about, values, counts, "status")
 
 
 def _by(
-    name: str, about: str, words: Iterable[Word], counts: Mapping[Word, int], label: str
+    name: str, about: str, values: Iterable[Value], counts: Mapping[Value, int], label: str
 ) -> GaugeMetricFamily:
     """One series for each value of a closed set, also for those with count 0."""
     family = GaugeMetricFamily(f"persys_scheduler_{name}", about, labels=[label])
-    for word in words:
-        family.add_metric([word], counts.get(word, 0))
+    for value in values:
+        family.add_metric([value], counts.get(value, 0))
     return family

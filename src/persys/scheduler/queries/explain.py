@@ -29,8 +29,8 @@ from persys.wire.control.planning import capacity_message, explanation_message, 
 from persys.wire.control.spec_decode import ParsedSpec, holds_yaml, parse_spec
 from persys.wire.gen.control.v1 import control_pb2
 
-NODES_TOLD = 20
-TOLD_AT_ONCE = 200  # more are explained in a thread, on a copy of the placement index
+NODES_SHOWN = 20
+EXPLAINED_AT_ONCE = 200  # more are explained in a thread, on a copy of the placement index
 
 
 class Explainer:
@@ -44,13 +44,13 @@ class Explainer:
         if entry is None:
             raise NotFoundError("workload", wanted)
         node_index = self._cluster.node_index
-        told = min(limit or NODES_TOLD, len(node_index.slots))
-        if told <= TOLD_AT_ONCE:
+        count = min(limit or NODES_SHOWN, len(node_index.slots))
+        if count <= EXPLAINED_AT_ONCE:
             return self._message(
-                entry, _explained(entry.workload, entry.assignment, node_index, told)
+                entry, _explained(entry.workload, entry.assignment, node_index, count)
             )()
         found = await asyncio.to_thread(
-            _explained, entry.workload, entry.assignment, node_index.copy(), told
+            _explained, entry.workload, entry.assignment, node_index.copy(), count
         )
         return await asyncio.to_thread(self._message(entry, found))
 
@@ -144,10 +144,10 @@ class Explainer:
 
 
 def _explained(
-    workload: Workload, assignment: Assignment | None, node_index: NodeIndex, told: int
+    workload: Workload, assignment: Assignment | None, node_index: NodeIndex, count: int
 ) -> Explanation:
     """An assigned workload is explained as if it had no reservation."""
     if assignment is None:
-        return explain(requirements_of(workload), node_index, limit=told)
+        return explain(requirements_of(workload), node_index, limit=count)
     with without_workload(workload.id, assignment.node_id, node_index):
-        return explain(requirements_of(workload), node_index, limit=told)
+        return explain(requirements_of(workload), node_index, limit=count)

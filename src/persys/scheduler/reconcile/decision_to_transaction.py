@@ -61,8 +61,8 @@ def to_transaction(
         events = _events(old, workload, decision, now)
         change.events.extend(replace(event, rule=decision.rule) for event in events)
     if decision.tombstone is not None:
-        buried = decision.tombstone.assignment
-        change.puts[keys.tombstone_key(buried.node_id, workload.id)] = decision.tombstone
+        stale = decision.tombstone.assignment
+        change.puts[keys.tombstone_key(stale.node_id, workload.id)] = decision.tombstone
     return change, nodes
 
 

@@ -87,10 +87,10 @@ def parse_apply(
     _check_stop_after(request.spec.stop_after_seconds, lease)
     desired = control_messages.desired(request.desired_state) if request.desired_state else None
     if parsed is not None:
-        wish = _wish(request, parsed, wanted_id, desired)
+        apply_request = _apply_request(request, parsed, wanted_id, desired)
         if desired is not Desired.DELETED:
-            check_stored(wish.spec, secrets)
-        return lambda old: intent_apply.apply(old, wish, now=now())
+            check_stored(apply_request.spec, secrets)
+        return lambda old: intent_apply.apply(old, apply_request, now=now())
     if desired is None:
         raise InvalidError("spec", "is missing: expected a spec, or a desired_state to change")
     return lambda old: intent_apply.change_desired(old, wanted_id, desired, now=now())
@@ -106,7 +106,7 @@ def _check_stop_after(seconds: int, lease: timedelta) -> None:
         )
 
 
-def _wish(
+def _apply_request(
     request: control_pb2.ApplyWorkloadRequest,
     parsed: ParsedSpec,
     wanted_id: WorkloadId,

@@ -245,7 +245,7 @@ class Reconciler:
     async def _step(self, workload_id: WorkloadId) -> None:
         try:
             with self._supervisor.contain(
-                STEP, workload_id, failed=partial(self._set_aside, workload_id), expects=FencedError
+                STEP, workload_id, failed=partial(self._back_off, workload_id), expects=FencedError
             ):
                 await self._reconcile(workload_id)
         finally:
@@ -256,7 +256,11 @@ class Reconciler:
             async with self._locks.hold(workload_id):
                 entry = self._cluster.entries.get(workload_id)
                 # While frozen nothing can be written; all workloads are woken when that ends.
-                if entry is None or not self._may_decide(workload_id) or self._is_aside(entry):
+                if (
+                    entry is None
+                    or not self._may_decide(workload_id)
+                    or self._is_backing_off(entry)
+                ):
                     return
                 self.steps += 1
                 refusal = entry.refusal
@@ -271,7 +275,7 @@ class Reconciler:
         else:
             self._end_back_off(workload_id)
 
-    def _set_aside(self, workload_id: WorkloadId, error: InternalError) -> None:
+    def _back_off(self, workload_id: WorkloadId, error: InternalError) -> None:
         """Its step raised an unexpected error: it is not reconciled until the back-off is over."""
         entry = self._cluster.entries.get(workload_id)
         if entry is None:
@@ -280,7 +284,7 @@ class Reconciler:
         entry.set_aside = BackOff(error.text, self._clock.now() + after)
         self._wake_in(workload_id, after.total_seconds())
 
-    def _is_aside(self, entry: WorkloadState) -> bool:
+    def _is_backing_off(self, entry: WorkloadState) -> bool:
         """Whether it is in back-off; it is woken at the end of it."""
         if entry.set_aside is None:
             return False
@@ -322,7 +326,7 @@ class Reconciler:
         decision = self._decide(situation, now)
         if decision.assignment is not None:
             await self._use_epoch(decision.assignment.epoch)
-        workload, is_told = situation.workload, user_event is not None
+        workload, is_user_request = situation.workload, user_event is not None
         change, nodes = to_transaction(
             entry, workload, decision, self._cluster, user_event=user_event, now=now
         )
@@ -332,12 +336,12 @@ class Reconciler:
             situation,
             decision,
             self._policy,
-            is_user_request=is_told,
+            is_user_request=is_user_request,
             now=now,
         )
         extra_writes(change)
         written = await self._commit(change, workload, decision, nodes, began=began)
-        self._follow_up(situation, decision, written=written, fresh_intent=is_told, now=now)
+        self._follow_up(situation, decision, written=written, fresh_intent=is_user_request, now=now)
 
     def _read(self, situation: Situation, now: datetime) -> Situation:
         """Add the state of nodes, excluded nodes and the next epoch. Refusals of the node are recorded."""

@@ -128,7 +128,7 @@ class Resync:
 
     async def _poll_node(self, member: NodeState) -> None:
         node = member.node
-        asked_at = self._clock.now()
+        started_at = self._clock.now()
         try:
             found = await self._agents.list_workloads(node.id, node.endpoint)
         except PersysError:
@@ -136,8 +136,8 @@ class Resync:
         self._ask_for_runtimes(node.id)
         if _pushes_status(member):
             # What it pushed during the poll is newer.
-            found = [replace(seen, seen_at=asked_at) for seen in found]
-        self._observations.take_all(node.id, found, asked_at)
+            found = [replace(seen, seen_at=started_at) for seen in found]
+        self._observations.take_all(node.id, found, started_at)
 
 
 def _is_ready(member: NodeState) -> bool:

@@ -14,7 +14,7 @@ class PendingNode:
     node: Node
     cluster_uid: str  # the cluster that it reports
     workload_count: int
-    asked_at: datetime
+    tried_at: datetime
 
 
 class PendingNodes:

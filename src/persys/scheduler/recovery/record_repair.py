@@ -154,7 +154,7 @@ class RecordRepair:
             case "tombstone":
                 name = record.key.removeprefix(keys.TOMBSTONES).partition("/")[0]
                 member = self._cluster.members.get(NodeId(name))
-                await self._ask(WorkloadId(_name(record.key)), [member.node] if member else [])
+                await self._poll(WorkloadId(_name(record.key)), [member.node] if member else [])
             case _:
                 return
 
@@ -176,16 +176,16 @@ class RecordRepair:
         entry = self._cluster.entries.get(workload_id)
         if entry is not None and not holds_data(entry.workload):
             return
-        await self._ask(workload_id, [one.node for one in self._cluster.members.values()])
+        await self._poll(workload_id, [one.node for one in self._cluster.members.values()])
 
-    async def _ask(self, workload_id: WorkloadId, nodes: Iterable[Node]) -> None:
+    async def _poll(self, workload_id: WorkloadId, nodes: Iterable[Node]) -> None:
         """Poll these nodes for their full lists. Raises RefusedError if one does not reply."""
-        asked = [node for node in nodes if not node.confirmed_dead]
+        polled = [node for node in nodes if not node.confirmed_dead]
 
         async def list_workloads(node: Node) -> list[Observation]:
             return await self._agents.list_workloads(node.id, node.endpoint)
 
-        found = await call_all(asked, list_workloads)
+        found = await call_all(polled, list_workloads)
         if found.problems:
             silent = sorted(found.problems)
             named = ", ".join(silent[:NODES_NAMED_MAX])

@@ -160,11 +160,11 @@ class Recovery:
     async def _reports(self, base: ClusterState) -> list[NodeReport]:
         nodes = {node_id: member.node for node_id, member in base.members.items()}
         for node_id, member in self._cluster.members.items():
-            nodes[node_id] = _told_by_operator(nodes.get(node_id), member.node)
+            nodes[node_id] = _with_operator_settings(nodes.get(node_id), member.node)
         for pending_node in self._applicants.all():
             node = pending_node.node
-            nodes[node.id] = _told_by_operator(nodes.get(node.id), node)
-        return await self._ask(nodes.values())
+            nodes[node.id] = _with_operator_settings(nodes.get(node.id), node)
+        return await self._poll_nodes(nodes.values())
 
     async def _merged(
         self, base: ClusterState, reports: Sequence[NodeReport], allow_secrets: Collection[str]
@@ -183,7 +183,7 @@ class Recovery:
         known = (base.epochs.reserved_until, self._cluster.epochs.reserved_until)
         return restart_at(known, now=self._clock.now())
 
-    async def _ask(self, nodes: Iterable[Node]) -> list[NodeReport]:
+    async def _poll_nodes(self, nodes: Iterable[Node]) -> list[NodeReport]:
         slots = asyncio.Semaphore(NODES_ASKED_AT_ONCE)
 
         async def poll(node: Node) -> NodeReport:
@@ -198,8 +198,8 @@ class Recovery:
                     return NodeReport(node, problem=str(err))
 
         async with asyncio.TaskGroup() as group:
-            asked = [group.create_task(poll(node)) for node in nodes]
-        return [one.result() for one in asked]
+            polls = [group.create_task(poll(node)) for node in nodes]
+        return [one.result() for one in polls]
 
     async def _replace(
         self, kept: Mapping[str, bytes], merged: Merged, marker: ClusterMarker, why: str
@@ -247,11 +247,11 @@ def _recorded(base: ClusterState) -> Recorded:
             for workload_id, entry in base.entries.items()
             if entry.assignment is not None
         },
-        tuple(one for buried in base.tombstones.values() for one in buried.values()),
+        tuple(one for stale in base.tombstones.values() for one in stale.values()),
     )
 
 
-def _told_by_operator(old: Node | None, new: Node) -> Node:
+def _with_operator_settings(old: Node | None, new: Node) -> Node:
     """The newest registration of the node, with cordon, drain and taints of the operator."""
     if old is None:
         return new

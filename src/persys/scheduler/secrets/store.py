@@ -20,7 +20,7 @@ from persys.store import keys
 
 log = structlog.get_logger()
 
-_USERS_TOLD_MAX = 10
+_USERS_NAMED_MAX = 10
 
 
 class SecretStore:
@@ -44,11 +44,11 @@ class SecretStore:
 
         async def attempt() -> Secret:
             secret = self._next(name, value, by)
-            told = f"{name}, version {secret.newest.number}{_by(by)}"
+            text = f"{name}, version {secret.newest.number}{_by(by)}"
             change = Transaction(
                 done=lambda: self._cluster.secrets.__setitem__(name, secret),
                 puts={keys.secret_key(name): secret},
-                events=[Event(self._clock.now(), EventKind.SECRET_STORED, told)],
+                events=[Event(self._clock.now(), EventKind.SECRET_STORED, text)],
             )
             await self._committer.commit(change)
             return secret
@@ -136,9 +136,9 @@ class SecretStore:
     def _refuse_if_used(self, name: str) -> None:
         users = self._cluster.secret_uses.users(name)
         if users:
-            more = len(users) - _USERS_TOLD_MAX
-            told = ", ".join(users[:_USERS_TOLD_MAX]) + (f" and {more} more" if more > 0 else "")
-            raise RefusedError(f"secret {name} is used by {told}; change or delete them first")
+            more = len(users) - _USERS_NAMED_MAX
+            text = ", ".join(users[:_USERS_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+            raise RefusedError(f"secret {name} is used by {text}; change or delete them first")
 
 
 def _bound(name: str, number: int) -> bytes:

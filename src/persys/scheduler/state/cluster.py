@@ -86,7 +86,7 @@ class NodeState:
     node: Node
     lease_until: float
     last_heartbeat: datetime | None = None
-    heard_at: float | None = None  # on the monotonic clock
+    heartbeat_at: float | None = None  # on the monotonic clock
     reported_at: float | None = None  # its last heartbeat as the registered agent, also monotonic
     intervals: tuple[
         float, ...
@@ -97,7 +97,7 @@ class NodeState:
     unavailable_types: frozenset[WorkloadType] = frozenset()  # their runtime does not respond now
     unhealthy_types: frozenset[WorkloadType] = frozenset()  # by HealthCheck; third-party agents
     boot_id: str = ""  # of its kernel, as registered
-    instance_heard: bool = False  # the agent has sent its instance id to this scheduler
+    instance_confirmed: bool = False  # the agent has sent its instance id to this scheduler
     unreachable: str = ""  # why calls to it fail although it sends heartbeats
     clock_skew: timedelta = timedelta()
     lost_noted: bool = False
@@ -324,8 +324,8 @@ class ClusterState:
             for entry in self.entries.values()
             if entry.workload_status is not None
         ]
-        for buried in self.tombstones.values():
-            known += [tombstone.assignment.epoch for tombstone in buried.values()]
+        for stale in self.tombstones.values():
+            known += [tombstone.assignment.epoch for tombstone in stale.values()]
         self.epochs.learn(EpochCounter(max(known, default=0)))
 
     def prove(self, workload_id: WorkloadId, node_id: NodeId, epoch: int) -> bytes:

@@ -109,7 +109,7 @@ class EventLog:
 
         Raises OutOfRangeError when the next event is no longer stored, or `after` is beyond the newest.
         """
-        place = said = self._last if after is None else after
+        place = reported = self._last if after is None else after
         if place > self._last:
             raise OutOfRangeError(
                 f"invalid sequence {place}: expected at most {self._last}, the newest event; "
@@ -125,10 +125,10 @@ class EventLog:
             for numbered in self._after(place, limit=SLICE_MAX):
                 place = numbered.sequence
                 if wanted.matches(numbered.event):
-                    said = place
+                    reported = place
                     yield numbered
-            if bookmarks and place >= said + BOOKMARK_EVERY:
-                said = place
+            if bookmarks and place >= reported + BOOKMARK_EVERY:
+                reported = place
                 yield Bookmark(place)
             if place >= self._last:
                 await wakeup.wait()

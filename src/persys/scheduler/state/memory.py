@@ -177,8 +177,8 @@ def drop_history(memory: Memory, key: str) -> None:
 
 def put_tombstone(memory: Memory, tombstone: Tombstone) -> None:
     memory.cluster.put_tombstone(tombstone)
-    buried = tombstone.assignment
-    memory.cluster.update_reservations(buried.workload_id, (buried.node_id,))
+    stale = tombstone.assignment
+    memory.cluster.update_reservations(stale.workload_id, (stale.node_id,))
 
 
 def drop_tombstone(memory: Memory, key: str) -> None:

@@ -268,7 +268,7 @@ RECORDS: tuple[RecordType, ...] = (
         drop=memory.drop_tombstone,
         stand_in=_nothing,
         in_memory=lambda cluster: (
-            one for buried in cluster.tombstones.values() for one in buried.values()
+            one for stale in cluster.tombstones.values() for one in stale.values()
         ),
         rebuilt=lambda merged, _held: merged.tombstones,
     ),

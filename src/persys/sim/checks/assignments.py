@@ -48,7 +48,7 @@ class AssignmentChecks:
                 self._check(process, bound_before.get(key), new)
                 changed.add(new.node_id)
         changed |= {
-            buried.assignment.node_id for key, buried in mirror.tombstones.items() if key in touched
+            stale.assignment.node_id for key, stale in mirror.tombstones.items() if key in touched
         }
         for node_id in sorted(changed):
             self._facts.fail_if("3 reservation", room_problem(mirror, node_id))
@@ -110,10 +110,10 @@ class AssignmentChecks:
     ) -> None:
         """A tombstone is written only for a node with an assignment, or for found copies in a recovery."""
         mirror = self._facts.mirror
-        for key, buried in mirror.tombstones.items():
+        for key, stale in mirror.tombstones.items():
             if key not in touched or key in buried_before or self._facts.losses.open:
                 continue
-            copy = buried.assignment
+            copy = stale.assignment
             new = mirror.assignment(copy.workload_id)
             if new is not None and new.node_id == copy.node_id:
                 text = f"{copy.workload_id} has a tombstone and an assignment on {copy.node_id}"

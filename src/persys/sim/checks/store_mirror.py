@@ -47,9 +47,9 @@ class StoreMirror:
                 self._put(key, value, now)
             touched.update(unit.puts, unit.deletes)
         for key in touched:
-            workload, buried = self.workloads.get(key), self.tombstones.get(key)
-            if buried is not None:
-                self._crash_at(buried.assignment, now)
+            workload, stale = self.workloads.get(key), self.tombstones.get(key)
+            if stale is not None:
+                self._crash_at(stale.assignment, now)
             if workload is not None and workload.desired is Desired.DELETED:
                 self._crash_at(self.assignment(workload.id), now)
         return touched
@@ -98,9 +98,9 @@ class StoreMirror:
     def holds(self, node_id: NodeId) -> dict[WorkloadId, Assignment]:
         """Reservations on a node by workload: assignments and tombstones."""
         found = {
-            buried.assignment.workload_id: buried.assignment
-            for buried in self.tombstones.values()
-            if buried.assignment.node_id == node_id
+            stale.assignment.workload_id: stale.assignment
+            for stale in self.tombstones.values()
+            if stale.assignment.node_id == node_id
         }
         found |= {
             bound.workload_id: bound

@@ -33,17 +33,17 @@ class SimSchedulerServer(SchedulerServer):
         store: SimStore,
         clock: Clock,
         front: LeaderRouter,
-        new_seat: Callable[..., Scheduler],
+        new_replica: Callable[..., Scheduler],
     ) -> None:
         super().__init__(
-            settings, store, clock, tls=None, shared=True, front=front, new_seat=new_seat
+            settings, store, clock, tls=None, shared=True, front=front, new_replica=new_replica
         )
         self.name = name
         self.front = front
 
     @property
     def scheduler(self) -> Scheduler | None:
-        return self._seat
+        return self._replica
 
     @property
     def standby(self) -> Standby | None:

@@ -186,10 +186,10 @@ async def test_only_a_gateway_or_scheduler_may_forward_a_caller(
 
 async def test_a_call_through_a_standby_names_the_caller_of_the_standby(root: Root) -> None:
     store = MemoryStore(SystemClock().monotonic)
-    seats = Replicas(store)
+    replicas = Replicas(store)
     try:
         for name in ("s1", "s2"):
-            control = await seats.add(
+            control = await replicas.add(
                 tls=root.tls(Role.SCHEDULER, name), user=root.tls(Role.OPERATOR, "alice")
             )
         await until_standing_by(control)
@@ -201,7 +201,7 @@ async def test_a_call_through_a_standby_names_the_caller_of_the_standby(root: Ro
         assert event.identity == OPERATOR
         assert event.source.startswith("127.0.0.1:")
     finally:
-        await seats.close()
+        await replicas.close()
         await store.close()
 
 

@@ -141,15 +141,15 @@ async def test_a_standby_refuses_removed_nodes_and_revoked_certificates(
     root: Root, listed: Listed
 ) -> None:
     store = MemoryStore(SystemClock().monotonic)
-    seats, user = Replicas(store), root.tls(Role.ADMIN, "me")
+    replicas, user = Replicas(store), root.tls(Role.ADMIN, "me")
     try:
-        first = await seats.add(tls=root.tls(Role.SCHEDULER, "s1"), user=user)
+        first = await replicas.add(tls=root.tls(Role.SCHEDULER, "s1"), user=user)
         lists = [listed.read_often()]
-        await seats.add(tls=root.tls(Role.SCHEDULER, "s2", lists=lists), user=user)
+        await replicas.add(tls=root.tls(Role.SCHEDULER, "s2", lists=lists), user=user)
         removed, revoked = root.tls(Role.AGENT, "n1"), root.tls(Role.AGENT, "n2")
         async with (
-            speaking(seats.endpoints[1], removed) as one,
-            speaking(seats.endpoints[1], revoked) as other,
+            speaking(replicas.endpoints[1], removed) as one,
+            speaking(replicas.endpoints[1], revoked) as other,
         ):
             streams = await opened(one, "n1"), await opened(other, "n2")
             await first.stub.RemoveNode(pb.NodeRequest(node_id="n1"), timeout=10)
@@ -159,7 +159,7 @@ async def test_a_standby_refuses_removed_nodes_and_revoked_certificates(
             assert "revoked" in await ended(streams[1], "n2")
             assert await refusal(one.RegisterNode(a_registration("n1"), timeout=10))
     finally:
-        await seats.close()
+        await replicas.close()
         await store.close()
 
 
@@ -183,19 +183,19 @@ async def test_a_leader_checks_the_certificate_that_was_presented_to_the_standby
 
 async def test_a_node_behind_a_standby_that_does_not_renew_is_an_event(root: Root) -> None:
     store = MemoryStore(SystemClock().monotonic)
-    seats, user = Replicas(store), root.tls(Role.ADMIN, "me")
+    replicas, user = Replicas(store), root.tls(Role.ADMIN, "me")
     late = Tls(root.write(Role.AGENT, "n1", age=LIFE - timedelta(hours=1)), SystemClock())
     try:
-        first = await seats.add(tls=root.tls(Role.SCHEDULER, "s1"), user=user)
-        await seats.add(tls=root.tls(Role.SCHEDULER, "s2"), user=user)
-        async with speaking(seats.endpoints[1], late) as stub:
+        first = await replicas.add(tls=root.tls(Role.SCHEDULER, "s1"), user=user)
+        await replicas.add(tls=root.tls(Role.SCHEDULER, "s2"), user=user)
+        async with speaking(replicas.endpoints[1], late) as stub:
             await stub.RegisterNode(a_registration("n1"), timeout=10)
             await stub.Heartbeat(pb.HeartbeatRequest(node_id="n1"), timeout=10)
         asked = pb.ListEventsRequest(kinds=["NodeCertificateExpires"])
         (event,) = (await first.stub.ListEvents(asked, timeout=10)).events
         assert event.node_id == "n1"
     finally:
-        await seats.close()
+        await replicas.close()
         await store.close()
 
 

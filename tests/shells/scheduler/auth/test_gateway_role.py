@@ -107,17 +107,17 @@ async def test_our_gateway_never_acts_as_an_operator_by_itself(root: Root) -> No
 
 async def test_a_standby_passes_such_a_gateway_on_with_its_role(root: Root) -> None:
     store = MemoryStore(SystemClock().monotonic)
-    seats = Replicas(store)
+    replicas = Replicas(store)
     try:
         for name in ("s1", "s2"):
-            control = await seats.add(
+            control = await replicas.add(
                 tls=root.tls(Role.SCHEDULER, name), user=root.tls(Role.GATEWAY, "g1")
             )
         await until_standing_by(control)
         assert (await control.apply("web")).success
         assert await events(control) == [("WorkloadCreated", "operator/unnamed via gateway/g1")]
     finally:
-        await seats.close()
+        await replicas.close()
         await store.close()
 
 

@@ -109,12 +109,12 @@ async def test_an_idle_stream_through_a_standby_ends_when_its_certificate_is_rev
     root: Root, listed: Listed
 ) -> None:
     store = MemoryStore(SystemClock().monotonic)
-    seats = Replicas(store)
+    replicas = Replicas(store)
     tls = root.tls(Role.OPERATOR, "eve")
     try:
         for name in ("s1", "s2"):
             scheduler = root.tls(Role.SCHEDULER, name, lists=[listed.read_often()])
-            control = await seats.add(tls=scheduler, user=tls)
+            control = await replicas.add(tls=scheduler, user=tls)
         await until_standing_by(control)
         watch = control.stub.WatchEvents(pb.WatchEventsRequest(after_sequence=0))
         assert (await control.apply("web")).success
@@ -124,5 +124,5 @@ async def test_an_idle_stream_through_a_standby_ends_when_its_certificate_is_rev
 
         assert await code_at_the_end(watch) is DENIED
     finally:
-        await seats.close()
+        await replicas.close()
         await store.close()

@@ -236,11 +236,11 @@ async def test_a_standby_forwards_over_tls_before_and_after_its_certificate_chan
     root: Root, user: Tls
 ) -> None:
     store = MemoryStore(SystemClock().monotonic)
-    seats = Replicas(store)
+    replicas = Replicas(store)
     try:
-        await seats.add(tls=root.tls(Role.SCHEDULER, "s1"), user=user)
+        await replicas.add(tls=root.tls(Role.SCHEDULER, "s1"), user=user)
         standing_by = root.tls(Role.SCHEDULER, "s2")
-        second = await seats.add(tls=standing_by, user=user)
+        second = await replicas.add(tls=standing_by, user=user)
         assert (await second.apply("before")).success
 
         root.write(Role.SCHEDULER, "s2")
@@ -249,5 +249,5 @@ async def test_a_standby_forwards_over_tls_before_and_after_its_certificate_chan
         assert (await second.apply("after")).success
         assert sorted(await second.names()) == ["after", "before"]
     finally:
-        await seats.close()
+        await replicas.close()
         await store.close()

@@ -285,12 +285,12 @@ async def test_creating_and_revoking_a_token_are_events(cluster: Cluster) -> Non
 
 async def test_a_standby_authenticates_tokens_and_the_leader_checks_them_again(root: Root) -> None:
     store = MemoryStore(SystemClock().monotonic)
-    seats = Replicas(store)
+    replicas = Replicas(store)
     user = root.tls(Role.ADMIN, "me")
     try:
-        first = await seats.add(tls=root.tls(Role.SCHEDULER, "s1"), user=user)
+        first = await replicas.add(tls=root.tls(Role.SCHEDULER, "s1"), user=user)
         await until_leading(first)
-        second = await seats.add(tls=root.tls(Role.SCHEDULER, "s2"), user=user)
+        second = await replicas.add(tls=root.tls(Role.SCHEDULER, "s2"), user=user)
         await until_standing_by(second)
         token = await made(second.stub, "operator", "workloads", "read")
         assert token.accepted, token.reason
@@ -312,24 +312,24 @@ async def test_a_standby_authenticates_tokens_and_the_leader_checks_them_again(r
 
         await eventually(is_refused, lambda: "the standby to hear of it")
     finally:
-        await seats.close()
+        await replicas.close()
         await store.close()
 
 
 async def test_the_next_leader_accepts_the_tokens_of_the_last(root: Root) -> None:
     store = MemoryStore(SystemClock().monotonic)
-    seats = Replicas(store)
+    replicas = Replicas(store)
     user = root.tls(Role.ADMIN, "me")
     try:
-        first = await seats.add(tls=root.tls(Role.SCHEDULER, "s1"), user=user)
+        first = await replicas.add(tls=root.tls(Role.SCHEDULER, "s1"), user=user)
         await until_leading(first)
-        second = await seats.add(tls=root.tls(Role.SCHEDULER, "s2"), user=user)
+        second = await replicas.add(tls=root.tls(Role.SCHEDULER, "s2"), user=user)
         token = await made(first.stub)
-        await seats.stop(0)
+        await replicas.stop(0)
         await until_leading(second)
         assert await code(second.stub, *bearer(token.secret)) is grpc.StatusCode.OK
     finally:
-        await seats.close()
+        await replicas.close()
         await store.close()
 
 

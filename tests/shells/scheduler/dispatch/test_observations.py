@@ -100,9 +100,9 @@ def test_an_observation_of_another_node_changes_nothing(world: World) -> None:
     ids=["newer", "the same", "older", "not said", "of a store without epochs"],
 )
 def test_a_stale_copy_is_gone_when_its_node_has_a_newer_epoch(
-    world: World, buried: int, seen: int, is_gone: bool
+    world: World, stale: int, seen: int, is_gone: bool
 ) -> None:
-    world.cluster.put_tombstone(Tombstone(an_assignment("n2", epoch=buried), after(0)))
+    world.cluster.put_tombstone(Tombstone(an_assignment("n2", epoch=stale), after(0)))
 
     world.observations.take(an_observation(node_id="n2", epoch=seen))
 

@@ -371,7 +371,7 @@ async def test_a_copy_without_a_proof_neither_attracts_nor_holds_up_a_workload(
     assert good.agent.running() == {"web", "db"}
     assert len(await drifts(cluster, node_id="n2")) == 2
     (line,) = await copies_shown(cluster, "db")
-    assert "n2: the node reports a copy with epoch 3 and no proof" in line
+    assert "n2: the node reports a copy with epoch 3 without proof of assignment" in line
     assert "`persysctl orphans get n2 db` shows it" in line
 
 

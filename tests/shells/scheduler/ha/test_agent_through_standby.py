@@ -13,7 +13,7 @@ from shells.scheduler.replicas import Replicas, some_seats, until_leading
 
 
 @pytest.fixture
-async def seats() -> AsyncIterator[Replicas]:
+async def replicas() -> AsyncIterator[Replicas]:
     """One leads, one stands by."""
     async with some_seats() as made:
         await made.add()
@@ -22,12 +22,12 @@ async def seats() -> AsyncIterator[Replicas]:
 
 
 @pytest.fixture
-def agent(seats: Replicas, tmp_path: Path) -> Iterator[Agent]:
+def agent(replicas: Replicas, tmp_path: Path) -> Iterator[Agent]:
     """It cannot be called: it registers an endpoint at which nothing listens."""
     made = Agent(
         tmp_path,
         "-insecure",
-        PERSYS_SCHEDULER_ADDR=seats.endpoints[1],
+        PERSYS_SCHEDULER_ADDR=replicas.endpoints[1],
         PERSYS_AGENT_GRPC_ENDPOINT="127.0.0.1:1",
     )
     yield made
@@ -35,9 +35,9 @@ def agent(seats: Replicas, tmp_path: Path) -> Iterator[Agent]:
 
 
 async def test_a_real_agent_works_through_a_standby_and_after_that_one_leads(
-    seats: Replicas, agent: Agent, demo_image: str, unique_id: str
+    replicas: Replicas, agent: Agent, demo_image: str, unique_id: str
 ) -> None:
-    leader, standby = seats.controls
+    leader, standby = replicas.controls
     first, second = f"{unique_id}-1", f"{unique_id}-2"
     await asyncio.to_thread(agent.start)
     await runs(leader, first, demo_image)
@@ -46,7 +46,7 @@ async def test_a_real_agent_works_through_a_standby_and_after_that_one_leads(
     assert await logs_of(standby, first) == b"hello\n"
     containers = agent.containers(first, running=True)
 
-    await seats.stop(0)
+    await replicas.stop(0)
 
     await until_leading(standby)
     await heartbeats_arrive(standby, agent.node_id)

@@ -31,13 +31,13 @@ from shells.scheduler.third_party_agent import a_node
 
 
 @pytest.fixture
-async def seats() -> AsyncIterator[Replicas]:
+async def replicas() -> AsyncIterator[Replicas]:
     async with some_seats() as made:
         yield made
 
 
-async def test_a_standby_serves_reads_with_their_age(seats: Replicas) -> None:
-    leader, standby = await seats.add(), await seats.add()
+async def test_a_standby_serves_reads_with_their_age(replicas: Replicas) -> None:
+    leader, standby = await replicas.add(), await replicas.add()
     await leader.apply("web")
     await until_named(standby, "web")
     _, beside = await mode_of(standby)
@@ -46,8 +46,8 @@ async def test_a_standby_serves_reads_with_their_age(seats: Replicas) -> None:
     assert ROLE not in (await mode_of(leader))[1]
 
 
-async def test_a_standby_forwards_changes_to_the_leader(seats: Replicas) -> None:
-    leader, standby = await seats.add(), await seats.add()
+async def test_a_standby_forwards_changes_to_the_leader(replicas: Replicas) -> None:
+    leader, standby = await replicas.add(), await replicas.add()
 
     answer = await standby.apply("web")
 
@@ -56,16 +56,16 @@ async def test_a_standby_forwards_changes_to_the_leader(seats: Replicas) -> None
     assert await standby.names() == ["web"]
 
 
-async def test_a_node_may_register_through_a_standby(seats: Replicas) -> None:
-    leader, standby = await seats.add(), await seats.add()
+async def test_a_node_may_register_through_a_standby(replicas: Replicas) -> None:
+    leader, standby = await replicas.add(), await replicas.add()
     async with a_node("n1", standby.stub, cpu=4000, memory=8192, types=("container",)) as node:
         await node.join()
         await leader.apply("web")
         await leader.until("web", "Running")
 
 
-async def test_logs_and_exec_work_through_a_standby(seats: Replicas) -> None:
-    leader, standby = await seats.add(), await seats.add()
+async def test_logs_and_exec_work_through_a_standby(replicas: Replicas) -> None:
+    leader, standby = await replicas.add(), await replicas.add()
     async with a_node("n1", leader.stub) as node:
         await node.agent.stop()
         node.agent = talker = Talker()
@@ -89,8 +89,8 @@ async def test_logs_and_exec_work_through_a_standby(seats: Replicas) -> None:
         assert outputs[-1].exit.code == 3
 
 
-async def test_an_image_upload_and_its_refusal_work_through_a_standby(seats: Replicas) -> None:
-    leader, standby = await seats.add(), await seats.add()
+async def test_an_image_upload_and_its_refusal_work_through_a_standby(replicas: Replicas) -> None:
+    leader, standby = await replicas.add(), await replicas.add()
     async with a_node("n1", leader.stub, cpu=4000, memory=8192, types=("vm",)) as node:
         await node.agent.stop()
         node.agent = store = Store()
@@ -106,11 +106,11 @@ async def test_an_image_upload_and_its_refusal_work_through_a_standby(seats: Rep
         assert "no room for it" in refused["n1"].problem
 
 
-async def test_a_standby_leads_at_once_when_the_leader_stops(seats: Replicas) -> None:
-    leader, standby = await seats.add(), await seats.add()
+async def test_a_standby_leads_at_once_when_the_leader_stops(replicas: Replicas) -> None:
+    leader, standby = await replicas.add(), await replicas.add()
     await leader.apply("before")
 
-    await seats.stop(0)
+    await replicas.stop(0)
     answer = await standby.apply("after")
 
     assert answer.success
@@ -118,41 +118,43 @@ async def test_a_standby_leads_at_once_when_the_leader_stops(seats: Replicas) ->
 
 
 async def test_a_leader_that_was_cut_off_loses_leadership_and_writes_nothing(
-    seats: Replicas,
+    replicas: Replicas,
 ) -> None:
-    old, new = await seats.add(), await seats.add()
+    old, new = await replicas.add(), await replicas.add()
     await old.apply("before")
 
-    seats.stores[0].down = True
+    replicas.stores[0].down = True
     await until_leading(new)
     assert (await new.apply("meanwhile")).success
-    seats.stores[0].down = False
+    replicas.stores[0].down = False
     await until_standing_by(old)
     assert (await old.apply("afterwards")).success
     assert await new.names() == ["afterwards", "before", "meanwhile"]
 
 
-async def test_a_former_leader_keeps_following_when_its_watch_breaks(seats: Replicas) -> None:
-    old, new = await seats.add(), await seats.add()
-    seats.stores[0].down = True
+async def test_a_former_leader_keeps_following_when_its_watch_breaks(replicas: Replicas) -> None:
+    old, new = await replicas.add(), await replicas.add()
+    replicas.stores[0].down = True
     await until_leading(new)
-    seats.stores[0].down = False
+    replicas.stores[0].down = False
     await until_standing_by(old)
 
-    seats.stores[0].is_behind = True
+    replicas.stores[0].is_behind = True
     await new.apply("one")
     await new.apply("two")
 
     await until_named(old, "one", "two")
-    assert not seats.stores[0].is_behind
+    assert not replicas.stores[0].is_behind
 
 
-async def test_a_request_to_a_former_leader_is_unavailable_and_not_refused(seats: Replicas) -> None:
-    old, new = await seats.add(), await seats.add()
+async def test_a_request_to_a_former_leader_is_unavailable_and_not_refused(
+    replicas: Replicas,
+) -> None:
+    old, new = await replicas.add(), await replicas.add()
     await old.apply("before")
     # Longer than its lease, which it cannot renew.
-    seats.stores[0].commit_seconds = 1.5 * LEASE.total_seconds()
-    seats.stores[0].down_for_leases = True
+    replicas.stores[0].commit_seconds = 1.5 * LEASE.total_seconds()
+    replicas.stores[0].down_for_leases = True
 
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await old.apply("late")
@@ -163,22 +165,22 @@ async def test_a_request_to_a_former_leader_is_unavailable_and_not_refused(seats
     assert await new.names() == ["before"]
 
 
-async def test_a_call_waits_for_the_next_leader(seats: Replicas) -> None:
+async def test_a_call_waits_for_the_next_leader(replicas: Replicas) -> None:
     gone = Unit(puts={keys.LEADER: records.encode(Leader("gone", "127.0.0.1:1"))})
     marker = Unit(puts={keys.CLUSTER: records.encode(ClusterMarker("u", SystemClock().now()))})
-    await seats.store.commit([gone, marker])
-    standby = await seats.add()
+    await replicas.store.commit([gone, marker])
+    standby = await replicas.add()
 
     asking = asyncio.get_running_loop().create_task(standby.apply("web"))
     await asyncio.wait([asking], timeout=0.5)
     assert not asking.done()
-    await seats.store.commit([Unit(deletes=[keys.LEADER])])
+    await replicas.store.commit([Unit(deletes=[keys.LEADER])])
 
     assert (await asking).success
 
 
-async def test_a_watch_continues_without_a_gap_under_the_next_leader(seats: Replicas) -> None:
-    leader, standby = await seats.add(), await seats.add()
+async def test_a_watch_continues_without_a_gap_under_the_next_leader(replicas: Replicas) -> None:
+    leader, standby = await replicas.add(), await replicas.add()
     await leader.apply("one")
     seen: list[int] = []
 
@@ -188,7 +190,7 @@ async def test_a_watch_continues_without_a_gap_under_the_next_leader(seats: Repl
             seen.append(event.sequence)
 
     watching = asyncio.get_running_loop().create_task(watch())
-    await seats.stop(0)
+    await replicas.stop(0)
     await standby.apply("two")
     listed = await standby.stub.ListEvents(pb.ListEventsRequest(), timeout=5)
 
@@ -201,8 +203,8 @@ async def test_a_watch_continues_without_a_gap_under_the_next_leader(seats: Repl
         await watching
 
 
-async def test_a_standby_reports_the_leader_and_its_endpoint(seats: Replicas) -> None:
-    leader, standby = await seats.add(), await seats.add()
+async def test_a_standby_reports_the_leader_and_its_endpoint(replicas: Replicas) -> None:
+    leader, standby = await replicas.add(), await replicas.add()
 
     async def told() -> bool:
         return bool((await mode_of(standby))[0].leader)
@@ -213,60 +215,60 @@ async def test_a_standby_reports_the_leader_and_its_endpoint(seats: Replicas) ->
     assert (view.role, own.role) == ("standby", "leader")
     assert (view.leader, view.leader_endpoint) == (own.leader, own.leader_endpoint)
     assert view.cluster_uid == own.cluster_uid
-    health = await seats.health(1)
+    health = await replicas.health(1)
     assert (health["role"], health["leader"]) == ("standby", own.leader)
-    assert health["leaderEndpoint"] == seats.endpoints[0]
+    assert health["leaderEndpoint"] == replicas.endpoints[0]
     assert health["dataAgeMs"] < 5000
 
 
-async def test_only_the_leader_counts_itself_as_leading(seats: Replicas) -> None:
-    await seats.add()
-    await seats.add()
+async def test_only_the_leader_counts_itself_as_leading(replicas: Replicas) -> None:
+    await replicas.add()
+    await replicas.add()
 
-    leading = [await seats.metric(number, "persys_scheduler_leading") for number in (0, 1)]
+    leading = [await replicas.metric(number, "persys_scheduler_leading") for number in (0, 1)]
 
     assert leading == [1, 0]
 
 
-async def test_a_standby_without_its_store_is_degraded_until_it_is_back(seats: Replicas) -> None:
-    leader, standby = await seats.add(), await seats.add()
+async def test_a_standby_without_its_store_is_degraded_until_it_is_back(replicas: Replicas) -> None:
+    leader, standby = await replicas.add(), await replicas.add()
     await leader.apply("web")
     await until_named(standby, "web")
 
-    seats.stores[1].down = True
+    replicas.stores[1].down = True
     await until_mode(standby, "degraded")
     _, beside = await mode_of(standby)
     assert (beside[MODE], beside[ROLE]) == ("degraded", "standby")
     assert await standby.names() == ["web"]
     assert (await standby.apply("meanwhile")).success  # the leader has its store
-    seats.stores[1].down = False
+    replicas.stores[1].down = False
 
     await until_named(standby, "meanwhile", "web")
     assert (await mode_of(standby))[0].mode == "normal"
 
 
 async def test_a_standby_whose_revision_was_compacted_reads_everything_again(
-    seats: Replicas,
+    replicas: Replicas,
 ) -> None:
-    leader, standby = await seats.add(), await seats.add()
+    leader, standby = await replicas.add(), await replicas.add()
     await leader.apply("one")
     await until_named(standby, "one")
 
-    seats.stores[1].is_behind = True
+    replicas.stores[1].is_behind = True
     await leader.apply("two")
     await leader.apply("three")
 
     await until_named(standby, "one", "two", "three")
-    assert not seats.stores[1].is_behind
+    assert not replicas.stores[1].is_behind
 
 
-async def test_a_standby_whose_watch_is_stuck_finds_the_next_leader(seats: Replicas) -> None:
-    controls = [await seats.add() for _ in range(3)]
+async def test_a_standby_whose_watch_is_stuck_finds_the_next_leader(replicas: Replicas) -> None:
+    controls = [await replicas.add() for _ in range(3)]
     for control in controls:
         await control.names()
-    seats.stores[2].watch_tells.clear()
+    replicas.stores[2].watch_tells.clear()
 
-    await seats.stop(0)
+    await replicas.stop(0)
     await until_leading(controls[1])
 
     async def is_taken() -> bool:
@@ -276,13 +278,13 @@ async def test_a_standby_whose_watch_is_stuck_finds_the_next_leader(seats: Repli
             return False
 
     await eventually(is_taken, lambda: "the standby to pass on to the next leader", within=5)
-    seats.stores[2].watch_tells.set()
+    replicas.stores[2].watch_tells.set()
     await until_named(controls[2], "web")
 
 
-async def test_trailing_metadata_of_the_leader_is_returned(seats: Replicas) -> None:
-    leader, standby = await seats.add(), await seats.add()
-    seats.stores[0].down = True
+async def test_trailing_metadata_of_the_leader_is_returned(replicas: Replicas) -> None:
+    leader, standby = await replicas.add(), await replicas.add()
+    replicas.stores[0].down = True
     assert not (await leader.apply("refused")).success
 
     call = standby.stub.ApplyWorkload(pb.ApplyWorkloadRequest(workload_id="web"), timeout=5)
@@ -308,7 +310,7 @@ class Elsewhere(control_pb2_grpc.AgentControlServicer):
         return pb.RetryWorkloadResponse(accepted=True)
 
 
-async def test_a_forwarded_call_keeps_its_deadline_and_its_trace(seats: Replicas) -> None:
+async def test_a_forwarded_call_keeps_its_deadline_and_its_trace(replicas: Replicas) -> None:
     leader = Elsewhere()
     server = grpc.aio.server()
     control_pb2_grpc.add_AgentControlServicer_to_server(leader, server)
@@ -316,8 +318,10 @@ async def test_a_forwarded_call_keeps_its_deadline_and_its_trace(seats: Replicas
     await server.start()
     marker = ClusterMarker("another", SystemClock().now())
     held = {keys.LEADER: Leader("elsewhere", endpoint), keys.CLUSTER: marker}
-    await seats.store.commit([Unit(puts={key: records.encode(one) for key, one in held.items()})])
-    standby = await seats.add()
+    await replicas.store.commit(
+        [Unit(puts={key: records.encode(one) for key, one in held.items()})]
+    )
+    standby = await replicas.add()
 
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     answer = await standby.stub.RetryWorkload(
@@ -333,16 +337,16 @@ async def test_a_forwarded_call_keeps_its_deadline_and_its_trace(seats: Replicas
 
 
 async def test_an_agents_stream_through_a_standby_ends_when_the_leader_changes(
-    seats: Replicas,
+    replicas: Replicas,
 ) -> None:
-    await seats.add()
-    await seats.add()
-    third = await seats.add()
+    await replicas.add()
+    await replicas.add()
+    third = await replicas.add()
     call = third.stub.ControlStream()
     await call.write(pb.ControlMessage(register=a_registration("n1")))
     assert (await call.read()).registered.accepted
 
-    await seats.stop(0)
+    await replicas.stop(0)
 
     async with asyncio.timeout(5):
         await call.code()
@@ -361,22 +365,22 @@ def a_registration(node_id: str) -> pb.RegisterNodeRequest:
 
 
 async def test_schedulers_with_records_create_no_new_cluster_on_a_wiped_store(
-    seats: Replicas,
+    replicas: Replicas,
 ) -> None:
-    controls = [await seats.add() for _ in range(3)]
+    controls = [await replicas.add() for _ in range(3)]
     await controls[0].apply("web")
     for control in controls:
         await until_named(control, "web")
     uid = (await mode_of(controls[0]))[0].cluster_uid
 
-    await seats.stores[0].wipe()
+    await replicas.stores[0].wipe()
 
     for control in controls:
         await until_mode(control, "recovery")
         assert await control.names() == ["web"]
-    newcomer = await seats.add()
+    newcomer = await replicas.add()
     await until_standing_by(newcomer)  # the leader holds its key in the empty store
-    assert await seats.store.get(keys.CLUSTER) is None
+    assert await replicas.store.get(keys.CLUSTER) is None
 
     async with a_node("n1", newcomer.stub) as node:
         await node.register()
@@ -389,20 +393,20 @@ async def test_schedulers_with_records_create_no_new_cluster_on_a_wiped_store(
 
 
 async def test_a_standby_with_records_leads_the_recovery_when_leader_and_store_are_lost(
-    seats: Replicas,
+    replicas: Replicas,
 ) -> None:
-    controls = [await seats.add() for _ in range(3)]
+    controls = [await replicas.add() for _ in range(3)]
     await controls[0].apply("web")
     for control in controls:
         await until_named(control, "web")
 
-    for store in seats.stores:
+    for store in replicas.stores:
         store.down = True
     for control in controls:
         await until_mode(control, "degraded")
-    await seats.stop(0)
-    await seats.stores[0].wipe()
-    for store in seats.stores:
+    await replicas.stop(0)
+    await replicas.stores[0].wipe()
+    for store in replicas.stores:
         store.down = False
 
     async def one_leads() -> bool:
@@ -413,4 +417,4 @@ async def test_a_standby_with_records_leads_the_recovery_when_leader_and_store_a
     for control in controls[1:]:
         await until_mode(control, "recovery")
         assert await control.names() == ["web"]
-    assert await seats.store.get(keys.CLUSTER) is None
+    assert await replicas.store.get(keys.CLUSTER) is None

@@ -89,7 +89,7 @@ async def test_a_cancelled_leader_ends_although_a_write_is_in_progress(shared: b
         shared=shared,
         tls=None,
         front=LeaderRouter(leader_connector(None)),
-        new_seat=partial(Interrupted, connect=agent_connector(None), watches_certificates=False),
+        new_replica=partial(Interrupted, connect=agent_connector(None), watches_certificates=False),
     )
     running = asyncio.get_running_loop().create_task(plane.run(stop))
     control = Control(settings.grpc_port)

@@ -215,11 +215,11 @@ async def test_a_deletion_on_a_lost_node_ends_and_its_copy_is_removed_when_the_n
     await node.agent.start()
     await node.join()
 
-    async def buried() -> bool:
+    async def stale() -> bool:
         view = await cluster.control.node("n1")
         return node.agent.running() == set() and view.available_cpu_cores == 4
 
-    await eventually(buried, lambda: f"the old copy to go: {node.agent.copies}")
+    await eventually(stale, lambda: f"the old copy to go: {node.agent.copies}")
 
 
 @short_grace

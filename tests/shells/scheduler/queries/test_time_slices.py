@@ -14,7 +14,7 @@ from persys.model.ids import NodeId
 from persys.model.node import Capabilities, Node
 from persys.model.placement import Resources
 from persys.model.spec import WorkloadType
-from persys.scheduler.queries.explain import NODES_TOLD, TOLD_AT_ONCE, Explainer
+from persys.scheduler.queries.explain import EXPLAINED_AT_ONCE, NODES_SHOWN, Explainer
 from persys.scheduler.queries.plan import PlanBuilder
 from persys.scheduler.state.cluster import ClusterState
 from persys.wire.gen.control.v1 import control_pb2 as pb
@@ -88,7 +88,7 @@ async def test_other_tasks_run_while_a_plan_is_computed() -> None:
 async def test_an_answer_about_very_many_nodes_says_the_same_as_a_short_one() -> None:
     cluster = ClusterState()
     has = Capabilities(1000, 1000, types=frozenset({WorkloadType.CONTAINER}))
-    for number in range(2 * TOLD_AT_ONCE):
+    for number in range(2 * EXPLAINED_AT_ONCE):
         cluster.put_node(Node(NodeId(f"n{number:03}"), has, "127.0.0.1:1", NOW), lease_until=0.0)
     cluster.put_workload(a_workload("web", resources=Resources(5000)))
     outlook = Explainer(cluster, lambda situation: situation, SystemClock())
@@ -96,6 +96,6 @@ async def test_an_answer_about_very_many_nodes_says_the_same_as_a_short_one() ->
     short = await outlook.explain("web", limit=0)
     long = await outlook.explain("web", limit=2**31 - 1)
 
-    assert (len(short.nodes), len(long.nodes)) == (NODES_TOLD, 2 * TOLD_AT_ONCE)
+    assert (len(short.nodes), len(long.nodes)) == (NODES_SHOWN, 2 * EXPLAINED_AT_ONCE)
     assert (short.counts, short.summary) == (long.counts, long.summary)
     assert all(node.change == "a node with 5000m cpu" for node in long.nodes)

@@ -256,15 +256,15 @@ async def test_an_unreadable_removal_is_replaced_so_that_old_certificates_stay_r
 
 
 async def test_a_standby_forwards_the_repair_to_the_leader() -> None:
-    async with some_seats() as seats:
-        leader = await seats.add()
+    async with some_seats() as replicas:
+        leader = await replicas.add()
         await until_leading(leader)
         await leader.apply("web")
-        await seats.stop(0)
-        await seats.store.commit([Unit(puts={"/workloads/web": b"damaged"})])
-        leader = await seats.add()
+        await replicas.stop(0)
+        await replicas.store.commit([Unit(puts={"/workloads/web": b"damaged"})])
+        leader = await replicas.add()
         await until_leading(leader)
-        standby = await seats.add()
+        standby = await replicas.add()
 
         view = await get(standby, "/workloads/web")
         answer = await delete(standby, "/workloads/web")

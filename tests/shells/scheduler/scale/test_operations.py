@@ -75,20 +75,20 @@ async def test_a_standby_with_many_records_leads_when_the_leader_stops(
     store: Store, size: int
 ) -> None:
     await fill(store, {**MARKER, **of_nodes(FULL), **running(FULL, size, "run"), **removals(size)})
-    seats = Replicas(store, start_seconds=SECONDS)
+    replicas = Replicas(store, start_seconds=SECONDS)
     try:
-        await until_leading(await seats.add(), within=SECONDS)
-        standby = await seats.add()
+        await until_leading(await replicas.add(), within=SECONDS)
+        standby = await replicas.add()
         await until_standing_by(standby, within=SECONDS)
 
         with bounded():
-            await seats.stop(0)
+            await replicas.stop(0)
             await until_leading(standby, within=SECONDS)
             answer = await standby.stub.ApplyWorkload(workload("fresh"), timeout=SECONDS)
 
         assert answer.success, answer.error_message
     finally:
-        await seats.close()
+        await replicas.close()
 
 
 @sizes

@@ -389,13 +389,13 @@ async def test_without_vault_a_reference_to_it_fails_with_the_field(cluster: Clu
 
 async def test_a_standby_forwards_a_put_and_decrypts_it_when_it_leads(tmp_path: Path) -> None:
     key = str(tmp_path / "secrets.key")
-    async with some_seats() as seats:
-        await seats.add(key_file=key)
-        standby = await seats.add(key_file=key)
+    async with some_seats() as replicas:
+        await replicas.add(key_file=key)
+        standby = await replicas.add(key_file=key)
         request = pb.PutSecretRequest(name="db-password", value=VALUE)
         answer = await standby.stub.PutSecret(request, timeout=10)
         assert answer.accepted, answer.reason
-        await seats.stop(0)
+        await replicas.stop(0)
         await until_leading(standby)
         async with a_node("n1", standby.stub) as node:
             await node.join()
