@@ -28,7 +28,7 @@ def test_a_refused_clone_stops_workloads_with_data(streams: float) -> None:
 
 
 def test_a_clone_that_ignores_the_refusal_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SchedulerContact, "supersede", lambda _contact, _superseded: None)
+    monkeypatch.setattr(SchedulerContact, "set_superseded", lambda _contact, _superseded: None)
 
     outcome = run_with_clone(0.0)
 
