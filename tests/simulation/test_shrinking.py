@@ -5,9 +5,8 @@ from persys.errors import RuntimeUnavailableError
 from persys.model.workload import Order
 from persys.sim.fakes.node import SimNode
 from persys.sim.fakes.runtime import SimRuntime
-from persys.sim.run import Outcome, run
+from persys.sim.run import Outcome, run, shrink
 from persys.sim.scenario.plan import Plan, PlannedEvent, Shape, plan_from
-from persys.sim.scenario.shrink import shrink
 from persys.sim.world import World
 
 

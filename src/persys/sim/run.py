@@ -1,19 +1,29 @@
-"""One run: a phase with faults, then convergence without faults, then a quiet phase without changes."""
+"""One run: a phase with faults, then convergence without faults, then a quiet phase without changes.
+
+`shrink` removes the events of a failing plan that are not needed to violate the same promise.
+"""
 
 import asyncio
 import gc
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
+
+from msgspec.structs import replace
 
 from persys.model.ids import NodeId
 from persys.model.node import NodeStatus
 from persys.model.status import Status
 from persys.sim.actors.intruders import HOSTILE
-from persys.sim.actors.stream_prober import probe_streams
 from persys.sim.checks.context import Violation
-from persys.sim.checks.leadership import compare_followers, standby_differences, watch_leadership
 from persys.sim.checks.liveness import differences, is_retried_slowly, oversized, unsettled
-from persys.sim.checks.present_images import watch_present_images
+from persys.sim.checks.watchers import (
+    compare_followers,
+    probe_streams,
+    standby_differences,
+    watch_leadership,
+    watch_present_images,
+)
 from persys.sim.engine.trace import Line, captured_logs
 from persys.sim.engine.virtual_loop import VirtualLoop
 from persys.sim.scenario.faults import inject
@@ -33,6 +43,7 @@ ORPHAN_SECONDS = 75.0
 HINDRANCE_SECONDS = 0.25
 DEFECT_SECONDS = 0.5
 DIFFERENCES_MAX = 4
+SHRINK_ATTEMPTS_MAX = 250
 USER_KINDS = frozenset(
     {
         "apply",
@@ -249,3 +260,40 @@ async def _stay_quiet(world: World) -> None:
     if written > due:
         text = f"{written} transactions in {QUIET_SECONDS:g} quiet seconds"
         world.invariants.fail("9 idle writes nothing", text)
+
+
+def shrink(
+    failed: Outcome,
+    *,
+    attempts_max: int = SHRINK_ATTEMPTS_MAX,
+    run: Callable[[Plan], Outcome] = run,
+) -> Outcome:
+    """The outcome of the shortest plan found. `failed` has a violation."""
+    assert failed.violation is not None
+    promise, broken_at = failed.violation.promise, failed.violation.at
+    best = failed
+    attempts = 0
+
+    def breaks(happenings: tuple[PlannedEvent, ...]) -> bool:
+        nonlocal best, attempts
+        attempts += 1
+        outcome = run(replace(best.plan, happenings=happenings))
+        if outcome.violation is None or outcome.violation.promise != promise:
+            return False
+        best = outcome
+        return True
+
+    # Events after the violation cannot have caused it.
+    breaks(tuple(each for each in failed.plan.happenings if each.at <= broken_at))
+    size = max(1, len(best.plan.happenings) // 2)
+    while attempts < attempts_max:
+        before = len(best.plan.happenings)
+        begin = 0
+        while begin < len(best.plan.happenings) and attempts < attempts_max:
+            remaining = best.plan.happenings
+            if not breaks(remaining[:begin] + remaining[begin + size :]):
+                begin += size
+        if size == 1 and len(best.plan.happenings) == before:
+            break
+        size = max(1, size // 2)
+    return best

@@ -140,7 +140,7 @@ def _shape(seed: int, options: Namespace) -> "Shape":
 
 
 def _explain(outcome: "Outcome", options: Namespace) -> None:
-    from persys.sim.scenario.shrink import shrink
+    from persys.sim.run import shrink
 
     print(f"seed {outcome.plan.seed}: {outcome.violation}")
     smallest = shrink(outcome)

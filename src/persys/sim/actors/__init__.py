@@ -1,4 +1,8 @@
-"""Actors of a simulated run besides schedulers and agents.
+"""Actors of a run besides schedulers and agents.
 
-`intruders.py` has unwanted peers: the clone of a node, and a node that sends arbitrary reports.
+    users.py        users and operators that send requests
+    operator.py     the operator during a loss of the store
+    intruders.py    hostile nodes and falsified heartbeats
+
+Started by `world.py`.
 """

@@ -4,7 +4,8 @@ Numbers are those of the promises in the README. `Invariants` receives every eve
 it to the checks of the promise that it could violate. Liveness is checked in `liveness.py`.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from persys.model.ids import NodeId, WorkloadId
@@ -15,16 +16,19 @@ from persys.sim.checks.agent_contact import Heartbeats
 from persys.sim.checks.assignments import AssignmentChecks
 from persys.sim.checks.containers import ContainerChecks
 from persys.sim.checks.context import Facts, Probe, Violation
-from persys.sim.checks.node_removal import RemovalChecks
 from persys.sim.checks.orders import OrderChecks
 from persys.sim.checks.store_loss import RECOVERY_CALLS
-from persys.sim.checks.store_mirror import ReadChecks, changed_keys
+from persys.sim.checks.store_mirror import ReadChecks, StoreMirror, changed_keys
 from persys.sim.engine.process import SimProcess
 from persys.sim.engine.trace import Trace
 from persys.store import keys
 from persys.store.port import Record, Unit
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.metadata_keys import ROLE
+
+# A request from before the removal may be processed this much later.
+LATE_SECONDS = 60.0
+NEVER = float("-inf")
 
 
 class Invariants:
@@ -164,3 +168,48 @@ class Invariants:
         if found := self._facts.probe.live().get(node_id):
             names = ", ".join(each.workload_id for each in found)
             self.fail("12 drained", f"{node_id} is reported as drained and runs {names}")
+
+
+@dataclass(slots=True)
+class RemovalChecks:
+    """A removed node returns only if its agent registers again. Instants are on the loop's clock."""
+
+    mirror: StoreMirror
+    time: Callable[[], float]
+    fail: Callable[[str, str], None]
+    # The last registration request of each agent.
+    joining: dict[NodeId, float] = field(default_factory=dict)
+    told: dict[NodeId, float] = field(default_factory=dict)  # last cordon or drain by an operator
+    removed: dict[NodeId, float] = field(default_factory=dict)
+
+    def committed(self, touched: Collection[str], before: Mapping[str, Node]) -> None:
+        for key in sorted(touched):
+            if key in before and key not in self.mirror.nodes:
+                self._check_gone(before[key].id)
+            elif key in self.mirror.nodes and key not in before:
+                self._check_back(self.mirror.nodes[key])
+        self._check_bound(touched)
+
+    def _check_gone(self, node_id: NodeId) -> None:
+        self.removed[node_id] = self.time()
+        for key in (*self.mirror.tombstones, *self.mirror.drifts):
+            if key.startswith((f"{keys.TOMBSTONES}{node_id}/", keys.node_drifts(node_id))):
+                self.fail("removal", f"{node_id} was removed, but {key} still exists")
+
+    def _check_back(self, node: Node) -> None:
+        gone_at = self.removed.get(node.id)
+        if gone_at is None:
+            return
+        if self.joining.get(node.id, NEVER) < gone_at - LATE_SECONDS:
+            self.fail("removal", f"{node.id} was removed and is back without a registration")
+        closed = node.cordoned or node.drain is not None or bool(node.taints)
+        if closed and self.told.get(node.id, NEVER) < gone_at - LATE_SECONDS:
+            self.fail("removal", f"{node.id} was removed and is back cordoned, drained or tainted")
+
+    def _check_bound(self, touched: Collection[str]) -> None:
+        """No assignment to a node that does not exist."""
+        for key in sorted(touched):
+            bound = self.mirror.assignments.get(key)
+            if bound is not None and keys.node_key(bound.node_id) not in self.mirror.nodes:
+                text = f"{bound.workload_id} was assigned to {bound.node_id}, which does not exist"
+                self.fail("removal", text)

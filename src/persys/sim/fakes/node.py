@@ -21,7 +21,7 @@ from persys.infra.aio.path_calls import DirectPathCalls
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.spec import WorkloadType
 from persys.model.workload import Desired
-from persys.sim.actors.arbitrary import falsify
+from persys.sim.actors.intruders import falsify
 from persys.sim.checks.agent_contact import recorded
 from persys.sim.engine.hardware import Hardware, WallClock
 from persys.sim.engine.process import SimProcess

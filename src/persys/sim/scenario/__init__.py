@@ -1,4 +1,10 @@
-"""The events of a simulated run.
+"""The plan of a run.
 
-`faults.py` is the table of all faults: how each is drawn from a seed, and how it is injected.
+    plan.py        a plan: its shape and its events, as plain data
+    generate.py    generates a plan from a seed
+    faults.py      the table of all faults: how each is drawn and injected
+    draws.py       draws the target, duration and amount of a fault
+    specs.py       the specs that users apply
+
+`run.py` executes a plan. To add a fault, add one row to the table in `faults.py`.
 """
