@@ -1,7 +1,7 @@
 """Checks that run in the background during a whole run.
 
-Several schedulers: a leader is elected in time, and standbys match the store. Control streams: a cancelled call
-does not affect the next one. Images: a registry that does not respond delays only its own images.
+Several schedulers: a leader is elected in time, and standbys match the store. Control streams: a cancelled
+call does not affect the next one. Images: a registry that does not respond delays only its own images.
 """
 
 import asyncio
