@@ -115,7 +115,7 @@ def merge(
         workload = _newest(recorded.workloads.get(workload_id), intents.get(workload_id))
         bound = recorded.assignments.get(workload_id)
         found = _ranked(copies.pop(workload_id, []), bound)
-        _settle(merged, workload, bound, found, answered, silent, now)
+        _restore(_Merge(merged, silent, now), workload, bound, found)
     _check_room(merged, recorded)
     for workload_id, names in sorted(withheld.items()):
         merged.left_out.append(
@@ -147,51 +147,76 @@ def withheld_secrets(
     return found
 
 
-def _settle(
-    merged: Merged,
-    workload: Workload,
-    bound: Assignment | None,
-    found: list[_Copy],
-    answered: Collection[NodeId],
-    silent: Mapping[NodeId, str],
-    now: datetime,
+@dataclass(frozen=True, slots=True)
+class _Merge:
+    """A merge in progress: its result, the nodes that did not respond with the reason, and the time."""
+
+    merged: Merged
+    silent: Mapping[NodeId, str]
+    now: datetime
+
+
+def _restore(
+    merge: _Merge, workload: Workload, bound: Assignment | None, found: list[_Copy]
 ) -> None:
-    """`found` is in order of rank."""
-    if bound is not None and _trusts_record(bound, found, answered):
-        may_run_elsewhere = bound.node_id in answered and silent
-        if may_run_elsewhere and holds_data(workload) and workload.desired is Desired.RUNNING:
+    """Restore one workload. `found` is in order of rank."""
+    merged = merge.merged
+    if bound is not None and _trusts_record(bound, found, merged.answered):
+        if _may_run_elsewhere(merge, workload, bound):
             merged.left_out.append(
                 f"{workload.id}: assigned to {bound.node_id}, which does not have it, and it holds data; it "
-                f"may run on {', '.join(sorted(silent))}, which did not respond"
+                f"may run on {', '.join(sorted(merge.silent))}, which did not respond"
             )
             return
         merged.assignments[workload.id] = replace(bound, epoch=next(merged.epochs))
-        left_behind, truth = found, None
+        _leave_orphans(merged, workload, found)
     elif found:
-        truth, *left_behind = found
-        merged.assignments[workload.id] = _assignment(merged, workload, truth.node_id, now)
-        _drop_tombstone(merged, workload.id, truth.node_id)
-        if bound is not None and bound.node_id not in answered and not holds_data(workload):
-            # In case its node returns. A copy there may be newer than the record.
-            buried = replace(bound, epoch=next(merged.epochs))
-            merged.tombstones.append(Tombstone(buried, now))
-        if truth.seen.revision not in ("", workload.revision):
-            merged.left_out.append(
-                f"{workload.id}: {truth.node_id} has revision {truth.seen.revision}, whose spec is lost; "
-                f"it is updated to {workload.revision}"
-            )
-    else:
-        left_behind, truth = [], None
+        _assign_to_newest(merge, workload, bound, found[0])
+        _retire_older(merge, workload, found[1:])
     merged.workloads[workload.id] = workload
-    for copy in left_behind:
-        if truth is not None and not holds_data(workload):
-            old = _assignment(merged, workload, copy.node_id, now)
-            _drop_tombstone(merged, workload.id, copy.node_id)
-            merged.tombstones.append(Tombstone(old, now))
-        else:
-            merged.left_out.append(
-                f"{workload.id}: an older copy on {copy.node_id} stays as an orphan"
-            )
+
+
+def _may_run_elsewhere(merge: _Merge, workload: Workload, bound: Assignment) -> bool:
+    """Its assigned node does not have it, and a node that did not respond may run it with its data."""
+    return (
+        bool(merge.silent)
+        and bound.node_id in merge.merged.answered
+        and holds_data(workload)
+        and workload.desired is Desired.RUNNING
+    )
+
+
+def _assign_to_newest(
+    merge: _Merge, workload: Workload, bound: Assignment | None, newest: _Copy
+) -> None:
+    merged = merge.merged
+    merged.assignments[workload.id] = _assignment(merged, workload, newest.node_id, merge.now)
+    _drop_tombstone(merged, workload.id, newest.node_id)
+    if bound is not None and bound.node_id not in merged.answered and not holds_data(workload):
+        # In case its node returns. A copy there may be newer than the record.
+        stale = replace(bound, epoch=next(merged.epochs))
+        merged.tombstones.append(Tombstone(stale, merge.now))
+    if newest.seen.revision not in ("", workload.revision):
+        merged.left_out.append(
+            f"{workload.id}: {newest.node_id} has revision {newest.seen.revision}, whose spec is lost; "
+            f"it is updated to {workload.revision}"
+        )
+
+
+def _retire_older(merge: _Merge, workload: Workload, older: list[_Copy]) -> None:
+    """Older copies get a tombstone, or stay as orphans if they may hold data."""
+    if holds_data(workload):
+        _leave_orphans(merge.merged, workload, older)
+        return
+    for copy in older:
+        stale = _assignment(merge.merged, workload, copy.node_id, merge.now)
+        _drop_tombstone(merge.merged, workload.id, copy.node_id)
+        merge.merged.tombstones.append(Tombstone(stale, merge.now))
+
+
+def _leave_orphans(merged: Merged, workload: Workload, copies: list[_Copy]) -> None:
+    for copy in copies:
+        merged.left_out.append(f"{workload.id}: an older copy on {copy.node_id} stays as an orphan")
 
 
 def _trusts_record(bound: Assignment, found: list[_Copy], answered: Collection[NodeId]) -> bool:
