@@ -29,6 +29,7 @@ from persys.agent.uplink.link import (
     SchedulerLostError,
 )
 from persys.agent.uplink.stream_link import SchedulerLinks
+from persys.core.backoff import doubled_seconds
 from persys.errors import StoreUnavailableError, UnavailableError
 from persys.infra.clock import Clock
 from persys.infra.net.address import is_service, local_address_towards
@@ -100,7 +101,7 @@ class SchedulerSession:
         self._metrics = metrics
         self._contact = contact
         self._find_service = find_service
-        self._pause = PAUSE_MIN_SECONDS
+        self._attempts = 0
         self._loss_logged = False
         self._stay_logged = False
 
@@ -130,8 +131,9 @@ class SchedulerSession:
             raise SchedulerLostError(str(err) or f"no DNS response for {named}") from err
 
     async def _back_off(self) -> None:
-        await asyncio.sleep(self._pause * self._random.uniform(0.5, 1.0))
-        self._pause = min(2 * self._pause, PAUSE_MAX_SECONDS)
+        pause = doubled_seconds(PAUSE_MIN_SECONDS, self._attempts, longest=PAUSE_MAX_SECONDS)
+        await asyncio.sleep(pause * self._random.uniform(0.5, 1.0))
+        self._attempts += 1
 
     async def _connect_to(self, address: str) -> None:
         """Runs until SchedulerLostError."""
@@ -283,7 +285,7 @@ class SchedulerSession:
             log.warning("burials.kept", reason=str(err))  # reported again
 
     def _found(self, address: str) -> None:
-        self._pause = PAUSE_MIN_SECONDS
+        self._attempts = 0
         if self._contact.connected_to != address:
             log.info("scheduler.connected", address=address)
             self._metrics.scheduler_connected.set(1)

@@ -16,6 +16,7 @@ from persys.agent.metrics import Metrics
 from persys.agent.ports import Runtime
 from persys.agent.workloads.work_queue import WorkQueue
 from persys.agent.workloads.worker import Worker
+from persys.core.backoff import doubled_seconds
 from persys.errors import PersysError, RuntimeUnavailableError
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
@@ -65,7 +66,7 @@ class RuntimeWatch:
             group.create_task(self._ping_periodically())
 
     async def _listen(self) -> None:
-        pause = PAUSE_MIN_SECONDS
+        attempts = 0
         while True:
             errors: list[InternalError] = []
             why = "the event stream ended"
@@ -74,12 +75,13 @@ class RuntimeWatch:
                     async with aclosing(self._runtimes[self._type].changes()) as changes:
                         async for workload_id in changes:
                             self._on_event(workload_id)
-                            pause = PAUSE_MIN_SECONDS
+                            attempts = 0
                 except RuntimeUnavailableError as err:
                     why = str(err)
             self._on_loss(errors[0].text if errors else why)
+            pause = doubled_seconds(PAUSE_MIN_SECONDS, attempts, longest=PAUSE_MAX_SECONDS)
             await asyncio.sleep(pause)
-            pause = min(2 * pause, PAUSE_MAX_SECONDS)
+            attempts += 1
 
     async def _ping_periodically(self) -> None:
         while True:

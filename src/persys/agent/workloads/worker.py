@@ -34,6 +34,7 @@ from persys.core.agent.next_step import (
     without_reconciliation,
 )
 from persys.core.agent.report import NOTE, describe, internal_failure, notes_of
+from persys.core.backoff import doubled_seconds
 from persys.errors import ConflictError, PersysError, UnavailableError
 from persys.infra.aio.keyed_lock import KeyedLock
 from persys.infra.aio.keyed_queue import KeyedQueue
@@ -92,7 +93,7 @@ class Worker:
         self._must_stop = must_stop
         self._supervisor = supervisor
         self._reconciles = reconciles
-        self._pauses: dict[WorkloadId, float] = {}
+        self._attempts: dict[WorkloadId, int] = {}
         # Back-off deadline of workloads whose last step failed: events of their own steps would wake them.
         self._backing_off_until: dict[WorkloadId, float] = {}
         self._acted: set[WorkloadId] = set()  # during the present inspection
@@ -113,7 +114,7 @@ class Worker:
         """A newer order is in the journal: interrupt the old work and start with the new order."""
         self._quarantined.discard(workload_id)
         self._steps.interrupt(workload_id)
-        self._pauses.pop(workload_id, None)
+        self._attempts.pop(workload_id, None)
         self._backing_off_until.pop(workload_id, None)
         self._queue.wake(workload_id)
 
@@ -299,7 +300,7 @@ class Worker:
                 entry, settled, _status_metadata(entry.order, settled, artefact, log_tail)
             ):
                 failpoint(failpoints.SETTLED)
-        self._pauses.pop(workload_id, None)
+        self._attempts.pop(workload_id, None)
         self._backing_off_until.pop(workload_id, None)
         self._acted.discard(workload_id)
         if workload_id in self._crashes and settled.actual is not Actual.FAILED:
@@ -344,8 +345,9 @@ class Worker:
                     self._recorder.mark_failed(entry, failure)
 
     def _back_off(self, workload_id: WorkloadId) -> None:
-        seconds = self._pauses.get(workload_id, BACK_OFF_MIN_SECONDS)
-        self._pauses[workload_id] = min(2 * seconds, BACK_OFF_MAX_SECONDS)
+        attempts = self._attempts.get(workload_id, 0)
+        seconds = doubled_seconds(BACK_OFF_MIN_SECONDS, attempts, longest=BACK_OFF_MAX_SECONDS)
+        self._attempts[workload_id] = attempts + 1
         self._queue.wake_after(workload_id, seconds)
         if workload_id in self._acted:
             self._backing_off_until[workload_id] = self._clock.monotonic() + seconds

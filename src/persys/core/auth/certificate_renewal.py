@@ -3,7 +3,10 @@
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from persys.core.backoff import doubled
+
 RETRY_FIRST = timedelta(seconds=5)
+RETRY_LONGEST = RETRY_FIRST * 2**10
 RETRY_SHARE = 20  # of the remaining lifetime: every three minutes in the last hour
 RETRY_LEAST = timedelta(seconds=1)
 
@@ -39,6 +42,6 @@ def retry_after(
     """
     if every is not None:
         return every
-    patient = RETRY_FIRST * (1 << min(attempt - 1, 10))
     urgent = max(RETRY_LEAST, (not_after - now) / RETRY_SHARE)
-    return min(patient, urgent) * (0.8 + 0.4 * roll)
+    delay = doubled(RETRY_FIRST, attempt - 1, longest=min(urgent, RETRY_LONGEST))
+    return delay * (0.8 + 0.4 * roll)

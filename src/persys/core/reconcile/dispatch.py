@@ -7,7 +7,7 @@ idempotent and the agent skips what it has already done.
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from persys.core.reconcile.retry import GROWTHS_MAX
+from persys.core.backoff import doubled
 from persys.model.ids import Revision
 from persys.model.workload import Desired
 
@@ -58,8 +58,9 @@ def answered(
 
 def unanswered(dispatch: Dispatch, problem: str, *, now: datetime) -> Dispatch:
     """The node did not respond: send again after a growing delay."""
-    growth = 2 ** min(dispatch.unanswered_count, GROWTHS_MAX)
-    delay = min(UNANSWERED_FIRST_AFTER * growth, UNANSWERED_LONGEST_AFTER)
+    delay = doubled(
+        UNANSWERED_FIRST_AFTER, dispatch.unanswered_count, longest=UNANSWERED_LONGEST_AFTER
+    )
     return Dispatch(
         dispatch.goal,
         dispatch.sent_at,

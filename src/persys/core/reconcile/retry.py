@@ -13,11 +13,9 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
+from persys.core.backoff import grown
 from persys.model.ids import Revision, WorkloadId
 from persys.model.status import Failure, Retry
-
-# Far beyond any limit; without it a power of two would overflow a timedelta.
-GROWTHS_MAX = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +67,8 @@ def within_policy(retry: Retry, policy: RetryPolicy, *, now: datetime) -> Retry:
 
 
 def _delay(attempts: int, policy: RetryPolicy, *, roll: float) -> timedelta:
-    growth = policy.factor ** min(attempts, GROWTHS_MAX)
-    return _jittered(min(policy.first_after * growth, policy.longest_after), policy, roll=roll)
+    delay = grown(policy.first_after, attempts, factor=policy.factor, longest=policy.longest_after)
+    return _jittered(delay, policy, roll=roll)
 
 
 def _jittered(delay: timedelta, policy: RetryPolicy, *, roll: float) -> timedelta:

@@ -12,6 +12,7 @@ import grpc
 import structlog
 from aiohttp import web
 
+from persys.core.backoff import doubled_seconds
 from persys.core.intent.gitops import Push, follows, repository_name
 from persys.errors import UnavailableError
 from persys.gateway.audit import AuditEntry, AuditLog
@@ -59,7 +60,7 @@ class PushProcessor:
                 group.create_task(self._follow(cluster))
 
     async def _follow(self, cluster: Cluster) -> None:
-        logged, pause = "", RETRY_SECONDS
+        logged, attempts = "", 0
         while True:
             try:
                 waiting = await self._pushes.next(cluster.id)
@@ -70,10 +71,11 @@ class PushProcessor:
                 if reason != logged:
                     log.warning("push.waits", cluster=cluster.id, reason=reason)
                     logged = reason
+                pause = doubled_seconds(RETRY_SECONDS, attempts, longest=RETRY_SECONDS_MAX)
                 await asyncio.sleep(pause)
-                pause = min(2 * pause, RETRY_SECONDS_MAX)
+                attempts += 1
             else:
-                logged, pause = "", RETRY_SECONDS
+                logged, attempts = "", 0
 
     async def _follow_one(self, cluster: Cluster, push: Push) -> None:
         """Process one push. Raises AioRpcError, UnavailableError: retry. A bug fails this push only."""

@@ -22,6 +22,7 @@ from typing import Generic, TypeVar
 import structlog
 from prometheus_client import CollectorRegistry, Counter
 
+from persys.core.backoff import doubled
 from persys.errors import FencedError, PersysError
 from persys.infra.clock import Clock
 
@@ -140,7 +141,7 @@ class Supervisor:
 
     def retry_after(self, error: InternalError) -> timedelta:
         """The delay before the work for this key is retried."""
-        return min(BACKOFF_FIRST * (1 << min(error.count - 1, 16)), BACKOFF_MAX)
+        return doubled(BACKOFF_FIRST, error.count - 1, longest=BACKOFF_MAX)
 
 
 class Containment:
@@ -281,7 +282,7 @@ def supervised_parts(
 
 
 async def _restarted(name: str, part: Part, supervisor: Supervisor, clock: Clock) -> None:
-    delay = BACKOFF_FIRST
+    attempts = 0
     while True:
         errors: list[InternalError] = []
         began = clock.monotonic()
@@ -292,6 +293,7 @@ async def _restarted(name: str, part: Part, supervisor: Supervisor, clock: Clock
         except (PersysError, ExceptionGroup) as err:  # a group of nothing but expected errors
             log.warning("part.failed", part=name, reason=str(err))
         if clock.monotonic() - began >= STABLE_SECONDS:
-            delay = BACKOFF_FIRST
+            attempts = 0
+        delay = doubled(BACKOFF_FIRST, attempts, longest=BACKOFF_MAX)
         await asyncio.sleep(delay.total_seconds())
-        delay = min(2 * delay, BACKOFF_MAX)
+        attempts += 1

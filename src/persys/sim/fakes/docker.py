@@ -13,6 +13,7 @@ from random import Random
 from typing import Protocol
 
 from persys.core.agent.next_step import Artefact, Condition
+from persys.core.backoff import doubled_seconds
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.spec import (
     ComposeSpec,
@@ -232,7 +233,7 @@ class Docker:
         if self._restarts(container):
             container.condition = Condition.RESTARTING
             count = 0 if ran >= STEADY_SECONDS else container.restart_count
-            delay = min(RESTART_FIRST_SECONDS * 2 ** min(count, 16), RESTART_LONGEST_SECONDS)
+            delay = doubled_seconds(RESTART_FIRST_SECONDS, count, longest=RESTART_LONGEST_SECONDS)
             self._later(container, delay, lambda: self._restart(container))
 
     def _restarts(self, container: Container) -> bool:
