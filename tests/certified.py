@@ -48,7 +48,7 @@ class Root:
             trust_domain=trust_domain,
             hosts=hosts,
             now=datetime.now(UTC) - age,
-            life=life,
+            lifetime=life,
         )
         place = self._folder / f"{role}-{name}"
         files = CertificateFiles(place / "a.crt", place / "a.key", place / "ca.crt")

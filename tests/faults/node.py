@@ -219,7 +219,7 @@ async def a_running_agent(world: World) -> AsyncIterator[Running]:
         connect=None,
         random=Random(1),
         pending_reports=pending_reports,
-        detect=detector.look,
+        detect=detector.detect,
         boot_id="b1",
     )
     agent = Agent(settings, NODE, environment)

@@ -100,7 +100,11 @@ TRANSPARENT = [
     Transparent(STACK, "StackResources._call", Callee(DOCKER, "_call", "self", STACK)),
     Transparent(STACK, "StackResources._list", Callee(DOCKER, "_list", "self", STACK)),
     Transparent(STACK, "ProjectNames._list", Callee(DOCKER, "_list", "self", STACK)),
-    Transparent(STACK, "StackResources._quietly", Callee(DOCKER, "_quietly", "self", STACK)),
+    Transparent(
+        STACK,
+        "StackResources._call_unless_gone",
+        Callee(DOCKER, "_call_unless_gone", "self", STACK),
+    ),
     Transparent(GARBAGE, "DockerGarbage._list", Callee(DOCKER, "_list", "self", GARBAGE)),
 ]
 

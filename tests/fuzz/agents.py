@@ -133,7 +133,7 @@ async def an_agent_on_docker(directory: Path, image: str) -> AsyncIterator[Serve
     )
     journal.close()
     try:
-        await detector.look()
+        await detector.detect()
         async with _served(directory, settings, detector.found, node_id, image) as served:
             yield served
     finally:

@@ -24,7 +24,7 @@ from persys.core.auth.permissions import CA
 from persys.infra.tls.certificates import CertificateFiles
 from persys.infra.tls.keys import new_key, new_request
 from persys.model.identity import Identity, Role
-from shells.ca.running_ca import AUTH_KEY, MovedClock, Town
+from shells.ca.running_ca import AUTH_KEY, MovedClock, RunningCa
 
 
 def a_good_request(name: str = "n1") -> str:
@@ -72,8 +72,8 @@ def a_route(random: Random, token: dict[str, str]) -> Route:
     return Route(method, path, lambda: body, ("limit", "cursor"))
 
 
-def context_of(town: Town, files: CertificateFiles | None) -> ssl.SSLContext:
-    context = ssl.create_default_context(cadata=town.ca.authority.keys.roots_pem.decode())
+def context_of(ca: RunningCa, files: CertificateFiles | None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=ca.ca.authority.keys.roots_pem.decode())
     context.check_hostname = False
     if files is not None:
         context.load_cert_chain(files.certificate, files.key)
@@ -93,24 +93,24 @@ async def test_every_route_of_the_authority_answers_or_refuses(tmp_path: Path) -
 
 
 async def run_round(one_round: Any, settings: CaSettings, directory: Path) -> None:
-    ca = Ca(settings, MovedClock())
-    await ca.start()
-    town = Town(ca, settings, MovedClock(), directory)
+    process = Ca(settings, MovedClock())
+    await process.start()
+    ca = RunningCa(process, settings, MovedClock(), directory)
     try:
-        admin = await asyncio.to_thread(town.certificate, Role.ADMIN, "ada")
-        agent = await town.joined("steady")
-        joining = await town.token("n1")
+        admin = await asyncio.to_thread(ca.certificate, Role.ADMIN, "ada")
+        agent = await ca.joined("steady")
+        joining = await ca.token("n1")
         token = {"id": joining.id, "secret": joining.secret}
-        contexts = [context_of(town, files) for files in (None, admin, admin, agent)]
+        contexts = [context_of(ca, files) for files in (None, admin, admin, agent)]
         for one in one_round:
             with one as random:
                 context = random.choice(contexts)
                 sent = draw(random, a_route(random, token), TOKENS)
-                answer = await exchange(ca.port, sent, context)
+                answer = await exchange(process.port, sent, context)
                 assert answer.status < 500, answer.text
-        await check_authority(town, agent)
+        await check_authority(ca, agent)
     finally:
-        await ca.stop()
+        await process.stop()
 
 
 # Parts of other documents for fuzzed bodies.
@@ -125,11 +125,11 @@ TOKENS = (
 )
 
 
-async def check_authority(town: Town, agent: CertificateFiles) -> None:
+async def check_authority(ca: RunningCa, agent: CertificateFiles) -> None:
     """A certificate that was not revoked is valid, and new ones are issued."""
-    renewed = await town.ask(agent, lambda client: client.renew(a_good_request("steady").encode()))
+    renewed = await ca.ask(agent, lambda client: client.renew(a_good_request("steady").encode()))
     assert renewed.certificate
-    given = await town.as_admin(lambda client: client.certificates(10_000))
+    given = await ca.as_admin(lambda client: client.certificates(10_000))
     for one in given:
         if one.how in ("joined", "renewed"):
             assert (one.role, one.name) in (("agent", "n1"), ("agent", "steady"), ("admin", "ada"))

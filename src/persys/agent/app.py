@@ -105,7 +105,7 @@ async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
                 boot_id=boot_id_of_runtimes(settings.docker_host, settings.libvirt_uri),
                 pending_reports=pending_reports,
                 recovery=recovery,
-                detect=detector.look,
+                detect=detector.detect,
                 tls=tls,
             )
             await Agent(settings, node_id, environment).run(stop)

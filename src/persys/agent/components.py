@@ -391,7 +391,7 @@ def _count_health(journal: Journal) -> Mapping[str, int]:
 
 
 def _consoles(environment: Environment) -> ConsoleService | None:
-    vms = environment.runtimes.machines
+    vms = environment.runtimes.vms
     if vms is None:
         return None
     return ConsoleService(environment.journal, vms, environment.clock)

@@ -122,12 +122,12 @@ class Ca:
         now = self._clock.now()
         self.authority.keys = _keys(self._settings, self._passphrase, self._clock)
         key = new_key()
-        life = self._settings.cert_ttl
+        lifetime = self._settings.cert_ttl
         chain = self.authority.issue_own_certificate(
-            key.public_key(), own_hosts(self._addresses()), life
+            key.public_key(), own_hosts(self._addresses()), lifetime
         )
         show_certificate(self._context, chain, key_pem(key))
-        self._renew_at = renew_at(now, now + life)
+        self._renew_at = renew_at(now, now + lifetime)
 
     def _addresses(self) -> Sequence[str]:
         return addresses(self._settings.advertise, self._settings.listen, self.port)

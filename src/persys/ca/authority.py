@@ -58,7 +58,7 @@ _DETAIL_LENGTH_MAX = 500
 
 class CaPolicy(Struct, frozen=True):
     trust_domain: str
-    life: timedelta
+    lifetime: timedelta
     keep: timedelta
 
 
@@ -108,8 +108,8 @@ class Authority:
         return self._policy.trust_domain
 
     @property
-    def life(self) -> timedelta:
-        return self._policy.life
+    def lifetime(self) -> timedelta:
+        return self._policy.lifetime
 
     def join(self, request: JoinRequest, where: str) -> IssueResponse:
         token = self.database.token(request.id)
@@ -141,7 +141,7 @@ class Authority:
             hosts=granted_hosts(parsed.hosts, holder.hosts) or holder.hosts,
             asked_by=str(holder.identity),
             how="renewed",
-            ttl=self._life_before(holder),
+            ttl=self._previous_lifetime(holder),
             renews=holder.claims.serial,
             enrolled_at=holder.claims.enrolled_at,
         )
@@ -154,7 +154,7 @@ class Authority:
         parsed = parse_csr(request.csr.encode())
         identity = granted(Identity(_role(request.role), request.name))
         check_csr_identity(parsed, identity, self.trust_domain)
-        ttl = _span(request.ttl_seconds)
+        ttl = _duration(request.ttl_seconds)
         issuance = Issuance(identity, granted_hosts(parsed.hosts), asked_by, how="created", ttl=ttl)
         return self.issue_certificate(issuance, parsed.public_key)
 
@@ -162,15 +162,15 @@ class Authority:
         """Sign the certificate and record it before it is returned."""
         now = self._clock.now()
         issuer = self.keys.issuer
-        self._check_alike(granted(issuance.identity), now)
-        life = granted_life(
+        self._check_case_collision(granted(issuance.identity), now)
+        lifetime = granted_life(
             issuance.identity.role,
             issuance.ttl,
-            usual=self._policy.life,
+            usual=self._policy.lifetime,
             issuer_ends_at=issuer.certificate.not_valid_after_utc,
             now=now,
         )
-        made = self._sign(issuance, public_key, now, life)
+        made = self._sign(issuance, public_key, now, lifetime)
         view = CertificateView(
             serial=f"{made.serial_number:x}",
             role=issuance.identity.role,
@@ -197,24 +197,24 @@ class Authority:
         )
 
     def issue_own_certificate(
-        self, public_key: PublicKey, hosts: Sequence[str], life: timedelta
+        self, public_key: PublicKey, hosts: Sequence[str], lifetime: timedelta
     ) -> bytes:
         """The CA's own server certificate with its chain. It is not recorded."""
         issuance = Issuance(Identity(Role.CA, "ca"), tuple(hosts), asked_by="ca", how="created")
-        made = self._sign(issuance, public_key, self._clock.now(), life)
+        made = self._sign(issuance, public_key, self._clock.now(), lifetime)
         return pem(made) + self.keys.chain_pem
 
     def create_token(self, asked_by: str, request: TokenRequest) -> TokenAnswer:
         identity = invited(Identity(_role(request.role), request.name))
         now = self._clock.now()
-        self._check_alike(identity, now)
+        self._check_case_collision(identity, now)
         secret = secrets.token_urlsafe(SECRET_BYTES)
         token = Invitation(
             id=secrets.token_hex(6),
             secret_hash=hashed(secret),
             identity=identity,
             created_at=now,
-            expires_at=now + token_life(_span(request.ttl_seconds)),
+            expires_at=now + token_life(_duration(request.ttl_seconds)),
             created_by=asked_by,
             hosts=granted_hosts(request.hosts),
         )
@@ -286,7 +286,7 @@ class Authority:
         self.database.delete_expired(now - self._policy.keep, now)
 
     def _sign(
-        self, issuance: Issuance, public_key: PublicKey, now: datetime, life: timedelta
+        self, issuance: Issuance, public_key: PublicKey, now: datetime, lifetime: timedelta
     ) -> x509.Certificate:
         return issue(
             self.keys.issuer,
@@ -295,11 +295,11 @@ class Authority:
             trust_domain=self.trust_domain,
             hosts=issuance.hosts,
             now=now,
-            life=life,
+            lifetime=lifetime,
             enrolled_at=issuance.enrolled_at,
         )
 
-    def _life_before(self, holder: CertificateHolder) -> timedelta | None:
+    def _previous_lifetime(self, holder: CertificateHolder) -> timedelta | None:
         """Users keep the lifetime that an admin set; services get the default."""
         view = self.database.certificate(holder.claims.serial)
         if view is None or holder.identity.role in SERVICES:
@@ -315,7 +315,7 @@ class Authority:
                 reason="rate",
             )
 
-    def _check_alike(self, identity: Identity, now: datetime) -> None:
+    def _check_case_collision(self, identity: Identity, now: datetime) -> None:
         # DNS names in certificates are case-insensitive: N1 could impersonate n1.
         for view in self.database.certificates_of(identity, now):
             if view.name != identity.name:
@@ -363,7 +363,7 @@ def _role(text: str) -> Role:
     return Role(text)
 
 
-def _span(seconds: float | None) -> timedelta | None:
+def _duration(seconds: float | None) -> timedelta | None:
     try:
         return None if seconds is None else timedelta(seconds=seconds)
     except (OverflowError, ValueError) as err:

@@ -122,14 +122,14 @@ def _add_identity(command: ArgumentParser) -> None:
     )
     command.add_argument(
         "--ttl",
-        type=_span,
+        type=_duration,
         default=None,
         metavar="DURATION",
         help="validity, for example 12h (default: as configured in persys-ca)",
     )
 
 
-def _span(text: str) -> timedelta:
+def _duration(text: str) -> timedelta:
     """An argument type, so that an invalid value is a usage error with its reason."""
     try:
         return parse_duration(text)
@@ -137,5 +137,5 @@ def _span(text: str) -> timedelta:
         raise ArgumentTypeError(str(err)) from err
 
 
-def _seconds(span: timedelta | None) -> float | None:
-    return None if span is None else span.total_seconds()
+def _seconds(go_duration: timedelta | None) -> float | None:
+    return None if go_duration is None else go_duration.total_seconds()

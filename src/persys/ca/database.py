@@ -53,7 +53,7 @@ _INVITATION = (
 _WAIT_SECONDS = 5.0
 # A certificate is relevant until it expires; one that may create tokens, until its last token expires.
 _TOKEN_CREATORS = sorted(role for role in Role if Permission.TOKENS in permissions_of(role))
-_MATTERS = "(expires_at > ? OR (role IN (SELECT value FROM json_each(?)) AND expires_at > ?))"
+_RELEVANT = "(expires_at > ? OR (role IN (SELECT value FROM json_each(?)) AND expires_at > ?))"
 
 
 class CaDatabase:
@@ -74,7 +74,7 @@ class CaDatabase:
     ) -> None:
         """Raises ConflictError, without a change, if the token was used or the certificate with the serial
         `renews` was revoked in the meantime."""
-        with self._writing():
+        with self._transaction():
             before = self.certificate(renews) if renews else None
             if before is not None and before.revoked_at is not None:
                 raise ConflictError("the certificate was revoked in the meantime")
@@ -88,7 +88,7 @@ class CaDatabase:
             self._connection.execute(
                 f"INSERT INTO certificates ({_CERTIFICATE}) VALUES (?,?,?,?,?,?,?,?,NULL,'','',?)",  # noqa: S608
                 (
-                    *(made.serial, made.role, made.name, _list(made.hosts)),
+                    *(made.serial, made.role, made.name, _encode_list(made.hosts)),
                     *(_text(made.issued_at), _text(made.expires_at), made.asked_by, made.how),
                     _text(made.enrolled_at or made.issued_at),
                 ),
@@ -96,12 +96,12 @@ class CaDatabase:
             self._add_line(line)
 
     def add_token(self, token: Invitation, line: AuditLine) -> None:
-        with self._writing():
+        with self._transaction():
             self._connection.execute(
                 f"INSERT INTO tokens ({_INVITATION}) VALUES (?,?,?,?,?,?,?,?,NULL,'')",  # noqa: S608
                 (
                     *(token.id, token.secret_hash, token.identity.role, token.identity.name),
-                    *(_list(token.hosts), _text(token.created_at), _text(token.expires_at)),
+                    *(_encode_list(token.hosts), _text(token.created_at), _text(token.expires_at)),
                     token.created_by,
                 ),
             )
@@ -116,7 +116,7 @@ class CaDatabase:
 
         Certificates that are already revoked are not changed.
         """
-        with self._writing():
+        with self._transaction():
             chosen = choose()
             for view in chosen:
                 entry = line(view)
@@ -129,7 +129,7 @@ class CaDatabase:
         return tuple(view.serial for view in chosen)
 
     def add_line(self, line: AuditLine) -> None:
-        with self._writing():
+        with self._transaction():
             self._add_line(line)
 
     def token(self, token_id: str) -> Invitation | None:
@@ -170,10 +170,10 @@ class CaDatabase:
         chain = "" if enrolled_at is None else _text(enrolled_at)
         query = (
             f"SELECT {_CERTIFICATE} FROM certificates"  # noqa: S608
-            f" WHERE role = ? AND name = ? COLLATE NOCASE AND revoked_at IS NULL AND {_MATTERS}"
+            f" WHERE role = ? AND name = ? COLLATE NOCASE AND revoked_at IS NULL AND {_RELEVANT}"
             " AND (? = '' OR coalesce(enrolled_at, issued_at) = ?) ORDER BY issued_at DESC, serial"
         )
-        rows = self._read(query, identity.role, identity.name, *_matters(now), chain, chain)
+        rows = self._read(query, identity.role, identity.name, *_relevant(now), chain, chain)
         return [_certificate(row) for row in rows]
 
     def issued_since(self, identity: Identity, since: datetime) -> int:
@@ -188,9 +188,9 @@ class CaDatabase:
         """All relevant revoked certificates."""
         query = (
             f"SELECT {_CERTIFICATE} FROM certificates"  # noqa: S608
-            f" WHERE revoked_at IS NOT NULL AND {_MATTERS} ORDER BY revoked_at, serial"
+            f" WHERE revoked_at IS NOT NULL AND {_RELEVANT} ORDER BY revoked_at, serial"
         )
-        return [_certificate(row) for row in self._read(query, *_matters(now))]
+        return [_certificate(row) for row in self._read(query, *_relevant(now))]
 
     def audit(self, limit: int) -> list[AuditLine]:
         """The newest lines, oldest first."""
@@ -207,10 +207,10 @@ class CaDatabase:
     def delete_expired(self, before: datetime, now: datetime) -> None:
         """Delete records that ended before then, and audit lines above the limits."""
         over = _text(before)
-        with self._writing():
+        with self._transaction():
             self._connection.execute(
-                f"DELETE FROM certificates WHERE expires_at < ? AND NOT {_MATTERS}",  # noqa: S608
-                (over, *_matters(now)),
+                f"DELETE FROM certificates WHERE expires_at < ? AND NOT {_RELEVANT}",  # noqa: S608
+                (over, *_relevant(now)),
             )
             self._connection.execute("DELETE FROM tokens WHERE expires_at < ?", (over,))
             self._connection.execute("DELETE FROM audit WHERE at < ?", (over,))
@@ -253,7 +253,7 @@ class CaDatabase:
             raise StoreUnavailableError(f"{self._path}: {err}") from err
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
+    def _transaction(self) -> Iterator[None]:
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -291,20 +291,20 @@ def _connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _matters(now: datetime) -> tuple[str, str, str]:
+def _relevant(now: datetime) -> tuple[str, str, str]:
     """The parameters of _MATTERS."""
-    return _text(now), _list(_TOKEN_CREATORS), _text(now - TOKEN_LIFE_MOST)
+    return _text(now), _encode_list(_TOKEN_CREATORS), _text(now - TOKEN_LIFE_MOST)
 
 
 def _text(at: datetime) -> str:
     return at.isoformat(timespec="microseconds")  # fixed width, so that strings sort by time
 
 
-def _list(words: Sequence[str]) -> str:
+def _encode_list(words: Sequence[str]) -> str:
     return msgspec.json.encode(list(words)).decode()
 
 
-def _words(text: str) -> tuple[str, ...]:
+def _decode_list(text: str) -> tuple[str, ...]:
     return msgspec.json.decode(text, type=tuple[str, ...])
 
 
@@ -316,7 +316,7 @@ def _certificate(row: tuple[str, ...]) -> CertificateView:
     serial, role, name, hosts, issued_at, expires_at, asked_by, how, *revocation, enrolled_at = row
     revoked_at, by, reason = revocation
     return CertificateView(
-        *(serial, role, name, _words(hosts)),
+        *(serial, role, name, _decode_list(hosts)),
         issued_at=datetime.fromisoformat(issued_at),
         expires_at=datetime.fromisoformat(expires_at),
         asked_by=asked_by,
@@ -337,7 +337,7 @@ def _token(row: tuple[str, ...]) -> Invitation:
         created_at=datetime.fromisoformat(created_at),
         expires_at=datetime.fromisoformat(expires_at),
         created_by=by,
-        hosts=_words(hosts),
+        hosts=_decode_list(hosts),
         used_at=_maybe_at(used_at),
         serial=serial,
     )

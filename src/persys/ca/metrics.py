@@ -42,11 +42,11 @@ class Metrics:
             registry=self.registry,
         )
 
-    def expect(self, route: str) -> None:
+    def register_route(self, route: str) -> None:
         """Create the series of a route before its first request, so that a rate sees the first one."""
         self._requests.labels(route, "200")
 
-    def served(self, route: str, status: int, seconds: float) -> None:
+    def observe(self, route: str, status: int, seconds: float) -> None:
         self._requests.labels(route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
@@ -55,7 +55,7 @@ class Metrics:
         self._watch("root", lambda: keys().root.not_valid_after_utc)
         self._watch("intermediate", lambda: keys().issuer.certificate.not_valid_after_utc)
 
-    def page(self) -> bytes:
+    def render(self) -> bytes:
         return generate_latest(self.registry)
 
     def _watch(self, which: str, ends_at: Callable[[], datetime]) -> None:

@@ -10,7 +10,7 @@ from persys.errors import SettingsError
 from persys.infra.settings import setting
 from persys.model.identity import Role
 
-AUTH_KEY_BYTES_LEAST = 16
+AUTH_KEY_BYTES_MIN = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +84,9 @@ class CaSettings:
             raise SettingsError(
                 "invalid PERSYS_CA_AUTH_KEY_FILE: expected hexadecimal digits in the file"
             ) from None
-        if text and len(key) < AUTH_KEY_BYTES_LEAST:
+        if text and len(key) < AUTH_KEY_BYTES_MIN:
             raise SettingsError(
-                f"invalid PERSYS_CA_AUTH_KEY_FILE: expected {2 * AUTH_KEY_BYTES_LEAST} digits or more"
+                f"invalid PERSYS_CA_AUTH_KEY_FILE: expected {2 * AUTH_KEY_BYTES_MIN} digits or more"
             )
         return key
 

@@ -23,9 +23,9 @@ from persys.model.identity import Identity
 from persys.wire.ca.messages import CertificateView
 
 BACKDATED = timedelta(minutes=5)  # tolerates clock skew of nodes
-ROOT_LIFE = timedelta(days=3650)
-INTERMEDIATE_LIFE = timedelta(days=1825)
-_ALL_USES = x509.KeyUsage(
+ROOT_LIFETIME = timedelta(days=3650)
+INTERMEDIATE_LIFETIME = timedelta(days=1825)
+_LEAF_USAGE = x509.KeyUsage(
     digital_signature=True,
     content_commitment=False,
     key_encipherment=False,
@@ -36,7 +36,7 @@ _ALL_USES = x509.KeyUsage(
     encipher_only=False,
     decipher_only=False,
 )
-_SIGNING = x509.KeyUsage(
+_CA_USAGE = x509.KeyUsage(
     digital_signature=True,
     content_commitment=False,
     key_encipherment=False,
@@ -63,7 +63,7 @@ def pem(certificate: x509.Certificate) -> bytes:
 
 
 def new_root(
-    name: str, *, now: datetime, life: timedelta = ROOT_LIFE, trust_domain: str = ""
+    name: str, *, now: datetime, lifetime: timedelta = ROOT_LIFETIME, trust_domain: str = ""
 ) -> Issuer:
     """With a trust domain, only identities of that domain are valid under this root.
 
@@ -72,25 +72,25 @@ def new_root(
     key = new_key()
     subject = _subject(name)
     builder = (
-        _builder(subject, key.public_key(), now, life)
+        _builder(subject, key.public_key(), now, lifetime)
         .issuer_name(subject)
         .add_extension(x509.BasicConstraints(ca=True, path_length=1), critical=True)
-        .add_extension(_SIGNING, critical=True)
+        .add_extension(_CA_USAGE, critical=True)
     )
     if trust_domain:
-        builder = builder.add_extension(_only_identities_of(trust_domain), critical=True)
+        builder = builder.add_extension(_name_constraints(trust_domain), critical=True)
     return Issuer(builder.sign(key, hashes.SHA256()), key)
 
 
 def new_intermediate(
-    root: Issuer, name: str, *, now: datetime, life: timedelta = INTERMEDIATE_LIFE
+    root: Issuer, name: str, *, now: datetime, lifetime: timedelta = INTERMEDIATE_LIFETIME
 ) -> Issuer:
     key = new_key()
     certificate = (
-        _builder(_subject(name), key.public_key(), now, life)
+        _builder(_subject(name), key.public_key(), now, lifetime)
         .issuer_name(root.certificate.subject)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_SIGNING, critical=True)
+        .add_extension(_CA_USAGE, critical=True)
         .add_extension(_issued_by(root), critical=False)
         .sign(root.key, hashes.SHA256())
     )
@@ -105,7 +105,7 @@ def issue(
     trust_domain: str,
     hosts: Sequence[str] = (),
     now: datetime,
-    life: timedelta,
+    lifetime: timedelta,
     enrolled_at: datetime | None = None,
 ) -> x509.Certificate:
     """A leaf certificate for client and server use. `hosts` are names and addresses.
@@ -120,10 +120,10 @@ def issue(
     ]
     uses = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
     return (
-        _builder(_subject(str(identity), enrolled_at or now), public_key, now, life)
+        _builder(_subject(str(identity), enrolled_at or now), public_key, now, lifetime)
         .issuer_name(issuer.certificate.subject)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_ALL_USES, critical=True)
+        .add_extension(_LEAF_USAGE, critical=True)
         .add_extension(x509.ExtendedKeyUsage(uses), critical=False)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(_issued_by(issuer), critical=False)
@@ -135,17 +135,17 @@ def _builder(
     subject: x509.Name,
     public_key: ec.EllipticCurvePublicKey | rsa.RSAPublicKey,
     now: datetime,
-    life: timedelta,
+    lifetime: timedelta,
 ) -> x509.CertificateBuilder:
     # Less than a short lifetime: half of it must not be in the past.
-    begins_at = now - min(BACKDATED, life / 10)
+    begins_at = now - min(BACKDATED, lifetime / 10)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .public_key(public_key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(begins_at)
-        .not_valid_after(now + life)
+        .not_valid_after(now + lifetime)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
     )
 
@@ -157,7 +157,7 @@ def _subject(name: str, enrolled_at: datetime | None = None) -> x509.Name:
     return x509.Name(attributes)
 
 
-def _only_identities_of(trust_domain: str) -> x509.NameConstraints:
+def _name_constraints(trust_domain: str) -> x509.NameConstraints:
     permitted = [x509.UniformResourceIdentifier(trust_domain)]
     return x509.NameConstraints(permitted_subtrees=permitted, excluded_subtrees=None)
 

@@ -146,7 +146,7 @@ def test_every_mutating_call_has_a_case() -> None:
 async def test_a_cancelled_call_is_complete_or_has_no_effect(name: str, tmp_path: Path) -> None:
     volumes, leftovers = HalfWay(), Rubbish()
     node = Node(tmp_path, volumes=volumes)
-    node.more.leftovers[frozenset({Kind.CONTAINER})] = leftovers
+    node.more.garbage[frozenset({Kind.CONTAINER})] = leftovers
     node.settings = replace(node.settings, gc_zombie_after=timedelta(milliseconds=1))
     call = CALLS[name]
     async with a_running_agent(node) as running:

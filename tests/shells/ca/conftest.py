@@ -12,7 +12,7 @@ from aiohttp.typedefs import Middleware
 from persys.ca.app import LIMITS, REQUEST_SECONDS, Ca
 from persys.ca.settings import CaSettings
 from persys.infra.net.http_server import HttpLimits
-from shells.ca.running_ca import AUTH_KEY, MovedClock, Town
+from shells.ca.running_ca import AUTH_KEY, MovedClock, RunningCa
 
 
 @pytest.fixture
@@ -23,28 +23,28 @@ def settings(tmp_path: Path) -> CaSettings:
 
 
 @pytest.fixture
-async def town(settings: CaSettings, tmp_path: Path) -> AsyncIterator[Town]:
-    async with a_town(settings, tmp_path, LIMITS) as town:
-        yield town
+async def ca(settings: CaSettings, tmp_path: Path) -> AsyncIterator[RunningCa]:
+    async with a_running_ca(settings, tmp_path, LIMITS) as ca:
+        yield ca
 
 
 @pytest.fixture
-async def hasty_town(settings: CaSettings, tmp_path: Path) -> AsyncIterator[Town]:
+async def hasty_ca(settings: CaSettings, tmp_path: Path) -> AsyncIterator[RunningCa]:
     """A CA with short timeouts."""
     limits = HttpLimits(handshake_seconds=1.0, connection_seconds=3.0, closing_seconds=1.0)
-    async with a_town(settings, tmp_path, limits, request_seconds=1.0) as town:
-        yield town
+    async with a_running_ca(settings, tmp_path, limits, request_seconds=1.0) as ca:
+        yield ca
 
 
 @asynccontextmanager
-async def a_town(
+async def a_running_ca(
     settings: CaSettings,
     folder: Path,
     limits: HttpLimits,
     request_seconds: float = REQUEST_SECONDS,
     *,
     around: Middleware | None = None,
-) -> AsyncIterator[Town]:
+) -> AsyncIterator[RunningCa]:
     """`around` wraps the handler of every request."""
     clock = MovedClock()
     ca = Ca(settings, clock, limits, request_seconds)
@@ -53,6 +53,6 @@ async def a_town(
     await ca.start()
     async with asyncio.TaskGroup() as group:
         upkeep = group.create_task(ca.run())
-        yield Town(ca, replace(settings, port=ca.port), clock, folder)
+        yield RunningCa(ca, replace(settings, port=ca.port), clock, folder)
         upkeep.cancel()
     await ca.stop()

@@ -36,7 +36,7 @@ class MovedClock:
 
 
 @dataclass
-class Town:
+class RunningCa:
     """A CA with its folder and its clients."""
 
     ca: Ca

@@ -27,7 +27,7 @@ from persys.wire.ca.messages import (
     CertificateView,
     RevokeRequest,
 )
-from shells.ca.running_ca import Town, keep
+from shells.ca.running_ca import RunningCa, keep
 
 
 async def eventually(is_so: Callable[[], bool], seconds: float = 30) -> None:
@@ -39,12 +39,12 @@ async def eventually(is_so: Callable[[], bool], seconds: float = 30) -> None:
 N1 = Identity(Role.AGENT, "n1")
 
 
-async def test_a_renewal_gives_the_same_identity_and_hosts(town: Town, tmp_path: Path) -> None:
-    files = await town.joined("n1", ("node-1.example.org",))
+async def test_a_renewal_gives_the_same_identity_and_hosts(ca: RunningCa, tmp_path: Path) -> None:
+    files = await ca.joined("n1", ("node-1.example.org",))
     before = read_claims(files.certificate.read_bytes())
     key = new_key()
 
-    source = AuthoritySource(lambda: [town.address], files)
+    source = AuthoritySource(lambda: [ca.address], files)
     issued = await source.issue(new_request(key, N1, ()))
 
     after = read_claims(issued.chain_pem)
@@ -53,78 +53,78 @@ async def test_a_renewal_gives_the_same_identity_and_hosts(town: Town, tmp_path:
     assert after.enrolled_at == before.enrolled_at
     assert hosts_of(x509.load_pem_x509_certificate(issued.chain_pem)) == ("node-1.example.org",)
     again = keep(tmp_path / "again", key_pem(key), issued)
-    await town.ask(again, lambda client: client.renew(new_request(new_key(), N1, ())))
+    await ca.ask(again, lambda client: client.renew(new_request(new_key(), N1, ())))
 
 
 @pytest.mark.parametrize("asked", [Identity(Role.AGENT, "n2"), Identity(Role.SCHEDULER, "n1")])
-async def test_a_renewal_for_another_identity_is_rejected(town: Town, asked: Identity) -> None:
-    files = await town.joined("n1")
+async def test_a_renewal_for_another_identity_is_rejected(ca: RunningCa, asked: Identity) -> None:
+    files = await ca.joined("n1")
 
     with pytest.raises(DeniedError, match="only agent/n1"):
-        await town.ask(files, lambda client: client.renew(new_request(new_key(), asked, ())))
+        await ca.ask(files, lambda client: client.renew(new_request(new_key(), asked, ())))
 
 
-async def test_a_renewal_adds_no_hosts(town: Town) -> None:
-    files = await town.joined("n1", ("a.example.org",))
+async def test_a_renewal_adds_no_hosts(ca: RunningCa) -> None:
+    files = await ca.joined("n1", ("a.example.org",))
     request = new_request(new_key(), N1, ["a.example.org", "b.example.org"])
 
     with pytest.raises(RefusedError, match=r"b\.example\.org is not among"):
-        await town.ask(files, lambda client: client.renew(request))
+        await ca.ask(files, lambda client: client.renew(request))
 
 
-async def test_a_user_certificate_keeps_its_lifetime_on_renewal(town: Town) -> None:
-    files = await asyncio.to_thread(town.certificate, Role.VIEWER, "bob", "--ttl", "30d")
+async def test_a_user_certificate_keeps_its_lifetime_on_renewal(ca: RunningCa) -> None:
+    files = await asyncio.to_thread(ca.certificate, Role.VIEWER, "bob", "--ttl", "30d")
     request = new_request(new_key(), Identity(Role.VIEWER, "bob"), ())
 
-    answer = await town.ask(files, lambda client: client.renew(request))
+    answer = await ca.ask(files, lambda client: client.renew(request))
 
     left = answer.expires_at - datetime.now(UTC)
     assert timedelta(days=29) < left <= timedelta(days=30)
 
 
-async def test_a_revoked_certificate_is_not_renewed(town: Town) -> None:
-    files = await town.joined("n1")
+async def test_a_revoked_certificate_is_not_renewed(ca: RunningCa) -> None:
+    files = await ca.joined("n1")
     serial = read_claims(files.certificate.read_bytes()).serial
 
-    await town.as_admin(lambda client: client.revoke(RevokeRequest(serial=serial, reason="stolen")))
+    await ca.as_admin(lambda client: client.revoke(RevokeRequest(serial=serial, reason="stolen")))
 
     with pytest.raises(DeniedError, match="revoked") as err:
-        await town.ask(files, lambda client: client.renew(new_request(new_key(), N1, ())))
+        await ca.ask(files, lambda client: client.renew(new_request(new_key(), N1, ())))
     assert err.value.reason == "revoked"
 
 
-async def test_all_certificates_of_an_identity_are_revoked_by_name(town: Town) -> None:
-    files = await town.joined("n1")
-    await town.ask(files, lambda client: client.renew(new_request(new_key(), N1, ())))
-    await town.joined("n2")
+async def test_all_certificates_of_an_identity_are_revoked_by_name(ca: RunningCa) -> None:
+    files = await ca.joined("n1")
+    await ca.ask(files, lambda client: client.renew(new_request(new_key(), N1, ())))
+    await ca.joined("n2")
 
     request = RevokeRequest(role="agent", name="n1")
-    serials = await town.as_admin(lambda client: client.revoke(request))
+    serials = await ca.as_admin(lambda client: client.revoke(request))
 
     assert len(serials) == 2
-    assert await AuthoritySource(lambda: [town.address], files).revoked() == set(serials)
+    assert await AuthoritySource(lambda: [ca.address], files).revoked() == set(serials)
 
 
-async def test_a_scheduler_may_revoke_agent_certificates_only(town: Town) -> None:
-    await town.joined("n1")
-    files = await asyncio.to_thread(town.certificate, Role.SCHEDULER, "s1")
-    await asyncio.to_thread(town.certificate, Role.ADMIN, "ada")
+async def test_a_scheduler_may_revoke_agent_certificates_only(ca: RunningCa) -> None:
+    await ca.joined("n1")
+    files = await asyncio.to_thread(ca.certificate, Role.SCHEDULER, "s1")
+    await asyncio.to_thread(ca.certificate, Role.ADMIN, "ada")
 
-    await town.ask(files, lambda client: client.revoke(RevokeRequest(role="agent", name="n1")))
+    await ca.ask(files, lambda client: client.revoke(RevokeRequest(role="agent", name="n1")))
     with pytest.raises(DeniedError, match="certificates of agents only"):
-        await town.ask(files, lambda client: client.revoke(RevokeRequest(role="admin", name="ada")))
+        await ca.ask(files, lambda client: client.revoke(RevokeRequest(role="admin", name="ada")))
 
 
 async def test_certificates_from_before_a_node_removal_are_revoked_and_later_ones_are_not(
-    town: Town,
+    ca: RunningCa,
 ) -> None:
-    stolen = await town.joined("n1")
-    scheduler = await asyncio.to_thread(town.certificate, Role.SCHEDULER, "s1")
+    stolen = await ca.joined("n1")
+    scheduler = await asyncio.to_thread(ca.certificate, Role.SCHEDULER, "s1")
     removed_at = datetime.now(UTC)
-    renewed = await town.ask(stolen, lambda client: client.renew(new_request(new_key(), N1, ())))
-    again = await town.joined("n1")
+    renewed = await ca.ask(stolen, lambda client: client.renew(new_request(new_key(), N1, ())))
+    again = await ca.joined("n1")
 
-    source = AuthoritySource(lambda: [town.address], scheduler)
+    source = AuthoritySource(lambda: [ca.address], scheduler)
     for _ in range(2):  # a repeated request is harmless
         await source.revoke_enrolled(N1, removed_at, "the node was removed")
 
@@ -135,17 +135,17 @@ async def test_certificates_from_before_a_node_removal_are_revoked_and_later_one
     await source.revoke_enrolled(Identity(Role.AGENT, "n9"), removed_at, "it was never here")
 
 
-async def test_revoking_an_unknown_certificate_is_not_found(town: Town) -> None:
+async def test_revoking_an_unknown_certificate_is_not_found(ca: RunningCa) -> None:
     with pytest.raises(RefusedError, match="not found"):
-        await town.as_admin(lambda client: client.revoke(RevokeRequest(serial="abc")))
+        await ca.as_admin(lambda client: client.revoke(RevokeRequest(serial="abc")))
 
 
-async def test_openssl_verifies_the_revocation_list(town: Town, tmp_path: Path) -> None:
-    files = await town.joined("n1")
+async def test_openssl_verifies_the_revocation_list(ca: RunningCa, tmp_path: Path) -> None:
+    files = await ca.joined("n1")
     request = RevokeRequest(role="agent", name="n1")
-    (serial,) = await town.as_admin(lambda client: client.revoke(request))
-    (tmp_path / "crl.pem").write_bytes(await town.on_thread(town.ca.authority.crl_pem))
-    (tmp_path / "issuer.pem").write_bytes(town.ca.authority.keys.chain_pem)
+    (serial,) = await ca.as_admin(lambda client: client.revoke(request))
+    (tmp_path / "crl.pem").write_bytes(await ca.on_thread(ca.ca.authority.crl_pem))
+    (tmp_path / "issuer.pem").write_bytes(ca.ca.authority.keys.chain_pem)
 
     def openssl(*words: str | Path) -> str:
         done = subprocess.run(
@@ -164,47 +164,47 @@ async def test_openssl_verifies_the_revocation_list(town: Town, tmp_path: Path) 
     assert "certificate revoked" in told
 
 
-async def test_an_expired_certificate_gets_the_advice_to_join_again(town: Town) -> None:
-    files = await asyncio.to_thread(town.certificate, Role.AGENT, "n1", "--ttl", "10s")
-    town.clock.ahead = timedelta(minutes=1)
+async def test_an_expired_certificate_gets_the_advice_to_join_again(ca: RunningCa) -> None:
+    files = await asyncio.to_thread(ca.certificate, Role.AGENT, "n1", "--ttl", "10s")
+    ca.clock.ahead = timedelta(minutes=1)
 
     with pytest.raises(DeniedError, match="expired"):
-        await town.ask(files, lambda client: client.renew(new_request(new_key(), N1, ())))
+        await ca.ask(files, lambda client: client.renew(new_request(new_key(), N1, ())))
 
 
 @pytest.mark.parametrize("role", [role for role in Role if role not in (Role.ADMIN, Role.CA)])
-async def test_only_admins_create_certificates_and_tokens(town: Town, role: Role) -> None:
-    files = await asyncio.to_thread(town.certificate, role, "x1")
+async def test_only_admins_create_certificates_and_tokens(ca: RunningCa, role: Role) -> None:
+    files = await asyncio.to_thread(ca.certificate, role, "x1")
     csr = new_request(new_key(), Identity(Role.ADMIN, "eve"), ()).decode()
 
     with pytest.raises(DeniedError, match="has no permission for"):
-        await town.ask(files, lambda client: client.create(CertificateRequest("admin", "eve", csr)))
+        await ca.ask(files, lambda client: client.create(CertificateRequest("admin", "eve", csr)))
     with pytest.raises(DeniedError, match="has no permission for"):
-        await town.ask(files, lambda client: client.audit(10))
+        await ca.ask(files, lambda client: client.audit(10))
 
 
-async def test_a_certificate_of_another_ca_is_rejected(town: Town, tmp_path: Path) -> None:
+async def test_a_certificate_of_another_ca_is_rejected(ca: RunningCa, tmp_path: Path) -> None:
     from persys.ca.cli import run_command
     from persys.infra.tls.certificates import CertificateFiles
 
     out = tmp_path / "eve"
     words = ["certificate", "--role", "admin", "--name", "eve", "--out", str(out)]
     await asyncio.to_thread(run_command, [*words, "--dir", str(tmp_path / "other")], {})
-    (out / "ca.crt").write_bytes(town.ca.authority.keys.roots_pem)
+    (out / "ca.crt").write_bytes(ca.ca.authority.keys.roots_pem)
 
     files = CertificateFiles(out / "admin.crt", out / "admin.key", out / "ca.crt")
     with pytest.raises((UnavailableError, DeniedError), match="join again with a token"):
-        await town.ask(files, lambda client: client.audit(10))
+        await ca.ask(files, lambda client: client.audit(10))
 
 
-async def test_every_change_is_in_the_audit_log(town: Town) -> None:
-    files = await town.joined("n1")
-    await town.ask(files, lambda client: client.renew(new_request(new_key(), N1, ())))
+async def test_every_change_is_in_the_audit_log(ca: RunningCa) -> None:
+    files = await ca.joined("n1")
+    await ca.ask(files, lambda client: client.renew(new_request(new_key(), N1, ())))
     with pytest.raises(DeniedError):
-        await town.ask(files, lambda client: client.tokens(10))
-    await town.as_admin(lambda client: client.revoke(RevokeRequest(role="agent", name="n1")))
+        await ca.ask(files, lambda client: client.tokens(10))
+    await ca.as_admin(lambda client: client.revoke(RevokeRequest(role="agent", name="n1")))
 
-    lines = await town.as_admin(lambda client: client.audit(100))
+    lines = await ca.as_admin(lambda client: client.audit(100))
 
     about = [line.deed for line in lines if line.what == "agent/n1"]
     assert about == ["invited", "joined", "renewed", "revoked", "revoked"]
@@ -214,11 +214,11 @@ async def test_every_change_is_in_the_audit_log(town: Town) -> None:
     assert not any("secret" in line.detail for line in lines)
 
 
-async def test_issued_certificates_are_listed(town: Town) -> None:
-    await town.joined("n1", ("a.example.org",))
+async def test_issued_certificates_are_listed(ca: RunningCa) -> None:
+    await ca.joined("n1", ("a.example.org",))
 
-    views = await town.as_admin(lambda client: client.certificates(10))
-    tokens = await town.as_admin(lambda client: client.tokens(10))
+    views = await ca.as_admin(lambda client: client.certificates(10))
+    tokens = await ca.as_admin(lambda client: client.tokens(10))
 
     (agent,) = [view for view in views if view.role == "agent"]
     assert (agent.name, agent.hosts, agent.how) == ("n1", ("a.example.org",), "joined")
@@ -244,9 +244,9 @@ async def test_the_ca_renews_its_own_certificate_while_it_runs(
     await ca.stop()
 
 
-async def test_renewals_per_identity_and_hour_are_limited(town: Town) -> None:
-    files = await town.joined("n1")
-    database, now = town.ca.authority.database, town.clock.now()
+async def test_renewals_per_identity_and_hour_are_limited(ca: RunningCa) -> None:
+    files = await ca.joined("n1")
+    database, now = ca.ca.authority.database, ca.clock.now()
 
     def renew_often() -> None:
         for number in range(RENEWALS_PER_HOUR):
@@ -255,70 +255,68 @@ async def test_renewals_per_identity_and_hour_are_limited(town: Town) -> None:
             )
             database.add_certificate(view, AuditLine(0, now, "renewed", "agent/n1", "agent/n1"))
 
-    await town.on_thread(renew_often)
+    await ca.on_thread(renew_often)
     csr = new_request(new_key(), Identity(Role.AGENT, "n1"), ())
     with pytest.raises(DeniedError, match="within an hour"):
-        await town.ask(files, lambda client: client.renew(csr))
+        await ca.ask(files, lambda client: client.renew(csr))
 
 
-async def renewed(town: Town, files: CertificateFiles, who: Identity) -> str:
+async def renewed(ca: RunningCa, files: CertificateFiles, who: Identity) -> str:
     """Renew and return the new serial."""
-    issued = await town.ask(files, lambda client: client.renew(new_request(new_key(), who, ())))
+    issued = await ca.ask(files, lambda client: client.renew(new_request(new_key(), who, ())))
     return issued.serial
 
 
-async def listed(town: Town, files: CertificateFiles) -> frozenset[str]:
-    return await AuthoritySource(lambda: [town.address], files).revoked()
+async def listed(ca: RunningCa, files: CertificateFiles) -> frozenset[str]:
+    return await AuthoritySource(lambda: [ca.address], files).revoked()
 
 
-async def test_revoking_a_serial_revokes_its_renewal_chain(town: Town) -> None:
-    files = await town.joined("n1")
+async def test_revoking_a_serial_revokes_its_renewal_chain(ca: RunningCa) -> None:
+    files = await ca.joined("n1")
     first = read_claims(files.certificate.read_bytes()).serial
-    second, third = await renewed(town, files, N1), await renewed(town, files, N1)
-    again = read_claims((await town.joined("n1")).certificate.read_bytes()).serial
+    second, third = await renewed(ca, files, N1), await renewed(ca, files, N1)
+    again = read_claims((await ca.joined("n1")).certificate.read_bytes()).serial
 
-    told = await town.as_admin(lambda client: client.revoke(RevokeRequest(serial=second)))
+    told = await ca.as_admin(lambda client: client.revoke(RevokeRequest(serial=second)))
 
     assert set(told) == {first, second, third}
-    assert again not in await listed(town, files)
+    assert again not in await listed(ca, files)
 
 
 async def test_the_crl_contains_expired_certificates_that_may_have_created_tokens(
-    town: Town,
+    ca: RunningCa,
 ) -> None:
     ann = Identity(Role.ADMIN, "ann")
-    files = await asyncio.to_thread(town.certificate, ann.role, ann.name, "--ttl", "1h")
+    files = await asyncio.to_thread(ca.certificate, ann.role, ann.name, "--ttl", "1h")
     first = read_claims(files.certificate.read_bytes()).serial
-    second = await renewed(town, files, ann)
-    town.clock.ahead = timedelta(minutes=90)
-    await town.as_admin(lambda client: client.revoke(RevokeRequest(serial=second)))
+    second = await renewed(ca, files, ann)
+    ca.clock.ahead = timedelta(minutes=90)
+    await ca.as_admin(lambda client: client.revoke(RevokeRequest(serial=second)))
 
-    town.clock.ahead = timedelta(days=364)
-    assert {first, second} <= await listed(town, files)
-    town.clock.ahead = timedelta(days=367)  # every token has expired
-    assert not {first, second} & await listed(town, files)
+    ca.clock.ahead = timedelta(days=364)
+    assert {first, second} <= await listed(ca, files)
+    ca.clock.ahead = timedelta(days=367)  # every token has expired
+    assert not {first, second} & await listed(ca, files)
 
 
-async def test_the_crl_omits_expired_certificates_of_nodes(town: Town) -> None:
-    files = await asyncio.to_thread(town.certificate, Role.AGENT, "n1", "--ttl", "1h")
+async def test_the_crl_omits_expired_certificates_of_nodes(ca: RunningCa) -> None:
+    files = await asyncio.to_thread(ca.certificate, Role.AGENT, "n1", "--ttl", "1h")
     first = read_claims(files.certificate.read_bytes()).serial
-    town.clock.ahead = timedelta(minutes=30)
-    second = await renewed(town, files, N1)
-    town.clock.ahead = timedelta(hours=2)
+    ca.clock.ahead = timedelta(minutes=30)
+    second = await renewed(ca, files, N1)
+    ca.clock.ahead = timedelta(hours=2)
 
-    told = await town.as_admin(lambda client: client.revoke(RevokeRequest(serial=second)))
+    told = await ca.as_admin(lambda client: client.revoke(RevokeRequest(serial=second)))
 
     assert told == (second,)
-    assert first not in await listed(town, files)
+    assert first not in await listed(ca, files)
 
 
-async def test_a_renewal_during_a_revocation_is_rejected(town: Town) -> None:
-    files = await town.joined("n1")
+async def test_a_renewal_during_a_revocation_is_rejected(ca: RunningCa) -> None:
+    files = await ca.joined("n1")
     claims = read_claims(files.certificate.read_bytes())
     holder = CertificateHolder(N1, claims, ())  # the request was authorized before the revocation
-    await town.as_admin(lambda client: client.revoke(RevokeRequest(serial=claims.serial)))
+    await ca.as_admin(lambda client: client.revoke(RevokeRequest(serial=claims.serial)))
 
     with pytest.raises(DeniedError, match="revoked"):
-        await town.on_thread(
-            lambda: town.ca.authority.renew(holder, new_request(new_key(), N1, ()))
-        )
+        await ca.on_thread(lambda: ca.ca.authority.renew(holder, new_request(new_key(), N1, ())))

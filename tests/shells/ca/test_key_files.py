@@ -10,7 +10,7 @@ import pytest
 from persys.ca.database import CaDatabase
 from persys.ca.key_files import DATABASE_FILE, INTERMEDIATE, ROOT, ROOTS, Keys, open_keys
 from persys.ca.settings import CaSettings
-from persys.ca.x509 import INTERMEDIATE_LIFE, new_root, pem
+from persys.ca.x509 import INTERMEDIATE_LIFETIME, new_root, pem
 from persys.errors import SettingsError
 from persys.infra.tls.keys import key_pem
 from persys.wire.ca.messages import AuditLine, CertificateView
@@ -105,10 +105,10 @@ def test_the_root_key_can_be_offline_until_the_intermediate_is_due(tmp_path: Pat
     (tmp_path / ROOT).write_bytes(first.roots_pem)
 
     assert opened(tmp_path).issuer.certificate == first.issuer.certificate
-    later = NOW + INTERMEDIATE_LIFE * 0.6
+    later = NOW + INTERMEDIATE_LIFETIME * 0.6
     assert opened(tmp_path, now=later).issuer.certificate == first.issuer.certificate
     with pytest.raises(SettingsError, match="has expired; a new one needs the root key"):
-        opened(tmp_path, now=NOW + INTERMEDIATE_LIFE)
+        opened(tmp_path, now=NOW + INTERMEDIATE_LIFETIME)
     (tmp_path / ROOT).write_bytes(whole)
     renewed = opened(tmp_path, now=later)
     assert renewed.issuer.certificate != first.issuer.certificate

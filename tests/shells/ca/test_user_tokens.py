@@ -17,7 +17,7 @@ from persys.model.identity import Identity, Role
 from persys.store.memory import MemoryStore
 from persys.wire.ca.messages import RevokeRequest
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from shells.ca.running_ca import Town
+from shells.ca.running_ca import RunningCa
 from shells.scheduler.harness import Cluster, Control, a_cluster, brisk, eventually
 from shells.scheduler.stores import TroubledStore
 
@@ -25,8 +25,8 @@ ANN = Identity(Role.ADMIN, "ann")
 OFTEN = timedelta(seconds=0.05)
 
 
-def tls_of(town: Town, files: CertificateFiles, *, reads_list: bool = False) -> Tls:
-    source = AuthoritySource(lambda: [town.address], files)
+def tls_of(ca: RunningCa, files: CertificateFiles, *, reads_list: bool = False) -> Tls:
+    source = AuthoritySource(lambda: [ca.address], files)
     lists = [Revocations(source, SystemClock(), every=OFTEN)] if reads_list else []
     return Tls(files, SystemClock(), lists=lists)
 
@@ -40,27 +40,27 @@ async def a_token(cluster: Cluster) -> tuple[str, str]:
 
 @pytest.mark.parametrize("revoked", ["first", "renewed", "all by name"])
 async def test_a_token_is_invalid_once_any_certificate_of_its_creator_is_revoked(
-    town: Town, revoked: str
+    ca: RunningCa, revoked: str
 ) -> None:
-    scheduler = await asyncio.to_thread(town.certificate, Role.SCHEDULER, "s1")
-    files = await asyncio.to_thread(town.certificate, ANN.role, ANN.name, "--ttl", "1h")
+    scheduler = await asyncio.to_thread(ca.certificate, Role.SCHEDULER, "s1")
+    files = await asyncio.to_thread(ca.certificate, ANN.role, ANN.name, "--ttl", "1h")
     serials = {"first": read_claims(files.certificate.read_bytes()).serial}
     store = TroubledStore(MemoryStore(SystemClock().monotonic))
-    tls = tls_of(town, scheduler, reads_list=True)
-    other = await asyncio.to_thread(town.certificate, Role.ADMIN, "bob")
-    async with a_cluster(store, brisk(), tls=tls, user=tls_of(town, files)) as cluster:
+    tls = tls_of(ca, scheduler, reads_list=True)
+    other = await asyncio.to_thread(ca.certificate, Role.ADMIN, "bob")
+    async with a_cluster(store, brisk(), tls=tls, user=tls_of(ca, files)) as cluster:
         shown = await a_token(cluster)
         request = new_request(new_key(), ANN, ())
-        issued = await town.ask(files, lambda client: client.renew(request))
+        issued = await ca.ask(files, lambda client: client.renew(request))
         serials["renewed"] = issued.serial
-        town.clock.ahead = timedelta(minutes=90)  # the first one has expired for the CA
+        ca.clock.ahead = timedelta(minutes=90)  # the first one has expired for the CA
 
         asked = RevokeRequest(role=ANN.role, name=ANN.name)
         if revoked in serials:
             asked = RevokeRequest(serial=serials[revoked])
-        await town.ask(other, lambda client: client.revoke(asked))
+        await ca.ask(other, lambda client: client.revoke(asked))
 
-        await until_refused(cluster, tls_of(town, other), shown)
+        await until_refused(cluster, tls_of(ca, other), shown)
     await store.store.close()
 
 

@@ -84,4 +84,4 @@ def test_the_previous_run_ends_between_an_end_and_a_start(
         "c", "", tty=False, status="running", started_at=started, finished_at=finished
     )
 
-    assert part.before_present_run() == border
+    assert part.before_current_run() == border

@@ -119,7 +119,7 @@ class Logs:
         stamped = not part.tty
         end = LogTail(request.tail, TAIL_BYTES_MAX) if request.tail else None
         any_came = False
-        if until := part.before_present_run():
+        if until := part.before_current_run():
             async with aclosing(
                 self._access.frames(part, since=_since(request), until=until, stamped=stamped)
             ) as portions:

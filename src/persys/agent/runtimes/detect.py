@@ -68,16 +68,16 @@ class NodeRuntimes:
 
     types: dict[WorkloadType, Runtime] = field(default_factory=dict)
     samplers: dict[str, Sampler] = field(default_factory=dict)  # usage samplers by source
-    leftovers: dict[frozenset[Kind], GarbageSource] = field(default_factory=dict)
+    garbage: dict[frozenset[Kind], GarbageSource] = field(default_factory=dict)
     docker: DockerAccess | None = None  # logs and exec of containers
-    machines: VmAccess | None = None  # logs and consoles of VMs
+    vms: VmAccess | None = None  # logs and consoles of VMs
     disks: Disks | None = None  # VM disks
     pools: PoolSource | None = None  # libvirt storage pools
     images: ImageStore | None = None  # base images of VM disks
     disk_limits: DiskLimits | None = None  # of containers and stacks
 
     def garbage_sources(self) -> GarbageSource:
-        return AllGarbageSources(self.leftovers)
+        return AllGarbageSources(self.garbage)
 
 
 class Detector:
@@ -115,7 +115,7 @@ class Detector:
             self.found.disk_limits = self._disk_limits
             self._add_docker(self._engine)
 
-    async def look(self) -> bool:
+    async def detect(self) -> bool:
         """Detect runtimes. Returns whether a new one was found. Raises SettingsError."""
         found = [await self._detect_compose(), await self._detect_libvirt()]
         self._is_first = False
@@ -144,7 +144,7 @@ class Detector:
         )
         found.docker = DockerAccess(engine, self._owner)
         found.samplers["docker"] = DockerUsage(engine, self._owner, SystemClock(), self._paths)
-        found.leftovers[_OF_DOCKER] = DockerGarbage(engine, self._owner, files, self._paths)
+        found.garbage[_OF_DOCKER] = DockerGarbage(engine, self._owner, files, self._paths)
 
     async def _detect_compose(self) -> bool:
         """The runtime is built again once git is installed: git stacks can run from then on."""
@@ -196,13 +196,13 @@ class Detector:
         self._hypervisor = hypervisor
         libvirt = hypervisor.libvirt
         found.images = images
-        found.machines = build_vm_access(hypervisor, settings, owner, paths)
+        found.vms = build_vm_access(hypervisor, settings, owner, paths)
         found.disks = build_disk_inventory(hypervisor, settings, owner, clock, images, paths)
         found.pools = LibvirtPools(libvirt, agent_pool(settings))
         found.samplers["libvirt"] = VmUsage(
             libvirt, owner, SystemClock(), partial(vm_ids, self._journal)
         )
-        found.leftovers[_OF_LIBVIRT] = VmGarbage(libvirt, owner)
+        found.garbage[_OF_LIBVIRT] = VmGarbage(libvirt, owner)
         found.types[WorkloadType.VM] = build_vm_runtime(
             hypervisor, settings, owner, clock, images, paths
         )

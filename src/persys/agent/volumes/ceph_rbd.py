@@ -39,7 +39,7 @@ class Ceph(Struct, frozen=True):
 
 
 class CephDriver:
-    can = Abilities(sizes=True, needs_size=True, disks=True)
+    abilities = Abilities(sizes=True, needs_size=True, disks=True)
 
     def __init__(self, ceph: Ceph, cluster_id: str, programs: Programs, paths: PathCalls) -> None:
         self._ceph = ceph

@@ -30,8 +30,8 @@ def detect_drivers(
         local.DRIVER: LocalDriver(settings.storage_local_root, programs, paths)
     }
     remedies: dict[str, str] = {}
-    if cure := _cure_of_nfs(settings, programs):
-        remedies[nfs.DRIVER] = cure
+    if remedy := _nfs_remedy(settings, programs):
+        remedies[nfs.DRIVER] = remedy
     else:
         export = Export(
             settings.storage_nfs_server,
@@ -40,8 +40,8 @@ def detect_drivers(
             settings.storage_nfs_stage_dir,
         )
         available[nfs.DRIVER] = NfsDriver(export, settings.cluster_id, registry, programs, paths)
-    if cure := _cure_of_ceph(settings, programs):
-        remedies[ceph_rbd.DRIVER] = cure
+    if remedy := _ceph_remedy(settings, programs):
+        remedies[ceph_rbd.DRIVER] = remedy
     else:
         images = Ceph(
             settings.storage_ceph_cluster,
@@ -54,13 +54,13 @@ def detect_drivers(
     return Drivers(available, remedies)
 
 
-def _cure_of_nfs(settings: AgentSettings, programs: Programs) -> str:
+def _nfs_remedy(settings: AgentSettings, programs: Programs) -> str:
     if not settings.storage_nfs_server or not settings.storage_nfs_export:
         return "set PERSYS_STORAGE_NFS_SERVER and PERSYS_STORAGE_NFS_EXPORT"
     return _install(nfs.DRIVER, programs.missing(*nfs.TOOLS))
 
 
-def _cure_of_ceph(settings: AgentSettings, programs: Programs) -> str:
+def _ceph_remedy(settings: AgentSettings, programs: Programs) -> str:
     if not settings.storage_ceph_pool:
         return "set PERSYS_STORAGE_CEPH_POOL"
     return _install(ceph_rbd.DRIVER, programs.missing(*ceph_rbd.TOOLS))

@@ -15,7 +15,7 @@ class Measure(NamedTuple):
 
 class Driver(Protocol):
     @property
-    def can(self) -> Abilities: ...
+    def abilities(self) -> Abilities: ...
 
     @property
     def pool(self) -> str:

@@ -39,7 +39,7 @@ _UNFINISHED = ".new"
 
 
 class LocalDriver:
-    can = Abilities(sizes=True, disks=True)
+    abilities = Abilities(sizes=True, disks=True)
     pool = DRIVER
 
     def __init__(self, root: Path, programs: Programs, paths: PathCalls) -> None:
@@ -201,16 +201,16 @@ class LocalDriver:
             self._delete_tree(at, self.root / ".doomed" / f"{volume.workload_id}.{volume.name}")
         _remove_empty(at, self.root)
 
-    def _delete_tree(self, at: Path, doomed: Path) -> None:
+    def _delete_tree(self, at: Path, trash: Path) -> None:
         """Rename the tree before deleting it, so that a new volume of that name is not affected."""
         if at.exists():
-            if doomed.exists():
-                shutil.rmtree(doomed)
-            doomed.parent.mkdir(exist_ok=True)
-            at.rename(doomed)
-        if doomed.exists():
-            shutil.rmtree(doomed)
-        _remove_empty(doomed.parent, self.root)
+            if trash.exists():
+                shutil.rmtree(trash)
+            trash.parent.mkdir(exist_ok=True)
+            at.rename(trash)
+        if trash.exists():
+            shutil.rmtree(trash)
+        _remove_empty(trash.parent, self.root)
 
     def _find_of(self, workload_id: WorkloadId) -> list[Volume]:
         found: dict[str, Volume] = {}

@@ -61,11 +61,11 @@ class ManagedVolumes:
             self._check(volume, known, where, as_disk=as_disk)
 
     def path(self, workload_id: WorkloadId, name: str) -> Path:
-        volume = self._kept(workload_id, name)
+        volume = self._registered(workload_id, name)
         return self._driver(volume.driver).path(volume)
 
     def disk(self, workload_id: WorkloadId, name: str) -> Path:
-        volume = self._kept(workload_id, name)
+        volume = self._registered(workload_id, name)
         return self._driver(volume.driver).disk(volume)
 
     async def prepare(self, order: Order) -> Failure | None:
@@ -114,9 +114,9 @@ class ManagedVolumes:
             for volume in self._registry.of(workload_id):
                 await self._detach(volume)
             for name in sorted(names):
-                if (doomed := await self._known(workload_id, name)) is not None:
-                    await self._driver(doomed.driver).delete(doomed)
-                    await self._registry.remove(doomed)
+                if (removed := await self._known(workload_id, name)) is not None:
+                    await self._driver(removed.driver).delete(removed)
+                    await self._registry.remove(removed)
         except VolumeError as err:
             return err.failure
         return None
@@ -196,10 +196,10 @@ class ManagedVolumes:
         driver = self._drivers.get(wanted.driver)
         if driver is None:
             present = ", ".join(sorted(self._drivers))
-            cure = self._remedies.get(wanted.driver, "")
+            remedy = self._remedies.get(wanted.driver, "")
             problem = f"driver {wanted.driver!r} is not available on this node: expected {present}"
-            raise InvalidError(f"{where}.driver", f"{problem}; {cure}" if cure else problem)
-        if objection := object_to(wanted, known, driver.can, as_disk=as_disk):
+            raise InvalidError(f"{where}.driver", f"{problem}; {remedy}" if remedy else problem)
+        if objection := object_to(wanted, known, driver.abilities, as_disk=as_disk):
             raise InvalidError(f"{where}.{objection.field}", objection.problem)
         fs_type = wanted.fs_type or (known.fs_type if known is not None else "")
         if wanted.size_gb and not fs_type:
@@ -216,7 +216,7 @@ class ManagedVolumes:
                 return found
         return None
 
-    def _kept(self, workload_id: WorkloadId, name: str) -> Volume:
+    def _registered(self, workload_id: WorkloadId, name: str) -> Volume:
         volume = self._registry.get(workload_id, name)
         assert volume is not None, "volumes are prepared before they are used"
         return volume

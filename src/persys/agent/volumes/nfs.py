@@ -38,7 +38,7 @@ class Export(Struct, frozen=True):
 
 
 class NfsDriver:
-    can = Abilities(shares=True)
+    abilities = Abilities(shares=True)
 
     def __init__(
         self,

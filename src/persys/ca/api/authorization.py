@@ -91,7 +91,7 @@ class AuthorizedRoutes:
         self._supervisor = supervisor
         self._metrics = metrics
         for route in handlers:
-            metrics.expect(route)
+            metrics.register_route(route)
 
     def app(self) -> web.Application:
         app = web.Application(client_max_size=BODY_BYTES_MAX)
@@ -105,9 +105,9 @@ class AuthorizedRoutes:
     ) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def handle(request: web.Request) -> web.Response:
             began = self._clock.monotonic()
-            answer = await self._supervised(route, permission, request)
-            self._metrics.served(route, answer.status, self._clock.monotonic() - began)
-            return answer
+            response = await self._supervised(route, permission, request)
+            self._metrics.observe(route, response.status, self._clock.monotonic() - began)
+            return response
 
         return handle
 
@@ -120,34 +120,34 @@ class AuthorizedRoutes:
             nonlocal error
             error = found
 
-        answer: web.Response | None = None
+        response: web.Response | None = None
         left: ConnectionError | None = None
         with self._supervisor.contain("request", route, failed=failed):
             try:
-                answer = await self._answer(route, permission, request)
+                response = await self._response(route, permission, request)
             except ConnectionError as err:
                 left = err  # the client disconnected; aiohttp closes the connection
         if left is not None:
             raise left
-        if answer is not None:
-            return answer
+        if response is not None:
+            return response
         assert error is not None, "contained"
         return _error_response(
             route, 500, f"internal error in {error.where}; see the log of persys-ca"
         )
 
-    async def _answer(
+    async def _response(
         self, route: str, permission: Permission | None, request: web.Request
     ) -> web.Response:
-        shown = shown_certificate(request) if permission is not None else None
+        presented = shown_certificate(request) if permission is not None else None
         where = request.remote or "?"
         try:
             async with asyncio.timeout(self._request_seconds):
                 # The body of a client without the required certificate is not read.
-                needs_body = permission is None or shown is not None
+                needs_body = permission is None or presented is not None
                 body = await request.read() if needs_body else b""
-                serve = partial(self._serve, route, permission, shown, where)
-                answer = await self._run(partial(serve, body, dict(request.query)))
+                serve = partial(self._serve, route, permission, presented, where)
+                response = await self._run(partial(serve, body, dict(request.query)))
         except TimeoutError:
             return _error_response(
                 route, 408, f"the request took longer than {self._request_seconds:g} s"
@@ -165,13 +165,13 @@ class AuthorizedRoutes:
             if not request.content.is_eof():
                 refused.force_close()
             return refused
-        return web.Response(body=answer.body, content_type=answer.kind)
+        return web.Response(body=response.body, content_type=response.kind)
 
     def _serve(
         self,
         route: str,
         permission: Permission | None,
-        shown: bytes | None,
+        presented: bytes | None,
         where: str,
         body: bytes,
         query: Mapping[str, str],
@@ -179,7 +179,7 @@ class AuthorizedRoutes:
         """Runs on the CA's thread."""
         who: Identity | None = None
         try:
-            holder = None if permission is None else self._holder(shown)
+            holder = None if permission is None else self._holder(presented)
             if holder is not None:
                 who = holder.identity
             if holder is not None and permission not in permissions_of(holder.identity.role):
@@ -192,10 +192,10 @@ class AuthorizedRoutes:
             self._authority.record_rejection(who, where, route, str(err))
             raise
 
-    def _holder(self, shown: bytes | None) -> CertificateHolder:
-        if shown is None:
+    def _holder(self, presented: bytes | None) -> CertificateHolder:
+        if presented is None:
             raise DeniedError("a client certificate of this CA is required", reason="certificate")
-        certificate = x509.load_der_x509_certificate(shown)
+        certificate = x509.load_der_x509_certificate(presented)
         claims = claims_of(certificate)
         identity = claims.identity
         if identity is None or identity.role is Role.CA:
@@ -217,5 +217,5 @@ class AuthorizedRoutes:
 
 def _error_response(route: str, status: int, text: str, *, reason: str = "") -> web.Response:
     ours = msgspec.json.encode(Refusal(text, reason))
-    body = cfssl.refusal(text) if cfssl.PREFIX in route else ours
+    body = cfssl.error_body(text) if cfssl.PREFIX in route else ours
     return web.Response(status=status, body=body, content_type=JSON)

@@ -100,16 +100,16 @@ def hosts_of(request: SignRequest, in_csr: tuple[str, ...]) -> tuple[str, ...]:
     return named or request.hosts or in_csr
 
 
-def span(life: timedelta) -> str:
+def go_duration(lifetime: timedelta) -> str:
     """Format a duration as Go does, which has no days."""
-    seconds = round(life.total_seconds())
+    seconds = round(lifetime.total_seconds())
     return f"{seconds}s" if seconds % 3600 else f"{seconds // 3600}h"
 
 
-def answer(result: Any) -> bytes:
+def response(result: Any) -> bytes:
     return msgspec.json.encode({"success": True, "result": result, "errors": [], "messages": []})
 
 
-def refusal(text: str) -> bytes:
+def error_body(text: str) -> bytes:
     errors = [{"code": _REFUSED_CODE, "message": text}]
     return msgspec.json.encode({"success": False, "result": None, "errors": errors, "messages": []})

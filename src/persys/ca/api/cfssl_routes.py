@@ -40,22 +40,22 @@ class CfsslApi:
         }
 
     def _info(self, call: CaRequest) -> CaResponse:
-        return _answer(
+        return _response(
             {
                 "certificate": self._authority.keys.roots_pem.decode(),
                 "usages": list(cfssl.USAGES),
-                "expiry": cfssl.span(self._authority.life),
+                "expiry": cfssl.go_duration(self._authority.lifetime),
             }
         )
 
     def _sign(self, call: CaRequest) -> CaResponse:
         certificate = self._signed(read_body(call.body, cfssl.SignRequest), call.who, None)
-        return _answer({"certificate": certificate})
+        return _response({"certificate": certificate})
 
     def _authsign(self, call: CaRequest) -> CaResponse:
         request = cfssl.verify_authsign(call.body, self._key)
         certificate = self._signed(request, f"auth key, from {call.where}", self._roles)
-        return _answer({"certificate": certificate})
+        return _response({"certificate": certificate})
 
     def _newcert(self, call: CaRequest) -> CaResponse:
         """The only route that generates a key for the client, because cfssl clients expect it."""
@@ -66,7 +66,7 @@ class CfsslApi:
         issued = self._authority.issue_certificate(
             Issuance(identity, hosts, asked_by=call.who, how="created"), key.public_key()
         )
-        return _answer(
+        return _response(
             {
                 "certificate": issued.certificate,
                 "certificate_request": new_request(key, identity, hosts).decode(),
@@ -75,7 +75,7 @@ class CfsslApi:
         )
 
     def _crl(self, call: CaRequest) -> CaResponse:
-        return _answer(base64.b64encode(self._authority.crl_der()).decode())
+        return _response(base64.b64encode(self._authority.crl_der()).decode())
 
     def _signed(
         self, request: cfssl.SignRequest, asked_by: str, roles: frozenset[Role] | None
@@ -107,5 +107,5 @@ def _new_key(wanted: cfssl.KeyRequest) -> ec.EllipticCurvePrivateKey | rsa.RSAPr
     raise InvalidError("key", "expected ecdsa with size 256, 384 or 521, or rsa with 2048 to 8192")
 
 
-def _answer(result: object) -> CaResponse:
-    return CaResponse(cfssl.answer(result))
+def _response(result: object) -> CaResponse:
+    return CaResponse(cfssl.response(result))

@@ -30,7 +30,7 @@ class Api:
     def handlers(self) -> Mapping[str, Handler]:
         return {
             "GET /health": self._health,
-            "GET /metrics": lambda call: CaResponse(self._metrics.page(), PAGE),
+            "GET /metrics": lambda call: CaResponse(self._metrics.render(), PAGE),
             "GET /crl": lambda call: CaResponse(self._authority.crl_der(), _CRL),
             "GET /crl.pem": lambda call: CaResponse(self._authority.crl_pem(), _PEM),
             "GET /api/v1/roots": lambda call: CaResponse(self._authority.keys.roots_pem, _PEM),

@@ -35,13 +35,13 @@ async def test_compose_and_git_that_are_installed_later_are_detected(
         settings, owner, journal, clock, paths, images_changed=PendingReports().add_node
     )
 
-    assert not await detector.look()
+    assert not await detector.detect()
     install(programs / "docker-compose", "echo 2.20.0")
-    assert await detector.look()
+    assert await detector.detect()
     assert detector.found.types.keys() == {WorkloadType.CONTAINER, WorkloadType.COMPOSE}
-    assert not await detector.look()
+    assert not await detector.detect()
     install(programs / "git", "true")
-    assert await detector.look()
+    assert await detector.detect()
 
     await detector.close()
     journal.close()
@@ -69,7 +69,7 @@ async def test_a_disabled_runtime_is_not_reported(
         settings, owner, journal, clock, paths, images_changed=PendingReports().add_node
     )
 
-    await detector.look()
+    await detector.detect()
 
     assert detector.found.types.keys() == left
     await detector.close()
@@ -135,13 +135,13 @@ async def test_a_libvirtd_that_is_started_later_is_detected(tmp_path: Path) -> N
         images_changed=PendingReports().add_node,
     )
     try:
-        assert not await detector.look()
+        assert not await detector.detect()
         assert not detector.found.types
         await asyncio.to_thread(libvirtd.start)
 
-        assert await detector.look()
+        assert await detector.detect()
         await detector.found.types[WorkloadType.VM].ping()
-        assert not await detector.look()
+        assert not await detector.detect()
     finally:
         await detector.close()
         await asyncio.to_thread(libvirtd.close)

@@ -24,25 +24,25 @@ from persys.infra.clock import SystemClock
 from persys.infra.net.http_server import HttpLimits, HttpServer
 from persys.model.identity import NAMES, Identity, Role
 from persys.wire.ca.messages import BODY_BYTES_MAX, AuditLine
-from shells.ca.running_ca import Town
+from shells.ca.running_ca import RunningCa
 
 ROOT = Path(__file__).parents[4]
 
 
-def trusting(town: Town) -> ssl.SSLContext:
+def trusting(ca: RunningCa) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_verify_locations(cadata=town.ca.authority.keys.roots_pem.decode())
+    context.load_verify_locations(cadata=ca.ca.authority.keys.roots_pem.decode())
     return context
 
 
 @asynccontextmanager
 async def connection(
-    town: Town, context: ssl.SSLContext | None = None
+    ca: RunningCa, context: ssl.SSLContext | None = None
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     reader, writer = await asyncio.open_connection(
         "127.0.0.1",
-        town.ca.port,
-        ssl=context or trusting(town),
+        ca.ca.port,
+        ssl=context or trusting(ca),
         server_hostname=f"ca.{NAMES}",
     )
     try:
@@ -52,10 +52,10 @@ async def connection(
 
 
 async def said(
-    town: Town, method: str, path: str, body: bytes = b"{}", *, header: str = "X-A: b"
+    ca: RunningCa, method: str, path: str, body: bytes = b"{}", *, header: str = "X-A: b"
 ) -> tuple[int, bytes]:
     """Send a request without a certificate."""
-    async with asyncio.timeout(20), connection(town) as (reader, writer):
+    async with asyncio.timeout(20), connection(ca) as (reader, writer):
         head = f"{method} {path} HTTP/1.1\r\nHost: ca\r\nConnection: close\r\n{header}\r\n"
         writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         answer = await reader.read()
@@ -65,11 +65,11 @@ async def said(
 
 @pytest.mark.parametrize("route", [route for route, deed in CA.items() if deed is not None])
 async def test_routes_that_need_a_certificate_reject_requests_without_one(
-    town: Town, route: str
+    ca: RunningCa, route: str
 ) -> None:
     method, path = route.split()
 
-    status, body = await said(town, method, path)
+    status, body = await said(ca, method, path)
 
     assert status == 403
     refusal = json.loads(body)
@@ -77,19 +77,19 @@ async def test_routes_that_need_a_certificate_reject_requests_without_one(
     assert "client certificate of this CA is required" in words
 
 
-async def test_health_metrics_roots_and_crl_need_no_certificate(town: Town) -> None:
-    status, body = await said(town, "GET", "/health")
+async def test_health_metrics_roots_and_crl_need_no_certificate(ca: RunningCa) -> None:
+    status, body = await said(ca, "GET", "/health")
     assert (status, json.loads(body)["status"]) == (200, "ok")
-    assert (await said(town, "GET", "/crl"))[0] == 200
-    assert (await said(town, "GET", "/crl.pem"))[1].startswith(b"-----BEGIN X509 CRL")
-    assert b"BEGIN CERTIFICATE" in (await said(town, "GET", "/api/v1/roots"))[1]
+    assert (await said(ca, "GET", "/crl"))[0] == 200
+    assert (await said(ca, "GET", "/crl.pem"))[1].startswith(b"-----BEGIN X509 CRL")
+    assert b"BEGIN CERTIFICATE" in (await said(ca, "GET", "/api/v1/roots"))[1]
 
 
-async def test_requests_are_counted_and_timed_by_route_and_status(town: Town) -> None:
-    await said(town, "GET", "/health")
-    await said(town, "GET", "/api/v1/audit")
+async def test_requests_are_counted_and_timed_by_route_and_status(ca: RunningCa) -> None:
+    await said(ca, "GET", "/health")
+    await said(ca, "GET", "/api/v1/audit")
 
-    status, page = await said(town, "GET", "/metrics")
+    status, page = await said(ca, "GET", "/metrics")
 
     assert status == 200
     samples = dict(line.rsplit(" ", 1) for line in page.decode().splitlines() if line[0] != "#")
@@ -101,23 +101,23 @@ async def test_requests_are_counted_and_timed_by_route_and_status(town: Town) ->
     assert float(samples["persys_ca_root_expiry_seconds"]) > 0
 
 
-async def test_every_ca_metric_is_documented(town: Town) -> None:
-    _, page = await said(town, "GET", "/metrics")
+async def test_every_ca_metric_is_documented(ca: RunningCa) -> None:
+    _, page = await said(ca, "GET", "/metrics")
     told = set(re.findall(r"^# TYPE (persys_ca_\w+)", page.decode(), re.MULTILINE))
     table = (ROOT / "docs" / "operations.md").read_text("utf-8")
 
     assert set(re.findall(r"\| `(persys_ca_\w+)` \|", table)) == told
 
 
-async def test_a_body_that_is_too_large_is_refused(town: Town) -> None:
-    status, _ = await said(town, "POST", "/api/v1/join", b"x" * (BODY_BYTES_MAX + 1))
+async def test_a_body_that_is_too_large_is_refused(ca: RunningCa) -> None:
+    status, _ = await said(ca, "POST", "/api/v1/join", b"x" * (BODY_BYTES_MAX + 1))
 
     assert status == 413
 
 
-async def test_a_body_with_a_wrong_content_encoding_is_rejected(town: Town) -> None:
+async def test_a_body_with_a_wrong_content_encoding_is_rejected(ca: RunningCa) -> None:
     status, answer = await said(
-        town, "POST", "/api/v1/join", b"xxx", header="Content-Encoding: deflate"
+        ca, "POST", "/api/v1/join", b"xxx", header="Content-Encoding: deflate"
     )
 
     assert status == 400
@@ -125,13 +125,13 @@ async def test_a_body_with_a_wrong_content_encoding_is_rejected(town: Town) -> N
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "10001", "x", "²", f"{1:09}{'9' * 30}", "9" * 5000])
-async def test_a_limit_out_of_range_is_refused(town: Town, limit: str) -> None:
-    files = await asyncio.to_thread(town.certificate, Role.ADMIN, "ada")
-    context = trusting(town)
+async def test_a_limit_out_of_range_is_refused(ca: RunningCa, limit: str) -> None:
+    files = await asyncio.to_thread(ca.certificate, Role.ADMIN, "ada")
+    context = trusting(ca)
     context.load_cert_chain(files.certificate, files.key)
     path = f"/api/v1/audit?limit={quote(limit)}"
 
-    async with asyncio.timeout(20), connection(town, context) as (reader, writer):
+    async with asyncio.timeout(20), connection(ca, context) as (reader, writer):
         writer.write(f"GET {path} HTTP/1.1\r\nHost: ca\r\nConnection: close\r\n\r\n".encode())
         answer = await reader.read()
 
@@ -142,15 +142,15 @@ async def test_a_limit_out_of_range_is_refused(town: Town, limit: str) -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b"\xff", b'{"id": 1}', b'{"id":"a","secret":"b","csr":"c","more":1}']
 )
-async def test_an_invalid_body_is_rejected(town: Town, body: bytes) -> None:
-    status, answer = await said(town, "POST", "/api/v1/join", body)
+async def test_an_invalid_body_is_rejected(ca: RunningCa, body: bytes) -> None:
+    status, answer = await said(ca, "POST", "/api/v1/join", body)
 
     assert status == 400
     assert json.loads(answer)["error"].startswith("body: ")
 
 
-async def test_plain_http_gets_no_response(town: Town) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", town.ca.port)
+async def test_plain_http_gets_no_response(ca: RunningCa) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", ca.ca.port)
     writer.write(b"GET /health HTTP/1.1\r\nHost: ca\r\n\r\n")
 
     async with asyncio.timeout(20):
@@ -160,35 +160,35 @@ async def test_plain_http_gets_no_response(town: Town) -> None:
     writer.close()
 
 
-async def test_tls_before_1_2_is_refused(town: Town) -> None:
-    context = trusting(town)
+async def test_tls_before_1_2_is_refused(ca: RunningCa) -> None:
+    context = trusting(ca)
     context.set_ciphers("ALL:@SECLEVEL=0")
     context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
     with pytest.warns(DeprecationWarning, match="TLSv1_1"):
         context.maximum_version = ssl.TLSVersion.TLSv1_1
 
     with pytest.raises((ssl.SSLError, ConnectionError)):
-        async with connection(town, context):
+        async with connection(ca, context):
             pass
 
 
-async def test_a_slow_client_is_disconnected_and_others_are_served(hasty_town: Town) -> None:
-    async with connection(hasty_town) as (reader, writer), asyncio.timeout(20):
+async def test_a_slow_client_is_disconnected_and_others_are_served(hasty_ca: RunningCa) -> None:
+    async with connection(hasty_ca) as (reader, writer), asyncio.timeout(20):
         writer.write(b"POST /api/v1/join HTTP/1.1\r\nHost: ca\r\nContent-Length: 100\r\n\r\n{")
 
-        assert (await said(hasty_town, "GET", "/health"))[0] == 200
+        assert (await said(hasty_ca, "GET", "/health"))[0] == 200
         assert b" 408 " in await reader.readline()
 
 
-async def test_a_connection_with_endless_headers_is_closed(hasty_town: Town) -> None:
-    async with connection(hasty_town) as (reader, writer), asyncio.timeout(20):
+async def test_a_connection_with_endless_headers_is_closed(hasty_ca: RunningCa) -> None:
+    async with connection(hasty_ca) as (reader, writer), asyncio.timeout(20):
         writer.write(b"POST /api/v1/join HTTP/1.1\r\nX: ")
 
         assert await until_closed(reader) == b""
 
 
-async def test_a_stalled_handshake_is_closed(hasty_town: Town) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", hasty_town.ca.port)
+async def test_a_stalled_handshake_is_closed(hasty_ca: RunningCa) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", hasty_ca.ca.port)
     writer.write(b"\x16\x03\x01\x02\x00\x01")  # the start of a handshake
 
     async with asyncio.timeout(20):
@@ -204,7 +204,7 @@ async def until_closed(reader: asyncio.StreamReader) -> bytes:
         return b""
 
 
-async def test_a_thousand_idle_connections_do_not_stop_service(town: Town) -> None:
+async def test_a_thousand_idle_connections_do_not_stop_service(ca: RunningCa) -> None:
     import resource
 
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -215,16 +215,16 @@ async def test_a_thousand_idle_connections_do_not_stop_service(town: Town) -> No
             one = socket.socket()
             one.setblocking(False)
             silent.append(one)
-            await asyncio.get_running_loop().sock_connect(one, ("127.0.0.1", town.ca.port))
+            await asyncio.get_running_loop().sock_connect(one, ("127.0.0.1", ca.ca.port))
 
-        assert (await said(town, "GET", "/health"))[0] == 200
+        assert (await said(ca, "GET", "/health"))[0] == 200
     finally:
         for one in silent:
             one.close()
 
 
-async def test_a_body_without_the_certificate_it_needs_is_not_read(town: Town) -> None:
-    async with asyncio.timeout(20), connection(town) as (reader, writer):
+async def test_a_body_without_the_certificate_it_needs_is_not_read(ca: RunningCa) -> None:
+    async with asyncio.timeout(20), connection(ca) as (reader, writer):
         writer.write(b"POST /api/v1/tokens HTTP/1.1\r\nHost: ca\r\nContent-Length: 60000\r\n\r\n")
         answer = (await reader.readuntil(b"\r\n\r\n")).lower()
 
@@ -232,8 +232,8 @@ async def test_a_body_without_the_certificate_it_needs_is_not_read(town: Town) -
     assert b"connection: close" in answer
 
 
-async def test_anonymous_rejections_do_not_hide_those_of_an_identity(town: Town) -> None:
-    authority = town.ca.authority
+async def test_anonymous_rejections_do_not_hide_those_of_an_identity(ca: RunningCa) -> None:
+    authority = ca.ca.authority
     operator = Identity(Role.OPERATOR, "ann")
 
     def refuse_many() -> Sequence[AuditLine]:
@@ -243,7 +243,7 @@ async def test_anonymous_rejections_do_not_hide_those_of_an_identity(town: Town)
         authority.record_rejection(operator, "10.1.1.1", "POST /api/v1/tokens", "may not")
         return authority.database.audit(10_000)
 
-    lines = await town.on_thread(refuse_many)
+    lines = await ca.on_thread(refuse_many)
 
     assert sum(line.who.startswith("unknown") for line in lines) <= 50
     assert [line.what for line in lines if line.who == "operator/ann, from 10.1.1.1"] == [
@@ -251,7 +251,7 @@ async def test_anonymous_rejections_do_not_hide_those_of_an_identity(town: Town)
     ]
 
 
-async def test_an_unexpected_exception_returns_500_and_the_ca_keeps_running(town: Town) -> None:
+async def test_an_unexpected_exception_returns_500_and_the_ca_keeps_running(ca: RunningCa) -> None:
     clock = SystemClock()
     supervisor = Supervisor("ca", clock, CollectorRegistry())
 
@@ -260,7 +260,7 @@ async def test_an_unexpected_exception_returns_500_and_the_ca_keeps_running(town
 
     with ThreadPoolExecutor(1) as thread:
         door = AuthorizedRoutes(
-            town.ca.authority,
+            ca.ca.authority,
             clock,
             thread=thread,
             handlers=dict.fromkeys(CA, fail),

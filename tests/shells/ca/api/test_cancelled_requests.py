@@ -31,8 +31,8 @@ from persys.infra.tls.keys import new_key, new_request
 from persys.model.identity import Identity, Role
 from persys.wire.ca.join_token import read_token
 from persys.wire.ca.messages import TokenRequest
-from shells.ca.conftest import a_town
-from shells.ca.running_ca import AUTH_KEY, Town
+from shells.ca.conftest import a_running_ca
+from shells.ca.running_ca import AUTH_KEY, RunningCa
 
 READS = {"POST /api/v1/cfssl/info"}
 # Counts in the database: certificates, revoked ones, tokens, used ones, audit lines.
@@ -97,7 +97,7 @@ def test_every_mutating_route_is_covered() -> None:
 class ParsedCsr:
     """A CA and an admin client."""
 
-    town: Town
+    ca: RunningCa
     session: aiohttp.ClientSession
 
     async def ask(self, route: str, body: Body) -> int:
@@ -107,7 +107,7 @@ class ParsedCsr:
             return response.status
 
     def state(self) -> State:
-        database = self.town.ca.authority.database
+        database = self.ca.ca.authority.database
         certificates, tokens = database.certificates(1000), database.tokens(1000)
         return Counter(
             certificates=len(certificates),
@@ -127,30 +127,30 @@ def cancelling() -> Cancelling:
 async def asked(
     settings: CaSettings, tmp_path: Path, cancelling: Cancelling
 ) -> AsyncIterator[ParsedCsr]:
-    async with a_town(settings, tmp_path, LIMITS, around=cancelling.middleware()) as town:
-        files: CertificateFiles = await asyncio.to_thread(town.certificate, Role.ADMIN, "ada")
-        context = ssl.create_default_context(cadata=town.ca.authority.keys.roots_pem.decode())
+    async with a_running_ca(settings, tmp_path, LIMITS, around=cancelling.middleware()) as ca:
+        files: CertificateFiles = await asyncio.to_thread(ca.certificate, Role.ADMIN, "ada")
+        context = ssl.create_default_context(cadata=ca.ca.authority.keys.roots_pem.decode())
         context.check_hostname = False
         context.load_cert_chain(files.certificate, files.key)
         connector = aiohttp.TCPConnector(ssl=context)
-        base = f"https://{town.address}"
+        base = f"https://{ca.address}"
         async with aiohttp.ClientSession(base, connector=connector) as session:
-            yield ParsedCsr(town, session)
+            yield ParsedCsr(ca, session)
 
 
 @pytest.mark.parametrize("route", CALLS)
 async def test_a_cancelled_request_is_applied_completely_or_not_at_all(
     route: str, asked: ParsedCsr, cancelling: Cancelling
 ) -> None:
-    authority = asked.town.ca.authority
+    authority = asked.ca.ca.authority
 
     async def prepared(own: str) -> tuple[Body, State]:
-        body: Body = await asked.town.on_thread(partial(CALLS[route], authority, own))
-        before: State = await asked.town.on_thread(asked.state)
+        body: Body = await asked.ca.on_thread(partial(CALLS[route], authority, own))
+        before: State = await asked.ca.on_thread(asked.state)
         return body, before
 
     async def changed(before: State) -> State:
-        after: State = await asked.town.on_thread(asked.state)
+        after: State = await asked.ca.on_thread(asked.state)
         return after - before
 
     body, before = await prepared("whole")

@@ -16,8 +16,8 @@ from persys.infra.clock import SystemClock
 from persys.infra.tls.tls import Tls
 from persys.model.identity import Role
 from persys.store.memory import MemoryStore
-from shells.ca.conftest import a_town
-from shells.ca.running_ca import Town
+from shells.ca.conftest import a_running_ca
+from shells.ca.running_ca import RunningCa
 from shells.cli.conftest import Ended, Run
 from shells.scheduler.harness import a_cluster, brisk
 from shells.scheduler.stores import TroubledStore
@@ -26,25 +26,25 @@ Ctl = Callable[..., Coroutine[Any, Any, Ended]]
 
 
 @pytest.fixture
-async def town(tmp_path: Path) -> AsyncIterator[Town]:
+async def ca(tmp_path: Path) -> AsyncIterator[RunningCa]:
     settings = CaSettings(dir=tmp_path / "ca", listen="127.0.0.1", port=0)
-    async with a_town(settings, tmp_path, LIMITS) as town:
-        yield town
+    async with a_running_ca(settings, tmp_path, LIMITS) as ca:
+        yield ca
 
 
 @pytest.fixture
-async def ctl(town: Town, run: Run) -> AsyncIterator[Ctl]:
+async def ctl(ca: RunningCa, run: Run) -> AsyncIterator[Ctl]:
     """persysctl as an admin, with a scheduler and a CA."""
     clock = SystemClock()
-    mine = town.certificate(Role.ADMIN, "me")
-    server = Tls(town.certificate(Role.SCHEDULER, "s1"), clock)
+    mine = ca.certificate(Role.ADMIN, "me")
+    server = Tls(ca.certificate(Role.SCHEDULER, "s1"), clock)
     store = TroubledStore(MemoryStore(clock.monotonic))
     settings = brisk()
 
     async def ctl(*words: str, **variables: str) -> Ended:
         said = {
             "PERSYS_GRPC_ENDPOINT": f"127.0.0.1:{settings.grpc_port}",
-            "PERSYS_CA_ADDR": town.address,
+            "PERSYS_CA_ADDR": ca.address,
             "PERSYS_INSECURE": "",
             **shown(mine),
         }

@@ -33,7 +33,7 @@ def write(
         identity,
         trust_domain="test",
         now=datetime.now(UTC) - age,
-        life=DAY,
+        lifetime=DAY,
     )
     files = CertificateFiles(folder / "a.crt", folder / "a.key", folder / "ca.crt")
     files.key.write_bytes(key_pem(key))

@@ -48,7 +48,7 @@ class Source(CertificateSource):
             ME,
             trust_domain=TRUST_DOMAIN,
             now=datetime.now(UTC),
-            life=HOUR,
+            lifetime=HOUR,
         )
         return Issued(pem(made), self._root.pem)
 

@@ -51,7 +51,7 @@ class Authority(CertificateSource):
             ME,
             trust_domain=TRUST_DOMAIN,
             now=self._clock.now(),
-            life=self._life,
+            lifetime=self._life,
         )
         return Issued(pem(made), self._root.pem)
 

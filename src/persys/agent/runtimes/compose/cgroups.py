@@ -65,7 +65,7 @@ class FileCgroups:
 
     def __init__(self, root: Path = ROOT) -> None:
         self._root = root
-        self._is_unified = (root / "cgroup.controllers").exists()
+        self._is_v2 = (root / "cgroup.controllers").exists()
 
     def parent(self, name: str) -> str:
         return f"/{_GROUP}/{name}"
@@ -75,14 +75,14 @@ class FileCgroups:
         return f"{_GROUP}/{name}/{container_id}"
 
     def limit(self, name: str, limits: StackLimits) -> None:
-        if self._is_unified:
-            self._limit_unified(name, limits)
+        if self._is_v2:
+            self._limit_v2(name, limits)
         else:
-            self._limit_separate(name, limits)
+            self._limit_v1(name, limits)
 
     def remove(self, name: str) -> None:
         """Remove the cgroup. It stays while a process runs in it."""
-        for controller in [""] if self._is_unified else self._controllers():
+        for controller in [""] if self._is_v2 else self._controllers():
             with suppress(OSError):
                 (self._root / controller / _GROUP / name).rmdir()
 
@@ -90,7 +90,7 @@ class FileCgroups:
         """Docker creates the cgroup in every controller."""
         return (path.name for path in self._root.iterdir() if path.is_dir())
 
-    def _limit_separate(self, name: str, limits: StackLimits) -> None:
+    def _limit_v1(self, name: str, limits: StackLimits) -> None:
         groups = {one: self._root / one / _GROUP / name for one in _CONTROLLERS}
         for group in groups.values():
             group.mkdir(parents=True, exist_ok=True)
@@ -112,7 +112,7 @@ class FileCgroups:
         for file in reversed(present) if raises else present:
             file.write_text(str(wanted))
 
-    def _limit_unified(self, name: str, limits: StackLimits) -> None:
+    def _limit_v2(self, name: str, limits: StackLimits) -> None:
         group = self._root / _GROUP / name
         group.mkdir(parents=True, exist_ok=True)
         for above in (self._root, self._root / _GROUP):

@@ -40,7 +40,7 @@ def compare(
         wanted = known.get(container_id, Shape(networks=first_network(one)))
         part = _service(one)
         differs = deviations(wanted, seen, part=part)
-        if _has_lost_joined(one, starts, gone):
+        if _has_stale_network(one, starts, gone):
             text = "the container whose network it uses was restarted"
             differs = (*differs, Deviation(DeviationKind.NETWORK, text, part=part))
         if differs:
@@ -69,7 +69,7 @@ def joined_outside(found: Sequence[Mapping[str, Any]]) -> set[str]:
     return {joined_container(one) for one in found} - {one["Id"] for one in found} - {""}
 
 
-def _has_lost_joined(
+def _has_stale_network(
     one: Mapping[str, Any], starts: Mapping[str, str], gone: Collection[str]
 ) -> bool:
     """Whether the container it joined was removed or restarted later; then its network is stale."""

@@ -39,14 +39,14 @@ class Override:
 
     async def apply_to(self, prepared: Prepared, order: Order) -> Document:
         """The checked document with the agent's additions."""
-        override = await self._of(order, prepared.record)
+        override = await self._additions(order, prepared.record)
         said = documents.section(prepared.document, "services")
         for name, service in documents.section(override, "services").items():
             if said.get(name, {}).get("cgroup_parent"):
                 service.pop("cgroup_parent", None)  # a privileged stack may choose its own
         return documents.merged(prepared.document, override)
 
-    async def _of(self, order: Order, record: StackRecord) -> Document:
+    async def _additions(self, order: Order, record: StackRecord) -> Document:
         made = await self._stack.containers(order.workload_id)
         before = {labels_of(one).get(SERVICE_LABEL): one for one in made}
         parent = await self._cgroups.parent(order.workload_id)

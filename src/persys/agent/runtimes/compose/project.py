@@ -68,7 +68,7 @@ class StackResources:
         listed = await self._list("containers/json", workload_id, {"all": "true"}, PROJECT_LABEL)
         with parsing_response(_LIST):
             ids = [str(one["Id"]) for one in listed]
-        found = [await self._describe(container_id) for container_id in ids]
+        found = [await self._inspect(container_id) for container_id in ids]
         return [one for one in found if one is not None]
 
     async def networks(self, workload_id: WorkloadId) -> list[ContainerInfo]:
@@ -88,7 +88,7 @@ class StackResources:
             return [{**one, "Name": str(one["Name"])} for one in listed["Volumes"] or ()]
 
     async def exists(self, container_id: str) -> bool:
-        return await self._describe(container_id) is not None
+        return await self._inspect(container_id) is not None
 
     async def start(self, ids: Iterable[str]) -> None:
         """Raises EngineError."""
@@ -97,7 +97,7 @@ class StackResources:
 
     async def unpause(self, ids: Iterable[str]) -> None:
         for container_id in ids:
-            await self._quietly("POST", f"containers/{container_id}/unpause", {}, 20.0)
+            await self._call_unless_gone("POST", f"containers/{container_id}/unpause", {}, 20.0)
 
     async def stop(self, found: list[ContainerInfo], grace_seconds: int, *, exactly: bool) -> None:
         """Stop containers that no other depends on first. Raises EngineError.
@@ -121,23 +121,23 @@ class StackResources:
     async def remove(self, found: list[ContainerInfo], *, with_volumes: bool) -> None:
         params = {"force": "true", "v": str(with_volumes).lower()}
         for one in found:
-            await self._quietly("DELETE", f"containers/{one['Id']}", params)
+            await self._call_unless_gone("DELETE", f"containers/{one['Id']}", params)
 
     async def remove_networks(self, workload_id: WorkloadId) -> None:
         for one in await self.networks(workload_id):
-            await self._quietly("DELETE", f"networks/{one['Id']}", {})
+            await self._call_unless_gone("DELETE", f"networks/{one['Id']}", {})
 
     async def remove_volumes(self, workload_id: WorkloadId) -> None:
         for one in await self.volumes(workload_id):
-            await self._quietly("DELETE", f"volumes/{one['Name']}", {})
+            await self._call_unless_gone("DELETE", f"volumes/{one['Name']}", {})
 
     async def _stop(self, one: ContainerInfo, grace_seconds: int, exactly: bool) -> None:
         said = one["Config"].get("StopTimeout")
         grace = grace_seconds if exactly or said is None else int(said)
         path, params = f"containers/{one['Id']}/stop", {"t": str(grace)}
-        await self._quietly("POST", path, params, grace + _STOP_MARGIN_SECONDS)
+        await self._call_unless_gone("POST", path, params, grace + _STOP_MARGIN_SECONDS)
 
-    async def _quietly(
+    async def _call_unless_gone(
         self,
         method: str,
         path: str,
@@ -162,7 +162,7 @@ class StackResources:
         except EngineError as err:
             raise as_unavailable(err) from err
 
-    async def _describe(self, container_id: str) -> ContainerInfo | None:
+    async def _inspect(self, container_id: str) -> ContainerInfo | None:
         try:
             found: ContainerInfo = await self._engine.call("GET", f"containers/{container_id}/json")
         except EngineError as err:

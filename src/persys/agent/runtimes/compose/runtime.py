@@ -98,7 +98,7 @@ class ComposeRuntime:
         found = await self._stack.containers(workload_id)
         differing = await self._compare(workload_id, found)
         state_dir = self._state_dir(workload_id)
-        record = await self._paths.run(state_dir.root, state_dir.applied)
+        record = await self._paths.run(state_dir.root, state_dir.read_applied)
         seen = artefact_of(
             project_of(order, record, found, self._owner),
             members(found, differing),
@@ -161,7 +161,7 @@ class ComposeRuntime:
         if failure is not None:
             return failure
         try:
-            await self._paths.run(state_dir.root, partial(state_dir.apply, prepared.record))
+            await self._paths.run(state_dir.root, partial(state_dir.write_applied, prepared.record))
         except OSError as err:
             return storage_failure("files of the stack", err)
         return None
@@ -196,7 +196,7 @@ class ComposeRuntime:
             try:
                 await self._stack.start(one.artefact.id for one in stopped)
             except EngineError as err:
-                return await self._why(record, order.workload_id, err.message)
+                return await self._failure_reason(record, order.workload_id, err.message)
             return None
         stack, failure = await self._execution(name, state_dir, prepared, order), None
         if stranded:
@@ -209,7 +209,7 @@ class ComposeRuntime:
         after = {one["Id"] for one in await self._stack.containers(order.workload_id)}
         if any(one.artefact.id not in after for one in found):
             raise ConflictError("a container of the stack was removed during the start")
-        return await self._why(record, order.workload_id, failure.message)
+        return await self._failure_reason(record, order.workload_id, failure.message)
 
     async def stop(self, order: Order, artefact: Artefact) -> Failure | None:
         exactly = bool(order.stop_after_seconds)
@@ -258,7 +258,7 @@ class ComposeRuntime:
             failure = await self._commands.recreate(stack, services, start=True)
             if failure is None:
                 return None
-            return await self._why(prepared.record, order.workload_id, failure.message)
+            return await self._failure_reason(prepared.record, order.workload_id, failure.message)
 
         return await self._binds.start(prepared.binds, replace, partial(self._ids, order))
 
@@ -324,7 +324,7 @@ class ComposeRuntime:
             gone = {one for one in joined_outside(found) if not await self._stack.exists(one)}
             compared = compare(found, shapes, gone=gone)
         if compared.shapes != shapes or workload_id in self._shapes:
-            await self._keep_shapes(state_dir, workload_id, compared.shapes)
+            await self._store_shapes(state_dir, workload_id, compared.shapes)
         return compared.deviations
 
     async def _shapes_of(
@@ -332,9 +332,9 @@ class ComposeRuntime:
     ) -> dict[str, Shape]:
         if workload_id in self._shapes:
             return self._shapes[workload_id]
-        return await self._paths.run(state_dir.root, state_dir.shapes)
+        return await self._paths.run(state_dir.root, state_dir.read_shapes)
 
-    async def _keep_shapes(
+    async def _store_shapes(
         self, state_dir: StackStateDir, workload_id: WorkloadId, shapes: dict[str, Shape]
     ) -> None:
         """Store the shapes. They stay in memory if the write fails: a full disk must not stop a stack."""
@@ -349,7 +349,7 @@ class ComposeRuntime:
 
     async def _project(self, order: Order) -> str:
         state_dir = self._state_dir(order.workload_id)
-        record = await self._paths.run(state_dir.root, state_dir.applied)
+        record = await self._paths.run(state_dir.root, state_dir.read_applied)
         found = await self._stack.containers(order.workload_id) if record is None else []
         return project_of(order, record, found, self._owner)
 
@@ -375,10 +375,12 @@ class ComposeRuntime:
             self._prepared[order.workload_id] = prepared
         return prepared
 
-    async def _why(self, record: StackRecord, workload_id: WorkloadId, message: str) -> Failure:
+    async def _failure_reason(
+        self, record: StackRecord, workload_id: WorkloadId, message: str
+    ) -> Failure:
         taken = await port_conflict(self._engine, self._owner, workload_id, record.ports)
         return taken or Failure(FailureReason.RUNTIME_ERROR, message)
 
 
-def _ignore_progress(_why: str) -> None:
+def _ignore_progress(_failure_reason: str) -> None:
     """Queue progress is reported during a pull only."""

@@ -106,7 +106,7 @@ class ComposeSource:
         self, order: Order, state_dir: StackStateDir, name: str, queued: Callable[[str], None]
     ) -> Prepared | Failure:
         spec = compose_spec(order)
-        await self._paths.run(state_dir.root, state_dir.make)
+        await self._paths.run(state_dir.root, state_dir.create)
         checkout = _Checkout()
         if spec.source_type == "git":
             if self._git is None:
@@ -128,7 +128,7 @@ class ComposeSource:
         document, variables = documents.with_values(document, effective_env(spec))
         files = await self._copy(state_dir, document, links) if checkout.commit else ()
         record = _record(order, name, found, state_dir, hashes, checkout.commit, files)
-        await self._paths.run(state_dir.root, partial(state_dir.plan, record))
+        await self._paths.run(state_dir.root, partial(state_dir.write_planned, record))
         document = self._executable(document, state_dir, name)
         return Prepared(
             record,
@@ -191,7 +191,7 @@ class ComposeSource:
         local = is_local(spec.git_repo)
         if local is not None:
             await self._paths.run(local, partial(self._check_local, local))
-        applied = await self._paths.run(state_dir.root, state_dir.applied)
+        applied = await self._paths.run(state_dir.root, state_dir.read_applied)
         is_same = applied is not None and applied.revision == order.revision
         return await git.fetch(
             state_dir.repository,
@@ -323,7 +323,7 @@ class ComposeSource:
         self, state_dir: StackStateDir, document: Document, links: Mapping[str, str]
     ) -> tuple[str, ...]:
         """Copy the files that containers mount, and return their names."""
-        before = await self._paths.run(state_dir.root, state_dir.applied)
+        before = await self._paths.run(state_dir.root, state_dir.read_applied)
         previous = frozenset(before.files if before is not None else ())
         if str(state_dir.export) not in json.dumps(document):
             await self._paths.run(state_dir.root, partial(_remove, state_dir.source / ".git"))

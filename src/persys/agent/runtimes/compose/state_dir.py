@@ -56,7 +56,7 @@ class StackStateDir:
         self._applied = self.root / "applied.json"
         self._shapes = self.root / "shapes.json"
 
-    def make(self) -> None:
+    def create(self) -> None:
         """Raises OSError."""
         for directory in (self.root.parent, self.root, self.project):
             directory.mkdir(parents=True, exist_ok=True, mode=_PRIVATE)
@@ -72,19 +72,19 @@ class StackStateDir:
             shutil.rmtree(self.export)
         self.export.mkdir(mode=_PRIVATE)
 
-    def planned(self) -> StackRecord | None:
+    def read_planned(self) -> StackRecord | None:
         return _read(self._planned)
 
-    def applied(self) -> StackRecord | None:
+    def read_applied(self) -> StackRecord | None:
         return _read(self._applied)
 
-    def plan(self, record: StackRecord) -> None:
+    def write_planned(self, record: StackRecord) -> None:
         write_file(self._planned, msgspec.json.encode(record))
 
-    def apply(self, record: StackRecord) -> None:
+    def write_applied(self, record: StackRecord) -> None:
         write_file(self._applied, msgspec.json.encode(record))
 
-    def shapes(self) -> dict[str, Shape]:
+    def read_shapes(self) -> dict[str, Shape]:
         """Recorded shapes by container id."""
         try:
             return msgspec.json.decode(self._shapes.read_bytes(), type=dict[str, Shape])
@@ -97,7 +97,7 @@ class StackStateDir:
 
     def discard(self, *, keeps_data: bool) -> None:
         """Remove the directory. Files that services wrote to the checkout are data and may be kept."""
-        record = self.applied() or self.planned()
+        record = self.read_applied() or self.read_planned()
         if not keeps_data or record is None or not record.source_has_data:
             shutil.rmtree(self.root, ignore_errors=True)
             return

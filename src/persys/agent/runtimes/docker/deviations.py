@@ -76,7 +76,7 @@ def policy_text(policy: Mapping[str, Any]) -> str:
     return f"{name}:{count}" if count else str(name)
 
 
-def enforced(limits: Limits, wanted: Limits) -> Limits:
+def enforceable_limits(limits: Limits, wanted: Limits) -> Limits:
     """Without requested limits that Docker reports as unset: the host cannot enforce them."""
     return {
         name: value

@@ -74,7 +74,7 @@ class Engine:
         """Check that the engine responds on a new connection. Raises RuntimeUnavailableError."""
         fresh = _opened(self._host)
         try:
-            async with asyncio.timeout(REACHABLE_DEADLINE_SECONDS), _asked(fresh, "GET", _PING):
+            async with asyncio.timeout(REACHABLE_DEADLINE_SECONDS), _request(fresh, "GET", _PING):
                 pass
         except (EngineError, *_NO_ANSWER) as err:
             raise RuntimeUnavailableError(_NOT_RESPONDING) from err
@@ -91,13 +91,13 @@ class Engine:
         deadline: float = DEADLINE_SECONDS,
     ) -> Any:
         """The JSON of the response, or None if it is empty."""
-        async with self._answer(method, path, params, body, deadline) as answer:
+        async with self._open_response(method, path, params, body, deadline) as answer:
             return await _parsed(await _content(answer, f"{method} {path}"))
 
     async def read(self, path: str, *, params: Mapping[str, str], bytes_max: int) -> bytes:
         """The last `bytes_max` bytes of the raw response."""
         content, size = b"", 0
-        async with self._answer("GET", path, params, None, DEADLINE_SECONDS) as answer:
+        async with self._open_response("GET", path, params, None, DEADLINE_SECONDS) as answer:
             async for chunk in answer.content.iter_any():
                 content = (content + chunk)[-bytes_max:]
                 size += len(chunk)
@@ -118,7 +118,7 @@ class Engine:
 
         `begins_within`: seconds in which the response must start; None if the caller bounds that.
         """
-        async with self._begun(method, path, params, begins_within, headers) as answer:
+        async with self._open_stream(method, path, params, begins_within, headers) as answer:
             yield {}  # the stream is open; later events are not missed
             rest = b""
             async for chunk in answer.content.iter_any():
@@ -136,7 +136,7 @@ class Engine:
 
         `silence`: seconds without data after which the engine counts as not responding; None for no limit.
         """
-        async with self._begun("GET", path, params, DEADLINE_SECONDS) as answer:
+        async with self._open_stream("GET", path, params, DEADLINE_SECONDS) as answer:
             while chunk := await _next(answer, silence):
                 if len(chunk) < _GATHERED_BYTES:
                     await asyncio.sleep(_GATHER_SECONDS)
@@ -165,7 +165,7 @@ class Engine:
             await stream.close()
 
     @asynccontextmanager
-    async def _begun(
+    async def _open_stream(
         self,
         method: str,
         path: str,
@@ -177,7 +177,7 @@ class Engine:
         try:
             async with (
                 asyncio.timeout(begins_within) as deadline,
-                self._answer(method, path, params, None, None, headers) as answer,
+                self._open_response(method, path, params, None, None, headers) as answer,
             ):
                 deadline.reschedule(None)
                 yield answer
@@ -185,7 +185,7 @@ class Engine:
             raise RuntimeUnavailableError(_NOT_RESPONDING) from err
 
     @asynccontextmanager
-    async def _answer(
+    async def _open_response(
         self,
         method: str,
         path: str,
@@ -198,7 +198,7 @@ class Engine:
         try:
             async with asyncio.timeout(deadline):
                 version = await self._find_version()
-                async with _asked(
+                async with _request(
                     self._docker, method, f"{version}/{path}", params, data, headers
                 ) as answer:
                     yield answer
@@ -212,7 +212,7 @@ class Engine:
     async def _find_version(self) -> str:
         """The API version, fetched once and used in every call."""
         if self._docker.api_version == "auto":
-            async with _asked(self._docker, "GET", _VERSION) as answer:
+            async with _request(self._docker, "GET", _VERSION) as answer:
                 found = await _parsed(await _content(answer, f"GET {_VERSION}"))
             with parsing_response("its version"):
                 self._docker.api_version = f"v{found['ApiVersion']}"
@@ -267,7 +267,7 @@ def as_unavailable(err: EngineError) -> RuntimeUnavailableError:
 
 
 @asynccontextmanager
-async def _asked(
+async def _request(
     docker: aiodocker.Docker,
     method: str,
     path: str,

@@ -58,7 +58,7 @@ class ContainerPart(Struct, frozen=True):
     started_at: str  # as Docker reports it, in nanoseconds
     finished_at: str  # of the previous run while it is running
 
-    def before_present_run(self) -> str:
+    def before_current_run(self) -> str:
         """A time between the previous run and the current one; "" if there was no previous run.
 
         Docker records a start after the first output and an end before the last output. It waits at least

@@ -16,7 +16,7 @@ from persys.agent.runtimes.docker.deviations import (
     LIMITS,
     RESTART_POLICY,
     Limits,
-    enforced,
+    enforceable_limits,
     first_network,
     policy_text,
     ports_to_publish,
@@ -162,7 +162,7 @@ def wanted_shape(found: Mapping[str, Any], order: Order, owner: OwnerLabels) -> 
 
 def deviations_of(found: Mapping[str, Any], wanted: Shape) -> tuple[Deviation, ...]:
     seen = shape_of(found)
-    return deviations(wanted, replace(seen, limits=enforced(seen.limits, wanted.limits)))
+    return deviations(wanted, replace(seen, limits=enforceable_limits(seen.limits, wanted.limits)))
 
 
 def _limits(order: Order) -> Limits:

@@ -172,7 +172,7 @@ class DockerRuntime:
         except EngineError as err:
             if err.status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
                 raise ConflictError(err.message) from err
-            taken = await self._taken_port(order) if err.status >= 500 else None
+            taken = await self._port_conflict(order) if err.status >= 500 else None
             return taken or _failure(err, FailureReason.RUNTIME_ERROR)
         return None
 
@@ -219,7 +219,7 @@ class DockerRuntime:
         try:
             await repair_in_place(self._engine, artefact.id, wanted, artefact.deviations)
         except EngineError as err:
-            taken = await self._taken_port(order)
+            taken = await self._port_conflict(order)
             return taken or Failure(FailureReason.RUNTIME_ERROR, err.message)
         return None
 
@@ -287,7 +287,7 @@ class DockerRuntime:
             return Failure(FailureReason.RUNTIME_ERROR, text, code="NameTaken")
         raise ConflictError(f"container {name} already exists")
 
-    async def _taken_port(self, order: Order) -> Failure | None:
+    async def _port_conflict(self, order: Order) -> Failure | None:
         ports = container_spec(order).ports
         return await port_conflict(self._engine, self._owner, order.workload_id, ports)
 

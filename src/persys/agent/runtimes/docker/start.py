@@ -62,12 +62,12 @@ async def start_container(
 async def kill_lost_shim(paths: PathCalls, text: str) -> bool:
     """Whether the error text reports a lost start. The stale shim is killed if it runs on this host."""
     found = _LOST.search(text)
-    if found is not None and await paths.run("/proc", partial(_end_shim, found["id"])):
+    if found is not None and await paths.run("/proc", partial(_kill_shim, found["id"])):
         log.warning("container.lost_start_ended", container_id=found["id"])
     return found is not None
 
 
-def _end_shim(container_id: str) -> bool:
+def _kill_shim(container_id: str) -> bool:
     ended = False
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -100,13 +100,13 @@ async def port_conflict(
                     (own if mine else others).add((port["PublicPort"], port["Type"]))
     for port in ports:
         key = (port.host_port, port.protocol)
-        if port.host_port and (key in others or (key not in own and _is_taken(port))):
+        if port.host_port and (key in others or (key not in own and _is_in_use(port))):
             text = f"host port {port.host_port}/{port.protocol} is already in use on this node"
             return Failure(FailureReason.NETWORK_ERROR, text, code="PortTaken")
     return None
 
 
-def _is_taken(port: Port) -> bool:
+def _is_in_use(port: Port) -> bool:
     """Try to bind the port."""
     kind = socket.SOCK_DGRAM if port.protocol == "udp" else socket.SOCK_STREAM
     with socket.socket(socket.AF_INET, kind) as trial:

@@ -61,7 +61,7 @@ class Cgroups:
     def __init__(self, root: str = "/sys/fs/cgroup", proc: str = "/proc") -> None:
         self.root = root
         self._proc = proc
-        self._is_unified = Path(root, "cgroup.controllers").exists()
+        self._is_v2 = Path(root, "cgroup.controllers").exists()
 
     def read_all(self, containers: Mapping[str, str]) -> dict[str, Counters]:
         """Counters of the containers that have a cgroup here. `containers`: stack names by container id."""
@@ -69,7 +69,7 @@ class Cgroups:
         return {container_id: counters for container_id, counters in found if counters is not None}
 
     def read(self, container_id: str, name: str = "") -> Counters | None:
-        read = self._read_unified if self._is_unified else self._read_separate
+        read = self._read_v2 if self._is_v2 else self._read_v1
         escaped = name.replace("-", "_")
         for place in _PLACES:
             try:
@@ -78,10 +78,10 @@ class Cgroups:
                 continue
         return None
 
-    def _read_separate(self, place: str) -> Counters:
+    def _read_v1(self, place: str) -> Counters:
         memory, cpu = f"{self.root}/memory/{place}", f"{self.root}/cpuacct/{place}"
         used = int(_text(f"{memory}/memory.usage_in_bytes"))
-        cached = _figure(_text(f"{memory}/memory.stat"), "total_inactive_file")
+        cached = _value(_text(f"{memory}/memory.stat"), "total_inactive_file")
         disk = _text(f"{self.root}/blkio/{place}/blkio.throttle.io_service_bytes")
         words = [line.split() for line in disk.splitlines()]
         rx, tx = self._network(cpu)
@@ -94,14 +94,14 @@ class Cgroups:
             net_tx_bytes=tx,
         )
 
-    def _read_unified(self, place: str) -> Counters:
+    def _read_v2(self, place: str) -> Counters:
         group = f"{self.root}/{place}"
         used = int(_text(f"{group}/memory.current"))
-        cached = _figure(_text(f"{group}/memory.stat"), "inactive_file")
+        cached = _value(_text(f"{group}/memory.stat"), "inactive_file")
         disk = _text(f"{group}/io.stat").split()
         rx, tx = self._network(group)
         return Counters(
-            cpu_nanos=_figure(_text(f"{group}/cpu.stat"), "usage_usec") * 1000,
+            cpu_nanos=_value(_text(f"{group}/cpu.stat"), "usage_usec") * 1000,
             memory_bytes=max(0, used - cached),
             disk_read_bytes=_sum_of(disk, "rbytes="),
             disk_write_bytes=_sum_of(disk, "wbytes="),
@@ -131,7 +131,7 @@ def _text(path: str) -> str:
         os.close(file)
 
 
-def _figure(text: str, name: str) -> int:
+def _value(text: str, name: str) -> int:
     """The number after `name` in lines of "name number"."""
     found = re.search(rf"^{name} (\d+)$", text, re.MULTILINE)
     return int(found[1]) if found else 0

@@ -30,7 +30,7 @@ from persys.model.ids import WorkloadId
 CONTROL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[ -/]+[0-~]|[0-Z\\-~])|[\x00-\x08\x0b-\x1f\x7f]")
 
 
-LOOK_SECONDS = 0.25
+LOG_POLL_SECONDS = 0.25
 LOG_CHUNK_BYTES = 32 * 1024
 TAIL_BYTES_MAX = 4 * 1024 * 1024
 ALL_BYTES_MAX = 64 * 1024 * 1024  # limit without `follow`
@@ -230,7 +230,7 @@ async def lines(
                 elif ends:
                     return
                 else:
-                    await asyncio.sleep(LOOK_SECONDS)
+                    await asyncio.sleep(LOG_POLL_SECONDS)
     except OSError as err:
         raise RefusedError(f"cannot read the console log: {err.strerror}") from err
 

@@ -37,11 +37,11 @@ from persys.model.status import Failure, FailureReason
 
 AGENT_SECONDS = 2  # timeout of the guest agent
 _LEASE, _AGENT = 0, 1  # VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_*
-ROOM_BYTES = (
+RESUME_FREE_BYTES = (
     64 * 1024 * 1024
 )  # free space at which a VM that is paused for lack of space may resume
 ADDRESS_AWAITED = timedelta(minutes=3)
-ADDRESS_LOOK_AFTER = timedelta(seconds=1)
+ADDRESS_POLL_AFTER = timedelta(seconds=1)
 CRASHED = 1
 UNKNOWN_EXIT_CODE = 255
 
@@ -89,7 +89,7 @@ def inspect_domain(connection: Any, uuid: str) -> DomainView | None:
     )
 
 
-def facts(view: DomainView) -> dict[str, str]:
+def status_metadata(view: DomainView) -> dict[str, str]:
     """Status metadata, most of it in the names that peers expect."""
     found = view.description
     runs = view.number >= 0
@@ -161,12 +161,12 @@ def run_of(view: DomainView, before: Run | None, *, now: datetime) -> Run | None
         return before
     if before is None or before.finished_at is not None:
         return before
-    exit_code, ending = _ending(view.reason)
+    exit_code, ending = _shutoff_reason(view.reason)
     return replace(before, finished_at=now, exit_code=exit_code, ending=ending)
 
 
 def artefact_of(view: DomainView, run: Run | None, *, now: datetime) -> Artefact:
-    known = {name: word for name, word in facts(view).items() if word}
+    known = {name: word for name, word in status_metadata(view).items() if word}
     condition = _condition(view, run)
     runs = condition is Condition.RUNNING
     awaited = runs and run is not None and now - run.started_at < ADDRESS_AWAITED
@@ -181,9 +181,9 @@ def artefact_of(view: DomainView, run: Run | None, *, now: datetime) -> Artefact
         finished_at=run.finished_at if run is not None else None,
         error=run.ending if run is not None else "",
         boots=True,
-        trouble=_trouble(view) if condition is Condition.PAUSED else None,
+        trouble=_pause_failure(view) if condition is Condition.PAUSED else None,
         facts=known,
-        look_again_after=ADDRESS_LOOK_AFTER if awaited and nowhere else None,
+        look_again_after=ADDRESS_POLL_AFTER if awaited and nowhere else None,
     )
 
 
@@ -199,7 +199,7 @@ def _condition(view: DomainView, run: Run | None) -> Condition:
     return Condition.RUNNING
 
 
-def _trouble(view: DomainView) -> Failure | None:
+def _pause_failure(view: DomainView) -> Failure | None:
     libvirt = load()
     if view.state != libvirt.VIR_DOMAIN_PAUSED:
         return None
@@ -207,7 +207,7 @@ def _trouble(view: DomainView) -> Failure | None:
         return None
     for device in view.full_disks:
         path = view.description.sources.get(device, "")
-        if not path or not _has_room(path):
+        if not path or not _has_space(path):
             text = f"disk {device}: no space left on this node; the VM is paused"
             return Failure(FailureReason.STORAGE_ERROR, text, code="NoSpace")
     if view.full_disks and not view.broken_disks:
@@ -217,14 +217,14 @@ def _trouble(view: DomainView) -> Failure | None:
     return Failure(FailureReason.STORAGE_ERROR, text, code="DiskError")
 
 
-def _has_room(path: str) -> bool:
+def _has_space(path: str) -> bool:
     try:
-        return disk_usage(path).free >= ROOM_BYTES
+        return disk_usage(path).free >= RESUME_FREE_BYTES
     except OSError:
         return False
 
 
-def _ending(reason: int) -> tuple[int, str]:
+def _shutoff_reason(reason: int) -> tuple[int, str]:
     libvirt = load()
     return {
         libvirt.VIR_DOMAIN_SHUTOFF_SHUTDOWN: (0, "the guest shut down"),

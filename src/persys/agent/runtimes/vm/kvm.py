@@ -55,13 +55,13 @@ async def detect_accel(wish: str, found_path: Path, clock: Clock, paths: PathCal
     if qemu is None:
         return Accel.KVM  # libvirt is remote or has its own QEMU: it reports a problem itself
     try:
-        return await _tried(qemu, found_path, clock, paths)
+        return await _test_kvm(qemu, found_path, clock, paths)
     except (OSError, PathTimeoutError) as err:  # cannot write the disk of the guest
         log.warning("kvm.not_tried", reason=str(err), accel=Accel.TCG.value)
         return Accel.TCG
 
 
-async def _tried(qemu: str, found_path: Path, clock: Clock, paths: PathCalls) -> Accel:
+async def _test_kvm(qemu: str, found_path: Path, clock: Clock, paths: PathCalls) -> Accel:
     """Raises OSError, PathTimeoutError."""
     circumstances = await paths.run(qemu, partial(_circumstances, qemu))
     known = await paths.run(found_path, partial(_read, found_path, circumstances))

@@ -40,7 +40,7 @@ T = TypeVar("T")
 DEADLINE_SECONDS = 20.0
 PING_SECONDS = 5.0
 CLOSE_SECONDS = 2.0
-ASK_AFTER_SECONDS = 2.0  # since the last event
+PING_AFTER_SECONDS = 2.0  # since the last event
 _LOST = "the connection to libvirt was lost"
 Listener = asyncio.Queue["DomainEvent | None"]  # None: the connection was lost
 NAME_TAKEN = "NameTaken"
@@ -103,7 +103,7 @@ class Libvirt:
             raise RuntimeUnavailableError(f"libvirt at {self._uri} is not responding") from err
         except libvirt.libvirtError as err:
             if _is_dead(connection):
-                self._lose(connection)
+                self._drop_connection(connection)
                 raise RuntimeUnavailableError(f"{_LOST}: {err.get_error_message()}") from err
             raise LibvirtError(err.get_error_code(), err.get_error_message()) from err
 
@@ -122,7 +122,7 @@ class Libvirt:
             yield None
             while True:
                 try:
-                    async with asyncio.timeout(ASK_AFTER_SECONDS):
+                    async with asyncio.timeout(PING_AFTER_SECONDS):
                         event = await listener.get()
                 except TimeoutError:
                     await self.ping()
@@ -143,17 +143,17 @@ class Libvirt:
     async def _open(self) -> Any:
         """Concurrent callers share one attempt to connect, so that a hanging libvirtd blocks one thread."""
         if self._connection is not None and _is_dead(self._connection):
-            self._lose(self._connection)
+            self._drop_connection(self._connection)
         if self._connection is not None:
             return self._connection
         if self._opening is None or self._opening.done():
-            self._opening = self._attempt()
+            self._opening = self._start_connecting()
         return await asyncio.shield(self._opening)
 
-    def _attempt(self) -> asyncio.Future[Any]:
+    def _start_connecting(self) -> asyncio.Future[Any]:
         loop = asyncio.get_running_loop()
         notify = partial(_call_soon, loop, self._on_event)
-        lose = partial(_call_soon, loop, self._lose)
+        lose = partial(_call_soon, loop, self._drop_connection)
         opening = _in_thread(partial(_connect, self._uri, notify, lose))
         opening.add_done_callback(self._opened)
         return opening
@@ -166,7 +166,7 @@ class Libvirt:
         for listener in self._listeners:
             listener.put_nowait(event)
 
-    def _lose(self, connection: Any) -> None:
+    def _drop_connection(self, connection: Any) -> None:
         if connection is not self._connection:
             return
         # Not closed: a thread may still be in a call on it. Its socket is already closed.

@@ -9,9 +9,9 @@ from persys.core.agent.next_step import Artefact, Condition
 from persys.errors import RuntimeUnavailableError
 from persys.infra.clock import Clock
 
-LOOK_EVERY_SECONDS = 0.2
+POLL_SECONDS = 0.2
 # A booting guest ignores the power button.
-PRESS_EVERY_SECONDS = 10.0
+PRESS_INTERVAL_SECONDS = 10.0
 OFF_SECONDS = 30.0
 
 
@@ -36,12 +36,12 @@ async def shut_down(libvirt: Libvirt, artefact: Artefact, *, grace: float, clock
         now = clock.monotonic()
         if now - begun_at >= grace:
             break
-        if pressed_at is None or now - pressed_at >= PRESS_EVERY_SECONDS:
+        if pressed_at is None or now - pressed_at >= PRESS_INTERVAL_SECONDS:
             pressed_at = now
-            await libvirt.call(partial(_press, uuid=artefact.id))
-        if not await libvirt.call(partial(_is_on, uuid=artefact.id)):
+            await libvirt.call(partial(_press_power_button, uuid=artefact.id))
+        if not await libvirt.call(partial(_is_active, uuid=artefact.id)):
             return
-        await asyncio.sleep(LOOK_EVERY_SECONDS)
+        await asyncio.sleep(POLL_SECONDS)
     await libvirt.call(partial(power_off, uuid=artefact.id), deadline=OFF_SECONDS)
 
 
@@ -76,7 +76,7 @@ def unavailable(err: LibvirtError) -> RuntimeUnavailableError:
     return RuntimeUnavailableError(f"libvirt: {err.message}")
 
 
-def _is_on(connection: Any, uuid: str) -> bool:
+def _is_active(connection: Any, uuid: str) -> bool:
     libvirt = load()
     try:
         return bool(connection.lookupByUUIDString(uuid).isActive())
@@ -86,7 +86,7 @@ def _is_on(connection: Any, uuid: str) -> bool:
         raise
 
 
-def _press(connection: Any, uuid: str) -> None:
+def _press_power_button(connection: Any, uuid: str) -> None:
     libvirt = load()
     domain = connection.lookupByUUIDString(uuid)
     try:

@@ -132,11 +132,11 @@ class VmRuntime:
     async def create(self, order: Order, volumes: Mapping[str, Path]) -> Failure | None:
         state_dir = VmStateDir(self._root, order.workload_id)
         try:
-            await self._paths.run(state_dir.root, state_dir.make)
+            await self._paths.run(state_dir.root, state_dir.create)
             interfaces = await self._networks.attach(vm_spec(order))
             async with task_group() as group:
                 cloud_init = group.create_task(self._write_cloud_init(order, state_dir, interfaces))
-                disks = await self._disks.provide(order, state_dir)
+                disks = await self._disks.ensure(order, state_dir)
             more = [await self._kind_of(path) for path in volumes.values()]
             attached = _attached(volumes, more, disks)
             parts = _parts(cloud_init.result(), state_dir, interfaces, (*disks, *attached))

@@ -63,7 +63,7 @@ class VmStateDir:
         self._disks = self.root / "disks.json"
         self._reservations = self.root / "reservations.json"
 
-    def make(self) -> None:
+    def create(self) -> None:
         for directory in (self.root.parent, self.root):
             directory.mkdir(parents=True, exist_ok=True, mode=_TRAVERSABLE)
 
@@ -71,7 +71,7 @@ class VmStateDir:
         return _read(self._run, Run)
 
     def write_run(self, run: Run) -> None:
-        self.make()
+        self.create()
         write_file(self._run, msgspec.json.encode(run))
 
     def remove_run(self) -> None:
@@ -82,14 +82,14 @@ class VmStateDir:
         return _read(self._disks, tuple[DiskRecord, ...]) or ()
 
     def write_disks(self, disks: tuple[DiskRecord, ...]) -> None:
-        self.make()
+        self.create()
         write_file(self._disks, msgspec.json.encode(disks))
 
     def read_reservations(self) -> tuple[Reservation, ...]:
         return _read(self._reservations, tuple[Reservation, ...]) or ()
 
     def write_reservations(self, reservations: tuple[Reservation, ...]) -> None:
-        self.make()
+        self.create()
         write_file(self._reservations, msgspec.json.encode(reservations))
 
     def discard(self) -> None:

@@ -91,7 +91,7 @@ class Node:
             stop_grace_seconds=20,
         )
         self.inventory = DiskInventory(libvirt, self._disks, self.owner, paths, self.root)
-        self.leftovers = VmGarbage(libvirt, self.owner)
+        self.garbage = VmGarbage(libvirt, self.owner)
 
     def order(self, spec: VMSpec = SMALL, *, revision: str = "r1", name: str = "") -> Order:
         workload_id = WorkloadId(name or f"{self.pool}-{uuid.uuid4().hex[:6]}")
@@ -256,7 +256,7 @@ async def test_a_foreign_vm_is_not_changed(node: Node) -> None:
         assert failure is not None
         assert (failure.code, name in failure.message) == ("NameTaken", True)
         assert virsh("dumpxml", name) == before
-        assert name not in {item.name for item in await node.leftovers.inventory()}
+        assert name not in {item.name for item in await node.garbage.inventory()}
     finally:
         virsh("undefine", name)
 
@@ -266,13 +266,13 @@ async def test_an_orphan_vm_is_found_and_removed_without_its_data(node: Node) ->
     assert await node.create(order) is None
     assert await node.start(order) is None
 
-    (item,) = await node.leftovers.inventory()
+    (item,) = await node.garbage.inventory()
 
     assert item == Item(Kind.MACHINE, item.id, order.workload_id, order.workload_id, running=True)
-    assert await node.leftovers.remove(item) == ""
+    assert await node.garbage.remove(item) == ""
     assert await node.runtime.inspect(order) is None
     assert node.volume(order).exists()
-    assert await node.leftovers.remove(item) == ""
+    assert await node.garbage.remove(item) == ""
 
 
 @pytest.mark.parametrize(

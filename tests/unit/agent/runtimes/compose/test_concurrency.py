@@ -74,7 +74,7 @@ async def test_a_resolved_compose_file_over_the_limit_is_rejected(tmp_path: Path
     source = ComposeSource(cli, None, policy, ThreadPathCalls(), pids_max=1)  # type: ignore[arg-type]
 
     answer = await source._config(
-        Project("web", tmp_path, tmp_path / "env", tmp_path / "file"), lambda _why: None
+        Project("web", tmp_path, tmp_path / "env", tmp_path / "file"), lambda _failure_reason: None
     )
 
     assert isinstance(answer, Failure)

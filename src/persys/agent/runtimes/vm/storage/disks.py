@@ -55,7 +55,7 @@ class VmDisks:
     async def check(self, order: Order, state_dir: VmStateDir) -> None:
         """All checks that are possible before anything is stopped or created. Raises VmError."""
         spec = vm_spec(order)
-        made = await self.made(state_dir)
+        made = await self.recorded(state_dir)
         for disk in spec.disks:
             _check(disk)
             known = next((one for one in made if one.device == disk.device), None)
@@ -63,9 +63,9 @@ class VmDisks:
                 _check_same(disk, known, _image_of(disk, spec), self._pool_of(disk, made))
         for name in {self._pool_of(disk, made) for disk in spec.disks if not disk.path}:
             if name != self._pool.name:
-                await self._libvirt.call(partial(pools.active, name=name))
+                await self._libvirt.call(partial(pools.active_pool, name=name))
 
-    async def made(self, state_dir: VmStateDir) -> tuple[DiskRecord, ...]:
+    async def recorded(self, state_dir: VmStateDir) -> tuple[DiskRecord, ...]:
         """The disks that this agent created for the VM. Raises OSError."""
         return await self._paths.run(state_dir.root, state_dir.read_disks)
 
@@ -73,21 +73,21 @@ class VmDisks:
         """Check that a VM can start from this disk. Raises VmError."""
         await self._files.check(device, form, path)
 
-    async def provide(self, order: Order, state_dir: VmStateDir) -> list[DiskPart]:
+    async def ensure(self, order: Order, state_dir: VmStateDir) -> list[DiskPart]:
         """Create or grow the disks of the VM as needed. Raises VmError, LibvirtError."""
         spec = vm_spec(order)
         boot = _boot_order(spec)
         async with self.guard.held(spec.disks):  # no path may contain a link
             return [
                 dataclasses.replace(
-                    await self._provide(disk, spec, state_dir), boot=boot[disk.device]
+                    await self._ensure(disk, spec, state_dir), boot=boot[disk.device]
                 )
                 for disk in spec.disks
             ]
 
     async def remove(self, state_dir: VmStateDir) -> None:
         """Delete the disks that were created for this VM. Raises LibvirtError, VmError."""
-        for disk in await self.made(state_dir):
+        for disk in await self.recorded(state_dir):
             await self.remove_one(state_dir, disk)
 
     async def remove_one(self, state_dir: VmStateDir, disk: DiskRecord) -> None:
@@ -98,7 +98,7 @@ class VmDisks:
                 partial(pools.remove, pool=disk.pool, volume=disk.volume),
                 deadline=MAKE_SECONDS,
             )
-        left = tuple(other for other in await self.made(state_dir) if other != disk)
+        left = tuple(other for other in await self.recorded(state_dir) if other != disk)
         await self._paths.run(state_dir.root, partial(state_dir.write_disks, left))
 
     def _pool_of(self, disk: Disk, made: tuple[DiskRecord, ...]) -> str:
@@ -107,10 +107,10 @@ class VmDisks:
         return disk.pool_name or before or self._pool.name
 
     async def _record(self, state_dir: VmStateDir, made: DiskRecord) -> None:
-        others = (disk for disk in await self.made(state_dir) if disk.device != made.device)
+        others = (disk for disk in await self.recorded(state_dir) if disk.device != made.device)
         await self._paths.run(state_dir.root, partial(state_dir.write_disks, (*others, made)))
 
-    async def _provide(self, disk: Disk, spec: VMSpec, state_dir: VmStateDir) -> DiskPart:
+    async def _ensure(self, disk: Disk, spec: VMSpec, state_dir: VmStateDir) -> DiskPart:
         if disk.type == "cdrom" or disk.format == "iso":
             kind, source = await self._files.source_of(disk)
             cdrom = disk.type == "cdrom"
@@ -139,10 +139,12 @@ class VmDisks:
         if not await self._files.exists(disk.path):
             size = _size_of(disk, base)
             await self._record(state_dir, made)
-            await self._files.make(disk, form, size, base)
+            await self._files.create(disk, form, size, base)
         elif form == QCOW2:
             await self._files.check_references(disk.device, disk.path)
-        if disk.size_gb and any(known.path == disk.path for known in await self.made(state_dir)):
+        if disk.size_gb and any(
+            known.path == disk.path for known in await self.recorded(state_dir)
+        ):
             capacity = await self._files.capacity(disk, form)
             if capacity != disk.size_gb * GIB:
                 _refuse_smaller(disk, capacity)
@@ -153,7 +155,7 @@ class VmDisks:
     async def _in_pool(
         self, disk: Disk, state_dir: VmStateDir, made: DiskRecord, base: BaseImage | None
     ) -> DiskPart:
-        before = await self.made(state_dir)
+        before = await self.recorded(state_dir)
         pool, form = self._pool_of(disk, before), disk.format or "qcow2"
         volume = f"{state_dir.workload_id}-{disk.device}.{form}"
         known = any((one.pool, one.volume) == (pool, volume) for one in before)
@@ -165,7 +167,7 @@ class VmDisks:
             await self._record(state_dir, replace(made, pool=pool, volume=volume))
             xml = pools.volume_xml(volume, form, size, base)
             found = await self._libvirt.call(
-                partial(pools.make, pool=pool, xml=xml), deadline=MAKE_SECONDS
+                partial(pools.create, pool=pool, xml=xml), deadline=MAKE_SECONDS
             )
             await self._files.record_created(found.source.get("file", ""))
         elif not known:

@@ -44,7 +44,7 @@ class DiskInventory:
     async def delete(self, workload_id: WorkloadId, name: str) -> None:
         state_dir = VmStateDir(self._root, workload_id)
         try:
-            made = await self._disks.made(state_dir)
+            made = await self._disks.recorded(state_dir)
             disk = next((one for one in made if one.name == name), None)
             if disk is None:
                 raise NotFoundError("volume", f"{workload_id}/{name}")

@@ -30,7 +30,7 @@ _ON_A_FILE_SYSTEM = ("dir", "fs")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PoolVolume:
     """A volume as a disk source of a domain."""
 
     kind: str
@@ -82,7 +82,7 @@ class AgentPool:
         return made
 
 
-def active(connection: Any, name: str) -> Any:
+def active_pool(connection: Any, name: str) -> Any:
     """The active pool. A pool with autostart is started. Raises VmError with the known pools."""
     pool = _lookup(connection, name)
     if pool is None:
@@ -97,17 +97,17 @@ def active(connection: Any, name: str) -> Any:
     return pool
 
 
-def find(connection: Any, *, pool: str, volume: str) -> Found | None:
-    found = _volume(active(connection, pool), volume)
+def find(connection: Any, *, pool: str, volume: str) -> PoolVolume | None:
+    found = _volume(active_pool(connection, pool), volume)
     return _found(found, pool) if found is not None else None
 
 
-def make(connection: Any, *, pool: str, xml: str) -> Found:
-    return _found(active(connection, pool).createXML(xml), pool)
+def create(connection: Any, *, pool: str, xml: str) -> PoolVolume:
+    return _found(active_pool(connection, pool).createXML(xml), pool)
 
 
 def grow(connection: Any, *, pool: str, volume: str, size: int) -> None:
-    found = _volume(active(connection, pool), volume)
+    found = _volume(active_pool(connection, pool), volume)
     if found is not None:
         found.resize(size)
 
@@ -116,7 +116,7 @@ def remove(connection: Any, *, pool: str, volume: str) -> None:
     """Delete a volume. Nothing to do if its pool does not exist; an inactive pool is an error."""
     if _lookup(connection, pool) is None:
         return
-    found = _volume(active(connection, pool), volume)
+    found = _volume(active_pool(connection, pool), volume)
     if found is not None:
         found.delete()
 
@@ -163,14 +163,14 @@ def _volume(pool: Any, name: str) -> Any | None:
     except libvirt.libvirtError as err:
         if err.get_error_code() != libvirt.VIR_ERR_NO_STORAGE_VOL:
             raise
-    if _is_surely_new(pool, name):
+    if _is_absent_locally(pool, name):
         return None
     # libvirt's list may be outdated: another process may have created the volume.
     pool.refresh()
     return next((volume for volume in pool.listAllVolumes() if volume.name() == name), None)
 
 
-def _is_surely_new(pool: Any, name: str) -> bool:
+def _is_absent_locally(pool: Any, name: str) -> bool:
     """Whether a local directory pool has no such file; then a refresh is not needed."""
     described = ET.fromstring(pool.XMLDesc())  # noqa: S314  # libvirt wrote it
     path = described.findtext("./target/path")
@@ -179,14 +179,14 @@ def _is_surely_new(pool: Any, name: str) -> bool:
     return Path(path).is_dir() and not Path(path, name).exists()
 
 
-def _found(volume: Any, pool: str) -> Found:
+def _found(volume: Any, pool: str) -> PoolVolume:
     libvirt = load()
     type_, capacity, _ = volume.info()
     if type_ == libvirt.VIR_STORAGE_VOL_FILE:
-        return Found("file", {"file": volume.path()}, capacity)
+        return PoolVolume("file", {"file": volume.path()}, capacity)
     if type_ == libvirt.VIR_STORAGE_VOL_BLOCK:
-        return Found("block", {"dev": volume.path()}, capacity)
-    return Found("volume", {"pool": pool, "volume": volume.name()}, capacity)
+        return PoolVolume("block", {"dev": volume.path()}, capacity)
+    return PoolVolume("volume", {"pool": pool, "volume": volume.name()}, capacity)
 
 
 class LibvirtPools:

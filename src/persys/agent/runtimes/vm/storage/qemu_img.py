@@ -50,7 +50,7 @@ class DiskFiles:
         """The kind of source and its location. Raises VmError if it does not exist."""
         return await self._paths.run(disk.path, partial(_source_of, disk))
 
-    async def make(self, disk: Disk, form: str, size: int, base: BaseImage | None) -> None:
+    async def create(self, disk: Disk, form: str, size: int, base: BaseImage | None) -> None:
         backing = ["-b", str(base.path), "-F", base.format] if base is not None else []
         await _qemu_img(disk.device, "create", "-q", "-f", form, *backing, disk.path, str(size))
 
