@@ -42,7 +42,7 @@ GROUPS = (
             ),
             Command(
                 "taint",
-                "add taints; only workloads that tolerate them are placed there",
+                "add taints; only workloads that tolerate them are placed on the node",
                 "commands.node:taint",
                 arg.TAINT,
             ),
@@ -74,7 +74,7 @@ GROUPS = (
     ),
     Group(
         "workload",
-        "run, show and remove workloads",
+        "run, show and delete workloads",
         (
             _APPLY,
             Command(
@@ -90,7 +90,7 @@ GROUPS = (
                 (arg.WORKLOAD, arg.WATCH),
             ),
             Command(
-                "delete", "remove workloads", "commands.workload:delete", (arg.WORKLOADS, arg.WAIT)
+                "delete", "delete workloads", "commands.workload:delete", (arg.WORKLOADS, arg.WAIT)
             ),
             Command(
                 "retry",
