@@ -37,7 +37,7 @@ TRIGGERS = {
     ),
 }
 
-_ACCESS = "tests/shells/agent/test_access.py::"
+_ACCESS = "tests/shells/agent/access/test_sessions.py::"
 _CONSOLES = "tests/shells/agent/runtimes/vm/test_console.py::"
 _VMS = "tests/shells/agent/runtimes/vm/test_runtime.py::"
 _CEPH = "tests/shells/agent/volumes/test_drivers.py::test_a_ceph_that_does_not_respond_is_not_an_empty_pool"

@@ -35,8 +35,8 @@ from persys.model.spec import ContainerSpec, WorkloadType
 from persys.model.status import Actual
 from persys.model.workload import Desired, Order
 from persys.wire.gen.agent.v1 import agent_pb2
-from shells.agent.faulty_journal import FAULTS, HANG, FaultyConnection
 from shells.agent.in_memory import Node, Running, a_context, a_running_agent
+from shells.agent.journal.faulty_connection import FAULTS, HANG, FaultyConnection
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 WEB = WorkloadId("web")
