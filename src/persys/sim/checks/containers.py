@@ -98,6 +98,8 @@ class ContainerChecks:
         facts, is_cloned = self._facts, self._facts.probe.is_cloned
         if not container.holds_data or is_cloned(node_id, container):
             return
+        if (node_id, container.workload_id) in facts.unaccounted:
+            return  # started by an order whose records were lost
         for other_id, others in facts.probe.live().items():
             for other in others:
                 if (

@@ -3,8 +3,10 @@
 Promises 2, 7, 8 and 9, and that the scheduler's memory matches the store.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 
+from persys.core.drift import ORPHANS_MAX
 from persys.core.nodes import closed_because
 from persys.core.placement.requirements import requirements_of
 from persys.core.reconcile.retry import RetryPolicy
@@ -35,6 +37,7 @@ def copies_of(live: dict[NodeId, list[Container]]) -> Copies:
 def unsettled(mirror: StoreMirror, live: dict[NodeId, list[Container]]) -> Iterator[str]:
     """Workloads that have not converged, one line each."""
     orphans = mirror.orphans()
+    counts = Counter(node_id for node_id, _ in orphans)
     copies = copies_of(live)
     for found in copies.values():
         found[:] = [one for one in found if (one[0], one[1].workload_id) not in orphans]
@@ -48,8 +51,9 @@ def unsettled(mirror: StoreMirror, live: dict[NodeId, list[Container]]) -> Itera
             )
             yield f"{workload.id} ({workload.desired} {workload.revision}): {problem}; {shown}"
     for workload_id, found in sorted(copies.items()):
-        if found and mirror.workload(workload_id) is None:
-            yield f"{workload_id} is deleted and runs on {', '.join(node for node, _ in found)}"
+        nodes = [node_id for node_id, _ in found if counts[node_id] < ORPHANS_MAX]
+        if nodes and mirror.workload(workload_id) is None:
+            yield f"{workload_id} is deleted and runs on {', '.join(nodes)}"
     for key in sorted(mirror.tombstones):
         yield f"{key} still exists"
 
