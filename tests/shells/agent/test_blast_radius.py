@@ -195,7 +195,7 @@ def a_faulty_node(case: Case, directory: Path) -> tuple[Node, Faulty]:
     ports: dict[type, Any] = {**sound, case.port: faulty}
     more = NodeRuntimes(
         samplers={"test": ports[Sampler]},
-        leftovers={frozenset(Kind): ports[GarbageSource]},
+        garbage={frozenset(Kind): ports[GarbageSource]},
         disks=ports[Disks],
         pools=ports[PoolSource],
     )
