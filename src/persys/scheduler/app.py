@@ -92,40 +92,58 @@ class Scheduler:
             signals,
             self.cluster,
         )
+        commit = self._build_commit(base, name=name, shared=shared)
+        agents = build.build_agents(
+            base, commit, connect=connect, connect_by_host=connect_by_host, vault=vault
+        )
+        self.limited, self.streams = agents.limited, agents.streams
+        self.secrets, self.agents = agents.secrets, agents.agents
+        self._build_features(base, commit, agents, revoke=revoke, names=names)
+        self.expiry = CertificateExpiry(self.committer, clock) if watches_certificates else None
+        self._collector = self._gauges()
+        self.metrics.registry.register(self._collector)
+
+    def _build_commit(self, base: build.Base, *, name: str, shared: bool) -> build.CommitParts:
         commit = build.build_commit(
             base, name=name, shared=shared, new_leader_lease=self.leader_lease_type
         )
         self.modes, self.lead_key, self.loader = commit.modes, commit.lead, commit.loader
         self.store_watch, self.committer = commit.store_watch, commit.committer
         self.leader_lease = commit.leader_lease
+        return commit
+
+    def _build_features(
+        self,
+        base: build.Base,
+        commit: build.CommitParts,
+        agents: build.AgentParts,
+        *,
+        revoke: Revoke | None,
+        names: Store | None,
+    ) -> None:
         reconcile = build.build_reconcile(base, commit)
         self.reconciler, self.task_history = reconcile.reconciler, reconcile.task_history
-        dispatch = build.build_dispatch(
-            base,
-            commit,
-            reconcile,
-            connect=connect,
-            connect_by_host=connect_by_host,
-            vault=vault,
-        )
-        self.limited, self.streams = dispatch.limited, dispatch.streams
-        self.secrets, self.agents = dispatch.secrets, dispatch.agents
+        dispatch = build.build_dispatch(base, commit, reconcile, agents.agents)
         self.reachability, self.orphans = dispatch.reachability, dispatch.orphans
         self.tombstone_cleaner = dispatch.tombstone_cleaner
         self.observations, self.dispatcher = dispatch.observations, dispatch.dispatcher
         self.resync = dispatch.resync
-        nodes = build.build_membership(base, commit, reconcile, dispatch, revoke=revoke)
+        nodes = build.build_membership(
+            base,
+            commit,
+            reconcile,
+            dispatch.observations,
+            revoke=revoke,
+            is_connected=lambda node_id: self.streams.get(node_id) is not None,
+        )
         self.removed, self.removal, self.membership = nodes.removed, nodes.removal, nodes.membership
-        self.expiry = CertificateExpiry(self.committer, clock) if watches_certificates else None
-        self.denials = DenialLog(self.committer, clock)
-        self.requests = OwnedWork(self.supervisor, limit=REQUESTS_MAX, stopped=not_leading)
-        self.tokens = Tokens(self.cluster, self.committer, clock)
-        self.suggestions = Suggestions(self.cluster, self.reconciler, self.committer, clock)
         self.discovery = self._discovery(names) if names is not None else None
-        build.connect(base, reconcile, dispatch, nodes, self.discovery)
-        self.census = WorkloadCensus(self.cluster, clock)
-        self._collector = self._gauges()
-        self.metrics.registry.register(self._collector)
+        build.connect(base, reconcile, agents, dispatch, self.membership, self.discovery)
+        self.denials = DenialLog(self.committer, base.clock)
+        self.requests = OwnedWork(self.supervisor, limit=REQUESTS_MAX, stopped=not_leading)
+        self.tokens = Tokens(self.cluster, self.committer, base.clock)
+        self.suggestions = Suggestions(self.cluster, self.reconciler, self.committer, base.clock)
+        self.census = WorkloadCensus(self.cluster, base.clock)
 
     async def lead(self, begun: Callable[[], None] = lambda: None) -> None:
         """Run all loops of a leader until cancelled. Raises FencedError when another scheduler leads."""

@@ -1,9 +1,10 @@
 """Builds the parts of a scheduler, each group from those before it. Nothing is set after construction.
 
 A part gets what is below it as constructor arguments. What it reports upwards is a signal, which `connect`
-links to the parts that react. Read the functions in their order: commit, reconcile, dispatch, membership.
+links to the parts that react. Read the functions in their order.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
@@ -82,11 +83,15 @@ class ReconcileParts:
 
 
 @dataclass(frozen=True, slots=True)
-class DispatchParts:
+class AgentParts:
     limited: ReportLimits
     streams: Tunnels
     secrets: SecretStore
     agents: AgentClient
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchParts:
     reachability: Reachability
     tombstone_cleaner: TombstoneCleaner
     orphans: Orphans
@@ -176,18 +181,17 @@ def build_reconcile(base: Base, commit: CommitParts) -> ReconcileParts:
     return ReconcileParts(reconciler, history)
 
 
-def build_dispatch(
+def build_agents(
     base: Base,
     commit: CommitParts,
-    reconcile: ReconcileParts,
     *,
     connect: Connect,
     connect_by_host: Connect,
     vault: SecretSource | None,
-) -> DispatchParts:
-    """Sends orders to agents, and processes their replies and reports."""
-    settings, clock, cluster, signals = base.settings, base.clock, base.cluster, base.signals
-    supervisor, reconciler = base.supervisor, reconcile.reconciler
+) -> AgentParts:
+    """Calls to agents, and the secrets that orders need."""
+    settings, clock, cluster = base.settings, base.clock, base.cluster
+    node_called = base.signals.node_called
     limited, streams = ReportLimits(base.metrics), Tunnels()
     key_file = KeyFile(secrets_key_path(settings.store, settings.secrets_key_file))
     secrets = SecretStore(cluster, commit.committer, clock, key_file)
@@ -196,81 +200,83 @@ def build_dispatch(
         streams,
         base.metrics,
         deadline=settings.agent_rpc_timeout,
-        supervisor=supervisor,
+        supervisor=base.supervisor,
         limited=limited,
-        reached=lambda node_id, problem: signals.node_called.emit(NodeCall(node_id, problem)),
+        reached=lambda node_id, problem: node_called.emit(NodeCall(node_id, problem)),
         prove=cluster.prove,
         connect=connect,
         connect_by_host=connect_by_host,
         is_known_by_host=cluster.is_known_by_host,
         resolve=Resolver(secrets.open, vault).resolve,
     )
+    return AgentParts(limited, streams, secrets, agents)
+
+
+def build_dispatch(
+    base: Base, commit: CommitParts, reconcile: ReconcileParts, agents: AgentClient
+) -> DispatchParts:
+    """Sends orders to agents, and processes their replies and reports."""
     reachability = Reachability(
-        cluster,
+        base.cluster,
         agents,
-        capacity_freed=reconciler.capacity_freed,
-        answers_again=signals.node_replies.emit,
+        capacity_freed=reconcile.reconciler.capacity_freed,
+        answers_again=base.signals.node_replies.emit,
     )
-    cleaner = TombstoneCleaner(
-        cluster,
-        commit.committer,
-        clock,
-        capacity_freed=reconciler.capacity_freed,
-        wake=reconciler.wake,
-        submit_effect=signals.effect_decided.emit,
-        poll_interval=settings.agent_status_poll_interval,
-    )
+    cleaner = _build_tombstone_cleaner(base, commit, reconcile.reconciler)
     orphans = Orphans(
-        cluster,
+        base.cluster,
         commit.committer,
         agents,
-        clock,
-        supervisor=supervisor,
-        grace=settings.missing_grace_period,
-        wake=reconciler.wake,
+        base.clock,
+        supervisor=base.supervisor,
+        grace=base.settings.missing_grace_period,
+        wake=reconcile.reconciler.wake,
     )
     observations = Observations(
-        cluster,
-        wake=reconciler.wake,
+        base.cluster,
+        wake=reconcile.reconciler.wake,
         removed=cleaner.removed,
         replaced=cleaner.replaced,
         listed=orphans.listed,
         ignored=base.metrics.report_ignored,
-        changed=signals.state_changed.emit,
+        changed=base.signals.state_changed.emit,
     )
     dispatcher = Dispatcher(
-        cluster,
+        base.cluster,
         agents,
         observations,
-        clock,
-        supervisor=supervisor,
-        wake=reconciler.wake,
+        base.clock,
+        supervisor=base.supervisor,
+        wake=reconcile.reconciler.wake,
         may_order=lambda: not commit.modes.is_frozen and commit.leader_lease.is_confirmed,
         acknowledged=cleaner.acknowledged,
         inquired=reconcile.task_history.note,
         keep_actions=reconcile.task_history.keep,
     )
     resync = Resync(
-        cluster,
+        base.cluster,
         agents,
         observations,
-        clock,
-        supervisor=supervisor,
-        wake=reconciler.wake,
+        base.clock,
+        supervisor=base.supervisor,
+        wake=reconcile.reconciler.wake,
         sweep_tombstones=cleaner.sweep,
         probe_runtimes=reachability.probe_runtimes,
     )
-    return DispatchParts(
-        limited,
-        streams,
-        secrets,
-        agents,
-        reachability,
-        cleaner,
-        orphans,
-        observations,
-        dispatcher,
-        resync,
+    return DispatchParts(reachability, cleaner, orphans, observations, dispatcher, resync)
+
+
+def _build_tombstone_cleaner(
+    base: Base, commit: CommitParts, reconciler: Reconciler
+) -> TombstoneCleaner:
+    return TombstoneCleaner(
+        base.cluster,
+        commit.committer,
+        base.clock,
+        capacity_freed=reconciler.capacity_freed,
+        wake=reconciler.wake,
+        submit_effect=base.signals.effect_decided.emit,
+        poll_interval=base.settings.agent_status_poll_interval,
     )
 
 
@@ -278,9 +284,10 @@ def build_membership(
     base: Base,
     commit: CommitParts,
     reconcile: ReconcileParts,
-    dispatch: DispatchParts,
+    observations: Observations,
     *,
     revoke: Revoke | None,
+    is_connected: Callable[[NodeId], bool],
 ) -> MembershipParts:
     """Registration, leases and removal of nodes."""
     settings, clock, signals = base.settings, base.clock, base.signals
@@ -293,7 +300,7 @@ def build_membership(
     membership = Membership(
         base.cluster,
         commit.committer,
-        dispatch.observations,
+        observations,
         clock,
         supervisor=base.supervisor,
         cluster_id=settings.cluster_id,
@@ -305,7 +312,7 @@ def build_membership(
         node_returned=signals.node_returned.emit,
         mark_stale=commit.store_watch.mark_stale,
         removed=removed,
-        is_connected=lambda node_id: dispatch.streams.get(node_id) is not None,
+        is_connected=is_connected,
         agent_replaced=signals.agent_replaced.emit,
         new_instance_id=base.new_uid,
         removal=removal,
@@ -317,8 +324,9 @@ def build_membership(
 def connect(
     base: Base,
     reconcile: ReconcileParts,
+    agents: AgentParts,
     dispatch: DispatchParts,
-    membership: MembershipParts,
+    membership: Membership,
     discovery: Discovery | None,
 ) -> None:
     """Link each signal to the parts that react to it, in this order."""
@@ -328,7 +336,7 @@ def connect(
 
     def close_old_connections(node_id: NodeId) -> None:
         node = cluster.members.get(node_id)
-        dispatch.agents.node_changed(node_id, node.node.endpoint if node is not None else None)
+        agents.agents.node_changed(node_id, node.node.endpoint if node is not None else None)
 
     signals.effect_decided.connect(dispatch.dispatcher.submit)
     signals.copy_left.connect(cleaner.request_removal)
@@ -344,12 +352,10 @@ def connect(
         lambda node_id: reconciler.wake_many(cluster.unconverged_on(node_id)),
     )
     signals.agent_replaced.connect(
-        lambda node_id: dispatch.streams.end(node_id, "another agent has registered as this node")
+        lambda node_id: agents.streams.end(node_id, "another agent has registered as this node")
     )
     signals.state_changed.connect(dispatch.resync.poll_soon)
     signals.records_loaded.connect(
-        lambda _: dispatch.secrets.check_key(), lambda _: reconciler.wake_all()
+        lambda _: agents.secrets.check_key(), lambda _: reconciler.wake_all()
     )
-    signals.mode_normal.connect(
-        lambda _: membership.membership.renew_all(), lambda _: reconciler.wake_all()
-    )
+    signals.mode_normal.connect(lambda _: membership.renew_all(), lambda _: reconciler.wake_all())

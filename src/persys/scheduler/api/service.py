@@ -87,14 +87,7 @@ def control_api(
         SecretsApi(app.secrets, app.cluster),
         TokensApi(app.tokens),
         _recovery_api(app, settings, store, clock),
-        chain=Chain(
-            metrics=app.metrics,
-            clock=clock,
-            modes=app.modes,
-            audit=Audit(app.committer, clock),
-            owned=app.requests,
-            supervisor=app.supervisor,
-        ),
+        chain=_chain(app, clock),
     )
 
 
@@ -109,4 +102,15 @@ def _recovery_api(
         app.cluster,
         pending_nodes,
         store=settings.store,
+    )
+
+
+def _chain(app: "Scheduler", clock: Clock) -> Chain:
+    return Chain(
+        metrics=app.metrics,
+        clock=clock,
+        modes=app.modes,
+        audit=Audit(app.committer, clock),
+        owned=app.requests,
+        supervisor=app.supervisor,
     )
