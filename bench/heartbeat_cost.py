@@ -102,7 +102,7 @@ async def _making(count: int) -> float:
         times = _times(count)
         began = process_time()
         for _ in range(times):
-            made = reports.heartbeat(journal.entries, gone=(), complete=True)
+            made = reports.heartbeat(journal.entries, deleted=(), complete=True)
             made.SerializeToString()
         seconds = process_time() - began
         journal.close()

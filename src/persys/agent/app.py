@@ -65,14 +65,14 @@ PARTS = {
 
 async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
     clock = SystemClock(monotonic=since_boot)  # leases also expire while the host is suspended
-    kept = stored_node_id(settings.state_path)
-    source = vault_certificate_source(settings, clock, kept)
+    stored_id = stored_node_id(settings.state_path)
+    source = vault_certificate_source(settings, clock, stored_id)
     if source is not None and not await ensure_certificate(
         settings.files, source.identity, source, clock, stop
     ):
         return
     tls = open_tls(settings, clock, source)
-    node_id = node_id_of(settings, tls, kept)
+    node_id = node_id_of(settings, tls, stored_id)
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS_MAX))
     journal = Journal(
         settings.state_path,

@@ -112,7 +112,7 @@ class GarbageCollector:
         known = {*self._journal.entries, *self._journal.unreadable}
         self._seen_since = sightings(items, self._seen_since, known=known, now=now)
         self._metrics.garbage.unclaimed.set(len(self._seen_since))
-        doomed = leftovers(
+        candidates = leftovers(
             items,
             self._seen_since,
             self._ages,
@@ -123,8 +123,8 @@ class GarbageCollector:
             now=now,
         )
         if self._ages.image:
-            doomed += stale_images(await self._images(now), self._ages, now=now)
-        return [await self._contained(each, dry_run=dry_run) for each in doomed]
+            candidates += stale_images(await self._images(now), self._ages, now=now)
+        return [await self._contained(each, dry_run=dry_run) for each in candidates]
 
     async def _inventory(self) -> list[Item]:
         try:
@@ -146,43 +146,43 @@ class GarbageCollector:
             replace(each, in_use=True) if each.item.name in wanted else each
             for each in await self._source.images(self._journal.images)
         ]
-        here = {each.item.name for each in found}
+        present = {each.item.name for each in found}
         used = [
             replace(self._journal.images[each.item.name], used_at=now)
             for each in found
             if each.in_use
         ]
-        gone = [name for name in self._journal.images if name not in here]
-        if used or gone:
-            await self._journal.commit(JournalChange(images=used, images_removed=gone))
+        removed_names = [name for name in self._journal.images if name not in present]
+        if used or removed_names:
+            await self._journal.commit(JournalChange(images=used, images_removed=removed_names))
         return found
 
-    async def _contained(self, doomed: Doomed, *, dry_run: bool) -> Removal:
+    async def _contained(self, candidate: Doomed, *, dry_run: bool) -> Removal:
         """Remove one item. An unexpected error affects only this item."""
         errors: list[InternalError] = []
-        key = f"{doomed.item.kind}/{doomed.item.name}"
+        key = f"{candidate.item.kind}/{candidate.item.name}"
         with self._supervisor.contain("garbage.remove", key, failed=errors.append):
-            removal = await self._remove(doomed, dry_run=dry_run)
+            removal = await self._remove(candidate, dry_run=dry_run)
             self._supervisor.resolved("garbage.remove", key)
             return removal
-        return Removal(doomed.item, doomed.why, problem=f"internal error: {errors[0].text}")
+        return Removal(candidate.item, candidate.why, problem=f"internal error: {errors[0].text}")
 
-    async def _remove(self, doomed: Doomed, *, dry_run: bool) -> Removal:
-        item = doomed.item
+    async def _remove(self, candidate: Doomed, *, dry_run: bool) -> Removal:
+        item = candidate.item
         if dry_run:
-            _log_removal(doomed, dry_run=True)
-            return Removal(item, doomed.why)
+            _log_removal(candidate, dry_run=True)
+            return Removal(item, candidate.why)
         async with self._locks.hold(item.workload_id):
             if item.workload_id in {*self._journal.entries, *self._journal.unreadable}:
                 return Removal(
-                    item, doomed.why, problem="a new order for this workload has arrived"
+                    item, candidate.why, problem="a new order for this workload has arrived"
                 )
             problem = await self._remove_in_time(item)
         self._metrics.garbage.removed(item.kind, removed=not problem)
-        _log_removal(doomed, problem=problem)
+        _log_removal(candidate, problem=problem)
         if not problem and item.kind is Kind.IMAGE:
             await self._journal.commit(JournalChange(images_removed=[item.name]))
-        return Removal(item, doomed.why, removed=not problem, problem=problem)
+        return Removal(item, candidate.why, removed=not problem, problem=problem)
 
     async def _remove_in_time(self, item: Item) -> str:
         try:
@@ -195,24 +195,24 @@ class GarbageCollector:
         old = old_actions(self._journal.actions.values(), self._ages, now=self._clock.now())
         if not old:
             return []
-        doomed = Doomed(
+        candidate = Doomed(
             Item(Kind.ACTIONS, "", str(len(old))), "actions: older than the retention time"
         )
         if not dry_run:
             await self._journal.commit(JournalChange(actions_removed=old))
             self._metrics.garbage.removed(Kind.ACTIONS, removed=True, count=len(old))
-        _log_removal(doomed, dry_run=dry_run)
-        return [Removal(doomed.item, doomed.why, removed=not dry_run)]
+        _log_removal(candidate, dry_run=dry_run)
+        return [Removal(candidate.item, candidate.why, removed=not dry_run)]
 
 
-def _log_removal(doomed: Doomed, *, dry_run: bool = False, problem: str = "") -> None:
+def _log_removal(candidate: Doomed, *, dry_run: bool = False, problem: str = "") -> None:
     event = "garbage.found" if dry_run else "garbage.kept" if problem else "garbage.removed"
     log.info(
         event,
-        kind=doomed.item.kind.value,
-        name=doomed.item.name,
-        workload_id=doomed.item.workload_id,
-        why=doomed.why,
+        kind=candidate.item.kind.value,
+        name=candidate.item.name,
+        workload_id=candidate.item.workload_id,
+        why=candidate.why,
         problem=problem,
     )
 

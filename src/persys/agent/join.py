@@ -52,8 +52,8 @@ def join_cluster(argv: Sequence[str], environ: Mapping[str, str], given: str = "
     place = _Place(files, config, _read_config(config))
     _check_writable([files.certificate, files.key, files.roots, config])
     identity = Identity(Role.AGENT, token.name)
-    told = _joined(token, identity, place, _facts(settings, scheduler, token), options.host)
-    return [*told, *_notes(environ, scheduler)]
+    lines = _joined(token, identity, place, _facts(settings, scheduler, token), options.host)
+    return [*lines, *_notes(environ, scheduler)]
 
 
 def _joined(

@@ -68,10 +68,10 @@ class Logs:
             what = f"service {request.service} of {workload_id}" if request.service else workload_id
             raise NotFoundError("container", what)
         write_part = self._write_previous if request.previous else self._write_present
-        turn = asyncio.Lock()  # a gRPC call can write one message at a time
+        write_lock = asyncio.Lock()  # a gRPC call can write one message at a time
         async with task_group() as group:
             for part in parts:
-                writer = _Writer(part, write, turn, stamped=request.timestamps)
+                writer = _Writer(part, write, write_lock, stamped=request.timestamps)
                 group.create_task(write_part(workload_id, part, request, writer))
 
     async def _write_present(
@@ -117,7 +117,7 @@ class Logs:
         writer: "_Writer",
     ) -> None:
         stamped = not part.tty
-        end = LogTail(request.tail, TAIL_BYTES_MAX) if request.tail else None
+        tail = LogTail(request.tail, TAIL_BYTES_MAX) if request.tail else None
         any_came = False
         if until := part.before_current_run():
             async with aclosing(
@@ -125,27 +125,29 @@ class Logs:
             ) as portions:
                 async for frames in portions:
                     any_came = any_came or bool(frames)
-                    if end is not None:
-                        end.add(frames)
+                    if tail is not None:
+                        tail.add(frames)
                     else:
                         await writer.write(frames, stamped=stamped)
         if not any_came:
-            kept = _kept_since(await self._previous_logs.frames(workload_id, part.service), request)
-            if end is not None:
-                end.add(kept)
+            stored = _frames_since(
+                await self._previous_logs.frames(workload_id, part.service), request
+            )
+            if tail is not None:
+                tail.add(stored)
             else:
-                await writer.write(kept, stamped=stamped)
-        if end is not None:
-            await writer.write(end.frames, stamped=stamped)
+                await writer.write(stored, stamped=stamped)
+        if tail is not None:
+            await writer.write(tail.frames, stamped=stamped)
 
 
 class _Writer:
     def __init__(
-        self, part: ContainerPart, write: Write, turn: asyncio.Lock, *, stamped: bool
+        self, part: ContainerPart, write: Write, write_lock: asyncio.Lock, *, stamped: bool
     ) -> None:
         self._part = part
         self._write = write
-        self._turn = turn
+        self._write_lock = write_lock
         self._stamped = stamped
 
     async def write(self, frames: Iterable[Frame], *, stamped: bool) -> None:
@@ -157,7 +159,7 @@ class _Writer:
             chunk = agent_pb2.LogChunk(
                 data=frame.data, stream=frame.stream, service=self._part.service
             )
-            async with self._turn:
+            async with self._write_lock:
                 await self._write(chunk)
 
     def after(self, frames: list[Frame], since: str, *, stamped: bool) -> str:
@@ -170,7 +172,7 @@ def _since(request: agent_pb2.LogsRequest) -> str:
     return unix_seconds(request.since_unix_nanos) if request.since_unix_nanos else ""
 
 
-def _kept_since(frames: list[Frame], request: agent_pb2.LogsRequest) -> list[Frame]:
+def _frames_since(frames: list[Frame], request: agent_pb2.LogsRequest) -> list[Frame]:
     if not request.since_unix_nanos:
         return frames
     since = datetime.fromtimestamp(request.since_unix_nanos / 10**9, UTC)
@@ -199,11 +201,11 @@ class PreviousLogs:
                 for part in await self._access.parts(workload_id):
                     if part.tty:
                         continue
-                    end = LogTail(_LINES_MAX, TAIL_STORED_BYTES_MAX)
+                    tail = LogTail(_LINES_MAX, TAIL_STORED_BYTES_MAX)
                     async for frames in self._access.frames(part, tail=_LINES_MAX, stamped=True):
-                        end.add(frames)
+                        tail.add(frames)
                     path = self._path(workload_id, part.service)
-                    content = encode_frames(_without(values_of(order), end.frames))
+                    content = encode_frames(_without(values_of(order), tail.frames))
                     await self._paths.run(path, partial(write_file, path, content))
         except (PersysError, OSError, TimeoutError) as err:
             log.warning("past.not_kept", workload_id=workload_id, reason=str(err))

@@ -40,8 +40,8 @@ class SchedulerContact:
         self._journal = journal
         self._clock = clock
         self._wake = wake
-        self._heard = _on_monotonic(journal.contact_at, clock)
-        self._written = self._heard
+        self._acknowledged_at = _on_monotonic(journal.contact_at, clock)
+        self._stored_at = self._acknowledged_at
         self._first = asyncio.Event()
         self._unbroken = float("inf")  # start of the current period without a long gap
         self._draining = False
@@ -52,7 +52,7 @@ class SchedulerContact:
         """Whether the workload must stop: its stop_after has expired, or another host has its data."""
         if self._superseded and has_data(order.spec):
             return True
-        return 0 < order.stop_after_seconds <= self._clock.monotonic() - self._heard
+        return 0 < order.stop_after_seconds <= self._clock.monotonic() - self._acknowledged_at
 
     def set_superseded(self, superseded: bool) -> None:
         """Record whether another host is registered as this node. Stopped workloads wait for a new order."""
@@ -66,7 +66,7 @@ class SchedulerContact:
     def unbroken_for(self) -> timedelta:
         """How long the scheduler has responded without a long gap since this process started."""
         now = self._clock.monotonic()
-        if now - self._heard > SILENCE_MAX_SECONDS:
+        if now - self._acknowledged_at > SILENCE_MAX_SECONDS:
             return timedelta()
         return timedelta(seconds=max(0.0, now - self._unbroken))
 
@@ -91,12 +91,12 @@ class SchedulerContact:
 
     async def acknowledged(self, *, sent: float, sent_at: datetime) -> None:
         """Record that the leader acknowledged a heartbeat that was sent at this time."""
-        if sent - self._heard > SILENCE_MAX_SECONDS or self._unbroken > sent:
+        if sent - self._acknowledged_at > SILENCE_MAX_SECONDS or self._unbroken > sent:
             self._unbroken = sent
-        self._heard = max(self._heard, sent)
+        self._acknowledged_at = max(self._acknowledged_at, sent)
         self._first.set()
         shortest = min(self._spans(), default=0)
-        if not shortest or sent < self._written + min(WRITE_SECONDS, shortest / 10):
+        if not shortest or sent < self._stored_at + min(WRITE_SECONDS, shortest / 10):
             return
         try:
             await self._journal.commit(
@@ -105,13 +105,13 @@ class SchedulerContact:
         except StoreUnavailableError as err:
             log.warning("contact.not_kept", reason=str(err))  # retried with the next heartbeat
             return
-        self._written = sent
+        self._stored_at = sent
 
     async def run(self) -> None:
         """Wake the workloads whose stop_after has expired, until they are stopped."""
         while True:
             now = self._clock.monotonic()
-            ends = [self._heard + span for span in self._spans()]
+            ends = [self._acknowledged_at + span for span in self._spans()]
             for workload_id, entry in self._journal.entries.items():
                 if (
                     entry.order.desired is Desired.RUNNING
@@ -134,10 +134,10 @@ def _on_monotonic(contact_at: datetime | None, clock: Clock) -> float:
     """A stored wall-clock time on the monotonic clock; -inf if the elapsed time is unknown."""
     if contact_at is None:
         return float("-inf")
-    silent = clock.now() - contact_at
-    if silent < -STEP_BACK_MAX:
+    elapsed = clock.now() - contact_at
+    if elapsed < -STEP_BACK_MAX:
         return float("-inf")
-    return clock.monotonic() - max(silent, timedelta()).total_seconds()
+    return clock.monotonic() - max(elapsed, timedelta()).total_seconds()
 
 
 def never_lost(_order: Order) -> bool:

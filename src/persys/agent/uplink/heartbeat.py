@@ -85,7 +85,11 @@ class ReportBuilder:
         self._policy = policy
 
     def heartbeat(
-        self, about: Iterable[WorkloadId], *, gone: Iterable[DeletionMarker], complete: bool
+        self,
+        workload_ids: Iterable[WorkloadId],
+        *,
+        deleted: Iterable[DeletionMarker],
+        complete: bool,
     ) -> control_pb2.HeartbeatRequest:
         """`complete`: the heartbeat covers all workloads of this node."""
         return control_pb2.HeartbeatRequest(
@@ -93,7 +97,7 @@ class ReportBuilder:
             usage=usage_message(self._host_sampler.usage()),
             workload_statuses=[
                 status_message(observation_of(entry, self._journal, self._node_id, self._policy))
-                for workload_id in about
+                for workload_id in workload_ids
                 if (entry := self._journal.entries.get(workload_id)) is not None
             ],
             timestamp=timestamp(self._clock.now()),
@@ -103,7 +107,7 @@ class ReportBuilder:
             if complete
             else (),
             complete=complete,
-            removed_workload_ids=[marker.workload_id for marker in gone],
+            removed_workload_ids=[marker.workload_id for marker in deleted],
             internal_errors=[
                 _internal_error(error) for error in self._supervisor.recent()[:INTERNAL_ERRORS_MAX]
             ],

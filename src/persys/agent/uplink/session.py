@@ -253,14 +253,14 @@ class SchedulerSession:
     async def _beat(
         self,
         link: Link,
-        about: Iterable[WorkloadId],
+        workload_ids: Iterable[WorkloadId],
         *,
         complete: bool,
     ) -> None:
-        gone = [
+        deleted = [
             marker for marker in self._journal.deletion_markers.values() if not marker.acknowledged
         ]
-        request = self._reports.heartbeat(about, gone=gone, complete=complete)
+        request = self._reports.heartbeat(workload_ids, deleted=deleted, complete=complete)
         request.instance_id = self._instance_id
         sent, sent_at = self._clock.monotonic(), self._clock.now()
         answer = await link.heartbeat(request)
@@ -272,7 +272,7 @@ class SchedulerSession:
         # A workload that was applied again meanwhile has no deletion marker, or a new one.
         acknowledged = [
             replace(marker, acknowledged=True)
-            for marker in gone
+            for marker in deleted
             if self._journal.deletion_markers.get(marker.workload_id) is marker
         ]
         if acknowledged:
@@ -300,8 +300,9 @@ class SchedulerSession:
         self._loss_logged = True
 
 
-def heartbeat_interval(said: int) -> float:
+def heartbeat_interval(requested: int) -> float:
     """Seconds between heartbeats, from the interval that the scheduler requested; 0: none requested."""
     return min(
-        max(float(said or HEARTBEAT_DEFAULT_SECONDS), HEARTBEAT_MIN_SECONDS), HEARTBEAT_MAX_SECONDS
+        max(float(requested or HEARTBEAT_DEFAULT_SECONDS), HEARTBEAT_MIN_SECONDS),
+        HEARTBEAT_MAX_SECONDS,
     )

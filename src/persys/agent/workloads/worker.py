@@ -155,13 +155,13 @@ class Worker:
         """Resume one workload, and wait until it has settled or the time is over: a pull may take long."""
         ended = asyncio.Event()
 
-        async def look() -> None:
+        async def resume() -> None:
             try:
                 await self._converge(workload_id)
             finally:
                 ended.set()
 
-        queues.submit(workload_id, look)
+        queues.submit(workload_id, resume)
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await ended.wait()
