@@ -29,6 +29,19 @@ from persys.infra.clock import Clock
 
 T = TypeVar("T")
 
+log = structlog.get_logger()
+
+PATH = "/webhooks/github"
+WEBHOOK_BYTES_MAX = 5 * 1024 * 1024
+MAX_AGE_SECONDS = 3600.0
+PER_SECOND = 10.0
+BURST = 50
+_SIGNATURE = "X-Hub-Signature-256"
+_DELIVERY = "X-GitHub-Delivery"
+_EVENT = "X-GitHub-Event"
+_TEXT_MAX = 128
+_SIGNATURE_FORM = re.compile("sha256=[0-9a-f]{64}")
+
 
 class RepositoryPayload(Struct):
     full_name: str
@@ -48,48 +61,6 @@ class PushPayload(Struct):
     repository: RepositoryPayload
     after: str = ""
     is_deleted: bool = field(default=False, name="deleted")
-
-
-def read_delivery(body: bytes) -> RepositoryPayload:
-    """Raises InvalidError."""
-    return _read(body, Delivered).repository
-
-
-def read_push(body: bytes, delivery: str) -> Push | None:
-    """The push, or None for a tag or a deleted branch. Raises InvalidError."""
-    payload = _read(body, PushPayload)
-    branch = branch_of(payload.ref)
-    if not branch or payload.is_deleted:
-        return None
-    repository = payload.repository
-    return Push(
-        repository_name(repository.clone_url or repository.full_name),
-        branch,
-        branch == repository.default_branch,
-        payload.after,
-        delivery,
-    )
-
-
-def _read(body: bytes, kind: type[T]) -> T:
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as err:
-        raise InvalidError("body", str(err)) from err
-
-
-log = structlog.get_logger()
-
-PATH = "/webhooks/github"
-WEBHOOK_BYTES_MAX = 5 * 1024 * 1024
-MAX_AGE_SECONDS = 3600.0
-PER_SECOND = 10.0
-BURST = 50
-_SIGNATURE = "X-Hub-Signature-256"
-_DELIVERY = "X-GitHub-Delivery"
-_EVENT = "X-GitHub-Event"
-_TEXT_MAX = 128
-_SIGNATURE_FORM = re.compile("sha256=[0-9a-f]{64}")
 
 
 class Hook(Struct, frozen=True):
@@ -196,3 +167,31 @@ def _secret(one: Mapping[str, str]) -> bytes:
     if not secret:
         raise SettingsError(f"webhooks: {name}: {one['secret_file']}: the file is empty")
     return secret
+
+
+def read_delivery(body: bytes) -> RepositoryPayload:
+    """Raises InvalidError."""
+    return _read(body, Delivered).repository
+
+
+def read_push(body: bytes, delivery: str) -> Push | None:
+    """The push, or None for a tag or a deleted branch. Raises InvalidError."""
+    payload = _read(body, PushPayload)
+    branch = branch_of(payload.ref)
+    if not branch or payload.is_deleted:
+        return None
+    repository = payload.repository
+    return Push(
+        repository_name(repository.clone_url or repository.full_name),
+        branch,
+        branch == repository.default_branch,
+        payload.after,
+        delivery,
+    )
+
+
+def _read(body: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as err:
+        raise InvalidError("body", str(err)) from err

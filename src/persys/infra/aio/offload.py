@@ -13,6 +13,13 @@ from persys.infra.clock import Clock
 
 SLICE_SECONDS = 0.005
 
+T = TypeVar("T")
+
+DEADLINE_SECONDS = 20.0
+JOBS_MAX = 64
+
+_jobs = 0
+
 
 class TimeSlice:
     def __init__(self, clock: Clock) -> None:
@@ -24,14 +31,6 @@ class TimeSlice:
         if self._clock.monotonic() >= self._ends:
             await asyncio.sleep(0)
             self._ends = self._clock.monotonic() + SLICE_SECONDS
-
-
-T = TypeVar("T")
-
-DEADLINE_SECONDS = 20.0
-JOBS_MAX = 64
-
-_jobs = 0
 
 
 async def off_loop(work: Callable[[], T], *, deadline_seconds: float = DEADLINE_SECONDS) -> T:

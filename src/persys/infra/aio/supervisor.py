@@ -38,6 +38,11 @@ TRACEBACK_FRAMES_MAX = 24
 BACKOFF_FIRST = timedelta(seconds=1)
 BACKOFF_MAX = timedelta(minutes=5)
 
+# After a run of this length the back-off is reset.
+STABLE_SECONDS = 60.0
+
+Part = Callable[[], Awaitable[None]]
+
 
 @dataclass(frozen=True, slots=True)
 class InternalError:
@@ -253,12 +258,6 @@ def _traceback(err: Exception) -> str:
 def _text(err: Exception) -> str:
     text = f"{type(err).__name__}: {err}" if str(err) else type(err).__name__
     return text if len(text) <= TEXT_MAX else f"{text[: TEXT_MAX - 1]}…"
-
-
-# After a run of this length the back-off is reset.
-STABLE_SECONDS = 60.0
-
-Part = Callable[[], Awaitable[None]]
 
 
 class OnError(StrEnum):

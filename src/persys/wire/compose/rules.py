@@ -38,6 +38,13 @@ _UNSUPPORTED_IN_DEPLOY = {
 }
 _UNSUPPORTED_IN_BUILD = ("additional_contexts", "secrets", "ssh", "entitlements", "privileged")
 
+PROJECT_DIRECTORY = "project_directory"
+# Below `extends` only `file` is a path; a plain text is the name of a service in the same file.
+_KEYS = ("env_file", "include", "extends", "label_file")
+_NESTED_KEYS = ("env_file", PROJECT_DIRECTORY)
+_NOT_PATHS = ("service", "required", "format")
+_COMPOSE_FILES = ("include", "extends")
+
 
 class ComposeRules:
     """Checks one file. `project` and `inside` are "" for the text of an inline file."""
@@ -121,14 +128,6 @@ class ComposeRules:
     def _is_inside(self, path: str) -> bool:
         place = normpath(path)
         return bool(self._inside) and f"{place}/".startswith(f"{self._inside}/")
-
-
-PROJECT_DIRECTORY = "project_directory"
-# Below `extends` only `file` is a path; a plain text is the name of a service in the same file.
-_KEYS = ("env_file", "include", "extends", "label_file")
-_NESTED_KEYS = ("env_file", PROJECT_DIRECTORY)
-_NOT_PATHS = ("service", "required", "format")
-_COMPOSE_FILES = ("include", "extends")
 
 
 class Reference(NamedTuple):

@@ -24,11 +24,11 @@ def fields_of(workload: Workload) -> dict[str, object]:
         rules=workload.rules,
         stop_after_seconds=workload.stop_after_seconds,
     )
-    encoded_machine = message.metadata.pop(VM_SPEC_KEY, "")
+    encoded_vm = message.metadata.pop(VM_SPEC_KEY, "")
     fields: dict[str, object] = MessageToDict(message, preserving_proto_field_name=True)
-    if encoded_machine:
+    if encoded_vm:
         # Field 12 cannot represent all of this VM; the agent's form can, and is readable.
-        whole = vm.vm_message(vm.from_base64(encoded_machine, VM_SPEC_KEY))
+        whole = vm.vm_message(vm.from_base64(encoded_vm, VM_SPEC_KEY))
         fields["vm"] = MessageToDict(whole, preserving_proto_field_name=True)
     fields["desired_state"] = desired_word(workload.desired)
     return fields

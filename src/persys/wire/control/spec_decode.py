@@ -33,59 +33,6 @@ from persys.wire.spec import checks, fields, files, health, login, vm_rules
 _PLACES = ("spec.container.env[", "spec.compose.env[")
 _FILES = "spec.container.files["
 
-
-def _check_references(message: control_pb2.WorkloadSpec) -> None:
-    """Raises InvalidError with the first field that has an invalid or misplaced reference."""
-    if SCHEME.encode() not in message.SerializeToString():
-        return
-    for path, text in _texts(message, "spec"):
-        if not is_reference(text):
-            continue
-        if not path.startswith(_PLACES) and not (
-            path.startswith(_FILES) and path.endswith("].content")
-        ):
-            raise InvalidError(
-                path, "secret references are allowed only in env and in the content of files"
-            )
-        parse(text, path)
-
-
-def _check_compose_references(text: str) -> None:
-    """Raises InvalidError if a Compose file contains a reference: Compose does not resolve it."""
-    if SCHEME not in text:
-        return
-    for scalar, line in scalars(text):
-        if _holds_one(scalar):
-            raise InvalidError(
-                "spec.compose.inline_yaml",
-                f"has {SCHEME} on line {line}; write ${{NAME}} there and set NAME "
-                "to the reference in spec.compose.env",
-            )
-
-
-def _holds_one(scalar: str) -> bool:
-    """Whether it is a reference, or NAME=reference."""
-    return is_reference(scalar) or is_reference(scalar.partition("=")[2])
-
-
-def _texts(message: Message, path: str) -> Iterator[tuple[str, str]]:
-    for field, value in message.ListFields():
-        yield from _texts_in(value, f"{path}.{field.name}")
-
-
-def _texts_in(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, str):
-        yield path, value
-    elif isinstance(value, Message):
-        yield from _texts(value, path)
-    elif isinstance(value, Mapping):
-        for key in value:
-            yield from _texts_in(value[key], f"{path}[{key!r}]")
-    elif isinstance(value, Sequence) and not isinstance(value, bytes):
-        for index, item in enumerate(value):
-            yield from _texts_in(item, f"{path}[{index}]")
-
-
 VM_SPEC_KEY = "persys.vm_spec_b64"
 
 _VOLUME_POLICIES = {"": False, "retain": False, "delete": True}
@@ -97,8 +44,8 @@ def workload_spec(message: control_pb2.WorkloadSpec) -> tuple[Spec, Resources, d
     checks.size(message.ByteSize())
     _check_references(message)
     metadata = dict(message.metadata)
-    encoded_machine = metadata.pop(VM_SPEC_KEY, "")
-    kind = _type(message, vm_in_metadata=bool(encoded_machine))
+    encoded_vm = metadata.pop(VM_SPEC_KEY, "")
+    kind = _type(message, vm_in_metadata=bool(encoded_vm))
     resources = fields.resources(message.resources, "spec.resources")
     if kind is WorkloadType.CONTAINER:
         return _container(message.container), resources, metadata
@@ -106,11 +53,9 @@ def workload_spec(message: control_pb2.WorkloadSpec) -> tuple[Spec, Resources, d
         stack = _compose(message.compose)
         _check_compose_references(stack.yaml)
         return stack, _stack_resources(stack, resources), metadata
-    if encoded_machine:
-        spec = agent_vm.from_base64(encoded_machine, f"spec.metadata[{VM_SPEC_KEY}]")
-    else:
-        spec = vm(message.vm)
-    return spec, _machine_resources(spec, resources), metadata
+    path = f"spec.metadata[{VM_SPEC_KEY}]"
+    spec = agent_vm.from_base64(encoded_vm, path) if encoded_vm else vm(message.vm)
+    return spec, _vm_resources(spec, resources), metadata
 
 
 class ParsedSpec(NamedTuple):
@@ -157,7 +102,7 @@ def _type(message: control_pb2.WorkloadSpec, *, vm_in_metadata: bool) -> Workloa
     return kind
 
 
-def _machine_resources(spec: VMSpec, stated: Resources) -> Resources:
+def _vm_resources(spec: VMSpec, stated: Resources) -> Resources:
     """Resources that are not stated default to the vCPUs and memory of the VM."""
     return Resources(
         stated.cpu_millicores or spec.vcpus * 1000,
@@ -276,3 +221,55 @@ def vm(message: control_pb2.VMSpec) -> VMSpec:
         device_field="mount_point",
         address_field="static_ip",
     )
+
+
+def _check_references(message: control_pb2.WorkloadSpec) -> None:
+    """Raises InvalidError with the first field that has an invalid or misplaced reference."""
+    if SCHEME.encode() not in message.SerializeToString():
+        return
+    for path, text in _texts(message, "spec"):
+        if not is_reference(text):
+            continue
+        if not path.startswith(_PLACES) and not (
+            path.startswith(_FILES) and path.endswith("].content")
+        ):
+            raise InvalidError(
+                path, "secret references are allowed only in env and in the content of files"
+            )
+        parse(text, path)
+
+
+def _check_compose_references(text: str) -> None:
+    """Raises InvalidError if a Compose file contains a reference: Compose does not resolve it."""
+    if SCHEME not in text:
+        return
+    for scalar, line in scalars(text):
+        if _holds_one(scalar):
+            raise InvalidError(
+                "spec.compose.inline_yaml",
+                f"has {SCHEME} on line {line}; write ${{NAME}} there and set NAME "
+                "to the reference in spec.compose.env",
+            )
+
+
+def _holds_one(scalar: str) -> bool:
+    """Whether it is a reference, or NAME=reference."""
+    return is_reference(scalar) or is_reference(scalar.partition("=")[2])
+
+
+def _texts(message: Message, path: str) -> Iterator[tuple[str, str]]:
+    for field, value in message.ListFields():
+        yield from _texts_in(value, f"{path}.{field.name}")
+
+
+def _texts_in(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, Message):
+        yield from _texts(value, path)
+    elif isinstance(value, Mapping):
+        for key in value:
+            yield from _texts_in(value[key], f"{path}[{key!r}]")
+    elif isinstance(value, Sequence) and not isinstance(value, bytes):
+        for index, item in enumerate(value):
+            yield from _texts_in(item, f"{path}[{index}]")

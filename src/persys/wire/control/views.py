@@ -24,6 +24,8 @@ _ACTIONS: dict[int, SuggestedAction] = {
     control_pb2.AUTOMATION_ACTION_SCALE_REPLICAS: SuggestedAction.SCALE_REPLICAS,
 }
 
+_KINDS = {kind.value.lower(): kind for kind in EventKind}
+
 
 def suggestion(message: control_pb2.AutomationSuggestion) -> Suggestion:
     if not message.suggestion_id:
@@ -114,9 +116,6 @@ def recovered_view(node_id: NodeId, workload: Workload) -> control_pb2.Recovered
 
 def _spec(workload: Workload) -> control_pb2.WorkloadSpec:
     return spec_message(workload.spec, workload.resources, workload.metadata, rules=workload.rules)
-
-
-_KINDS = {kind.value.lower(): kind for kind in EventKind}
 
 
 def event_message(numbered: Numbered) -> control_pb2.EventView:
