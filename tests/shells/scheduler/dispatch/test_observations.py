@@ -95,7 +95,7 @@ def test_an_observation_of_another_node_changes_nothing(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("buried", "seen", "is_gone"),
+    ("stale", "seen", "is_gone"),
     [(3, 4, True), (3, 3, False), (3, 2, False), (3, 0, False), (0, 4, False)],
     ids=["newer", "the same", "older", "not said", "of a store without epochs"],
 )
