@@ -26,16 +26,16 @@ async def tune_garbage_collector(memory: Callable[[], int] = peak_memory) -> Non
     """Collect until cancelled; then the default collector is enabled again."""
     gc.disable()
     try:
-        kept = memory()
+        baseline = memory()
         while True:
             await asyncio.sleep(YOUNG_SECONDS)
             if gc.get_count()[0] > READ_COUNT_MIN:
                 gc.freeze()
-                kept = memory()
+                baseline = memory()
             gc.collect(0)
-            if memory() > kept * GROWTH_MAX:
+            if memory() > baseline * GROWTH_MAX:
                 _collect_all()
-                kept = memory()
+                baseline = memory()
     finally:
         gc.unfreeze()
         gc.enable()

@@ -25,8 +25,10 @@ def open_renewed(settings: TlsSettings, clock: Clock, vault: VaultSource | None)
     if settings.ca_addr:
         source = AuthoritySource(lambda: settings.ca_addr, files)
     if source is not None:
-        kept = files.certificate.with_suffix(".revoked")
-        lists.append(Revocations(source, clock, every=settings.tls_crl_interval, kept=kept))
+        cache_file = files.certificate.with_suffix(".revoked")
+        lists.append(
+            Revocations(source, clock, every=settings.tls_crl_interval, cache_file=cache_file)
+        )
     return Tls(
         files,
         clock,

@@ -5,8 +5,8 @@ import socket
 from persys.model.ids import NodeId, node_id
 
 
-def own_node_id(configured: str, kept: str = "") -> NodeId:
-    """`kept` is the id of an earlier start: a new host name does not rename a node."""
+def own_node_id(configured: str, stored: str = "") -> NodeId:
+    """`stored` is the id of an earlier start: a new host name does not rename a node."""
     if configured:
         return node_id(configured, field="PERSYS_NODE_ID")
-    return node_id(kept or socket.gethostname(), field="PERSYS_NODE_ID is not set; the host name")
+    return node_id(stored or socket.gethostname(), field="PERSYS_NODE_ID is not set; the host name")

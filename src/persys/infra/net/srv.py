@@ -54,11 +54,11 @@ def _targets(answer: Answer) -> Iterator[tuple[Name, int]]:
             yield one.target, one.port
 
 
-def _addresses(target: Name, told: Message, resolver: Resolver) -> list[str]:
+def _addresses(target: Name, response: Message, resolver: Resolver) -> list[str]:
     """The addresses in the response, else those from a query, else the host name."""
     found = [
         str(record)
-        for records in told.additional
+        for records in response.additional
         if records.name == target and records.rdtype in (A, AAAA)
         for record in records
     ]

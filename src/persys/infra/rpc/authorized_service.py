@@ -75,7 +75,7 @@ class AuthorizedService:
         return call
 
     def _stream(self, name: str, handler: Handler) -> Handler:
-        async def converse(request: Any, context: Context) -> Any:
+        async def serve_stream(request: Any, context: Context) -> Any:
             if isinstance(request, _Unparsed):
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, request.problem)
             if hasattr(request, "__aiter__"):
@@ -91,9 +91,9 @@ class AuthorizedService:
             try:
                 async with task_group() as group:
                     watch = group.create_task(session.watch(self._recheck_seconds))
-                    answer = await self._contained(name, handler(messages, session), context)
+                    response = await self._contained(name, handler(messages, session), context)
                     watch.cancel()
-                return answer
+                return response
             except DeniedError as err:
                 await _refuse(err, context)
             except asyncio.CancelledError:
@@ -102,7 +102,7 @@ class AuthorizedService:
                     raise
                 await _refuse(session.denied, context)
 
-        return converse
+        return serve_stream
 
     async def _authorize(self, name: str, request: Any, context: Context) -> AuthorizedCall:
         if self._authorizer is None:
@@ -141,12 +141,12 @@ def as_writer(handler: Callable[..., Any]) -> Handler:
         return handler
 
     async def write(request: Any, context: Any) -> None:
-        answers = handler(request, context)
+        responses = handler(request, context)
         try:
-            async for answer in answers:
-                await context.write(answer)
+            async for response in responses:
+                await context.write(response)
         finally:
-            await answers.aclose()
+            await responses.aclose()
 
     return write
 
@@ -217,8 +217,8 @@ def _method_handler(method: MethodDescriptor, handler: Handler) -> Any:
     return make(handler, request_deserializer=parse, response_serializer=_encode)
 
 
-def _encode(answer: Message) -> bytes:
-    return answer.SerializeToString()
+def _encode(response: Message) -> bytes:
+    return response.SerializeToString()
 
 
 # Keys: whether requests, and responses, are streams.

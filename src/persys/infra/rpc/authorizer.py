@@ -90,7 +90,7 @@ class Authorizer:
         self._certificates = certificates
         self._clock = clock
         self._denied = denied
-        self._closed_to = refused_roles
+        self._refused_roles = refused_roles
         self._check = check
         self._tokens = tokens
         self._is_revoked = is_revoked
@@ -101,10 +101,14 @@ class Authorizer:
         CALLER.set(None)
         CLIENT_CLAIMS.set(None)
         try:
-            deed = self._table.get(method)
-            caller, claims = self._caller(context, deed)
+            permission = self._table.get(method)
+            caller, claims = self._caller(context, permission)
             CALLER.set(caller)
-            if deed is None or not may(caller, deed) or self._is_closed_to(caller, deed):
+            if (
+                permission is None
+                or not may(caller, permission)
+                or self._is_refused_role(caller, permission)
+            ):
                 text = f"{caller.identity} may not call {method}{self._role_hint(caller)}"
                 raise DeniedError(text, reason="role")
             return AuthorizedCall(self._narrow(caller, method, request), claims, caller.token_id)
@@ -146,13 +150,13 @@ class Authorizer:
         role = caller.identity.role
         return f": {caller.via} passes no identity and acts with PERSYS_GATEWAY_ROLE={role}"
 
-    def _is_closed_to(self, caller: Caller, deed: Permission) -> bool:
-        return caller.identity.role in self._closed_to and deed is not Permission.ANYONE
+    def _is_refused_role(self, caller: Caller, permission: Permission) -> bool:
+        return caller.identity.role in self._refused_roles and permission is not Permission.ANYONE
 
     def _caller(
-        self, context: Context, deed: Permission | None
+        self, context: Context, permission: Permission | None
     ) -> tuple[Caller, tuple[Claims, ...]]:
-        claims = self._peer_claims(context, deed)
+        claims = self._peer_claims(context, permission)
         assert claims.identity is not None
         peer = claims.identity
         identity, own = peer, claims
@@ -169,9 +173,9 @@ class Authorizer:
         if peer.role is Role.SCHEDULER:
             via = by_common_name(_metadata_text(context, FORWARDED_VIA))
         shown = (claims,) if own is claims else (claims, own)
-        said = _metadata_values(context, bearer.AUTHORIZATION)
-        if said and self._tokens is not None:
-            caller = self._by_token(said, identity, own.serial)
+        values = _metadata_values(context, bearer.AUTHORIZATION)
+        if values and self._tokens is not None:
+            caller = self._by_token(values, identity, own.serial)
         else:
             caller = Caller(
                 identity,
@@ -188,7 +192,7 @@ class Authorizer:
         role = self._gateway_role
         return gateway if role is Role.GATEWAY else Identity(role, UNNAMED)
 
-    def _peer_claims(self, context: Context, deed: Permission | None) -> Claims:
+    def _peer_claims(self, context: Context, permission: Permission | None) -> Claims:
         """The claims of the certificate of this connection. Raises DeniedError."""
         shown = next(iter(context.auth_context().get(_CERTIFICATE, ())), None)
         if shown is None:
@@ -197,7 +201,9 @@ class Authorizer:
             _claims(shown),
             self._certificates.current.claims.trust_domain,
             self._cn_roles,
-            suggested=_SUGGESTED.get(deed, Role.OPERATOR) if deed is not None else Role.OPERATOR,
+            suggested=_SUGGESTED.get(permission, Role.OPERATOR)
+            if permission is not None
+            else Role.OPERATOR,
         )
         CLIENT_CLAIMS.set(claims)
         if not claims.not_before <= self._clock.now() < claims.not_after:
@@ -206,23 +212,23 @@ class Authorizer:
         self._check(claims)
         return claims
 
-    def _by_token(self, said: list[str], identity: Identity, serial: str) -> Caller:
+    def _by_token(self, values: list[str], identity: Identity, serial: str) -> Caller:
         assert self._tokens is not None
         if identity.role is Role.AGENT:
             text = f"{identity} is a node: tokens are for users only"
             raise DeniedError(text, reason=bearer.REASON)
         token = bearer.authenticate(
-            self._tokens, said, self._clock.now(), is_revoked=self._is_revoked
+            self._tokens, values, self._clock.now(), is_revoked=self._is_revoked
         )
         return holder(token, serial)
 
     def _forwarded_claims(self, context: Context, by: Role, identity: Identity) -> Claims | None:
         """The claims of the original caller's certificate, passed by a scheduler or gateway."""
-        told = _metadata_value(context, FORWARDED_CERTIFICATE)
-        if not told:
+        value = _metadata_value(context, FORWARDED_CERTIFICATE)
+        if not value:
             return None
         try:
-            claims = msgspec.json.decode(told, type=Claims)
+            claims = msgspec.json.decode(value, type=Claims)
         except msgspec.DecodeError as err:
             text = f"{FORWARDED_CERTIFICATE} cannot be read"
             raise DeniedError(text, reason="certificate") from err
@@ -247,24 +253,24 @@ def _expires(claims: Claims) -> bool:
 
 def _forwarded_identity(context: Context, peer: Identity) -> Identity | None:
     """The original caller, if this peer may pass one; from other peers it is ignored."""
-    told, by = str(_metadata_value(context, FORWARDED_IDENTITY)), peer.role
-    if not told or by not in (Role.SCHEDULER, Role.GATEWAY):
+    value, by = str(_metadata_value(context, FORWARDED_IDENTITY)), peer.role
+    if not value or by not in (Role.SCHEDULER, Role.GATEWAY):
         return None
-    passed = by_common_name(told)
+    passed = by_common_name(value)
     if by is Role.GATEWAY and passed in (peer, Identity(by, UNNAMED)):
         return peer  # a call of the gateway itself
     if passed is None or not may_be_passed(passed, by):
-        text = f"{FORWARDED_IDENTITY} {told[:80]!r}: a {by} may not act for that identity"
+        text = f"{FORWARDED_IDENTITY} {value[:80]!r}: a {by} may not act for that identity"
         raise DeniedError(text, reason="identity")
     return passed
 
 
 def _metadata_values(context: Context, name: str) -> list[str]:
-    return [str(said) for key, said in context.invocation_metadata() or () if key == name]
+    return [str(value) for key, value in context.invocation_metadata() or () if key == name]
 
 
 def _metadata_value(context: Context, name: str) -> str | bytes:
-    return next((said for key, said in context.invocation_metadata() or () if key == name), "")
+    return next((value for key, value in context.invocation_metadata() or () if key == name), "")
 
 
 def _metadata_text(context: Context, name: str) -> str:

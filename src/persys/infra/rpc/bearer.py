@@ -16,10 +16,10 @@ FindToken = Callable[[str], Token | None]
 
 
 def authenticate(
-    find: FindToken, said: Sequence[str], now: datetime, *, is_revoked: IsRevoked
+    find: FindToken, values: Sequence[str], now: datetime, *, is_revoked: IsRevoked
 ) -> Token:
     """The token of a call. Raises DeniedError unless there is exactly one valid token."""
-    text = said[0] if len(said) == 1 else ""  # with two it would be undefined which one counts
+    text = values[0] if len(values) == 1 else ""  # with two it would be undefined which one counts
     scheme, secret = text[: len(_SCHEME)], text[len(_SCHEME) :]
     shown = parse(secret.strip()) if scheme.lower() == _SCHEME else None
     if shown is None:

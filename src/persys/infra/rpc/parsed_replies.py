@@ -51,28 +51,28 @@ class _Call:
 
     def __init__(self, call: Any) -> None:
         self._call = call
-        self._answers: AsyncIterator[Any] | None = None
+        self._responses: AsyncIterator[Any] | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._call, name)
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        answer = yield from self._call.__await__()
-        return self._checked(answer)
+        response = yield from self._call.__await__()
+        return self._checked(response)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Any:
-        if self._answers is None:
-            self._answers = aiter(self._call)
-        return self._checked(await anext(self._answers))
+        if self._responses is None:
+            self._responses = aiter(self._call)
+        return self._checked(await anext(self._responses))
 
     async def read(self) -> Any:
         return self._checked(await self._call.read())
 
-    def _checked(self, answer: Any) -> Any:
-        if answer is _UNPARSED:
+    def _checked(self, response: Any) -> Any:
+        if response is _UNPARSED:
             self._call.cancel()
             raise rpc_error(grpc.StatusCode.INTERNAL, CANNOT_BE_PARSED)
-        return answer
+        return response

@@ -36,8 +36,8 @@ _propagator = TraceContextTextMapPropagator()
 class OtlpTracer:
     def __init__(self, service: str, *, endpoint: str, insecure: bool, timeout_ms: int) -> None:
         exporter = new_exporter(endpoint, insecure=insecure, timeout_ms=timeout_ms)
-        self._trouble = ExportErrorLog()
-        self._exporter = MonitoredExporter(exporter, self._trouble)
+        self._error_log = ExportErrorLog()
+        self._exporter = MonitoredExporter(exporter, self._error_log)
         resource = Resource.create({"service.name": service, "service.version": __version__})
         resource = resource.merge(OTELResourceDetector().detect())  # OTEL_RESOURCE_ATTRIBUTES wins
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
@@ -69,7 +69,7 @@ class OtlpTracer:
     def close(self) -> None:
         self._exporter.closing = True
         self._provider.shutdown()
-        self._trouble.close()
+        self._error_log.close()
 
     @contextmanager
     def _open(
@@ -113,19 +113,19 @@ class ExportErrorLog(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self._logger = logging.getLogger("opentelemetry")
         self._logger.addHandler(self)
         self._logger.propagate = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.name not in self._told:
-            self._told.add(record.name)
+        if record.name not in self._logged:
+            self._logged.add(record.name)
             log.warning("tracing.failed", reason=record.getMessage())
 
-    def over(self) -> None:
-        if self._told:
-            self._told.clear()
+    def recovered(self) -> None:
+        if self._logged:
+            self._logged.clear()
             log.info("tracing.works")
 
     def close(self) -> None:
@@ -136,9 +136,9 @@ class ExportErrorLog(logging.Handler):
 class MonitoredExporter(SpanExporter):
     """Detects when exporting works again, and does not delay the shutdown when it fails."""
 
-    def __init__(self, exporter: SpanExporter, trouble: ExportErrorLog) -> None:
+    def __init__(self, exporter: SpanExporter, error_log: ExportErrorLog) -> None:
         self._exporter = exporter
-        self._trouble = trouble
+        self._error_log = error_log
         self._failing = False
         self.closing = False
 
@@ -148,7 +148,7 @@ class MonitoredExporter(SpanExporter):
         result = self._exporter.export(spans)
         self._failing = result is not SpanExportResult.SUCCESS
         if not self._failing:
-            self._trouble.over()
+            self._error_log.recovered()
         return result
 
     def shutdown(self) -> None:

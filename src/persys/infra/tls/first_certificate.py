@@ -33,14 +33,14 @@ async def ensure_certificate(
     """Wait for a usable certificate. False if the process is stopped before."""
     if _is_usable(files, clock):
         return True
-    told = ""
+    logged = ""
     while not stop.is_set():
         last_error = await _try(files, identity, source, clock)
         if not last_error:
             log.info("certificate.issued", identity=str(identity))
             return True
-        if last_error != told:
-            told = last_error
+        if last_error != logged:
+            logged = last_error
             log.error("certificate.awaited", reason=last_error, served="nothing until it is issued")
         await _pause(source.every or PAUSE, stop)
     return False

@@ -40,17 +40,17 @@ class Revocations:
         *,
         every: timedelta = EVERY,
         serials: frozenset[str] = frozenset(),
-        kept: Path | None = None,
+        cache_file: Path | None = None,
     ) -> None:
-        """`serials` is the list before the first fetch; `kept` is the file that stores it for restarts."""
+        """`serials` is the list before the first fetch; `cache_file` stores it for restarts."""
         if every <= timedelta():
             raise SettingsError("PERSYS_TLS_CRL_INTERVAL=0s: expected more than 0s")
         self._source = source
         self._clock = clock
         self._every = every
         self._had_at = clock.monotonic()
-        self._kept = kept
-        self.serials = serials | _read_kept(kept)
+        self._cache_file = cache_file
+        self.serials = serials | _read_cache(cache_file)
         self.last_error = ""  # the error of the last fetch; empty on success
 
     async def run(self) -> None:
@@ -71,19 +71,19 @@ class Revocations:
         if serials != self.serials:
             log.info("revocations.changed", count=len(serials))
             self.serials = serials
-            await asyncio.to_thread(self._keep)
+            await asyncio.to_thread(self._write_cache)
 
     def age_seconds(self) -> float:
         """Seconds since the last fetch, or since the start if there was none."""
         return self._clock.monotonic() - self._had_at
 
-    def _keep(self) -> None:
-        if self._kept is None:
+    def _write_cache(self) -> None:
+        if self._cache_file is None:
             return
         try:
-            write_file(self._kept, "\n".join(sorted(self.serials)).encode(), mode=PUBLIC)
+            write_file(self._cache_file, "\n".join(sorted(self.serials)).encode(), mode=PUBLIC)
         except OSError as err:
-            log.warning("revocations.not_written", path=str(self._kept), reason=err.strerror)
+            log.warning("revocations.not_written", path=str(self._cache_file), reason=err.strerror)
 
     def _failed(self, why: str) -> None:
         if not self.last_error:
@@ -111,7 +111,7 @@ class CrlFile:
         return self.serials
 
 
-def _read_kept(path: Path | None) -> frozenset[str]:
+def _read_cache(path: Path | None) -> frozenset[str]:
     try:
         text = "" if path is None else path.read_text("ascii")
     except (

@@ -23,7 +23,7 @@ from persys.errors import (
 )
 
 TIMEOUT = timedelta(seconds=10)
-ANSWER_BYTES_MAX = 4 * 1024 * 1024
+RESPONSE_BYTES_MAX = 4 * 1024 * 1024
 _OK = (200, 204)
 _SEALED = 503
 
@@ -94,12 +94,12 @@ class VaultHttp:
                     headers=headers,
                     allow_redirects=False,
                     ssl=self._tls,
-                ) as answer,
+                ) as response,
             ):
-                content = await answer.content.read(ANSWER_BYTES_MAX + 1)
-                while not answer.content.at_eof() and len(content) <= ANSWER_BYTES_MAX:
-                    content += await answer.content.read(ANSWER_BYTES_MAX + 1)
-                status = answer.status
+                content = await response.content.read(RESPONSE_BYTES_MAX + 1)
+                while not response.content.at_eof() and len(content) <= RESPONSE_BYTES_MAX:
+                    content += await response.content.read(RESPONSE_BYTES_MAX + 1)
+                status = response.status
         except TimeoutError as err:
             raise UnavailableError(f"Vault at {self.address} did not respond in time") from err
         except aiohttp.ClientConnectorCertificateError as err:
@@ -109,9 +109,9 @@ class VaultHttp:
             ) from err
         except (aiohttp.ClientError, OSError) as err:
             raise UnavailableError(f"cannot reach Vault at {self.address}: {err}") from err
-        if len(content) > ANSWER_BYTES_MAX:
+        if len(content) > RESPONSE_BYTES_MAX:
             raise UnavailableError(
-                f"the response of Vault at {self.address} exceeds {ANSWER_BYTES_MAX >> 20} MiB"
+                f"the response of Vault at {self.address} exceeds {RESPONSE_BYTES_MAX >> 20} MiB"
             )
         if status not in _OK:
             raise _refusal(status, content, path=path, address=self.address)
@@ -119,19 +119,19 @@ class VaultHttp:
 
 
 def _refusal(status: int, content: bytes, *, path: str, address: str) -> PersysError:
-    said = _said(content)
+    detail = _detail(content)
     if status == 404:
-        return NotFoundError("Vault path", f"{path}{said}")
+        return NotFoundError("Vault path", f"{path}{detail}")
     if status in (401, 403):
-        return DeniedError(f"Vault at {address} denied access to {path}{said}", reason="vault")
+        return DeniedError(f"Vault at {address} denied access to {path}{detail}", reason="vault")
     if status == _SEALED:
-        return UnavailableError(f"Vault at {address} is sealed or has no active node{said}")
+        return UnavailableError(f"Vault at {address} is sealed or has no active node{detail}")
     if 400 <= status < 500 and status != 429:
-        return RefusedError(f"Vault at {address} refused {path}{said}")
-    return UnavailableError(f"Vault at {address} responded to {path} with status {status}{said}")
+        return RefusedError(f"Vault at {address} refused {path}{detail}")
+    return UnavailableError(f"Vault at {address} responded to {path} with status {status}{detail}")
 
 
-def _said(content: bytes) -> str:
+def _detail(content: bytes) -> str:
     """The error messages of Vault, if there are any."""
     try:
         errors = msgspec.json.decode(content, type=dict[str, Any]).get("errors")

@@ -98,20 +98,20 @@ class VaultLogin:
             "secret_id": self._credentials.secret_id,
         }
         try:
-            answer = await self._http.request("POST", "auth/approle/login", body=secret)
+            response = await self._http.request("POST", "auth/approle/login", body=secret)
         except RefusedError as err:  # Vault sends 400 instead of 403 for invalid credentials
             raise DeniedError(f"Vault refused the AppRole login: {err}", reason="login") from err
-        auth = _part(answer, "auth")
+        auth = _part(response, "auth")
         log.info("vault.logged_in", method="approle", lease_seconds=auth.get("lease_duration"))
         return self._login_of(str(auth.get("client_token", "")), auth, lease="lease_duration")
 
     async def _by_token(self) -> Login:
         token = self._credentials.token
         try:
-            answer = await self._http.request("GET", "auth/token/lookup-self", token=token)
+            response = await self._http.request("GET", "auth/token/lookup-self", token=token)
         except DeniedError as err:
             raise DeniedError(f"PERSYS_VAULT_TOKEN is not valid: {err}", reason="login") from err
-        data = _part(answer, "data")
+        data = _part(response, "data")
         login = self._login_of(token, data, lease="ttl")
         if not login.renewable:
             self._warn(login, "it cannot be renewed")
@@ -121,10 +121,12 @@ class VaultLogin:
         """The extended login, or a new one, or the same with an earlier retry."""
         if login.renewable:
             try:
-                answer = await self._http.request(
+                response = await self._http.request(
                     "POST", "auth/token/renew-self", token=login.token, body={}
                 )
-                longer = self._login_of(login.token, _part(answer, "auth"), lease="lease_duration")
+                longer = self._login_of(
+                    login.token, _part(response, "auth"), lease="lease_duration"
+                )
             except PersysError as err:
                 return await self._replacement(login, str(err))
             if _lasts_longer(longer, login):
@@ -150,11 +152,11 @@ class VaultLogin:
         left = timedelta(seconds=login.ends_at - self._clock.monotonic())
         log.warning("vault.login_ends", reason=why, expires_at=self._clock.now() + left)
 
-    def _login_of(self, token: str, told: Mapping[str, Any], *, lease: str) -> Login:
-        if not token or not isinstance(told.get(lease), int | float):
+    def _login_of(self, token: str, lease_data: Mapping[str, Any], *, lease: str) -> Login:
+        if not token or not isinstance(lease_data.get(lease), int | float):
             raise UnavailableError(f"the server at {self._http.address} is not Vault")
-        seconds, now = float(told[lease]), self._clock.monotonic()
-        renewable = bool(told.get("renewable"))
+        seconds, now = float(lease_data[lease]), self._clock.monotonic()
+        renewable = bool(lease_data.get("renewable"))
         if not seconds:  # a root token
             return Login(token, renewable, None, None)
         if renewable:
@@ -180,8 +182,8 @@ def _later(login: Login, now: float) -> Login:
     return Login(login.token, login.renewable, now + pause, login.ends_at)
 
 
-def _part(answer: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    part = answer.get(name)
+def _part(response: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    part = response.get(name)
     if not isinstance(part, dict):
         raise UnavailableError(f"invalid response of Vault: expected an object {name!r}")
     return part

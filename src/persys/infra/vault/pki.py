@@ -99,7 +99,7 @@ class VaultSource(CertificateSource):
         """Raises UnavailableError, DeniedError or RefusedError."""
         path = f"{self._mount}/sign/{self._role}"
         try:
-            answer = await self._vault.request("POST", path, body=self._wanted(csr_pem))
+            response = await self._vault.request("POST", path, body=self._wanted(csr_pem))
         except DeniedError as err:
             raise DeniedError(
                 f'{err}; the Vault policy needs: path "{path}" {{ capabilities = ["update"] }}',
@@ -111,7 +111,7 @@ class VaultSource(CertificateSource):
             ) from err
         except RefusedError as err:
             raise RefusedError(f"{err}; the role needs at least: {self._needed()}") from err
-        return _issued(answer)
+        return _issued(response)
 
     async def revoked(self) -> frozenset[str]:
         """The serials of revoked certificates in hexadecimal digits. Raises the errors of `issue`."""
@@ -142,8 +142,8 @@ class VaultSource(CertificateSource):
         )
 
 
-def _issued(answer: Mapping[str, Any]) -> Issued:
-    data = answer.get("data")
+def _issued(response: Mapping[str, Any]) -> Issued:
+    data = response.get("data")
     if not isinstance(data, dict) or not isinstance(data.get("certificate"), str):
         raise UnavailableError("the response of Vault has no certificate")
     listed = data.get("ca_chain") or [data.get("issuing_ca") or ""]

@@ -127,8 +127,8 @@ class VaultKv:
         if not rest or not all(rest.split("/")) or {".", ".."} & {*rest.split("/"), mount}:
             raise NotFoundError("secret in Vault", f"{path} (expected mount/path)")
         params = {"version": str(version)} if version is not None else None
-        answer = await self._vault.request("GET", f"{mount}/data/{rest}", params=params)
-        outer = answer.get("data")
+        response = await self._vault.request("GET", f"{mount}/data/{rest}", params=params)
+        outer = response.get("data")
         data = outer.get("data") if isinstance(outer, dict) else None
         if not isinstance(data, dict):
             raise UnavailableError(f"{mount} in Vault is not a KV engine of version 2")

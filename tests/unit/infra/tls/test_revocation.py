@@ -76,18 +76,18 @@ async def test_the_last_list_stays_in_use_during_an_outage_that_is_logged_once()
 
 
 async def test_the_last_list_is_used_after_a_restart_without_its_source(tmp_path: Path) -> None:
-    source, kept = Source(), tmp_path / "agent.revoked"
-    await Revocations(source, SystemClock(), kept=kept).refresh()
+    source, cache_file = Source(), tmp_path / "agent.revoked"
+    await Revocations(source, SystemClock(), cache_file=cache_file).refresh()
     source.is_away = True
 
-    again = Revocations(source, SystemClock(), kept=kept)
+    again = Revocations(source, SystemClock(), cache_file=cache_file)
     await again.refresh()
 
     assert again.serials == {"a1"}
 
 
 async def test_a_list_that_cannot_be_written_is_used_anyway(tmp_path: Path) -> None:
-    revocations = Revocations(Source(), SystemClock(), kept=tmp_path)
+    revocations = Revocations(Source(), SystemClock(), cache_file=tmp_path)
     with capture_logs() as lines:
         await revocations.refresh()
     assert revocations.serials == {"a1"}
