@@ -153,7 +153,7 @@ def test_used_expired_and_wrong_tokens_are_reported(shell: Shell) -> None:
     )
 
     used = shell.join(token)
-    assert (used.returncode, "has been used" in used.stderr) == (1, True)
+    assert (used.returncode, "has already been used" in used.stderr) == (1, True)
     damaged = shell.join(token[:-9])
     assert (damaged.returncode, "is damaged" in damaged.stderr) == (2, True)
     for_another = shell.join(token, "--node-id", "n2")
