@@ -28,7 +28,7 @@ from persys.scheduler.state.records import RECORDS, SINGLE_KEYS, type_of
 from persys.scheduler.state.sync import follow, load
 from persys.store import keys
 from persys.store.memory import MemoryStore
-from persys.store.port import Change, Record, Snapshot, Unit
+from persys.store.port import Record, Snapshot, Unit, WatchEvent
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.stored.records import decode
 from properties.test_records import EXAMPLES, STORED
@@ -67,14 +67,14 @@ def test_a_damaged_record_is_named_and_all_others_are_loaded() -> None:
             assert [held.replaceable for held in cluster.quarantine] == [not damage.is_held]
             check_others(in_memory(cluster), sound, damage)
             followed = loaded(STORED)
-            follow(followed, [Change(damage.key, damage.after, 2)], lease_until=1.0, now=NOON)
+            follow(followed, [WatchEvent(damage.key, damage.after, 2)], lease_until=1.0, now=NOON)
             assert in_memory(followed) == in_memory(cluster), damage
             assert list(followed.quarantine) == list(cluster.quarantine)
             check_repair(followed, damage, sound)
 
 
 def check_repair(followed: Memory, damage: Damage, sound: dict[str, Any]) -> None:
-    change = Change(damage.key, damage.before, 3)
+    change = WatchEvent(damage.key, damage.before, 3)
     with pytest.raises(CompactedError, match=re.escape(damage.key)):
         follow(followed, [change], lease_until=1.0, now=NOON)
     load(followed, snapshot_of(STORED), lease_until=1.0, now=NOON)

@@ -17,7 +17,7 @@ from persys.scheduler.commit.versions import RecordVersions
 from persys.scheduler.state.cluster import ClusterState
 from persys.scheduler.state.sync import follow, load
 from persys.store import keys
-from persys.store.port import Change, Record, Snapshot
+from persys.store.port import Record, Snapshot, WatchEvent
 from persys.wire.stored import records
 
 if TYPE_CHECKING:
@@ -131,9 +131,9 @@ def test_following_comes_to_the_same_as_reading_again(
 
     for revision, step in enumerate(history, 1):
         if isinstance(step, str):
-            changes = [Change(key, None, revision) for key in gone_with(step, stored)]
+            changes = [WatchEvent(key, None, revision) for key in gone_with(step, stored)]
         else:
-            changes = [Change(k, records.encode(v), revision) for k, v in step.items()]
+            changes = [WatchEvent(k, records.encode(v), revision) for k, v in step.items()]
         for change in changes:
             if change.value is None:
                 stored.pop(change.key)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from persys.core.intent.diff import changed_fields
-from persys.core.placement.capacity import lose, room_on, total_of
+from persys.core.placement.capacity import capacity_of, simulate_loss, total_of
 from persys.core.placement.explain import explain, remedy
 from persys.core.placement.filters import reject
 from persys.core.placement.index.node_index import NodeIndex
@@ -95,7 +95,7 @@ def test_every_refusal_has_a_remedy_and_only_a_refusal_has_one(
 def test_as_many_fit_as_can_be_placed_one_after_the_other(
     node_index: NodeIndex, needs: Requirements
 ) -> None:
-    fits = total_of([room_on(slot, needs) for slot in node_index.slots.values()])
+    fits = total_of([capacity_of(slot, needs) for slot in node_index.slots.values()])
 
     assert placed_until_full(needs, node_index) == (MANY if fits is None else fits)
 
@@ -111,7 +111,7 @@ def test_imagining_a_loss_leaves_the_room_as_it_was(
     movable = {WorkloadId(f"m{number}"): needs for number, needs in enumerate(lost)}
     before = snapshot(node_index)
 
-    loss = lose(node_id, movable, node_index)
+    loss = simulate_loss(node_id, movable, node_index)
 
     assert snapshot(node_index) == before
     assert loss.moved + len(loss.stranded) == len(lost)

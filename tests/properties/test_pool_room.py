@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from persys.core.placement.capacity import room_on
+from persys.core.placement.capacity import capacity_of
 from persys.core.placement.explain import explain
 from persys.core.placement.filters import reject
 from persys.core.placement.index.node_index import NodeIndex
@@ -73,7 +73,7 @@ def test_no_pool_is_given_more_than_it_has_and_the_best_is_chosen(
         assert (found.node_id if isinstance(found, Placed) else None) == (best and best[2])
         assert explain(needs, node_index, limit=3).fit_count == len(fitting)
         if isinstance(found, Placed):
-            assert room_on(node_index.slots[found.node_id], needs).fits != 0
+            assert capacity_of(node_index.slots[found.node_id], needs).fits != 0
             node_index.hold(
                 WorkloadId(f"w{number}"),
                 found.node_id,

@@ -13,21 +13,21 @@ from msgspec import Struct
 from builders import NOON, a_status, a_workload, an_assignment
 from persys.core.recovery.merge import NodeReport, Recorded, merge
 from persys.errors import InvalidError
-from persys.model.action import Action, ActionKind, ActionState, History, Sighting
+from persys.model.action import Action, ActionKind, ActionState, History, HistoryEntry
 from persys.model.event import Event, EventKind
 from persys.model.identity import Role, Token
 from persys.model.ids import ActionId, NodeId, Revision, WorkloadId
-from persys.model.node import Capabilities, Lease, Node, Removal
+from persys.model.node import Capabilities, Lease, Node, RemovedNode
 from persys.model.placement import Assignment, EpochCounter, Tombstone
 from persys.model.secret import Secret, SecretVersion
 from persys.model.status import Drift, DriftType, Retry
-from persys.model.workload import Ruling, Suggestion
+from persys.model.workload import Suggestion, SuggestionDecision
 from persys.scheduler.state.cluster import ClusterState
 from persys.scheduler.state.records import RECORDS, SINGLE_KEYS, RecordType, Unreadable, type_of
 from persys.scheduler.state.sync import encoded, follow, in_snapshot, load, rebuilt
 from persys.sim.checks.store_mirror import StoreMirror
 from persys.store import keys
-from persys.store.port import VALUE_BYTES_MAX, Change, Record, Snapshot, Unit
+from persys.store.port import VALUE_BYTES_MAX, Record, Snapshot, Unit, WatchEvent
 from persys.wire.stored import records
 from strategies import values_of
 
@@ -47,7 +47,7 @@ EXAMPLES: dict[str, tuple[str, Struct]] = {
         History(
             WEB,
             (
-                Sighting(
+                HistoryEntry(
                     N1,
                     NOON,
                     Action(ActionId("t1"), WEB, ActionKind.APPLY, ActionState.RUNNING, NOON),
@@ -64,13 +64,13 @@ EXAMPLES: dict[str, tuple[str, Struct]] = {
         Drift(N1, WorkloadId("stray"), DriftType.ORPHAN, NOON),
     ),
     "epoch_counter": (keys.EPOCHS, EpochCounter(10_000)),
-    "removal": (keys.removed_key(NodeId("n9")), Removal(NodeId("n9"), NOON)),
+    "removal": (keys.removed_key(NodeId("n9")), RemovedNode(NodeId("n9"), NOON)),
     "token": (
         keys.token_key("t1"),
         Token("t1", "ann", Role.VIEWER, frozenset(), "hash", NOON, "ann", NOON + DAY),
     ),
     "secret": (keys.secret_key("db"), Secret("db", (SecretVersion(1, b"\x00\xff", "k", NOON),))),
-    "suggestion": (keys.suggestion_key("s1"), Ruling(Suggestion("s1"), True, NOON)),
+    "suggestion": (keys.suggestion_key("s1"), SuggestionDecision(Suggestion("s1"), True, NOON)),
     "event": (keys.event_key(NOON, 7), Event(NOON, EventKind.NODE_READY, node_id="n1")),
 }
 STORED = {key: records.encode(record) for key, record in EXAMPLES.values()}
@@ -136,9 +136,9 @@ def test_a_record_is_followed_into_memory_and_out_of_it(kind: RecordType) -> Non
     others = {other: value for other, value in STORED.items() if other != key}
     cluster = loaded(others)
 
-    follow(cluster, [Change(key, STORED[key], 2)], lease_until=1.0, now=NOON)
+    follow(cluster, [WatchEvent(key, STORED[key], 2)], lease_until=1.0, now=NOON)
     there = in_memory(cluster)
-    follow(cluster, [Change(key, None, 3)], lease_until=1.0, now=NOON)
+    follow(cluster, [WatchEvent(key, None, 3)], lease_until=1.0, now=NOON)
 
     assert there == in_memory(loaded(STORED)) or kind.name == "workload"
     assert there.get(key) == (record if kind.struct is not Lease else None)
@@ -228,14 +228,14 @@ def test_a_damaged_record_is_named_and_everything_else_is_loaded(data: st.DataOb
     damaged = {**STORED, key: bytes(value)}
 
     cluster, fresh = loaded(STORED), loaded(damaged)
-    follow(cluster, [Change(key, bytes(value), 2)], lease_until=1.0, now=NOON)
+    follow(cluster, [WatchEvent(key, bytes(value), 2)], lease_until=1.0, now=NOON)
 
     named = [(one.key, one.replaceable) for one in fresh.quarantined]
     assert named == [(key, kind.unreadable is Unreadable.REPLACED)]
     assert [one.key for one in cluster.quarantined] == [key]
     expected = in_memory(loaded({other: STORED[other] for other in STORED if other != key}))
     if kind.name == "removal":  # certificates of that node from before are refused all the same
-        expected[key] = Removal(NodeId("n9"), NOON)
+        expected[key] = RemovedNode(NodeId("n9"), NOON)
     assert in_memory(fresh) == expected == in_memory(cluster)
 
 
@@ -257,7 +257,7 @@ def test_what_can_be_encoded_is_read_again_as_it_was(kind: RecordType) -> None:
 
 def test_text_with_a_lone_surrogate_is_refused() -> None:
     with pytest.raises(InvalidError, match="cannot be stored"):
-        records.encode(Removal(NodeId("\ud800"), NOON))
+        records.encode(RemovedNode(NodeId("\ud800"), NOON))
 
 
 def test_a_value_has_room_for_a_large_record() -> None:

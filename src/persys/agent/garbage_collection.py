@@ -19,14 +19,14 @@ from persys.agent.metrics import Metrics
 from persys.agent.ports import GarbageSource
 from persys.core.agent.garbage import (
     Ages,
-    Doomed,
+    GarbageItem,
     ImageUse,
     Item,
     Kind,
-    leftovers,
     old_actions,
-    sightings,
     stale_images,
+    unowned_items,
+    unowned_since,
 )
 from persys.errors import RuntimeUnavailableError, StoreUnavailableError
 from persys.infra.aio.keyed_lock import KeyedLock
@@ -110,9 +110,9 @@ class GarbageCollector:
         now = self._clock.now()
         items = await self._inventory()
         known = {*self._journal.entries, *self._journal.unreadable}
-        self._seen_since = sightings(items, self._seen_since, known=known, now=now)
+        self._seen_since = unowned_since(items, self._seen_since, known=known, now=now)
         self._metrics.garbage.unclaimed.set(len(self._seen_since))
-        candidates = leftovers(
+        candidates = unowned_items(
             items,
             self._seen_since,
             self._ages,
@@ -157,7 +157,7 @@ class GarbageCollector:
             await self._journal.commit(JournalChange(images=used, images_removed=removed_names))
         return found
 
-    async def _contained(self, candidate: Doomed, *, dry_run: bool) -> Removal:
+    async def _contained(self, candidate: GarbageItem, *, dry_run: bool) -> Removal:
         """Remove one item. An unexpected error affects only this item."""
         errors: list[InternalError] = []
         key = f"{candidate.item.kind}/{candidate.item.name}"
@@ -167,7 +167,7 @@ class GarbageCollector:
             return removal
         return Removal(candidate.item, candidate.why, problem=f"internal error: {errors[0].text}")
 
-    async def _remove(self, candidate: Doomed, *, dry_run: bool) -> Removal:
+    async def _remove(self, candidate: GarbageItem, *, dry_run: bool) -> Removal:
         item = candidate.item
         if dry_run:
             _log_removal(candidate, dry_run=True)
@@ -195,7 +195,7 @@ class GarbageCollector:
         old = old_actions(self._journal.actions.values(), self._ages, now=self._clock.now())
         if not old:
             return []
-        candidate = Doomed(
+        candidate = GarbageItem(
             Item(Kind.ACTIONS, "", str(len(old))), "actions: older than the retention time"
         )
         if not dry_run:
@@ -205,7 +205,7 @@ class GarbageCollector:
         return [Removal(candidate.item, candidate.why, removed=not dry_run)]
 
 
-def _log_removal(candidate: Doomed, *, dry_run: bool = False, problem: str = "") -> None:
+def _log_removal(candidate: GarbageItem, *, dry_run: bool = False, problem: str = "") -> None:
     event = "garbage.found" if dry_run else "garbage.kept" if problem else "garbage.removed"
     log.info(
         event,

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from persys.agent.settings import DEFAULT_CONFIG_FILE, AgentSettings
 from persys.client.ca.client import join
-from persys.core.auth.enrolment import Fault
+from persys.core.auth.enrolment import JoinTokenFault
 from persys.core.bounded_yaml import dump, load_mapping
 from persys.errors import DeniedError, InvalidError, SettingsError
 from persys.infra.atomic_files import PRIVATE, PUBLIC, write_files
@@ -69,7 +69,7 @@ def _joined(
         issued = join(token, new_request(key, identity, hosts))
     except DeniedError as err:
         has = _pair(place.files)
-        if err.reason != Fault.USED or has is None or not _is_of(has, identity, token.fp):
+        if err.reason != JoinTokenFault.USED or has is None or not _is_of(has, identity, token.fp):
             raise
         write_files([(place.config, config, PUBLIC)])
         until = f"{has.claims.not_after:%Y-%m-%d %H:%M:%S} UTC"

@@ -16,10 +16,10 @@ from persys.agent.journal.records import Image
 from persys.agent.node.host import CpuTime, Disk, Memory
 from persys.core.agent.garbage import ImageUse, Item
 from persys.core.agent.next_step import Artefact
-from persys.core.agent.report import Download, Layers
-from persys.core.agent.storage import Room
+from persys.core.agent.report import DownloadProgress, LayerProgress
+from persys.core.agent.storage import LocalPool
 from persys.model.ids import WorkloadId
-from persys.model.node import VolumeSeen
+from persys.model.node import VolumeView
 from persys.model.status import Failure
 from persys.model.workload import Order
 
@@ -33,7 +33,7 @@ class PullWatch(Protocol):
     def began(self) -> None:
         """The image is missing, and its pull starts now."""
 
-    def progress(self, fetching: Layers | Download) -> None:
+    def progress(self, fetching: LayerProgress | DownloadProgress) -> None:
         """May be called at any rate."""
 
     async def fetched(self, image: str, image_id: str) -> None:
@@ -117,7 +117,7 @@ class Volumes(Protocol):
     async def remove(self, workload_id: WorkloadId, names: frozenset[str]) -> Failure | None:
         """Detach all volumes of a workload, and remove the named ones with their data."""
 
-    async def inventory(self) -> list[VolumeSeen]:
+    async def inventory(self) -> list[VolumeView]:
         """All volumes, also those whose workload was deleted."""
 
     async def delete(self, workload_id: WorkloadId, name: str) -> None:
@@ -145,7 +145,7 @@ class Images(Protocol):
 class Disks(Protocol):
     """VM disks in libvirt storage pools, listed together with the volumes."""
 
-    async def inventory(self) -> list[VolumeSeen]:
+    async def inventory(self) -> list[VolumeView]:
         """Raises RuntimeUnavailableError."""
 
     async def delete(self, workload_id: WorkloadId, name: str) -> None:
@@ -155,7 +155,7 @@ class Disks(Protocol):
 class PoolSource(Protocol):
     """Storage pools other than the local one."""
 
-    async def rooms(self) -> list[Room]:
+    async def rooms(self) -> list[LocalPool]:
         """Raises RuntimeUnavailableError: the last known pools then stay valid."""
 
 

@@ -17,7 +17,7 @@ from persys.ca.key_files import DATABASE_FILE, Keys, open_keys
 from persys.ca.metrics import Metrics
 from persys.ca.settings import CaSettings
 from persys.core.auth.certificate_renewal import renew_at
-from persys.core.auth.enrolment import granted_hosts
+from persys.core.auth.enrolment import check_hosts
 from persys.errors import InvalidError
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock, SystemClock
@@ -176,7 +176,7 @@ def _usable(hosts: Sequence[str]) -> list[str]:
     usable: list[str] = []
     for host in hosts:
         try:
-            usable += granted_hosts([host])
+            usable += check_hosts([host])
         except InvalidError:
             continue  # for example a host name with an invalid underscore
     return usable

@@ -16,20 +16,20 @@ from persys.ca.csr import PublicKey, check_csr_identity, parse_csr
 from persys.ca.database import REFUSED, CaDatabase
 from persys.ca.key_files import Keys
 from persys.ca.x509 import issue, pem, revocation_list
-from persys.core.auth.denials import Denial, Ration
+from persys.core.auth.denials import Denial, DenialLimiter
 from persys.core.auth.enrolment import (
     FAULTS,
     SERVICES,
-    Fault,
-    Invitation,
-    granted,
-    granted_hosts,
-    granted_life,
-    hashed,
-    invited,
+    JoinTokenFault,
+    StoredJoinToken,
+    certificate_lifetime,
+    check_hosts,
+    check_identity,
+    check_join_token,
+    check_joining_identity,
+    hash_secret,
+    join_token_lifetime,
     joining_hosts,
-    token_fault,
-    token_life,
 )
 from persys.errors import ConflictError, DeniedError, InvalidError, NotFoundError
 from persys.infra.clock import Clock
@@ -100,8 +100,8 @@ class Authority:
         self._policy = policy
         self._addresses = addresses
         self._refusals = 0
-        self._identified = Ration(told_max=_REFUSALS_PER_MINUTE)
-        self._anonymous = Ration(told_max=_REFUSALS_PER_MINUTE)
+        self._identified = DenialLimiter(told_max=_REFUSALS_PER_MINUTE)
+        self._anonymous = DenialLimiter(told_max=_REFUSALS_PER_MINUTE)
 
     @property
     def trust_domain(self) -> str:
@@ -113,7 +113,7 @@ class Authority:
 
     def join(self, request: JoinRequest, where: str) -> IssueResponse:
         token = self.database.token(request.id)
-        fault = token_fault(token, request.secret, self._clock.now())
+        fault = check_join_token(token, request.secret, self._clock.now())
         if fault is not None:
             raise _denied(fault)
         assert token is not None, "token_fault rejects a missing token"
@@ -129,7 +129,7 @@ class Authority:
         try:
             return self.issue_certificate(issuance, parsed.public_key)
         except ConflictError as err:
-            raise _denied(Fault.USED) from err
+            raise _denied(JoinTokenFault.USED) from err
 
     def renew(self, holder: CertificateHolder, csr: bytes) -> IssueResponse:
         """Issue a certificate for the same identity. The hosts may be a subset of the current ones."""
@@ -138,7 +138,7 @@ class Authority:
         self._limit_renewals(holder.identity)
         issuance = Issuance(
             identity=holder.identity,
-            hosts=granted_hosts(parsed.hosts, holder.hosts) or holder.hosts,
+            hosts=check_hosts(parsed.hosts, holder.hosts) or holder.hosts,
             asked_by=str(holder.identity),
             how="renewed",
             ttl=self._previous_lifetime(holder),
@@ -152,18 +152,18 @@ class Authority:
 
     def create(self, asked_by: str, request: CertificateRequest) -> IssueResponse:
         parsed = parse_csr(request.csr.encode())
-        identity = granted(Identity(_role(request.role), request.name))
+        identity = check_identity(Identity(_role(request.role), request.name))
         check_csr_identity(parsed, identity, self.trust_domain)
         ttl = _duration(request.ttl_seconds)
-        issuance = Issuance(identity, granted_hosts(parsed.hosts), asked_by, how="created", ttl=ttl)
+        issuance = Issuance(identity, check_hosts(parsed.hosts), asked_by, how="created", ttl=ttl)
         return self.issue_certificate(issuance, parsed.public_key)
 
     def issue_certificate(self, issuance: Issuance, public_key: PublicKey) -> IssueResponse:
         """Sign the certificate and record it before it is returned."""
         now = self._clock.now()
         issuer = self.keys.issuer
-        self._check_case_collision(granted(issuance.identity), now)
-        lifetime = granted_life(
+        self._check_case_collision(check_identity(issuance.identity), now)
+        lifetime = certificate_lifetime(
             issuance.identity.role,
             issuance.ttl,
             usual=self._policy.lifetime,
@@ -205,18 +205,18 @@ class Authority:
         return pem(made) + self.keys.chain_pem
 
     def create_token(self, asked_by: str, request: TokenRequest) -> TokenAnswer:
-        identity = invited(Identity(_role(request.role), request.name))
+        identity = check_joining_identity(Identity(_role(request.role), request.name))
         now = self._clock.now()
         self._check_case_collision(identity, now)
         secret = secrets.token_urlsafe(SECRET_BYTES)
-        token = Invitation(
+        token = StoredJoinToken(
             id=secrets.token_hex(6),
-            secret_hash=hashed(secret),
+            secret_hash=hash_secret(secret),
             identity=identity,
             created_at=now,
-            expires_at=now + token_life(_duration(request.ttl_seconds)),
+            expires_at=now + join_token_lifetime(_duration(request.ttl_seconds)),
             created_by=asked_by,
-            hosts=granted_hosts(request.hosts),
+            hosts=check_hosts(request.hosts),
         )
         self.database.add_token(
             token, self._line("invited", asked_by, str(identity), f"token {token.id}")
@@ -353,7 +353,7 @@ def _enrolled(view: CertificateView) -> datetime:
     return view.enrolled_at or view.issued_at
 
 
-def _denied(fault: Fault) -> DeniedError:
+def _denied(fault: JoinTokenFault) -> DeniedError:
     return DeniedError(FAULTS[fault], reason=fault)
 
 

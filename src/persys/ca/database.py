@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from persys.core.auth.enrolment import Invitation
+from persys.core.auth.enrolment import StoredJoinToken
 from persys.core.auth.permissions import permissions_of
 from persys.core.auth.tokens import LIFE_MOST as TOKEN_LIFE_MOST
 from persys.errors import ConflictError, SettingsError, StoreUnavailableError
@@ -95,7 +95,7 @@ class CaDatabase:
             )
             self._add_line(line)
 
-    def add_token(self, token: Invitation, line: AuditLine) -> None:
+    def add_token(self, token: StoredJoinToken, line: AuditLine) -> None:
         with self._transaction():
             self._connection.execute(
                 f"INSERT INTO tokens ({_INVITATION}) VALUES (?,?,?,?,?,?,?,?,NULL,'')",  # noqa: S608
@@ -132,11 +132,11 @@ class CaDatabase:
         with self._transaction():
             self._add_line(line)
 
-    def token(self, token_id: str) -> Invitation | None:
+    def token(self, token_id: str) -> StoredJoinToken | None:
         rows = self._read(f"SELECT {_INVITATION} FROM tokens WHERE id = ?", token_id)  # noqa: S608
         return _token(rows[0]) if rows else None
 
-    def tokens(self, limit: int) -> list[Invitation]:
+    def tokens(self, limit: int) -> list[StoredJoinToken]:
         """Newest first."""
         query = f"SELECT {_INVITATION} FROM tokens ORDER BY created_at DESC, id LIMIT ?"  # noqa: S608
         return [_token(row) for row in self._read(query, limit)]
@@ -328,9 +328,9 @@ def _certificate(row: tuple[str, ...]) -> CertificateView:
     )
 
 
-def _token(row: tuple[str, ...]) -> Invitation:
+def _token(row: tuple[str, ...]) -> StoredJoinToken:
     token_id, secret_hash, role, name, hosts, created_at, expires_at, by, used_at, serial = row
-    return Invitation(
+    return StoredJoinToken(
         id=token_id,
         secret_hash=secret_hash,
         identity=Identity(Role(role), name),

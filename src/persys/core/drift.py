@@ -4,7 +4,7 @@
 repaired the difference within the grace. It holds when `reconcile` sends the order again, so the drift is
 stored in the same commit as its repair. A different state is stored at once and repaired after the grace.
 
-`reported` is the drift that the agent itself reports for a running workload that differs from how it was
+`reported_drift` is the drift that the agent reports for a running workload that differs from how it was
 created. The agent repairs it, so nothing is sent.
 
 `unassigned_copies` and `orphans` check everything that a node lists. An orphan is neither assigned to the
@@ -64,7 +64,7 @@ def mismatch(situation: Situation, policy: Policy, *, now: datetime) -> Drift | 
     )
 
 
-def reported(situation: Situation, *, now: datetime) -> Drift | None:
+def reported_drift(situation: Situation, *, now: datetime) -> Drift | None:
     """Stored at once: the agent reports it for a moment before it repairs it."""
     seen = current(situation, Actual.RUNNING)
     if (

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from persys.core.auth.enrolment import SERVICE_LIFE_MOST
 from persys.errors import RefusedError
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.node import Drain, Node, NodeStatus, Removal
+from persys.model.node import Drain, Node, NodeStatus, RemovedNode
 
 HEARTBEATS_PER_LEASE = 3
 INTERVALS_KEPT = 3
@@ -46,7 +46,7 @@ OPERATOR = "operator"
 
 
 def cordon(node: Node, *, now: datetime) -> Node:
-    return _told(node, "cordoned: accepts no new workloads", now, cordoned=True)
+    return _with_reason(node, "cordoned: accepts no new workloads", now, cordoned=True)
 
 
 def uncordon(node: Node, *, now: datetime) -> Node:
@@ -54,7 +54,7 @@ def uncordon(node: Node, *, now: datetime) -> Node:
     if not node.cordoned and node.drain is None:
         return node
     opened = replace(node, cordoned=False, drain=None)
-    return _told(opened, "accepts workloads again", now, cordoned=False)
+    return _with_reason(opened, "accepts workloads again", now, cordoned=False)
 
 
 def taint(node: Node, taints: frozenset[str], *, now: datetime) -> Node:
@@ -62,12 +62,12 @@ def taint(node: Node, taints: frozenset[str], *, now: datetime) -> Node:
     if node.taints == taints:
         return node
     reason = f"tainted: {', '.join(sorted(taints))}" if taints else "no longer tainted"
-    return _told(replace(node, taints=taints), reason, now, cordoned=node.cordoned)
+    return _with_reason(replace(node, taints=taints), reason, now, cordoned=node.cordoned)
 
 
 def drain(node: Node, *, deadline: timedelta | None, now: datetime) -> Node:
     ordered = Drain(now, now + deadline if deadline else None)
-    return _told(
+    return _with_reason(
         replace(node, drain=ordered), "draining: its workloads move away", now, cordoned=True
     )
 
@@ -86,7 +86,7 @@ def confirm_dead(node: Node, *, now: datetime) -> Node:
     )
 
 
-def standing(node: Node) -> NodeStatus:
+def status_with_lease(node: Node) -> NodeStatus:
     """The status of a node that holds its lease."""
     return NodeStatus.DRAINING if node.drain is not None else NodeStatus.READY
 
@@ -102,12 +102,12 @@ def closed_because(node: Node) -> str:
     return "cordoned" if node.cordoned else ""
 
 
-def _told(node: Node, reason: str, now: datetime, *, cordoned: bool) -> Node:
+def _with_reason(node: Node, reason: str, now: datetime, *, cordoned: bool) -> Node:
     lost = node.status is NodeStatus.NOT_READY
     return replace(
         node,
         cordoned=cordoned,
-        status=node.status if lost else standing(node),
+        status=node.status if lost else status_with_lease(node),
         status_reason=node.status_reason if lost else reason,
         status_by=OPERATOR,
         status_at=now,
@@ -123,37 +123,37 @@ FORGOTTEN_PER_CHANGE_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Blocked:
+class RemovalBlocked:
     """The node has workloads: it is not removed, and a mark is cleared."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class MarkRemoving:
     """First store that the node is being removed: from then on it takes no work and cannot register."""
 
     node: Node
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RemoveDependents:
     """Delete these keys; the node record stays until all are deleted."""
 
     keys: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Last:
+class RemoveNode:
     """Delete these keys and the node record."""
 
     keys: Sequence[str]
 
 
-RemovalStep = Blocked | Mark | Part | Last
+RemovalStep = RemovalBlocked | MarkRemoving | RemoveDependents | RemoveNode
 
 
-def next_step(
+def next_removal_step(
     node: Node,
     dependents: Sequence[str],
     bound: Collection[WorkloadId],
@@ -167,14 +167,14 @@ def next_step(
     A node with few records is removed in one step. After a crash the next step follows from the records.
     """
     if bound:
-        return Blocked(
+        return RemovalBlocked(
             f"node {node.id} still has {len(bound)} workloads, such as {min(bound)}; "
             "drain it or delete them first"
         )
     if count <= DEPENDENTS_PER_STEP_MAX:
-        return Last(dependents)
+        return RemoveNode(dependents)
     if node.removing_since is None:
-        return Mark(
+        return MarkRemoving(
             replace(
                 node,
                 removing_since=now,
@@ -183,32 +183,32 @@ def next_step(
                 status_at=now,
             )
         )
-    return Part(dependents)
+    return RemoveDependents(dependents)
 
 
-def is_void(removal: Removal | None, enrolled_at: datetime) -> bool:
+def is_from_before_removal(removal: RemovedNode | None, enrolled_at: datetime) -> bool:
     """Whether a certificate of the node is from before its removal. A renewal does not change that."""
     return removal is not None and enrolled_at <= removal.removed_at
 
 
-class Removals:
+class RemovedNodes:
     """The removed nodes, indexed by name and by age."""
 
     def __init__(self) -> None:
-        self._of: dict[NodeId, Removal] = {}
+        self._of: dict[NodeId, RemovedNode] = {}
         # May hold dropped or replaced removals until they are first.
         self._by_age: list[tuple[datetime, NodeId]] = []
 
     def __len__(self) -> int:
         return len(self._of)
 
-    def get(self, node_id: NodeId) -> Removal | None:
+    def get(self, node_id: NodeId) -> RemovedNode | None:
         return self._of.get(node_id)
 
-    def values(self) -> Iterable[Removal]:
+    def values(self) -> Iterable[RemovedNode]:
         return self._of.values()
 
-    def put(self, removal: Removal) -> None:
+    def put(self, removal: RemovedNode) -> None:
         if self._of.get(removal.node_id) == removal:
             return
         self._of[removal.node_id] = removal
@@ -220,9 +220,9 @@ class Removals:
     def drop(self, node_id: NodeId) -> None:
         self._of.pop(node_id, None)
 
-    def take_outdated(self, now: datetime, *, held: Callable[[NodeId], bool]) -> list[Removal]:
+    def take_outdated(self, now: datetime, *, held: Callable[[NodeId], bool]) -> list[RemovedNode]:
         """Remove and return the expired ones that are not `held`, up to FORGOTTEN_PER_CHANGE_MAX."""
-        old: list[Removal] = []
+        old: list[RemovedNode] = []
         kept: list[tuple[datetime, NodeId]] = []
         while self._by_age and len(old) < FORGOTTEN_PER_CHANGE_MAX:
             removed_at, node_id = self._by_age[0]

@@ -17,7 +17,7 @@ SESSIONS_MAX = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Application:
+class Registration:
     """A registration, as the agent sends it and its certificate proves it."""
 
     node: Node
@@ -33,7 +33,7 @@ class Application:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class RegisteredAgent:
     """The agent that is registered as the node now."""
 
     node: Node
@@ -60,7 +60,7 @@ def cluster_refusal(node: Node, known: Node | None, cluster_id: str) -> str:
     )
 
 
-def refusal(applicant: Application, holder: Holder | None) -> str:
+def registration_refusal(applicant: Registration, holder: RegisteredAgent | None) -> str:
     """Why the applicant may not be the node now; empty if it may."""
     if holder is not None and (why := host_refusal(holder.node, applicant.shared_from)):
         return why
@@ -78,7 +78,7 @@ def refusal(applicant: Application, holder: Holder | None) -> str:
 
 
 def is_superseded(
-    applicant: Application, holder: Holder, *, refused_since: float, lease_seconds: float
+    applicant: Registration, holder: RegisteredAgent, *, refused_since: float, lease_seconds: float
 ) -> bool:
     """Whether a refused applicant is told that another machine is the node, so that it stops what has data.
 
@@ -114,7 +114,7 @@ class Refusals:
         self._since.pop(node_id, None)
 
 
-def admitted(applicant: Application, holder: Holder | None, new_id: str) -> Node:
+def registered_node(applicant: Registration, holder: RegisteredAgent | None, new_id: str) -> Node:
     """The node's record with the instance id that the applicant gets. `new_id` is used for a new process."""
     node = replace(
         applicant.node,
@@ -158,16 +158,16 @@ def host_refusal(node: Node, shared_from: str | None) -> str:
     return ""
 
 
-def speaks_for(node: Node, instance_id: str) -> bool:
+def is_registered_agent(node: Node, instance_id: str) -> bool:
     """Whether a report with this instance id is from the agent that is registered."""
     return instance_id == node.instance_id
 
 
-def _has_joined_since(applicant: Application, node: Node) -> bool:
+def _has_joined_since(applicant: Registration, node: Node) -> bool:
     return applicant.enrolled_at is not None and applicant.enrolled_at > node.registered_at
 
 
-def _is_alive(applicant: Application, holder: Holder) -> bool:
+def _is_alive(applicant: Registration, holder: RegisteredAgent) -> bool:
     """Whether the holder must be taken to be alive, and is not the applicant's own last process."""
     if not holder.has_lease:
         return False
@@ -189,7 +189,7 @@ def _host(node: Node) -> str:
     return node.endpoint.rpartition(":")[0] or node.endpoint
 
 
-def _after_lease(applicant: Application, holder: Holder) -> str:
+def _after_lease(applicant: Registration, holder: RegisteredAgent) -> str:
     """The holder is gone or unreachable. An old copy of its disk must not replace it."""
     known = (holder.node.instance_id, holder.node.instance_before)
     is_stale = bool(applicant.instance_id) and applicant.instance_id not in known

@@ -39,7 +39,7 @@ class Action(Struct, frozen=True, gc=False):  # no reference cycles, and there a
 ACTIONS_MAX = 20
 
 
-class Sighting(Struct, frozen=True):
+class HistoryEntry(Struct, frozen=True):
     """An action of an agent, as it was when the scheduler fetched it."""
 
     node_id: NodeId
@@ -51,4 +51,4 @@ class History(Struct, frozen=True):
     """Newest first, at most ACTIONS_MAX."""
 
     workload_id: WorkloadId
-    sightings: tuple[Sighting, ...] = ()
+    sightings: tuple[HistoryEntry, ...] = ()

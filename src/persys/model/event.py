@@ -91,7 +91,7 @@ class Event(Struct, frozen=True):
     rule: str = ""  # of the decision that caused it; "": no decision of `core.reconcile`
 
 
-class Numbered(NamedTuple):
+class NumberedEvent(NamedTuple):
     """An event with its sequence number in the cluster."""
 
     sequence: int

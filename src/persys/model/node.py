@@ -45,7 +45,7 @@ class Volume(Struct, frozen=True):
     attached: bool = False  # mounted, mapped, or registered for a mount
 
 
-class VolumeSeen(Struct, frozen=True):
+class VolumeView(Struct, frozen=True):
     """A volume as it is shown."""
 
     workload_id: str
@@ -130,7 +130,7 @@ class Lease(Struct, frozen=True):
     length: timedelta
 
 
-class Removal(Struct, frozen=True):
+class RemovedNode(Struct, frozen=True):
     node_id: NodeId
     removed_at: datetime
 

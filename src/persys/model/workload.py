@@ -81,7 +81,7 @@ class Suggestion(Struct, frozen=True):
         )
 
 
-class Ruling(Struct, frozen=True):
+class SuggestionDecision(Struct, frozen=True):
     """The decision about a suggestion, the same each time it is submitted.
 
     With `pending_until` it is rejected for now and can be approved until then.

@@ -36,7 +36,7 @@ from persys.scheduler.settings import SchedulerSettings
 from persys.scheduler.signals import Signals
 from persys.scheduler.state.cluster import ClusterState
 from persys.store.open import file_bytes
-from persys.store.port import Change, Snapshot, Store
+from persys.store.port import Snapshot, Store, WatchEvent
 
 log = structlog.get_logger()
 
@@ -195,7 +195,7 @@ class Scheduler:
     async def _load_followed(self, snapshot: Snapshot) -> None:
         await self.loader.load(await self.store_watch.set_versions(snapshot))
 
-    def _follow(self, changes: Sequence[Change]) -> None:
+    def _follow(self, changes: Sequence[WatchEvent]) -> None:
         self.loader.follow(changes)
         self.store_watch.follow(changes)
 

@@ -14,7 +14,7 @@ from persys.infra.aio.keyed_lock import KeyedLock
 from persys.infra.aio.supervisor import KeyedWork, Supervisor
 from persys.infra.clock import Clock
 from persys.infra.encryption import KeyFile
-from persys.model.event import Numbered
+from persys.model.event import NumberedEvent
 from persys.model.ids import NodeId
 from persys.scheduler.commit.committer import Committer, new_commit_queue
 from persys.scheduler.commit.store_watch import StoreWatch
@@ -129,7 +129,7 @@ def build_commit(
         loaded=base.signals.records_loaded.emit,
     )
 
-    def on_events(events: list[Numbered], trimmed: list[int]) -> None:
+    def on_events(events: list[NumberedEvent], trimmed: list[int]) -> None:
         base.metrics.events_written(events)
         cluster.events.take(events, trimmed)
 

@@ -4,20 +4,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from persys.errors import FencedError
-from persys.store.port import Change, Committed, Conflict, Outcome, Unit
+from persys.store.port import Committed, Conflict, Outcome, Unit, WatchEvent
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class GuardResult:
     """`changes` is what the transaction writes; without changes there is no transaction."""
 
     outcomes: list[Outcome]
     accepted: list[Unit]
-    changes: tuple[Change, ...]
+    changes: tuple[WatchEvent, ...]
 
 
 def keys_relied_on(units: Sequence[Unit], fence: tuple[str, int] | None) -> set[str]:
-    """The keys whose versions `judge` needs."""
+    """The keys whose versions `check_guards` needs."""
     keys = {key for unit in units for key in unit.guards}
     keys.update(key for unit in units for key in unit.deletes)
     if fence is not None:
@@ -25,13 +25,13 @@ def keys_relied_on(units: Sequence[Unit], fence: tuple[str, int] | None) -> set[
     return keys
 
 
-def judge(
+def check_guards(
     units: Sequence[Unit],
     fence: tuple[str, int] | None,
     found: Mapping[str, int],
     *,
     revision: int,
-) -> Judgement:
+) -> GuardResult:
     """`found` has the versions of the existing keys; `revision` is that of the store before this commit."""
     if units and fence is not None and found.get(fence[0], 0) != fence[1]:
         raise FencedError(f"{fence[0]} is no longer at version {fence[1]}")
@@ -39,7 +39,7 @@ def judge(
     accepted = [unit for unit, conflict in zip(units, conflicts, strict=True) if conflict is None]
     changes = _changes(accepted, found, revision + 1)
     done = Committed(revision + 1 if changes else revision)
-    return Judgement([conflict or done for conflict in conflicts], accepted, changes)
+    return GuardResult([conflict or done for conflict in conflicts], accepted, changes)
 
 
 def find_conflict(unit: Unit, found: Mapping[str, int]) -> Conflict | None:
@@ -52,9 +52,9 @@ def find_conflict(unit: Unit, found: Mapping[str, int]) -> Conflict | None:
 
 def _changes(
     accepted: Sequence[Unit], found: Mapping[str, int], revision: int
-) -> tuple[Change, ...]:
-    changes: list[Change] = []
+) -> tuple[WatchEvent, ...]:
+    changes: list[WatchEvent] = []
     for unit in accepted:
-        changes += [Change(key, value, revision) for key, value in unit.puts.items()]
-        changes += [Change(key, None, revision) for key in unit.deletes if key in found]
+        changes += [WatchEvent(key, value, revision) for key, value in unit.puts.items()]
+        changes += [WatchEvent(key, None, revision) for key in unit.deletes if key in found]
     return tuple(changes)

@@ -23,7 +23,7 @@ from persys.store.etcd_connection import EtcdAnswerError, EtcdConnection, EtcdOp
 from persys.store.gen import rpc_pb2 as pb
 from persys.store.gen import rpc_pb2_grpc
 from persys.store.limits import GUARDS_MAX, OPERATIONS_MAX, TRANSACTION_BYTES_MAX, check
-from persys.store.port import Change, Committed, LeaseId, Outcome, Record, Snapshot, Unit
+from persys.store.port import Committed, LeaseId, Outcome, Record, Snapshot, Unit, WatchEvent
 
 
 def pack(units: Sequence[Unit], sizes: Sequence[int]) -> Iterator[list[int]]:
@@ -107,7 +107,7 @@ class EtcdStore:
                 self._idle.set()
         return [outcomes[position] for position in range(len(units))]
 
-    async def watch(self, prefix: str, *, after: int) -> AsyncIterator[tuple[Change, ...]]:
+    async def watch(self, prefix: str, *, after: int) -> AsyncIterator[tuple[WatchEvent, ...]]:
         self._check_open()
         request = self._names.watch_request(prefix, after=after)
         # etcd reports an expired token of a watch only in a message, so the watch starts with a new one.
@@ -321,9 +321,9 @@ class _Namespace:
     def record(self, pair: pb.KeyValue) -> Record:
         return Record(self.decode(pair.key), pair.value, pair.mod_revision)
 
-    def change(self, event: pb.Event) -> Change:
+    def change(self, event: pb.Event) -> WatchEvent:
         value = None if event.type == pb.Event.DELETE else event.kv.value
-        return Change(self.decode(event.kv.key), value, event.kv.mod_revision)
+        return WatchEvent(self.decode(event.kv.key), value, event.kv.mod_revision)
 
     def watch_request(self, prefix: str, *, after: int) -> pb.WatchRequest:
         key, end = self.span(prefix)

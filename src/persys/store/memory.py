@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextvars import Context
 
 from persys.errors import NotFoundError, StoreUnavailableError
-from persys.store.conflicts import judge, keys_relied_on
+from persys.store.conflicts import check_guards, keys_relied_on
 from persys.store.leases import Leases
 from persys.store.limits import check
-from persys.store.port import Change, LeaseId, Outcome, Record, Snapshot, Unit
-from persys.store.watch_history import History
+from persys.store.port import LeaseId, Outcome, Record, Snapshot, Unit, WatchEvent
+from persys.store.watch_history import WatchHistory
 
 
 class MemoryStore:
@@ -21,7 +21,7 @@ class MemoryStore:
         self._records: dict[str, Record] = {}
         self._holders: dict[str, LeaseId] = {}
         self._revision = 0
-        self._history = History(revision=0)
+        self._history = WatchHistory(revision=0)
         self._leases = Leases(monotonic)
         self._lease_count = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -51,7 +51,7 @@ class MemoryStore:
                 raise NotFoundError("lease", str(unit.lease))
         keys = keys_relied_on(units, fence)
         found = {key: self._records[key].version for key in keys if key in self._records}
-        judgement = judge(units, fence, found, revision=self._revision)
+        judgement = check_guards(units, fence, found, revision=self._revision)
         if judgement.changes:
             self._apply(judgement.changes)
             for unit in judgement.accepted:
@@ -59,7 +59,7 @@ class MemoryStore:
                     self._holders.update(dict.fromkeys(unit.puts, unit.lease))
         return judgement.outcomes
 
-    def watch(self, prefix: str, *, after: int) -> AsyncIterator[tuple[Change, ...]]:
+    def watch(self, prefix: str, *, after: int) -> AsyncIterator[tuple[WatchEvent, ...]]:
         return self._history.watch(prefix, after=after)
 
     async def grant_lease(self, ttl_seconds: int) -> LeaseId:
@@ -97,11 +97,11 @@ class MemoryStore:
             self._remove(key for key, holder in self._holders.items() if holder == lease)
 
     def _remove(self, keys: Iterable[str]) -> None:
-        changes = tuple(Change(key, None, self._revision + 1) for key in sorted(keys))
+        changes = tuple(WatchEvent(key, None, self._revision + 1) for key in sorted(keys))
         if changes:
             self._apply(changes)
 
-    def _apply(self, changes: tuple[Change, ...]) -> None:
+    def _apply(self, changes: tuple[WatchEvent, ...]) -> None:
         self._revision += 1
         self._transactions += 1
         for change in changes:

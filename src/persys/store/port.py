@@ -65,7 +65,7 @@ Outcome = Committed | Conflict
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class WatchEvent:
     """One key's change. `value` is None when it was deleted."""
 
     key: str
@@ -93,7 +93,7 @@ class Store(Protocol):
         the others may be. StoreUnavailableError: any unit may or may not be written.
         """
 
-    def watch(self, prefix: str, *, after: int) -> AsyncIterator[tuple[Change, ...]]:
+    def watch(self, prefix: str, *, after: int) -> AsyncIterator[tuple[WatchEvent, ...]]:
         """Changes under `prefix` after revision `after`, in order, one tuple per revision, without gaps.
 
         Raises CompactedError when that part of the history is gone, StoreUnavailableError when the

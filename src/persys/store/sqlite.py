@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from persys.errors import NotFoundError, SettingsError, StoreUnavailableError
-from persys.store.conflicts import judge, keys_relied_on
+from persys.store.conflicts import check_guards, keys_relied_on
 from persys.store.leases import Leases
 from persys.store.limits import check
-from persys.store.port import Change, LeaseId, Outcome, Record, Snapshot, Unit
-from persys.store.watch_history import History
+from persys.store.port import LeaseId, Outcome, Record, Snapshot, Unit, WatchEvent
+from persys.store.watch_history import WatchHistory
 
 T = TypeVar("T")
 
@@ -93,7 +93,7 @@ def holds_key(path: Path, key: str) -> bool:
 @dataclass(frozen=True, slots=True)
 class _Written:
     outcomes: list[Outcome]
-    changes: tuple[Change, ...]
+    changes: tuple[WatchEvent, ...]
 
 
 class _Database:
@@ -125,7 +125,7 @@ class _Database:
     def commit(self, units: Sequence[Unit], fence: tuple[str, int] | None) -> _Written:
         with self._translated():
             found = self._versions(keys_relied_on(units, fence))
-            judgement = judge(units, fence, found, revision=self.revision)
+            judgement = check_guards(units, fence, found, revision=self.revision)
             if judgement.changes:
                 with self._transaction():
                     self._put(judgement.accepted)
@@ -151,7 +151,7 @@ class _Database:
             keys = self._connection.execute(
                 "SELECT key FROM records WHERE lease = ? ORDER BY key", (lease,)
             ).fetchall()
-            changes = tuple(Change(key, None, self.revision + 1) for (key,) in keys)
+            changes = tuple(WatchEvent(key, None, self.revision + 1) for (key,) in keys)
             with self._transaction(raises_revision=bool(changes)):
                 self._connection.execute("DELETE FROM leases WHERE id = ?", (lease,))
                 self._delete([change.key for change in changes])
@@ -224,7 +224,7 @@ class SqliteStore:
         self._thread = thread
         self._leases = leases
         self._leases_leaving: set[LeaseId] = set()
-        self._history = History(revision=database.revision)
+        self._history = WatchHistory(revision=database.revision)
         self._timer: asyncio.TimerHandle | None = None
         self._transactions = 0
         self._closed = False
@@ -269,7 +269,7 @@ class SqliteStore:
         written = await self._write(lambda: self._database.commit(units, fence))
         return written.outcomes
 
-    def watch(self, prefix: str, *, after: int) -> AsyncIterator[tuple[Change, ...]]:
+    def watch(self, prefix: str, *, after: int) -> AsyncIterator[tuple[WatchEvent, ...]]:
         return self._history.watch(prefix, after=after)
 
     async def grant_lease(self, ttl_seconds: int) -> LeaseId:

@@ -9,12 +9,12 @@ from collections import deque
 from collections.abc import AsyncIterator
 
 from persys.errors import CompactedError, StoreUnavailableError
-from persys.store.port import Change
+from persys.store.port import WatchEvent
 
 _CHANGE_BYTES = 200  # overhead of a change besides its key and value
 
 
-class History:
+class WatchHistory:
     def __init__(
         self, *, revision: int, count_max: int = 10_000, bytes_max: int = 64 * 1024 * 1024
     ) -> None:
@@ -23,12 +23,12 @@ class History:
         self._count_max = count_max
         self._bytes_max = bytes_max
         # One entry per revision, without gaps, so that the index of a revision is a subtraction.
-        self._entries: deque[tuple[Change, ...]] = deque()
+        self._entries: deque[tuple[WatchEvent, ...]] = deque()
         self._bytes = 0
         self._news = asyncio.Event()
         self._closed = False
 
-    def append(self, changes: tuple[Change, ...]) -> None:
+    def append(self, changes: tuple[WatchEvent, ...]) -> None:
         """Add the next revision."""
         self._newest += 1
         assert changes[0].version == self._newest
@@ -48,7 +48,7 @@ class History:
         self._closed = True
         self._wake()
 
-    async def watch(self, prefix: str, *, after: int) -> AsyncIterator[tuple[Change, ...]]:
+    async def watch(self, prefix: str, *, after: int) -> AsyncIterator[tuple[WatchEvent, ...]]:
         while True:
             if self._closed:
                 raise StoreUnavailableError("the store is closed")
@@ -77,5 +77,5 @@ class History:
         news.set()
 
 
-def _weight(changes: tuple[Change, ...]) -> int:
+def _weight(changes: tuple[WatchEvent, ...]) -> int:
     return sum(len(change.key) + len(change.value or b"") + _CHANGE_BYTES for change in changes)

@@ -18,7 +18,7 @@ import pytest
 from persys.infra.clock import SystemClock
 from persys.store.etcd import EtcdOptions, EtcdStore
 from persys.store.memory import MemoryStore
-from persys.store.port import Change, Store
+from persys.store.port import Store, WatchEvent
 from persys.store.sqlite import SqliteStore
 
 _DEADLINE_SECONDS = 30.0
@@ -188,15 +188,16 @@ def eventually() -> Callable[[Callable[[], Awaitable[bool]]], Awaitable[None]]:
 
 @pytest.fixture
 def take() -> Callable[
-    [AsyncIterator[tuple[Change, ...]], int], Coroutine[None, None, list[tuple[Change, ...]]]
+    [AsyncIterator[tuple[WatchEvent, ...]], int],
+    Coroutine[None, None, list[tuple[WatchEvent, ...]]],
 ]:
     """The first revisions of a watch, which is then closed."""
 
     async def take_first(
-        changes: AsyncIterator[tuple[Change, ...]], count: int
-    ) -> list[tuple[Change, ...]]:
+        changes: AsyncIterator[tuple[WatchEvent, ...]], count: int
+    ) -> list[tuple[WatchEvent, ...]]:
         assert isinstance(changes, AsyncGenerator)
-        taken: list[tuple[Change, ...]] = []
+        taken: list[tuple[WatchEvent, ...]] = []
         async with asyncio.timeout(_DEADLINE_SECONDS), aclosing(changes):
             async for one in changes:
                 taken.append(one)

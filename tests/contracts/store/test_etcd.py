@@ -15,10 +15,10 @@ import pytest
 
 from persys.errors import SettingsError, StoreUnavailableError
 from persys.store.etcd import EtcdOptions, EtcdStore
-from persys.store.port import Change, Committed, LeaseId, Unit
+from persys.store.port import Committed, LeaseId, Unit, WatchEvent
 
-Watch = AsyncIterator[tuple[Change, ...]]
-Take = Callable[[Watch, int], Coroutine[None, None, list[tuple[Change, ...]]]]
+Watch = AsyncIterator[tuple[WatchEvent, ...]]
+Take = Callable[[Watch, int], Coroutine[None, None, list[tuple[WatchEvent, ...]]]]
 Eventually = Callable[[Callable[[], Awaitable[bool]]], Awaitable[None]]
 
 
@@ -110,7 +110,7 @@ async def test_a_watch_whose_etcd_dies_ends_with_unavailable_and_can_be_resumed(
         (outcome,) = await store.commit([Unit(puts={"/a": b"1"})])
         assert isinstance(outcome, Committed)
         changes = store.watch("/", after=outcome.revision - 1)
-        assert await anext(changes) == (Change("/a", b"1", outcome.revision),)
+        assert await anext(changes) == (WatchEvent("/a", b"1", outcome.revision),)
 
         server.kill()
         with pytest.raises(StoreUnavailableError):

@@ -6,10 +6,10 @@ import pytest
 
 from persys.errors import NotFoundError
 from persys.infra.clock import SystemClock
-from persys.store.port import Change, Committed, LeaseId, Store, Unit
+from persys.store.port import Committed, LeaseId, Store, Unit, WatchEvent
 
-Watch = AsyncIterator[tuple[Change, ...]]
-Take = Callable[[Watch, int], Coroutine[None, None, list[tuple[Change, ...]]]]
+Watch = AsyncIterator[tuple[WatchEvent, ...]]
+Take = Callable[[Watch, int], Coroutine[None, None, list[tuple[WatchEvent, ...]]]]
 Eventually = Callable[[Callable[[], Awaitable[bool]]], Awaitable[None]]
 
 NEVER = LeaseId(4711)

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 import pytest
 
 from persys.errors import CompactedError, StoreUnavailableError
-from persys.store.port import Change, Committed, Store, Unit
+from persys.store.port import Committed, Store, Unit, WatchEvent
 
-Watch = AsyncIterator[tuple[Change, ...]]
-Take = Callable[[Watch, int], Coroutine[None, None, list[tuple[Change, ...]]]]
+Watch = AsyncIterator[tuple[WatchEvent, ...]]
+Take = Callable[[Watch, int], Coroutine[None, None, list[tuple[WatchEvent, ...]]]]
 
 
 async def commit(store: Store, unit: Unit) -> int:
@@ -29,9 +29,9 @@ async def test_changes_come_in_order_one_tuple_per_revision(store: Store, take: 
     third = await commit(store, Unit(deletes=["/b"], puts={"/c": b"3"}))
 
     assert await take(store.watch("/", after=after), 3) == [
-        (Change("/a", b"1", first), Change("/b", b"1", first)),
-        (Change("/a", b"2", second),),
-        (Change("/c", b"3", third), Change("/b", None, third)),
+        (WatchEvent("/a", b"1", first), WatchEvent("/b", b"1", first)),
+        (WatchEvent("/a", b"2", second),),
+        (WatchEvent("/c", b"3", third), WatchEvent("/b", None, third)),
     ]
 
 
@@ -52,7 +52,7 @@ async def test_a_watch_sees_only_its_prefix(store: Store, take: Take) -> None:
     revision = await commit(store, Unit(puts={"/nodes/a": b"v", "/workloads/a": b"v"}))
 
     assert await take(store.watch("/nodes/", after=after), 1) == [
-        (Change("/nodes/a", b"v", revision),)
+        (WatchEvent("/nodes/a", b"v", revision),)
     ]
 
 
@@ -139,7 +139,7 @@ async def test_a_compaction_keeps_its_own_revision_and_all_records(
 
     await store.compact(last)
 
-    assert await take(store.watch("/", after=last - 1), 1) == [(Change("/b", None, last),)]
+    assert await take(store.watch("/", after=last - 1), 1) == [(WatchEvent("/b", None, last),)]
     assert [record.key for record in (await store.read("/")).records] == ["/a", "/c"]
 
 

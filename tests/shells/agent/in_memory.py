@@ -27,7 +27,7 @@ from persys.infra.aio.path_calls import DirectPathCalls, PathCalls
 from persys.infra.clock import SystemClock
 from persys.infra.process import serve
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.node import VolumeSeen
+from persys.model.node import VolumeView
 from persys.model.spec import WorkloadType
 from persys.model.status import Actual, Failure
 from persys.model.workload import Order
@@ -117,7 +117,7 @@ class NoVolumes:
     async def remove(self, workload_id: WorkloadId, names: frozenset[str]) -> Failure | None:
         return None
 
-    async def inventory(self) -> list[VolumeSeen]:
+    async def inventory(self) -> list[VolumeView]:
         return []
 
     async def delete(self, workload_id: WorkloadId, name: str) -> None: ...

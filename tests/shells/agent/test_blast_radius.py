@@ -23,7 +23,7 @@ from persys.agent.ports import Disks, GarbageSource, Host, PoolSource, Runtime, 
 from persys.agent.runtimes.detect import NodeRuntimes
 from persys.core.agent.garbage import Item, Kind
 from persys.core.agent.next_step import Artefact
-from persys.core.agent.storage import Room
+from persys.core.agent.storage import LocalPool
 from persys.model.ids import WorkloadId
 from persys.model.status import Actual
 from shells.agent.in_memory import (
@@ -150,7 +150,7 @@ def oversized(answer: Any, method: str) -> Any:
         case str():
             return HUGE
         case list() if method == "rooms":
-            return [Room(f"pool{number}", "local", 1) for number in range(100_000)]
+            return [LocalPool(f"pool{number}", "local", 1) for number in range(100_000)]
         case list() if method == "sample":
             return []
         case list():
@@ -173,7 +173,7 @@ class Quiet:
 
     async def delete(self, _workload_id: WorkloadId, _name: str) -> None: ...
 
-    async def rooms(self) -> list[Room]:
+    async def rooms(self) -> list[LocalPool]:
         return []
 
     async def sample(self) -> list[Any]:

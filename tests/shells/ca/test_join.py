@@ -13,7 +13,7 @@ from persys.ca.app import Ca
 from persys.ca.settings import CaSettings
 from persys.ca.x509 import issue
 from persys.client.ca.client import join
-from persys.core.auth.enrolment import Fault
+from persys.core.auth.enrolment import JoinTokenFault
 from persys.errors import DeniedError, RefusedError, UnavailableError
 from persys.infra.clock import SystemClock
 from persys.infra.rpc.grpc_server import new_server, server_name, start_server
@@ -49,7 +49,7 @@ async def test_a_used_token_is_rejected(ca: RunningCa) -> None:
 
     with pytest.raises(DeniedError, match="has already been used") as err:
         await ca.join(token)
-    assert err.value.reason == Fault.USED
+    assert err.value.reason == JoinTokenFault.USED
 
 
 async def test_one_of_many_concurrent_joins_with_one_token_succeeds(ca: RunningCa) -> None:
@@ -73,7 +73,7 @@ async def test_an_expired_token_is_rejected(ca: RunningCa) -> None:
 
     with pytest.raises(DeniedError, match="has expired") as err:
         await ca.join(token)
-    assert err.value.reason == Fault.EXPIRED
+    assert err.value.reason == JoinTokenFault.EXPIRED
 
 
 async def test_a_wrong_secret_reveals_nothing_about_the_token(ca: RunningCa) -> None:
@@ -86,7 +86,7 @@ async def test_a_wrong_secret_reveals_nothing_about_the_token(ca: RunningCa) -> 
     ):
         with pytest.raises(DeniedError) as err:
             await ca.join(wrong)
-        assert err.value.reason == Fault.UNKNOWN
+        assert err.value.reason == JoinTokenFault.UNKNOWN
 
 
 async def test_the_secret_is_not_sent_to_a_server_with_another_root(

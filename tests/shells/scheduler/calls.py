@@ -24,7 +24,7 @@ from persys.model.placement import Assignment, Resources, Tombstone
 from persys.model.secret import Secret
 from persys.model.spec import WorkloadType
 from persys.model.status import Actual, Observation, WorkloadStatus
-from persys.model.workload import Ruling, SuggestedAction, Suggestion, Workload
+from persys.model.workload import SuggestedAction, Suggestion, SuggestionDecision, Workload
 from persys.scheduler.app import Scheduler
 from persys.scheduler.commit.transaction import Transaction
 from persys.scheduler.state.memory import Memory
@@ -157,7 +157,7 @@ def _key_of(record: Struct) -> str:
             return keys.token_key(token_id)
         case Secret(name=name):
             return keys.secret_key(name)
-        case Ruling(suggestion=Suggestion(id=suggestion_id)):
+        case SuggestionDecision(suggestion=Suggestion(id=suggestion_id)):
             return keys.suggestion_key(suggestion_id)
     raise AssertionError(f"no key for {record}")
 
@@ -228,7 +228,7 @@ async def a_pending_suggestion(world: World, name: str) -> None:
     await a_waiting_workload(world, name)
     suggestion = a_suggestion(name, target=name)
     until = datetime.now(UTC) + timedelta(days=1)
-    await world.plant(Ruling(suggestion, False, LONG_AGO, pending_until=until))
+    await world.plant(SuggestionDecision(suggestion, False, LONG_AGO, pending_until=until))
 
 
 async def a_token(world: World, name: str) -> None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from persys.errors import CompactedError, FencedError, StoreUnavailableError
 from persys.model.cluster import Leader
 from persys.store import keys
-from persys.store.port import Change, LeaseId, Outcome, Record, Snapshot, Store, Unit
+from persys.store.port import LeaseId, Outcome, Record, Snapshot, Store, Unit, WatchEvent
 from persys.wire.stored import records
 
 
@@ -71,7 +71,7 @@ class TroubledStore:
                 await self.store.commit(units, fence=fence)
         self._held_back.clear()
 
-    async def watch(self, prefix: str, *, after: int) -> AsyncIterator[tuple[Change, ...]]:
+    async def watch(self, prefix: str, *, after: int) -> AsyncIterator[tuple[WatchEvent, ...]]:
         async for changes in self.store.watch(prefix, after=after):
             if self.is_behind:
                 self.is_behind = False

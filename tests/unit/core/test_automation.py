@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from builders import NOON, a_workload, after
 from persys.core.intent.apply import Accepted, Unchanged
-from persys.core.intent.suggestions import applied, judge
+from persys.core.intent.suggestions import applied, evaluate
 from persys.errors import InvalidError, RefusedError
 from persys.model.event import EventKind
 from persys.model.workload import Desired, SuggestedAction, Suggestion
@@ -23,7 +23,7 @@ def a_suggestion(
 def test_a_desired_state_is_set_as_a_user_would() -> None:
     suggestion = a_suggestion()
 
-    outcome = judge(suggestion, Desired.STOPPED, a_workload(), now=LATER)
+    outcome = evaluate(suggestion, Desired.STOPPED, a_workload(), now=LATER)
 
     assert isinstance(outcome, Accepted)
     assert outcome.workload.desired is Desired.STOPPED
@@ -33,7 +33,7 @@ def test_a_desired_state_is_set_as_a_user_would() -> None:
 def test_what_is_so_already_changes_nothing_and_says_so() -> None:
     suggestion = a_suggestion()
 
-    outcome = judge(suggestion, Desired.RUNNING, a_workload(), now=LATER)
+    outcome = evaluate(suggestion, Desired.RUNNING, a_workload(), now=LATER)
 
     assert isinstance(outcome, Unchanged)
     assert applied(suggestion, outcome) == "none"
@@ -42,7 +42,7 @@ def test_what_is_so_already_changes_nothing_and_says_so() -> None:
 def test_a_delete_is_carried_out() -> None:
     suggestion = a_suggestion(SuggestedAction.DELETE_WORKLOAD)
 
-    outcome = judge(suggestion, None, a_workload(), now=LATER)
+    outcome = evaluate(suggestion, None, a_workload(), now=LATER)
 
     assert outcome.workload.desired is Desired.DELETED
     assert applied(suggestion, outcome) == "delete_workload"
@@ -51,7 +51,7 @@ def test_a_delete_is_carried_out() -> None:
 def test_a_retry_keeps_the_intent_as_it_is() -> None:
     workload = a_workload()
 
-    outcome = judge(a_suggestion(SuggestedAction.RETRY_WORKLOAD), None, workload, now=LATER)
+    outcome = evaluate(a_suggestion(SuggestedAction.RETRY_WORKLOAD), None, workload, now=LATER)
 
     assert outcome == Accepted(workload, EventKind.WORKLOAD_RETRY_ASKED)
 
@@ -60,12 +60,12 @@ def test_there_is_nothing_to_retry_of_what_is_being_deleted() -> None:
     doomed = a_workload(desired=Desired.DELETED)
 
     with pytest.raises(RefusedError, match="is being deleted"):
-        judge(a_suggestion(SuggestedAction.RETRY_WORKLOAD), None, doomed, now=NOON)
+        evaluate(a_suggestion(SuggestedAction.RETRY_WORKLOAD), None, doomed, now=NOON)
 
 
 def test_replicas_are_refused_with_what_to_do_instead() -> None:
     with pytest.raises(InvalidError, match="apply one more workload") as refused:
-        judge(a_suggestion(SuggestedAction.SCALE_REPLICAS), None, a_workload(), now=NOON)
+        evaluate(a_suggestion(SuggestedAction.SCALE_REPLICAS), None, a_workload(), now=NOON)
 
     assert refused.value.field == "action_type"
 
@@ -80,14 +80,14 @@ def test_replicas_are_refused_with_what_to_do_instead() -> None:
 )
 def test_what_is_missing_is_named(suggestion: Suggestion, field: str) -> None:
     with pytest.raises(InvalidError) as refused:
-        judge(suggestion, None, a_workload(), now=NOON)
+        evaluate(suggestion, None, a_workload(), now=NOON)
 
     assert refused.value.field == field
 
 
 def test_an_unknown_workload_is_refused_by_its_field() -> None:
     with pytest.raises(InvalidError, match="target_workload: workload not found: web"):
-        judge(a_suggestion(SuggestedAction.DELETE_WORKLOAD), None, None, now=NOON)
+        evaluate(a_suggestion(SuggestedAction.DELETE_WORKLOAD), None, None, now=NOON)
 
 
 def test_the_words_around_a_deed_do_not_make_it_another() -> None:
@@ -109,7 +109,7 @@ def test_a_suggestion_changes_at_most_what_is_desired(
 ) -> None:
     before = a_workload(desired=now_desired)
     try:
-        outcome = judge(a_suggestion(action), desired, before, now=LATER)
+        outcome = evaluate(a_suggestion(action), desired, before, now=LATER)
     except RefusedError:
         return  # which changes nothing
 

@@ -1,7 +1,13 @@
 """How many more workloads fit, and which do not fit after a node loss."""
 
 from builders import add_node, needs
-from persys.core.placement.capacity import NodeCapacity, NodeLoss, lose, room_on, total_of
+from persys.core.placement.capacity import (
+    NodeCapacity,
+    NodeLoss,
+    capacity_of,
+    simulate_loss,
+    total_of,
+)
 from persys.core.placement.index.node_index import NodeIndex
 from persys.core.placement.requirements import Requirements
 from persys.model.ids import NodeId, WorkloadId
@@ -20,21 +26,21 @@ def a_cluster(*cpus: int) -> NodeIndex:
 def test_the_scarcest_resource_ends_the_room() -> None:
     slot = a_cluster(1000).slots[N1]
 
-    assert room_on(slot, needs(300, 100)) == NodeCapacity(N1, 3, "short of cpu")
-    assert room_on(slot, needs(100, 4000)) == NodeCapacity(N1, 2, "short of memory")
+    assert capacity_of(slot, needs(300, 100)) == NodeCapacity(N1, 3, "short of cpu")
+    assert capacity_of(slot, needs(100, 4000)) == NodeCapacity(N1, 2, "short of memory")
 
 
 def test_a_host_port_or_a_group_kept_apart_goes_once_per_node() -> None:
     slot = a_cluster(1000).slots[N1]
     apart = Requirements(Resources(10), rules=Rules(group="shop", apart=True))
 
-    assert room_on(slot, needs(10, host_ports=[HostPort(80)])).fits == 1
-    assert room_on(slot, apart) == NodeCapacity(N1, 1, "with another of group shop")
+    assert capacity_of(slot, needs(10, host_ports=[HostPort(80)])).fits == 1
+    assert capacity_of(slot, apart) == NodeCapacity(N1, 1, "with another of group shop")
 
 
 def test_what_needs_nothing_fits_without_limit() -> None:
     node_index = a_cluster(1000, 1000)
-    capacities = [room_on(slot, needs()) for slot in node_index.slots.values()]
+    capacities = [capacity_of(slot, needs()) for slot in node_index.slots.values()]
 
     assert capacities[0] == NodeCapacity(N1, None, "")
     assert total_of(capacities) is None
@@ -48,14 +54,16 @@ def test_the_largest_finds_its_place_first() -> None:
         WorkloadId("tiny"): needs(100),
     }
 
-    assert lose(N1, movable, node_index) == NodeLoss(N1, moved=2, stranded=(WorkloadId("small"),))
+    assert simulate_loss(N1, movable, node_index) == NodeLoss(
+        N1, moved=2, stranded=(WorkloadId("small"),)
+    )
 
 
 def test_nobody_moves_to_the_node_that_is_lost_or_to_a_closed_one() -> None:
     node_index = a_cluster(4000, 4000)
     node_index.close(N2, "cordoned")
 
-    loss = lose(N1, {WorkloadId("web"): needs(100)}, node_index)
+    loss = simulate_loss(N1, {WorkloadId("web"): needs(100)}, node_index)
 
     assert loss.stranded == (WorkloadId("web"),)
     assert node_index.slots[N1].closed == ""
@@ -65,5 +73,5 @@ def test_an_old_copy_of_the_same_workload_keeps_its_room() -> None:
     node_index, web = a_cluster(4000, 1000), WorkloadId("web")
     node_index.hold(web, N2, Resources(400), frozenset())
 
-    assert lose(N1, {web: needs(500)}, node_index).moved == 1
+    assert simulate_loss(N1, {web: needs(500)}, node_index).moved == 1
     assert node_index.slots[N2].free.cpu_millicores == 600

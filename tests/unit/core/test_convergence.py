@@ -10,13 +10,13 @@ from msgspec.structs import replace
 from persys.core.agent.next_step import (
     Artefact,
     Condition,
-    Do,
+    Perform,
     Progress,
     Settled,
     Step,
     after_settling,
     after_step,
-    launching,
+    before_start,
     next_step,
 )
 from persys.model.ids import Revision, WorkloadId
@@ -82,7 +82,7 @@ LAUNCHED = Progress(launching=True)
 
 def step(order: Order, artefact: Artefact | None, progress: Progress = LAUNCHED) -> Step:
     outcome = next_step(order, artefact, progress, now=NOW)
-    assert isinstance(outcome, Do), outcome
+    assert isinstance(outcome, Perform), outcome
     return outcome.step
 
 
@@ -146,7 +146,7 @@ def test_an_exited_container_that_this_order_has_not_started_is_started() -> Non
 def test_a_crash_between_keeping_and_starting_starts_and_one_after_it_does_not() -> None:
     order = an_order(restart=RestartPolicy("no"))
     before = an_artefact(Condition.EXITED)
-    kept = launching(Progress(), before)
+    kept = before_start(Progress(), before)
     after = an_artefact(Condition.EXITED, started_at=NOW)
 
     assert step(order, before, kept) is Step.START
@@ -260,7 +260,7 @@ def test_from_any_state_the_steps_lead_to_rest_and_never_destroy_what_is_right(
             return
         assert_spares_what_is_right(order, artefact, outcome.step)
         if outcome.step is Step.START:
-            progress = launching(progress, artefact)
+            progress = before_start(progress, artefact)
         artefact = performed(outcome.step, artefact)
         progress = after_step(progress, outcome.step, None, now=NOW)
     pytest.fail(f"not at rest: {order.desired} {artefact} {progress}")

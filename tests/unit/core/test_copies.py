@@ -19,7 +19,7 @@ from builders import (
 from persys.core.agent.admission import NODE_FULL
 from persys.core.placement.index.node_index import NodeIndex
 from persys.core.reconcile.decide import decide
-from persys.core.reconcile.situation import Copy, Decision, Policy, described
+from persys.core.reconcile.situation import Copy, Decision, Policy, describe_copies
 from persys.model.spec import ContainerSpec, VolumeMount
 from persys.model.status import Actual, Failure, FailureReason, Status
 from persys.model.workload import Desired, Workload
@@ -154,7 +154,7 @@ def test_a_copy_that_only_its_node_reports_decides_nothing(workload: Workload) -
 
 
 def test_each_copy_is_described_with_the_command_that_resolves_it() -> None:
-    lines = described(
+    lines = describe_copies(
         WITH_DATA.id,
         [
             Copy(N1, 3),
@@ -177,6 +177,6 @@ def test_each_copy_is_described_with_the_command_that_resolves_it() -> None:
 
 
 def test_only_so_many_copies_are_described() -> None:
-    lines = described(WITH_DATA.id, [Copy(N1, number) for number in range(50)])
+    lines = describe_copies(WITH_DATA.id, [Copy(N1, number) for number in range(50)])
 
     assert (len(lines), lines[-1]) == (21, "and 30 more")

@@ -1,6 +1,6 @@
 """Events of denied calls are bounded, whatever an attacker does."""
 
-from persys.core.auth.denials import TOLD_MAX, WINDOW_SECONDS, Denial, Ration
+from persys.core.auth.denials import TOLD_MAX, WINDOW_SECONDS, Denial, DenialLimiter
 
 
 def a_denial(who: str = "viewer/eve", method: str = "ApplyWorkload") -> Denial:
@@ -8,7 +8,7 @@ def a_denial(who: str = "viewer/eve", method: str = "ApplyWorkload") -> Denial:
 
 
 def test_the_first_of_each_pair_is_told_at_once_and_the_rest_as_a_number() -> None:
-    ration = Ration()
+    ration = DenialLimiter()
     told = [ration.take(a_denial(), 0.0) for _ in range(18)]
     assert told[0] is not None
     assert "viewer/eve at ipv4:10.0.0.1:5 was denied ApplyWorkload (role)" in told[0]
@@ -20,7 +20,7 @@ def test_the_first_of_each_pair_is_told_at_once_and_the_rest_as_a_number() -> No
 
 
 def test_a_window_in_which_nothing_was_left_out_ends_in_silence() -> None:
-    ration = Ration()
+    ration = DenialLimiter()
     assert ration.take(a_denial(), 0.0)
     assert ration.close(WINDOW_SECONDS) == []
     assert ration.ends_at is None
@@ -28,7 +28,7 @@ def test_a_window_in_which_nothing_was_left_out_ends_in_silence() -> None:
 
 
 def test_the_line_with_the_number_stands_for_the_next_window() -> None:
-    ration = Ration()
+    ration = DenialLimiter()
     for _ in range(2):
         ration.take(a_denial(), 0.0)
     assert len(ration.close(WINDOW_SECONDS)) == 1
@@ -37,7 +37,7 @@ def test_the_line_with_the_number_stands_for_the_next_window() -> None:
 
 
 def test_an_attacker_under_many_names_gets_a_bounded_number_of_lines() -> None:
-    ration = Ration()
+    ration = DenialLimiter()
     lines = 0
     for second in range(600):
         lines += len(ration.close(float(second)))
@@ -48,13 +48,13 @@ def test_an_attacker_under_many_names_gets_a_bounded_number_of_lines() -> None:
 
 
 def test_what_was_left_out_under_many_names_is_told_as_one_number() -> None:
-    ration = Ration(told_max=1)
+    ration = DenialLimiter(told_max=1)
     for name in ("viewer/a", "viewer/b", "viewer/c"):
         ration.take(a_denial(name), 0.0)
     assert ration.close(WINDOW_SECONDS) == ["2 more calls were denied in the last minute"]
 
 
 def test_somebody_unknown_is_told_as_such() -> None:
-    told = Ration().take(a_denial(who=""), 0.0)
+    told = DenialLimiter().take(a_denial(who=""), 0.0)
     assert told is not None
     assert told.startswith("unknown identity at ")

@@ -20,15 +20,15 @@ from persys.core.agent.health import Health
 from persys.core.agent.next_step import (
     Artefact,
     Condition,
-    Do,
+    Perform,
     Progress,
     Settled,
     Step,
     after_settling,
     after_step,
+    before_repair,
+    before_replace,
     next_step,
-    repairing,
-    replacing,
 )
 from persys.model.ids import Revision, WorkloadId
 from persys.model.spec import ComposeSpec, ContainerSpec, RestartPolicy, Spec, type_of
@@ -121,26 +121,26 @@ def test_it_is_shown_for_a_moment_before_it_is_repaired() -> None:
     assert found.message == "network bridge is not attached"
     assert found.look_again_at == NOW + timedelta(seconds=1)
     progress = after_settling(Progress(launching=True), found)
-    assert next_step(an_order(), running(CUT_OFF), progress, now=NOW) == Do(Step.REPAIR)
+    assert next_step(an_order(), running(CUT_OFF), progress, now=NOW) == Perform(Step.REPAIR)
 
 
 def test_a_container_is_attached_again_at_first_and_replaced_when_that_did_not_help() -> None:
-    once = repairing(SHOWN, now=NOW - timedelta(minutes=1))
+    once = before_repair(SHOWN, now=NOW - timedelta(minutes=1))
 
-    assert next_step(an_order(), running(CUT_OFF), SHOWN, now=NOW) == Do(Step.REPAIR)
-    assert next_step(an_order(), running(CUT_OFF), once, now=NOW) == Do(Step.REPLACE)
+    assert next_step(an_order(), running(CUT_OFF), SHOWN, now=NOW) == Perform(Step.REPAIR)
+    assert next_step(an_order(), running(CUT_OFF), once, now=NOW) == Perform(Step.REPLACE)
 
 
 def test_a_service_of_a_stack_that_was_cut_off_is_replaced_at_once() -> None:
     order = an_order(ComposeSpec())
 
-    assert next_step(order, running(CUT_OFF), SHOWN, now=NOW) == Do(Step.REPLACE)
-    assert next_step(order, running(RENAMED), SHOWN, now=NOW) == Do(Step.REPAIR)
+    assert next_step(order, running(CUT_OFF), SHOWN, now=NOW) == Perform(Step.REPLACE)
+    assert next_step(order, running(RENAMED), SHOWN, now=NOW) == Perform(Step.REPAIR)
 
 
 def test_a_repair_that_took_longer_than_its_pause_is_shown_before_the_next() -> None:
     failure = Failure(FailureReason.RUNTIME_ERROR, "replace did not finish within 1800 s")
-    progress = repairing(SHOWN, now=NOW - timedelta(seconds=1800))
+    progress = before_repair(SHOWN, now=NOW - timedelta(seconds=1800))
     progress = after_step(progress, Step.REPLACE, failure, now=NOW)
 
     found = settled(running(CUT_OFF), progress)
@@ -194,7 +194,7 @@ def test_being_as_it_was_created_ends_the_count_of_repairs() -> None:
 
 def test_a_failed_repair_is_told_and_fails_nothing_that_runs() -> None:
     failure = Failure(FailureReason.RUNTIME_ERROR, "docker says no")
-    progress = after_step(repairing(SHOWN, now=NOW), Step.REPAIR, failure, now=NOW)
+    progress = after_step(before_repair(SHOWN, now=NOW), Step.REPAIR, failure, now=NOW)
 
     found = settled(running(RENAMED), progress)
 
@@ -204,19 +204,19 @@ def test_a_failed_repair_is_told_and_fails_nothing_that_runs() -> None:
 
 def test_a_replacement_that_was_cut_off_after_the_stop_is_not_finished_work() -> None:
     """Its policy lets it exit, so a stop could be mistaken for completion."""
-    progress = replacing(SHOWN, running(CUT_OFF), now=NOW)
+    progress = before_replace(SHOWN, running(CUT_OFF), now=NOW)
     stopped = running(condition=Condition.EXITED, finished_at=NOW)
 
-    assert next_step(an_order(), stopped, progress, now=NOW) == Do(Step.START)
+    assert next_step(an_order(), stopped, progress, now=NOW) == Perform(Step.START)
 
 
 def test_work_that_ends_after_a_repair_in_place_has_ended() -> None:
     ended = running(condition=Condition.EXITED, finished_at=NOW)
 
-    assert settled(ended, repairing(SHOWN, now=NOW)).actual is Actual.STOPPED
+    assert settled(ended, before_repair(SHOWN, now=NOW)).actual is Actual.STOPPED
 
 
 def test_what_shall_be_stopped_is_not_repaired_first() -> None:
     order = an_order(desired=Desired.STOPPED)
 
-    assert next_step(order, running(CUT_OFF), SHOWN, now=NOW) == Do(Step.STOP)
+    assert next_step(order, running(CUT_OFF), SHOWN, now=NOW) == Perform(Step.STOP)

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from persys.core.agent.disk_limits import DISK_LIMIT_EXCEEDED, exceeded, limit_gb, within_disk_limit
-from persys.core.agent.next_step import Condition, Do, Progress, Settled, Step, next_step
+from persys.core.agent.next_step import Condition, Perform, Progress, Settled, Step, next_step
 from persys.model.node import GIB
 from persys.model.placement import Resources
 from persys.model.spec import ComposeSpec, ContainerSpec
@@ -20,7 +20,7 @@ def overrun() -> Failure:
     return failure
 
 
-def decide(order: Order, progress: Progress, **seen: object) -> Do | Settled:
+def decide(order: Order, progress: Progress, **seen: object) -> Perform | Settled:
     condition = Condition.RUNNING
     if "condition" in seen:
         condition = Condition(str(seen.pop("condition")))
@@ -44,7 +44,7 @@ def test_a_stack_is_limited_by_what_is_reserved_for_it() -> None:
 
 
 def test_what_is_over_its_limit_is_stopped() -> None:
-    assert decide(LIMITED, Progress(), overrun=overrun()) == Do(Step.STOP, by_policy=True)
+    assert decide(LIMITED, Progress(), overrun=overrun()) == Perform(Step.STOP, by_policy=True)
 
 
 def test_what_was_stopped_for_its_limit_has_failed_whatever_its_policy() -> None:
@@ -57,10 +57,10 @@ def test_what_was_stopped_for_its_limit_has_failed_whatever_its_policy() -> None
 
 
 def test_a_new_order_starts_it_again() -> None:
-    assert decide(LIMITED, Progress(), condition="exited") == Do(Step.START)
+    assert decide(LIMITED, Progress(), condition="exited") == Perform(Step.START)
 
 
 def test_an_order_to_stop_or_delete_it_is_not_a_failure() -> None:
     for desired in (Desired.STOPPED, Desired.DELETED):
         order = replace(LIMITED, desired=desired)
-        assert decide(order, Progress(), overrun=overrun()) == Do(Step.STOP)
+        assert decide(order, Progress(), overrun=overrun()) == Perform(Step.STOP)

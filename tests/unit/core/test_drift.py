@@ -29,7 +29,7 @@ from persys.core.drift import (
     UnassignedCopy,
     mismatch,
     orphans,
-    reported,
+    reported_drift,
     unassigned_copies,
 )
 from persys.core.nodes import Phase
@@ -83,7 +83,7 @@ def test_a_lasting_difference_is_a_drift_of_its_type(
 def test_what_a_node_says_of_a_changed_container_is_a_drift_at_once() -> None:
     seen = an_observation(metadata={DRIFT: "network bridge is not attached"})
 
-    found = reported(settled(seen), now=NOON)
+    found = reported_drift(settled(seen), now=NOON)
 
     assert found is not None
     assert found.type is DriftType.STATE
@@ -102,7 +102,7 @@ def test_what_a_node_says_of_a_changed_container_is_a_drift_at_once() -> None:
     ids=["as created", "not running", "not wanted to run"],
 )
 def test_only_what_shall_run_and_does_can_be_reported_as_changed(situation: Situation) -> None:
-    assert reported(situation, now=NOON) is None
+    assert reported_drift(situation, now=NOON) is None
 
 
 def test_what_runs_although_it_shall_be_stopped_is_a_drift() -> None:

@@ -10,15 +10,15 @@ from msgspec.structs import replace
 from persys.core.auth.enrolment import (
     FAULTS,
     HOSTS_MAX,
-    Fault,
-    Invitation,
-    granted,
-    granted_hosts,
-    granted_life,
-    hashed,
-    invited,
-    token_fault,
-    token_life,
+    JoinTokenFault,
+    StoredJoinToken,
+    certificate_lifetime,
+    check_hosts,
+    check_identity,
+    check_join_token,
+    check_joining_identity,
+    hash_secret,
+    join_token_lifetime,
 )
 from persys.errors import InvalidError
 from persys.model.identity import NAMES, Identity, Role
@@ -26,9 +26,9 @@ from persys.model.identity import NAMES, Identity, Role
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 DAY = timedelta(days=1)
 FAR = NOW + 1000 * DAY
-TOKEN = Invitation(
+TOKEN = StoredJoinToken(
     id="t1",
-    secret_hash=hashed("the secret"),
+    secret_hash=hash_secret("the secret"),
     identity=Identity(Role.AGENT, "n1"),
     created_at=NOW,
     expires_at=NOW + timedelta(hours=1),
@@ -38,34 +38,34 @@ TOKEN = Invitation(
 
 @pytest.mark.parametrize("name", ["n1", "N-1.rack_2", "9"])
 def test_an_agent_is_called_as_its_node(name: str) -> None:
-    assert granted(Identity(Role.AGENT, name)).name == name
+    assert check_identity(Identity(Role.AGENT, name)).name == name
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "*", "a b", "n1\n", "-n", "ü", "ada@x", "n" * 254])
 def test_a_name_that_no_node_can_have_is_refused(name: str) -> None:
     with pytest.raises(InvalidError):
-        granted(Identity(Role.AGENT, name))
+        check_identity(Identity(Role.AGENT, name))
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "*.x", "ada\x00", "a" * 129])
 def test_a_name_that_no_person_can_have_is_refused(name: str) -> None:
     with pytest.raises(InvalidError, match="name"):
-        granted(Identity(Role.ADMIN, name))
+        check_identity(Identity(Role.ADMIN, name))
 
 
 def test_nobody_else_becomes_the_authority() -> None:
     with pytest.raises(InvalidError, match="role"):
-        granted(Identity(Role.CA, "ca"))
+        check_identity(Identity(Role.CA, "ca"))
 
 
 @pytest.mark.parametrize("role", [Role.ADMIN, Role.OPERATOR, Role.VIEWER, Role.CA])
 def test_only_parts_of_the_cluster_join(role: Role) -> None:
     with pytest.raises(InvalidError, match="role"):
-        invited(Identity(role, "ada"))
+        check_joining_identity(Identity(role, "ada"))
 
 
 def test_hosts_come_in_one_spelling_and_once() -> None:
-    told = granted_hosts(["Node-1.Example.ORG", "node-1.example.org", "::0001", "10.0.0.1"])
+    told = check_hosts(["Node-1.Example.ORG", "node-1.example.org", "::0001", "10.0.0.1"])
 
     assert told == ("node-1.example.org", "::1", "10.0.0.1")
 
@@ -97,36 +97,38 @@ def test_hosts_come_in_one_spelling_and_once() -> None:
 )
 def test_a_host_that_would_say_too_much_is_refused(host: str) -> None:
     with pytest.raises(InvalidError, match="hosts"):
-        granted_hosts([host])
+        check_hosts([host])
 
 
 @given(st.text(max_size=40))
 def test_no_spelling_leads_under_the_fixed_names(text: str) -> None:
     for host in (f"{text}.{NAMES}", f"{text}.{NAMES.upper()}", f"{text}.{NAMES}."):
         with pytest.raises(InvalidError):
-            granted_hosts([host])
+            check_hosts([host])
 
 
 def test_too_many_hosts_are_refused() -> None:
-    assert len(granted_hosts([f"h{number}" for number in range(HOSTS_MAX)])) == HOSTS_MAX
+    assert len(check_hosts([f"h{number}" for number in range(HOSTS_MAX)])) == HOSTS_MAX
     with pytest.raises(InvalidError, match="expected at most"):
-        granted_hosts([f"h{number}" for number in range(HOSTS_MAX + 1)])
+        check_hosts([f"h{number}" for number in range(HOSTS_MAX + 1)])
 
 
 def test_a_token_may_say_which_hosts() -> None:
-    assert granted_hosts(["a"], among=["a", "b"]) == ("a",)
+    assert check_hosts(["a"], among=["a", "b"]) == ("a",)
     with pytest.raises(InvalidError, match="c is not allowed"):
-        granted_hosts(["a", "c"], among=["a", "b"])
+        check_hosts(["a", "c"], among=["a", "b"])
 
 
 def test_a_certificate_lives_a_day_unless_it_is_said() -> None:
-    assert granted_life(Role.AGENT, None, issuer_ends_at=FAR, now=NOW) == DAY
-    assert granted_life(Role.AGENT, 2 * DAY, issuer_ends_at=FAR, now=NOW) == 2 * DAY
+    assert certificate_lifetime(Role.AGENT, None, issuer_ends_at=FAR, now=NOW) == DAY
+    assert certificate_lifetime(Role.AGENT, 2 * DAY, issuer_ends_at=FAR, now=NOW) == 2 * DAY
 
 
 def test_a_certificate_never_outlives_its_issuer() -> None:
     ends_at = NOW + timedelta(hours=3)
-    assert granted_life(Role.AGENT, None, issuer_ends_at=ends_at, now=NOW) == timedelta(hours=3)
+    assert certificate_lifetime(Role.AGENT, None, issuer_ends_at=ends_at, now=NOW) == timedelta(
+        hours=3
+    )
 
 
 @pytest.mark.parametrize(
@@ -140,39 +142,39 @@ def test_a_certificate_never_outlives_its_issuer() -> None:
 )
 def test_a_life_beyond_the_bounds_is_refused(role: Role, life: timedelta) -> None:
     with pytest.raises(InvalidError, match="ttl"):
-        granted_life(role, life, issuer_ends_at=FAR, now=NOW)
+        certificate_lifetime(role, life, issuer_ends_at=FAR, now=NOW)
 
 
 def test_a_token_lives_an_hour_unless_it_is_said_and_a_week_at_most() -> None:
-    assert token_life(None) == timedelta(hours=1)
-    assert token_life(7 * DAY) == 7 * DAY
+    assert join_token_lifetime(None) == timedelta(hours=1)
+    assert join_token_lifetime(7 * DAY) == 7 * DAY
     for life in (8 * DAY, timedelta(), -DAY):
         with pytest.raises(InvalidError, match="ttl"):
-            token_life(life)
+            join_token_lifetime(life)
 
 
 def test_a_fresh_token_with_its_secret_is_taken() -> None:
-    assert token_fault(TOKEN, "the secret", NOW) is None
+    assert check_join_token(TOKEN, "the secret", NOW) is None
 
 
 @pytest.mark.parametrize(
     ("token", "secret", "after", "fault"),
     [
-        (None, "the secret", timedelta(), Fault.UNKNOWN),
-        (None, "", timedelta(), Fault.UNKNOWN),
-        (TOKEN, "another", timedelta(), Fault.UNKNOWN),
-        (TOKEN, "ünother", timedelta(), Fault.UNKNOWN),
-        (TOKEN, "the secret", timedelta(hours=1), Fault.EXPIRED),
-        (replace(TOKEN, used_at=NOW), "the secret", timedelta(), Fault.USED),
-        (replace(TOKEN, used_at=NOW), "another", timedelta(), Fault.UNKNOWN),
-        (TOKEN, "another", timedelta(hours=2), Fault.UNKNOWN),
+        (None, "the secret", timedelta(), JoinTokenFault.UNKNOWN),
+        (None, "", timedelta(), JoinTokenFault.UNKNOWN),
+        (TOKEN, "another", timedelta(), JoinTokenFault.UNKNOWN),
+        (TOKEN, "ünother", timedelta(), JoinTokenFault.UNKNOWN),
+        (TOKEN, "the secret", timedelta(hours=1), JoinTokenFault.EXPIRED),
+        (replace(TOKEN, used_at=NOW), "the secret", timedelta(), JoinTokenFault.USED),
+        (replace(TOKEN, used_at=NOW), "another", timedelta(), JoinTokenFault.UNKNOWN),
+        (TOKEN, "another", timedelta(hours=2), JoinTokenFault.UNKNOWN),
     ],
 )
 def test_a_token_is_refused_for_the_one_reason_that_may_be_told(
-    token: Invitation | None, secret: str, after: timedelta, fault: Fault
+    token: StoredJoinToken | None, secret: str, after: timedelta, fault: JoinTokenFault
 ) -> None:
-    assert token_fault(token, secret, NOW + after) is fault
+    assert check_join_token(token, secret, NOW + after) is fault
 
 
 def test_every_fault_has_its_words() -> None:
-    assert FAULTS.keys() == set(Fault)
+    assert FAULTS.keys() == set(JoinTokenFault)

@@ -11,10 +11,10 @@ from persys.core.agent.garbage import (
     ImageUse,
     Item,
     Kind,
-    leftovers,
     old_actions,
-    sightings,
     stale_images,
+    unowned_items,
+    unowned_since,
 )
 from persys.model.action import Action, ActionKind, ActionState
 from persys.model.ids import ActionId, WorkloadId
@@ -43,27 +43,27 @@ def doomed(
     ages: Ages = AGES,
 ) -> list[str]:
     seen_since = {item.id: since for item in items}
-    found = leftovers(items, seen_since, ages, buried=buried, in_touch=in_touch, now=NOW)
+    found = unowned_items(items, seen_since, ages, buried=buried, in_touch=in_touch, now=NOW)
     return [each.item.id for each in found]
 
 
 def test_what_the_journal_knows_is_nobodys_at_no_time() -> None:
-    assert sightings([an_item("web")], {}, known=[WEB], now=NOW) == {}
+    assert unowned_since([an_item("web")], {}, known=[WEB], now=NOW) == {}
 
 
 def test_an_item_is_nobodys_since_it_was_first_seen_so() -> None:
     item = an_item()
-    first = sightings([item], {}, known=[WEB], now=LONG_AGO)
+    first = unowned_since([item], {}, known=[WEB], now=LONG_AGO)
 
-    assert sightings([item], first, known=[WEB], now=NOW) == {item.id: LONG_AGO}
+    assert unowned_since([item], first, known=[WEB], now=NOW) == {item.id: LONG_AGO}
 
 
 def test_what_came_to_belong_to_somebody_begins_anew() -> None:
     item = an_item()
-    first = sightings([item], {}, known=[], now=LONG_AGO)
-    claimed = sightings([item], first, known=[OLD], now=LONG_AGO)
+    first = unowned_since([item], {}, known=[], now=LONG_AGO)
+    claimed = unowned_since([item], first, known=[OLD], now=LONG_AGO)
 
-    assert sightings([item], claimed, known=[], now=NOW) == {item.id: NOW}
+    assert unowned_since([item], claimed, known=[], now=NOW) == {item.id: NOW}
 
 
 def test_what_is_left_of_a_deleted_workload_goes_also_without_the_scheduler() -> None:
@@ -155,8 +155,8 @@ def test_nothing_known_goes_and_nothing_goes_before_its_time(
 ) -> None:
     items = [an_item(name) for name in there]
     owners = [WorkloadId(name) for name in known]
-    seen_since = sightings(items, {}, known=owners, now=NOW - age)
-    found = leftovers(
+    seen_since = unowned_since(items, {}, known=owners, now=NOW - age)
+    found = unowned_items(
         items,
         seen_since,
         AGES,

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from persys.core.agent.health import (
     Health,
+    HealthState,
     Timing,
-    Vitals,
     after_probe,
     next_probe_after,
-    remembered,
+    restored_health,
     timing_of,
 )
 from persys.model.spec import HealthCheck, HealthType
@@ -25,9 +25,9 @@ def at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-def probed(*ailments: str, begin: float = 100, vitals: Vitals | None = None) -> Vitals:
+def probed(*ailments: str, begin: float = 100, vitals: HealthState | None = None) -> HealthState:
     """After probes ten seconds apart."""
-    vitals = vitals or Vitals()
+    vitals = vitals or HealthState()
     for index, ailment in enumerate(ailments):
         now = at(begin + 10 * index)
         vitals = after_probe(vitals, ailment, TIMING, started_at=START, now=now)
@@ -35,16 +35,16 @@ def probed(*ailments: str, begin: float = 100, vitals: Vitals | None = None) -> 
 
 
 def test_one_success_makes_it_healthy() -> None:
-    assert probed("") == Vitals(Health.HEALTHY)
+    assert probed("") == HealthState(Health.HEALTHY)
 
 
 def test_failures_in_the_start_period_do_not_count() -> None:
-    assert probed("no", "no", "no", "no", begin=0) == Vitals(Health.STARTING, 0, "no")
+    assert probed("no", "no", "no", "no", begin=0) == HealthState(Health.STARTING, 0, "no")
 
 
 def test_after_the_start_period_failures_count_also_if_it_never_was_healthy() -> None:
     assert probed("no", "no").health is Health.STARTING
-    assert probed("no", "no", "no") == Vitals(Health.UNHEALTHY, 3, "no")
+    assert probed("no", "no", "no") == HealthState(Health.UNHEALTHY, 3, "no")
 
 
 def test_once_it_was_healthy_failures_count_even_in_the_start_period() -> None:
@@ -56,13 +56,13 @@ def test_only_failures_in_a_row_make_it_unhealthy() -> None:
 
 
 def test_a_success_heals() -> None:
-    assert probed("no", "no", "no", "") == Vitals(Health.HEALTHY)
+    assert probed("no", "no", "no", "") == HealthState(Health.HEALTHY)
 
 
 def test_it_is_probed_often_while_it_may_still_start_and_then_at_its_interval() -> None:
-    soon = next_probe_after(Vitals(), TIMING, started_at=START, now=at(5))
-    later = next_probe_after(Vitals(), TIMING, started_at=START, now=at(60))
-    well = next_probe_after(Vitals(Health.HEALTHY), TIMING, started_at=START, now=at(5))
+    soon = next_probe_after(HealthState(), TIMING, started_at=START, now=at(5))
+    later = next_probe_after(HealthState(), TIMING, started_at=START, now=at(60))
+    well = next_probe_after(HealthState(Health.HEALTHY), TIMING, started_at=START, now=at(5))
 
     assert (soon, later, well) == (timedelta(seconds=1), TIMING.interval, TIMING.interval)
 
@@ -76,15 +76,15 @@ def test_what_a_check_does_not_say_has_defaults() -> None:
 
 @pytest.mark.parametrize("health", Health)
 def test_health_is_remembered_over_a_restart_of_the_agent(health: Health) -> None:
-    assert remembered(health.value, TIMING).health is health
+    assert restored_health(health.value, TIMING).health is health
 
 
 def test_what_was_unhealthy_stays_so_after_a_restart_until_a_success() -> None:
-    assert probed("no", vitals=remembered("unhealthy", TIMING)).health is Health.UNHEALTHY
+    assert probed("no", vitals=restored_health("unhealthy", TIMING)).health is Health.UNHEALTHY
 
 
 def test_unknown_words_are_no_memory() -> None:
-    assert remembered("glowing", TIMING) == Vitals()
+    assert restored_health("glowing", TIMING) == HealthState()
 
 
 @given(st.lists(st.sampled_from(["", "no"]), max_size=12))

@@ -6,7 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import N1, NOON, WEB, after
-from persys.core.reconcile.task_history import ID_LENGTH_MAX, TEXT_LENGTH_MAX, remember, tell
+from persys.core.reconcile.task_history import (
+    ID_LENGTH_MAX,
+    TEXT_LENGTH_MAX,
+    describe_timeout,
+    remember,
+)
 from persys.model.action import ACTIONS_MAX, Action, ActionKind, ActionState
 from persys.model.ids import ActionId
 
@@ -57,13 +62,13 @@ def test_the_newest_task_is_told_with_its_error() -> None:
         an_action("apply-web-2", created_at=after(1), state=ActionState.FAILED, error="disk full"),
     ]
 
-    assert tell("not running 45s after the order was sent", actions, "") == (
+    assert describe_timeout("not running 45s after the order was sent", actions, "") == (
         "not running 45s after the order was sent; task apply-web-2 (apply_workload) is failed: disk full"
     )
 
 
 def test_a_node_that_says_nothing_is_told_too() -> None:
-    assert "has no task" in tell("late", [], "")
-    assert tell("late", [], "no such call").endswith(
+    assert "has no task" in describe_timeout("late", [], "")
+    assert describe_timeout("late", [], "no such call").endswith(
         "cannot list the tasks of its node: no such call"
     )

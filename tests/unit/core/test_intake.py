@@ -5,7 +5,14 @@ from dataclasses import replace
 import pytest
 
 from builders import NOON, WEB, a_workload, after
-from persys.core.intent.apply import Accepted, Unchanged, Wish, apply, change_desired, redeploy
+from persys.core.intent.apply import (
+    Accepted,
+    ApplyRequest,
+    Unchanged,
+    apply,
+    change_desired,
+    redeploy,
+)
 from persys.errors import InvalidError, NotFoundError, RefusedError
 from persys.model.ids import Revision
 from persys.model.placement import Resources, Rules
@@ -21,8 +28,8 @@ def a_wish(
     image: str = "nginx",
     revision: str = "r1",
     given: bool = False,
-) -> Wish:
-    return Wish(
+) -> ApplyRequest:
+    return ApplyRequest(
         WEB, desired, ContainerSpec(image), Resources(100, 128), {}, Revision(revision), given
     )
 

@@ -12,12 +12,12 @@ from persys.core.agent.next_step import (
     EXITED,
     Artefact,
     Condition,
-    Do,
+    Perform,
     Progress,
     Settled,
     Step,
     after_settling,
-    launching,
+    before_start,
     next_step,
 )
 from persys.core.agent.report import describe
@@ -49,7 +49,7 @@ def an_order(policy: str = "unless-stopped", retries_max: int = 0) -> Order:
 
 def after(
     artefact: Artefact, order: Order, progress: Progress = LAUNCHED, *, seconds: float = 0
-) -> Do | Settled:
+) -> Perform | Settled:
     return next_step(
         order,
         artefact,
@@ -58,7 +58,7 @@ def after(
     )
 
 
-def the_settled(outcome: Do | Settled) -> Settled:
+def the_settled(outcome: Perform | Settled) -> Settled:
     assert isinstance(outcome, Settled)
     return outcome
 
@@ -76,7 +76,7 @@ def test_a_machine_that_crashed_at_its_start_says_so_and_is_started_again(policy
     )
     assert settled.look_again_at is not None
     assert not settled.final
-    assert after(CRASHED, an_order(policy), seconds=1) == Do(Step.START, by_policy=True)
+    assert after(CRASHED, an_order(policy), seconds=1) == Perform(Step.START, by_policy=True)
 
 
 def test_it_waits_longer_before_each_new_start() -> None:
@@ -87,7 +87,7 @@ def test_it_waits_longer_before_each_new_start() -> None:
         assert settled.look_again_at is not None
         assert CRASHED.finished_at is not None
         waits.append((settled.look_again_at - CRASHED.finished_at).total_seconds())
-        progress = replace(launching(progress, CRASHED), launched_from=None)
+        progress = replace(before_start(progress, CRASHED), launched_from=None)
 
     assert waits == [0.2, 0.4, 0.8, 1.6]
 
@@ -134,7 +134,7 @@ def test_a_machine_that_shut_itself_down_has_done_its_work(policy: str) -> None:
 
 @pytest.mark.parametrize("policy", ["always", "unless-stopped"])
 def test_a_machine_that_is_to_run_is_started_after_it_shut_itself_down(policy: str) -> None:
-    assert after(SHUT_DOWN, an_order(policy), seconds=1) == Do(Step.START, by_policy=True)
+    assert after(SHUT_DOWN, an_order(policy), seconds=1) == Perform(Step.START, by_policy=True)
 
 
 def test_a_machine_that_may_not_be_started_again_stays_failed() -> None:
@@ -151,7 +151,7 @@ def test_a_machine_without_room_is_failed_until_there_is_some() -> None:
 
     assert (settled.actual, settled.failure) == (Actual.FAILED, full)
     assert settled.look_again_at is not None
-    assert after(replace(stuck, trouble=None), an_order()) == Do(Step.START)
+    assert after(replace(stuck, trouble=None), an_order()) == Perform(Step.START)
 
 
 def test_a_machine_of_which_more_will_be_known_is_looked_at_again() -> None:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from persys.core.agent.report import Sample, metered
+from persys.core.agent.report import UsageSample, usage_of
 from persys.model.ids import WorkloadId
 from persys.model.node import WorkloadUsage
 from persys.model.spec import WorkloadType
@@ -17,13 +17,13 @@ SECOND = 10**9
 
 def a_sample(
     container: str, at: float, cpu_seconds: float, *, workload: WorkloadId = WEB, memory: int = 0
-) -> Sample:
-    return Sample(workload, container, at, round(cpu_seconds * SECOND), memory_bytes=memory)
+) -> UsageSample:
+    return UsageSample(workload, container, at, round(cpu_seconds * SECOND), memory_bytes=memory)
 
 
-def used(before: list[Sample], now: list[Sample]) -> dict[WorkloadId, WorkloadUsage]:
+def used(before: list[UsageSample], now: list[UsageSample]) -> dict[WorkloadId, WorkloadUsage]:
     last = {sample.container_id: sample for sample in before}
-    return metered(last, now, types=TYPES, collected_at=NOW, source="docker")
+    return usage_of(last, now, types=TYPES, collected_at=NOW, source="docker")
 
 
 def test_cpu_is_what_was_used_between_two_looks_of_one_core() -> None:

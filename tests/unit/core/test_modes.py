@@ -6,87 +6,95 @@ from msgspec.structs import replace
 from builders import NOON
 from persys.core.recovery.mode import (
     ACCEPTED_MAX,
-    Lost,
-    New,
-    Same,
-    Silent,
-    Standing,
-    Whole,
+    ModeCondition,
+    NewCluster,
+    RecordsLost,
+    SameCluster,
+    StoreHealthy,
+    StoreUnreachable,
     accepted_uids,
     after,
+    classify_store,
+    detect_lost_records,
     is_awaited,
-    judge,
-    judge_newcomer,
 )
 from persys.model.cluster import ClusterMarker, Mode
 
 OURS = ClusterMarker("ours", NOON)
 OTHERS = ClusterMarker("others", NOON)
 NORMAL, DEGRADED, RECOVERY = (
-    Standing(),
-    Standing(Mode.DEGRADED, "no answer"),
-    Standing(Mode.RECOVERY, "gone", "ours"),
+    ModeCondition(),
+    ModeCondition(Mode.DEGRADED, "no answer"),
+    ModeCondition(Mode.RECOVERY, "gone", "ours"),
 )
 
 
 @pytest.mark.parametrize(
     ("before", "outcome", "mode"),
     [
-        (NORMAL, Whole(), Mode.NORMAL),
-        (NORMAL, Silent("no answer"), Mode.DEGRADED),
-        (NORMAL, Lost("gone"), Mode.RECOVERY),
-        (DEGRADED, Whole(), Mode.NORMAL),
-        (DEGRADED, Silent("still none"), Mode.DEGRADED),
-        (DEGRADED, Lost("gone"), Mode.RECOVERY),
-        (RECOVERY, Whole(), Mode.NORMAL),
-        (RECOVERY, Silent("no answer"), Mode.RECOVERY),
-        (RECOVERY, Lost("gone"), Mode.RECOVERY),
+        (NORMAL, StoreHealthy(), Mode.NORMAL),
+        (NORMAL, StoreUnreachable("no answer"), Mode.DEGRADED),
+        (NORMAL, RecordsLost("gone"), Mode.RECOVERY),
+        (DEGRADED, StoreHealthy(), Mode.NORMAL),
+        (DEGRADED, StoreUnreachable("still none"), Mode.DEGRADED),
+        (DEGRADED, RecordsLost("gone"), Mode.RECOVERY),
+        (RECOVERY, StoreHealthy(), Mode.NORMAL),
+        (RECOVERY, StoreUnreachable("no answer"), Mode.RECOVERY),
+        (RECOVERY, RecordsLost("gone"), Mode.RECOVERY),
     ],
 )
 def test_each_mode_and_each_outcome_has_one_successor(
-    before: Standing, outcome: Silent | Lost | Whole, mode: Mode
+    before: ModeCondition, outcome: StoreUnreachable | RecordsLost | StoreHealthy, mode: Mode
 ) -> None:
     assert after(before, outcome).mode is mode
 
 
 def test_the_newest_reason_is_told() -> None:
-    assert after(DEGRADED, Silent("disk is full")).reason == "disk is full"
-    assert after(RECOVERY, Silent("disk is full")).reason == "gone"
-    assert after(DEGRADED, Whole()).reason == ""
+    assert after(DEGRADED, StoreUnreachable("disk is full")).reason == "disk is full"
+    assert after(RECOVERY, StoreUnreachable("disk is full")).reason == "gone"
+    assert after(DEGRADED, StoreHealthy()).reason == ""
 
 
 def test_an_empty_store_is_a_new_cluster_only_for_who_remembers_nothing() -> None:
-    new = judge(None, holds_records=False, known_uid="", remembers=False)
-    lost = judge(None, holds_records=False, known_uid="ours", remembers=True)
+    new = classify_store(None, holds_records=False, known_uid="", remembers=False)
+    lost = classify_store(None, holds_records=False, known_uid="ours", remembers=True)
 
-    assert new == New()
-    assert isinstance(lost, Lost)
+    assert new == NewCluster()
+    assert isinstance(lost, RecordsLost)
     assert lost.awaits == "ours"
 
 
 def test_records_without_a_marker_are_a_damaged_store() -> None:
-    verdict = judge(None, holds_records=True, known_uid="", remembers=False)
+    verdict = classify_store(None, holds_records=True, known_uid="", remembers=False)
 
-    assert isinstance(verdict, Lost)
+    assert isinstance(verdict, RecordsLost)
     assert "damaged" in verdict.reason
 
 
 def test_a_store_of_another_cluster_is_not_ours() -> None:
-    assert judge(OURS, holds_records=True, known_uid="", remembers=False) == Same(OURS)
-    assert judge(OURS, holds_records=True, known_uid="ours", remembers=True) == Same(OURS)
-    assert isinstance(judge(OTHERS, holds_records=True, known_uid="ours", remembers=True), Lost)
+    assert classify_store(OURS, holds_records=True, known_uid="", remembers=False) == SameCluster(
+        OURS
+    )
+    assert classify_store(
+        OURS, holds_records=True, known_uid="ours", remembers=True
+    ) == SameCluster(OURS)
+    assert isinstance(
+        classify_store(OTHERS, holds_records=True, known_uid="ours", remembers=True), RecordsLost
+    )
 
 
 def test_a_store_whose_operator_accepted_the_loss_of_ours_is_followed() -> None:
     heir = replace(OTHERS, accepted=("ours",))
 
-    assert judge(heir, holds_records=True, known_uid="ours", remembers=True) == Same(heir)
+    assert classify_store(
+        heir, holds_records=True, known_uid="ours", remembers=True
+    ) == SameCluster(heir)
 
 
 def test_recovery_ends_by_itself_only_with_the_marker_that_was_lost() -> None:
     assert is_awaited(RECOVERY, OURS)
     assert not is_awaited(RECOVERY, OTHERS)
-    assert is_awaited(Standing(Mode.RECOVERY, "damaged"), OTHERS)
+    assert is_awaited(ModeCondition(Mode.RECOVERY, "damaged"), OTHERS)
     assert not is_awaited(NORMAL, OURS)
 
 
@@ -105,7 +113,7 @@ def test_a_node_of_another_cluster_shows_that_an_empty_store_is_not_new(
     said_uid: str, count: int, holds: bool, lost: bool
 ) -> None:
     marker = ClusterMarker("ours", NOON, accepted=("buried",))
-    verdict = judge_newcomer(
+    verdict = detect_lost_records(
         marker, said_uid=said_uid, workload_count=count, holds_workloads=holds, claims=1, others=0
     )
 
@@ -116,7 +124,7 @@ def test_a_node_of_another_cluster_shows_that_an_empty_store_is_not_new(
 def test_a_minority_of_the_nodes_does_not_make_an_empty_store_a_lost_one(
     claims: int, others: int, lost: bool
 ) -> None:
-    verdict = judge_newcomer(
+    verdict = detect_lost_records(
         OURS,
         said_uid="others",
         workload_count=3,

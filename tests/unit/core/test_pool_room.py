@@ -3,7 +3,7 @@
 import pytest
 
 from builders import a_workload, add_node
-from persys.core.placement.capacity import room_on
+from persys.core.placement.capacity import capacity_of
 from persys.core.placement.explain import explain
 from persys.core.placement.filters import reject
 from persys.core.placement.index.node_index import NodeIndex
@@ -131,7 +131,7 @@ def test_an_explanation_counts_and_cures_a_full_pool(node_index: NodeIndex) -> N
 
 
 def test_capacity_ends_where_the_pool_does(node_index: NodeIndex) -> None:
-    room = room_on(node_index.slots[N1], a_need(fast=15))
+    room = capacity_of(node_index.slots[N1], a_need(fast=15))
 
     assert (room.fits, room.limited_by) == (2, "short of disk in pool fast")
 

@@ -3,14 +3,18 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persys.core.agent.storage import Room, as_pools
+from persys.core.agent.storage import LocalPool, as_pools
 
-LOCAL = Room("local", "local", 100, device=1)
+LOCAL = LocalPool("local", "local", 100, device=1)
 
 
 def test_a_pool_on_the_same_file_system_is_not_counted_twice() -> None:
     local, disks, lvm = as_pools(
-        [LOCAL, Room("disks", "local", 100, device=1, for_disks=True), Room("lvm", "local", 40)]
+        [
+            LOCAL,
+            LocalPool("disks", "local", 100, device=1, for_disks=True),
+            LocalPool("lvm", "local", 40),
+        ]
     )
 
     assert (local.total_gb, disks.total_gb, lvm.total_gb) == (100, 0, 40)
@@ -19,12 +23,12 @@ def test_a_pool_on_the_same_file_system_is_not_counted_twice() -> None:
 
 
 def test_of_two_pools_with_one_name_the_first_counts() -> None:
-    assert [pool.total_gb for pool in as_pools([LOCAL, Room("local", "nfs", 7)])] == [100]
+    assert [pool.total_gb for pool in as_pools([LOCAL, LocalPool("local", "nfs", 7)])] == [100]
 
 
 placer = st.lists(
     st.builds(
-        Room,
+        LocalPool,
         name=st.sampled_from("abcdef"),
         type=st.just("local"),
         total_gb=st.integers(1, 9),
@@ -34,7 +38,7 @@ placer = st.lists(
 
 
 @given(placer)
-def test_every_pool_has_a_room_or_shares_one_that_is_told_before_it(found: list[Room]) -> None:
+def test_every_pool_has_a_room_or_shares_one_that_is_told_before_it(found: list[LocalPool]) -> None:
     owners: set[str] = set()
     for pool in as_pools(found):
         assert bool(pool.total_gb) != bool(pool.shares_with)

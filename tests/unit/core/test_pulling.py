@@ -1,6 +1,6 @@
 """Progress of a pull, from the lines of Docker."""
 
-from persys.core.agent.report import Layers
+from persys.core.agent.report import LayerProgress
 
 
 def a_line(layer: str, status: str, current: int = 0, total: int = 0) -> dict[str, object]:
@@ -9,7 +9,7 @@ def a_line(layer: str, status: str, current: int = 0, total: int = 0) -> dict[st
 
 
 def told(*lines: dict[str, object]) -> str:
-    layers = Layers("web:1")
+    layers = LayerProgress("web:1")
     for line in lines:
         layers.take(line)
     return layers.told()

@@ -9,7 +9,7 @@ from persys.core.agent.next_step import (
     NOT_RECONCILED,
     Artefact,
     Condition,
-    Do,
+    Perform,
     Progress,
     Settled,
     Step,
@@ -25,7 +25,7 @@ LAUNCHED = Progress(launching=True)
 
 def decide(
     order: Order, artefact: Artefact | None, progress: Progress = LAUNCHED, *, under_way: bool
-) -> Do | Settled:
+) -> Perform | Settled:
     outcome = next_step(order, artefact, progress, now=NOW)
     return without_reconciliation(outcome, order, artefact, under_way=under_way)
 
@@ -41,7 +41,7 @@ def test_what_is_missing_is_reported_and_not_made_again() -> None:
 
 
 def test_an_order_under_way_is_carried_out() -> None:
-    assert decide(an_order(), None, under_way=True) == Do(Step.PULL)
+    assert decide(an_order(), None, under_way=True) == Perform(Step.PULL)
 
 
 def test_what_was_stopped_by_hand_stays_stopped() -> None:
@@ -62,7 +62,7 @@ def test_what_was_started_by_hand_stays_up() -> None:
 
 
 def test_a_delete_is_carried_out_whatever_came_before() -> None:
-    assert decide(an_order(Desired.DELETED), an_artefact(), under_way=False) == Do(Step.STOP)
+    assert decide(an_order(Desired.DELETED), an_artefact(), under_way=False) == Perform(Step.STOP)
 
 
 def test_a_machine_is_started_again_as_its_restart_policy_says() -> None:
@@ -70,7 +70,7 @@ def test_a_machine_is_started_again_as_its_restart_policy_says() -> None:
         Condition.EXITED, boots=True, started_at=EARLIER, finished_at=NOW - timedelta(seconds=50)
     )
 
-    assert decide(an_order(), ended, under_way=False) == Do(Step.START, by_policy=True)
+    assert decide(an_order(), ended, under_way=False) == Perform(Step.START, by_policy=True)
 
 
 @pytest.mark.parametrize("under_way", [True, False])

@@ -9,14 +9,14 @@ from msgspec.structs import replace
 from builders import N1, NOON
 from persys.core.registration import (
     SESSIONS_MAX,
-    Application,
-    Holder,
     Refusals,
-    admitted,
+    RegisteredAgent,
+    Registration,
     cluster_refusal,
+    is_registered_agent,
     is_superseded,
-    refusal,
-    speaks_for,
+    registered_node,
+    registration_refusal,
 )
 from persys.model.node import Capabilities, Node
 
@@ -31,14 +31,14 @@ def asked(
     *,
     endpoint: str = NODE.endpoint,
     enrolled_at: datetime | None = JOINED,
-) -> Application:
-    return Application(replace(NODE, endpoint=endpoint), instance_id, session_id, enrolled_at)
+) -> Registration:
+    return Registration(replace(NODE, endpoint=endpoint), instance_id, session_id, enrolled_at)
 
 
 def held(
     node: Node = HELD, *, lease: bool = True, connected: bool = True, confirmed: bool = True
-) -> Holder:
-    return Holder(node, has_lease=lease, is_connected=connected, is_confirmed=confirmed)
+) -> RegisteredAgent:
+    return RegisteredAgent(node, has_lease=lease, is_connected=connected, is_confirmed=confirmed)
 
 
 def of_cluster(cluster_id: str) -> Node:
@@ -66,88 +66,95 @@ def test_a_member_stays_one_under_the_cluster_id_it_has_on_record() -> None:
 
 
 def test_the_first_agent_of_a_node_is_admitted() -> None:
-    assert refusal(asked("", "s1"), None) == ""
+    assert registration_refusal(asked("", "s1"), None) == ""
 
 
 def test_the_same_process_may_register_again() -> None:
-    assert refusal(asked("i2", "s1"), held()) == ""
+    assert registration_refusal(asked("i2", "s1"), held()) == ""
 
 
 @pytest.mark.parametrize("instance_id", ["i2", "i1", "i0", ""])
 def test_a_clone_is_refused_while_the_holder_is_connected(instance_id: str) -> None:
-    why = refusal(asked(instance_id), held())
+    why = registration_refusal(asked(instance_id), held())
 
     assert "another agent is registered as node n1" in why
 
 
 def test_a_new_process_of_the_holder_is_admitted_when_its_stream_has_ended() -> None:
-    assert refusal(asked("i2"), held(connected=False)) == ""
+    assert registration_refusal(asked("i2"), held(connected=False)) == ""
 
 
 @pytest.mark.parametrize("confirmed", [True, False])
 def test_a_clone_at_another_address_is_refused_while_the_lease_lasts(*, confirmed: bool) -> None:
     silent = held(connected=False, confirmed=confirmed)  # also a holder that never used a stream
 
-    assert refusal(asked("i2", endpoint="10.0.0.2:50051"), silent) != ""
-    assert refusal(asked("i2", endpoint="10.0.0.1:40000"), silent) == ""
+    assert registration_refusal(asked("i2", endpoint="10.0.0.2:50051"), silent) != ""
+    assert registration_refusal(asked("i2", endpoint="10.0.0.1:40000"), silent) == ""
 
 
 def test_after_a_change_of_the_leader_another_address_waits_for_the_lease() -> None:
     unheard = held(connected=False, confirmed=False)
 
-    assert refusal(asked("i2"), unheard) == ""
-    assert refusal(asked("i2", endpoint="10.0.0.2:50051"), unheard) != ""
+    assert registration_refusal(asked("i2"), unheard) == ""
+    assert registration_refusal(asked("i2", endpoint="10.0.0.2:50051"), unheard) != ""
 
 
 def test_an_agent_whose_answer_was_lost_is_admitted_with_the_id_it_had() -> None:
-    assert refusal(asked("i1"), held(connected=False, confirmed=False)) == ""
-    assert refusal(asked("i1"), held(connected=False)) != ""
+    assert registration_refusal(asked("i1"), held(connected=False, confirmed=False)) == ""
+    assert registration_refusal(asked("i1"), held(connected=False)) != ""
 
 
 def test_an_old_copy_of_the_disk_stays_refused_after_the_lease_with_certificates() -> None:
     gone = held(lease=False, connected=False)
 
-    assert "outdated copy" in refusal(asked("i0"), gone)
-    assert refusal(asked("i0", enrolled_at=None), gone) == "", (
+    assert "outdated copy" in registration_refusal(asked("i0"), gone)
+    assert registration_refusal(asked("i0", enrolled_at=None), gone) == "", (
         "without certificates nothing proves more"
     )
-    assert refusal(asked("i2"), gone) == ""
+    assert registration_refusal(asked("i2"), gone) == ""
 
 
 def test_a_machine_that_joined_anew_replaces_the_holder_at_once() -> None:
-    assert refusal(asked("", enrolled_at=NOON + timedelta(seconds=1)), held()) == ""
+    assert registration_refusal(asked("", enrolled_at=NOON + timedelta(seconds=1)), held()) == ""
 
 
 def test_agents_of_another_make_work_as_before() -> None:
     unaware = held(NODE, connected=False)
 
-    assert refusal(asked("", "", endpoint="10.0.0.9:1"), unaware) == ""
-    assert refusal(asked("", ""), held(connected=False)) == ""
-    assert refusal(asked("", "", endpoint="10.0.0.9:1"), held(connected=False)) != ""
-    assert refusal(asked("", "", endpoint="10.0.0.9:1"), held(lease=False, connected=False)) == ""
+    assert registration_refusal(asked("", "", endpoint="10.0.0.9:1"), unaware) == ""
+    assert registration_refusal(asked("", ""), held(connected=False)) == ""
+    assert registration_refusal(asked("", "", endpoint="10.0.0.9:1"), held(connected=False)) != ""
+    assert (
+        registration_refusal(
+            asked("", "", endpoint="10.0.0.9:1"), held(lease=False, connected=False)
+        )
+        == ""
+    )
 
 
 def test_each_new_process_gets_a_new_instance_id_and_the_same_one_keeps_its_own() -> None:
-    new = admitted(asked("i2", "s2"), held(), "i3")
-    same = admitted(asked("i2", "s1"), held(), "i3")
+    new = registered_node(asked("i2", "s2"), held(), "i3")
+    same = registered_node(asked("i2", "s1"), held(), "i3")
 
     assert (new.instance_id, new.instance_before, new.session_id) == ("i3", "i2", "s2")
     assert (same.instance_id, same.instance_before, same.session_id) == ("i2", "i1", "s1")
-    assert admitted(asked("", ""), None, "i3").instance_id == ""
+    assert registered_node(asked("", ""), None, "i3").instance_id == ""
 
 
 def test_only_the_registered_instance_speaks_for_a_node() -> None:
-    assert speaks_for(HELD, "i2")
-    assert not speaks_for(HELD, "i1")
-    assert not speaks_for(HELD, "")
-    assert speaks_for(NODE, "")
+    assert is_registered_agent(HELD, "i2")
+    assert not is_registered_agent(HELD, "i1")
+    assert not is_registered_agent(HELD, "")
+    assert is_registered_agent(NODE, "")
 
 
 CLONE = changed(asked(), boot_id="b2")
 ALIVE = changed(held(), boot_id="b1", reported_at=130.0)
 
 
-def told(applicant: Application = CLONE, holder: Holder = ALIVE, *, since: float = 100.0) -> bool:
+def told(
+    applicant: Registration = CLONE, holder: RegisteredAgent = ALIVE, *, since: float = 100.0
+) -> bool:
     return is_superseded(applicant, holder, refused_since=since, lease_seconds=30.0)
 
 
@@ -178,7 +185,9 @@ def test_a_clone_is_told_when_the_first_agent_reports_a_whole_lease_later() -> N
         "it is the same process",
     ],
 )
-def test_an_agent_is_not_told_while_it_may_be_alone(applicant: Application, holder: Holder) -> None:
+def test_an_agent_is_not_told_while_it_may_be_alone(
+    applicant: Registration, holder: RegisteredAgent
+) -> None:
     assert not told(applicant, holder)
 
 

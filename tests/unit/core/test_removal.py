@@ -6,29 +6,29 @@ from persys.core.nodes import (
     DEPENDENTS_PER_STEP_MAX,
     FORGOTTEN_PER_CHANGE_MAX,
     REMEMBERED,
-    Blocked,
-    Last,
-    Mark,
-    Part,
-    Removals,
+    MarkRemoving,
+    RemovalBlocked,
     RemovalStep,
-    is_void,
-    next_step,
+    RemoveDependents,
+    RemovedNodes,
+    RemoveNode,
+    is_from_before_removal,
+    next_removal_step,
 )
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.node import Capabilities, Node, Removal
+from persys.model.node import Capabilities, Node, RemovedNode
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
-GONE = Removal(NodeId("n1"), NOW)
+GONE = RemovedNode(NodeId("n1"), NOW)
 LATER = NOW + REMEMBERED + timedelta(days=1)
 
 
 def test_who_was_let_in_until_the_removal_is_out_and_who_came_later_is_in() -> None:
-    assert is_void(GONE, NOW - SECOND)
-    assert is_void(GONE, NOW)
-    assert not is_void(GONE, NOW + SECOND)
-    assert not is_void(None, NOW)
+    assert is_from_before_removal(GONE, NOW - SECOND)
+    assert is_from_before_removal(GONE, NOW)
+    assert not is_from_before_removal(GONE, NOW + SECOND)
+    assert not is_from_before_removal(None, NOW)
 
 
 def test_a_removal_is_remembered_until_no_certificate_from_before_can_be_valid() -> None:
@@ -40,7 +40,7 @@ def test_a_removal_is_remembered_until_no_certificate_from_before_can_be_valid()
 
 
 def test_only_so_many_old_removals_are_forgotten_at_once() -> None:
-    many = [Removal(NodeId(f"n{number:03}"), NOW) for number in range(1_000)]
+    many = [RemovedNode(NodeId(f"n{number:03}"), NOW) for number in range(1_000)]
     known = removals(*many)
 
     assert forgotten(known, LATER) == many[:FORGOTTEN_PER_CHANGE_MAX]
@@ -48,7 +48,7 @@ def test_only_so_many_old_removals_are_forgotten_at_once() -> None:
 
 
 def test_the_oldest_removals_are_forgotten_first() -> None:
-    newer = Removal(NodeId("n0"), NOW + SECOND)
+    newer = RemovedNode(NodeId("n0"), NOW + SECOND)
     known = removals(newer, GONE)
 
     assert forgotten(known, NOW + REMEMBERED + SECOND) == [GONE]
@@ -56,7 +56,7 @@ def test_the_oldest_removals_are_forgotten_first() -> None:
 
 
 def test_a_node_that_is_removed_again_is_remembered_from_the_last_time() -> None:
-    again = Removal(GONE.node_id, NOW + REMEMBERED)
+    again = RemovedNode(GONE.node_id, NOW + REMEMBERED)
     known = removals(GONE, again)
 
     assert forgotten(known, NOW + REMEMBERED + SECOND) == []
@@ -71,23 +71,23 @@ def test_a_removal_whose_record_cannot_be_read_is_not_forgotten() -> None:
 
 
 def test_removals_that_come_and_go_leave_nothing_behind() -> None:
-    known = Removals()
+    known = RemovedNodes()
     for number in range(1_000):
-        known.put(Removal(GONE.node_id, NOW + number * SECOND))
+        known.put(RemovedNode(GONE.node_id, NOW + number * SECOND))
     known.drop(GONE.node_id)
 
     assert len(known) == 0
     assert forgotten(known, LATER + REMEMBERED) == []
 
 
-def removals(*known: Removal) -> Removals:
-    made = Removals()
+def removals(*known: RemovedNode) -> RemovedNodes:
+    made = RemovedNodes()
     for one in known:
         made.put(one)
     return made
 
 
-def forgotten(known: Removals, now: datetime) -> list[Removal]:
+def forgotten(known: RemovedNodes, now: datetime) -> list[RemovedNode]:
     return known.take_outdated(now, held=lambda _node_id: False)
 
 
@@ -98,13 +98,13 @@ MARKED = Node(NodeId("n1"), Capabilities(1, 1), "h:1", NOW, removing_since=NOW)
 def test_a_node_with_few_records_is_removed_in_one_step() -> None:
     few = [f"/tombstones/n1/w{number}" for number in range(DEPENDENTS_PER_STEP_MAX)]
 
-    assert next_step(NODE, few, (), count=len(few), now=NOW) == Last(few)
+    assert next_removal_step(NODE, few, (), count=len(few), now=NOW) == RemoveNode(few)
 
 
 def test_a_node_with_many_records_is_marked_before_any_of_them_is_deleted() -> None:
-    step = next_step(NODE, ["key"], (), count=1_000, now=NOW)
+    step = next_removal_step(NODE, ["key"], (), count=1_000, now=NOW)
 
-    assert isinstance(step, Mark)
+    assert isinstance(step, MarkRemoving)
     assert step.node.removing_since == NOW
     assert step.node.status_reason == "being removed with 1000 records"
 
@@ -115,19 +115,19 @@ def test_a_removal_deletes_a_bounded_part_at_a_time_until_the_node_goes_with_the
 
     def step_now() -> RemovalStep:
         first = left[:DEPENDENTS_PER_STEP_MAX]
-        return next_step(MARKED, first, (), count=len(left), now=NOW)
+        return next_removal_step(MARKED, first, (), count=len(left), now=NOW)
 
-    while isinstance(step := step_now(), Part):
+    while isinstance(step := step_now(), RemoveDependents):
         assert len(step.keys) <= DEPENDENTS_PER_STEP_MAX
         left = left[len(step.keys) :]
         steps += 1
 
-    assert step == Last(left)
+    assert step == RemoveNode(left)
     assert steps == 15
 
 
 def test_a_node_with_workloads_is_not_removed() -> None:
-    step = next_step(MARKED, ["key"], [WorkloadId("web")], count=1_000, now=NOW)
+    step = next_removal_step(MARKED, ["key"], [WorkloadId("web")], count=1_000, now=NOW)
 
-    assert isinstance(step, Blocked)
+    assert isinstance(step, RemovalBlocked)
     assert "still has 1 workloads, such as web" in step.why

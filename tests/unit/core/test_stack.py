@@ -5,14 +5,20 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from persys.core.agent.compose_status import Member, ServicePlan, artefact_of, speaks_for, to_start
+from persys.core.agent.compose_status import (
+    ServiceContainer,
+    ServicePlan,
+    artefact_of,
+    log_source,
+    to_start,
+)
 from persys.core.agent.health import Health
 from persys.core.agent.next_step import (
     COMPLETED,
     CRASH_LOOP,
     Artefact,
     Condition,
-    Do,
+    Perform,
     Progress,
     Settled,
     Step,
@@ -37,7 +43,7 @@ def a_member(
     exit_code: int = 0,
     restart_count: int = 0,
     health: Health | None = None,
-) -> Member:
+) -> ServiceContainer:
     seen = Artefact(
         f"id-{service}",
         f"p-{service}-1",
@@ -50,11 +56,13 @@ def a_member(
         health=health,
         ports=(f"8080->{service}",),
     )
-    return Member(service, seen, RestartPolicy(restart))
+    return ServiceContainer(service, seen, RestartPolicy(restart))
 
 
 def a_stack(
-    *members: Member, revision: Revision = R1, plans: Mapping[str, ServicePlan] | None = None
+    *members: ServiceContainer,
+    revision: Revision = R1,
+    plans: Mapping[str, ServicePlan] | None = None,
 ) -> Artefact:
     found = artefact_of("p", members, plans or {}, revision=revision, commit="c0ffee")
     assert found is not None
@@ -67,7 +75,7 @@ def an_order(desired: Desired = Desired.RUNNING) -> Order:
 
 def outcome(
     stack: Artefact | None, progress: Progress = LAUNCHED, desired: Desired = Desired.RUNNING
-) -> Do | Settled:
+) -> Perform | Settled:
     return next_step(an_order(desired), stack, progress, now=NOON + timedelta(minutes=1))
 
 
@@ -103,7 +111,7 @@ def test_a_service_that_ended_badly_fails_the_stack_while_others_run() -> None:
 @pytest.mark.parametrize("desired", [Desired.STOPPED, Desired.DELETED])
 def test_a_failed_stack_is_stopped_as_long_as_anything_runs(desired: Desired) -> None:
     stack = a_stack(WEB, a_member("job", Condition.EXITED, exit_code=4))
-    assert outcome(stack, desired=desired) == Do(Step.STOP)
+    assert outcome(stack, desired=desired) == Perform(Step.STOP)
 
 
 def test_a_service_that_restarts_again_and_again_fails_the_stack() -> None:
@@ -116,22 +124,26 @@ def test_a_service_that_restarts_again_and_again_fails_the_stack() -> None:
 
 def test_a_service_stopped_by_hand_is_started_again() -> None:
     stopped = a_member("db", Condition.EXITED, restart="always", exit_code=137)
-    assert outcome(a_stack(WEB, stopped)) == Do(Step.START)
+    assert outcome(a_stack(WEB, stopped)) == Perform(Step.START)
     assert to_start([WEB, stopped, DONE], {}) == [stopped]
 
 
 def test_what_the_agent_restarts_itself_is_restarted_as_the_file_says() -> None:
     ended = a_member("db", Condition.EXITED, exit_code=1)  # Docker was told never to restart it
     plan = ServicePlan(RestartPolicy("always"))
-    assert outcome(a_stack(WEB, ended, plans={"db": plan, "web": ServicePlan()})) == Do(Step.START)
+    assert outcome(a_stack(WEB, ended, plans={"db": plan, "web": ServicePlan()})) == Perform(
+        Step.START
+    )
 
 
 @pytest.mark.parametrize(
     "members", [[WEB, a_member("db", Condition.CREATED)], [WEB]], ids=["created", "missing"]
 )
-def test_a_service_that_is_not_there_is_brought_up_with_the_whole(members: list[Member]) -> None:
+def test_a_service_that_is_not_there_is_brought_up_with_the_whole(
+    members: list[ServiceContainer],
+) -> None:
     plans = {"web": ServicePlan(), "db": ServicePlan()}
-    assert outcome(a_stack(*members, plans=plans)) == Do(Step.START)
+    assert outcome(a_stack(*members, plans=plans)) == Perform(Step.START)
     assert to_start(members, plans) is None
 
 
@@ -144,13 +156,13 @@ def test_a_copy_that_is_missing_is_noticed() -> None:
 def test_a_stack_that_was_stopped_is_brought_up_whole() -> None:
     stopped = [a_member(name, Condition.EXITED, exit_code=137) for name in ("web", "db")]
     assert to_start(stopped, {}) is None
-    assert outcome(a_stack(*stopped), Progress()) == Do(Step.START)
+    assert outcome(a_stack(*stopped), Progress()) == Perform(Step.START)
 
 
 def test_another_revision_is_made_in_place_once_its_images_are_here() -> None:
     old = a_stack(WEB, revision=Revision("r0"))
-    assert outcome(old, Progress()) == Do(Step.PULL)
-    assert outcome(old, Progress(done=frozenset({Step.PULL}))) == Do(Step.CREATE)
+    assert outcome(old, Progress()) == Perform(Step.PULL)
+    assert outcome(old, Progress(done=frozenset({Step.PULL}))) == Perform(Step.CREATE)
 
 
 def test_an_unhealthy_service_is_named() -> None:
@@ -163,7 +175,7 @@ def test_an_unhealthy_service_is_named() -> None:
 
 def test_the_log_of_what_failed_is_told_even_if_something_else_is_waited_for() -> None:
     failed = a_member("migrate", Condition.EXITED, exit_code=1)
-    assert speaks_for([a_member("web", Condition.CREATED), WEB, failed], {}) is failed
+    assert log_source([a_member("web", Condition.CREATED), WEB, failed], {}) is failed
 
 
 def test_a_stack_is_described_by_its_services_and_its_commit() -> None:

@@ -12,12 +12,12 @@ from persys.core.agent.next_step import (
     STOPPED_ALONE,
     Artefact,
     Condition,
-    Do,
+    Perform,
     Progress,
     Settled,
     Step,
     after_settling,
-    launching,
+    before_start,
     next_step,
 )
 from persys.model.ids import Revision, WorkloadId
@@ -59,18 +59,18 @@ def a_container(
 
 def next_alone(
     artefact: Artefact | None, progress: Progress = LAUNCHED, restart: RestartPolicy = SERVICE
-) -> Do | Settled:
+) -> Perform | Settled:
     return next_step(an_order(restart), artefact, progress, now=NOW, alone=True)
 
 
 def test_alone_for_too_long_what_runs_is_stopped() -> None:
-    assert next_alone(a_container(Condition.RUNNING)) == Do(Step.STOP, halts=True)
+    assert next_alone(a_container(Condition.RUNNING)) == Perform(Step.STOP, halts=True)
 
 
 def test_a_failure_before_does_not_keep_it_running() -> None:
     failed = Progress(failure=Failure(FailureReason.RUNTIME_ERROR, "no"))
 
-    assert next_alone(a_container(Condition.RUNNING), failed) == Do(Step.STOP, halts=True)
+    assert next_alone(a_container(Condition.RUNNING), failed) == Perform(Step.STOP, halts=True)
 
 
 @pytest.mark.parametrize("restart", [JOB, SERVICE], ids=["job", "service"])
@@ -108,13 +108,13 @@ def test_it_stays_stopped_when_the_scheduler_is_back_until_an_order_comes() -> N
 
     assert isinstance(kept, Settled)
     assert kept.code == STOPPED_ALONE
-    assert again == Do(Step.START)
+    assert again == Perform(Step.START)
 
 
 def test_what_somebody_starts_behind_its_back_is_stopped_again() -> None:
     step = next_step(an_order(), a_container(Condition.RUNNING), HALTED, now=NOW)
 
-    assert step == Do(Step.STOP, halts=True)
+    assert step == Perform(Step.STOP, halts=True)
 
 
 def test_a_stop_or_a_delete_goes_on_alone() -> None:
@@ -122,8 +122,8 @@ def test_a_stop_or_a_delete_goes_on_alone() -> None:
     delete = an_order(desired=Desired.DELETED)
     running = a_container(Condition.RUNNING)
 
-    assert next_step(stop, running, LAUNCHED, now=NOW, alone=True) == Do(Step.STOP)
-    assert next_step(delete, running, LAUNCHED, now=NOW, alone=True) == Do(Step.STOP)
+    assert next_step(stop, running, LAUNCHED, now=NOW, alone=True) == Perform(Step.STOP)
+    assert next_step(delete, running, LAUNCHED, now=NOW, alone=True) == Perform(Step.STOP)
 
 
 def test_the_agent_restarts_it_with_growing_pauses_because_docker_must_not() -> None:
@@ -137,8 +137,8 @@ def test_the_agent_restarts_it_with_growing_pauses_because_docker_must_not() -> 
         waits.append((settled.look_again_at - NOW).total_seconds())
         codes.append(settled.code)
         later = next_step(an_order(), brief, progress, now=settled.look_again_at)
-        assert later == Do(Step.START, by_policy=True)
-        progress = launching(progress, brief)
+        assert later == Perform(Step.START, by_policy=True)
+        progress = before_start(progress, brief)
         progress = Progress(launching=True, restarts=progress.restarts)
 
     assert waits == sorted(set(waits))
@@ -150,7 +150,7 @@ def test_a_first_exit_is_a_restart_and_no_loop() -> None:
 
     assert isinstance(settled, Settled)
     assert settled.code == RESTARTING
-    assert launching(Progress(launching=True, restarts=9), a_container()).restarts == 0
+    assert before_start(Progress(launching=True, restarts=9), a_container()).restarts == 0
 
 
 @given(
@@ -165,4 +165,4 @@ def test_alone_no_step_ever_starts_or_makes_anything(
     progress = Progress(launching=launched, halted=halted)
     outcome = next_alone(a_container(condition), progress, restart)
 
-    assert isinstance(outcome, Settled) or outcome == Do(Step.STOP, halts=True)
+    assert isinstance(outcome, Settled) or outcome == Perform(Step.STOP, halts=True)

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from builders import N1, NOON, WEB, after
 from persys.core.reconcile.task_history import (
-    Ending,
     Operation,
-    ending,
+    TaskResult,
     is_lost,
     is_unclear,
+    result_from_tasks,
     shows_removed,
 )
 from persys.model.action import Action, ActionKind, ActionState
@@ -47,20 +47,20 @@ def an_apply(state: ActionState, at: datetime, *, name: str = "task", error: str
     return a_task(ActionKind.APPLY, state, at, name=name, error=error)
 
 
-def ended(seen: Observation, sent: Operation, *actions: Action) -> Ending | None:
-    return ending(seen, actions, sent, is_not_found=lambda text: "not found" in text)
+def ended(seen: Observation, sent: Operation, *actions: Action) -> TaskResult | None:
+    return result_from_tasks(seen, actions, sent, is_not_found=lambda text: "not found" in text)
 
 
 def test_a_removal_that_completed_after_it_was_sent_proves_absence() -> None:
     applied = an_apply(ActionState.COMPLETED, NOON)
 
-    assert ended(STOPPED, REMOVAL, applied, a_delete(at=after(10))) == Ending(Actual.ABSENT)
+    assert ended(STOPPED, REMOVAL, applied, a_delete(at=after(10))) == TaskResult(Actual.ABSENT)
 
 
 def test_a_removal_that_found_nothing_proves_absence() -> None:
     nothing = a_delete(ActionState.FAILED, after(11), "workload not found")
 
-    assert ended(STOPPED, REMOVAL, nothing) == Ending(Actual.ABSENT)
+    assert ended(STOPPED, REMOVAL, nothing) == TaskResult(Actual.ABSENT)
 
 
 @pytest.mark.parametrize(
@@ -81,13 +81,13 @@ def test_what_runs_is_not_taken_for_gone() -> None:
     running = Observation(WEB, N1, Actual.RUNNING, after(20))
 
     assert ended(running, REMOVAL, a_delete(at=after(11))) is None
-    assert ended(STOPPED, REMOVAL, a_delete(at=after(11))) == Ending(Actual.ABSENT)
+    assert ended(STOPPED, REMOVAL, a_delete(at=after(11))) == TaskResult(Actual.ABSENT)
 
 
 def test_a_removal_that_failed_gives_its_cause() -> None:
     busy = a_delete(ActionState.FAILED, after(11), "device busy")
 
-    assert ended(STOPPED, REMOVAL, a_delete(at=after(10)), busy) == Ending(
+    assert ended(STOPPED, REMOVAL, a_delete(at=after(10)), busy) == TaskResult(
         Actual.FAILED, "device busy"
     )
 
@@ -155,18 +155,18 @@ def test_an_old_error_of_what_runs_is_no_failure_of_its_stop() -> None:
 def test_the_failed_task_of_the_order_gives_the_cause() -> None:
     task = an_apply(ActionState.FAILED, after(10), name="apply-2", error="pull denied")
 
-    assert ended(UNKNOWN, APPLY, task) == Ending(Actual.FAILED, "pull denied")
+    assert ended(UNKNOWN, APPLY, task) == TaskResult(Actual.FAILED, "pull denied")
 
 
 def test_a_task_under_way_outweighs_the_error_of_an_earlier_one() -> None:
     old = an_apply(ActionState.FAILED, after(9), name="apply-1", error="pull denied")
     task = an_apply(ActionState.RUNNING, after(10), name="apply-2")
 
-    assert ended(UNKNOWN, APPLY, old, task) == Ending(Actual.PENDING)
+    assert ended(UNKNOWN, APPLY, old, task) == TaskResult(Actual.PENDING)
 
 
 def test_without_tasks_the_last_error_counts() -> None:
-    assert ended(UNKNOWN, APPLY) == Ending(Actual.FAILED, "no route")
+    assert ended(UNKNOWN, APPLY) == TaskResult(Actual.FAILED, "no route")
     old = an_apply(ActionState.FAILED, NOON, name="apply-1", error="pull denied")
     assert ended(UNKNOWN, APPLY, old) is None
 

@@ -9,22 +9,22 @@ from persys.core.auth.tokens import (
     COUNT_MAX,
     LIFE,
     TRIMMED_MAX,
-    Drawn,
-    Fault,
-    Wish,
+    NewToken,
+    TokenFault,
+    TokenSecret,
     allowed,
     fault,
     holder,
-    later_fault,
     make,
-    may_be_passed,
+    may_impersonate,
     parse,
+    recheck_token,
 )
 from persys.errors import DeniedError, InvalidError, RefusedError
 from persys.model.identity import Caller, Identity, Permission, Role, Token
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-DRAWN = Drawn("ab" * 8, "cd" * 32)
+DRAWN = TokenSecret("ab" * 8, "cd" * 32)
 
 
 def a_caller(
@@ -41,7 +41,7 @@ def a_token(
     ttl: timedelta | None = None,
     by: Caller | None = None,
 ) -> Token:
-    wish = Wish(name, role, deeds, ttl)
+    wish = NewToken(name, role, deeds, ttl)
     return make(wish, DRAWN, by or a_caller(), [], now=NOW)[0]
 
 
@@ -104,7 +104,7 @@ def test_a_token_made_with_a_token_ends_with_it() -> None:
 
 
 def test_there_are_only_so_many_and_those_that_are_over_do_not_count() -> None:
-    wish = Wish("ops", "operator")
+    wish = NewToken("ops", "operator")
     with pytest.raises(RefusedError, match="revoke unused"):
         make(wish, DRAWN, a_caller(), some(COUNT_MAX, over=False), now=NOW)
     _, gone = make(wish, DRAWN, a_caller(), some(COUNT_MAX, over=True), now=NOW)
@@ -125,24 +125,28 @@ def test_a_token_is_read_back_from_its_text() -> None:
 def test_only_who_knows_the_secret_hears_that_a_token_is_over() -> None:
     token = a_token()
     later = token.expires_at
-    guess = Drawn(DRAWN.id, "00" * 32)
+    guess = TokenSecret(DRAWN.id, "00" * 32)
     assert fault(token, DRAWN, NOW, none_revoked) is None
-    assert fault(token, DRAWN, later, none_revoked) is Fault.EXPIRED
-    assert fault(token, guess, later, none_revoked) is Fault.UNKNOWN
-    assert fault(None, DRAWN, NOW, none_revoked) is Fault.UNKNOWN
+    assert fault(token, DRAWN, later, none_revoked) is TokenFault.EXPIRED
+    assert fault(token, guess, later, none_revoked) is TokenFault.UNKNOWN
+    assert fault(None, DRAWN, NOW, none_revoked) is TokenFault.UNKNOWN
 
 
 def test_a_token_is_invalid_once_the_certificate_that_created_it_is_revoked() -> None:
     token = a_token()
     assert token.created_serial
-    assert fault(token, DRAWN, NOW, {token.created_serial}.__contains__) is Fault.CREATOR_REVOKED
-    assert later_fault(token, NOW, {token.created_serial}.__contains__) is Fault.CREATOR_REVOKED
+    assert (
+        fault(token, DRAWN, NOW, {token.created_serial}.__contains__) is TokenFault.CREATOR_REVOKED
+    )
+    assert (
+        recheck_token(token, NOW, {token.created_serial}.__contains__) is TokenFault.CREATOR_REVOKED
+    )
 
 
 def test_a_token_made_with_a_token_depends_on_the_same_certificate() -> None:
     first = a_token()
     by = holder(first, "of a gateway")
-    second, _ = make(Wish("ci", "viewer"), DRAWN, by, [first], now=NOW)
+    second, _ = make(NewToken("ci", "viewer"), DRAWN, by, [first], now=NOW)
     assert second.created_serial == first.created_serial
 
 
@@ -161,7 +165,7 @@ def test_its_holder_is_who_the_token_says_for_as_long_as_it_lasts() -> None:
 def test_a_scheduler_speaks_for_anybody_and_a_gateway_for_people() -> None:
     for role in Role:
         whom = Identity(role, "x")
-        assert may_be_passed(whom, Role.SCHEDULER)
+        assert may_impersonate(whom, Role.SCHEDULER)
         is_person = role in (Role.ADMIN, Role.OPERATOR, Role.VIEWER)
-        assert may_be_passed(whom, Role.GATEWAY) is is_person
-        assert not may_be_passed(whom, Role.ADMIN)
+        assert may_impersonate(whom, Role.GATEWAY) is is_person
+        assert not may_impersonate(whom, Role.ADMIN)

@@ -10,12 +10,12 @@ from persys.core.agent.next_step import (
     CRASH_LOOP,
     Artefact,
     Condition,
-    Do,
+    Perform,
     Progress,
     Settled,
     Step,
     after_settling,
-    curing,
+    before_restart,
     next_step,
 )
 from persys.model.ids import Revision, WorkloadId
@@ -66,14 +66,16 @@ def test_it_is_shown_for_a_moment_before_it_is_started_again() -> None:
 
     assert found.code == UNHEALTHY
     assert found.look_again_at == NOW + timedelta(seconds=1)
-    assert next_step(an_order(), SICK, after_settling(Progress(), found), now=NOW) == Do(
+    assert next_step(an_order(), SICK, after_settling(Progress(), found), now=NOW) == Perform(
         Step.RESTART, by_policy=True
     )
 
 
 @pytest.mark.parametrize("policy", ["always", "unless-stopped", "on-failure"])
 def test_every_policy_that_starts_failed_work_again_cures(policy: str) -> None:
-    assert next_step(an_order(policy), SICK, SHOWN, now=NOW) == Do(Step.RESTART, by_policy=True)
+    assert next_step(an_order(policy), SICK, SHOWN, now=NOW) == Perform(
+        Step.RESTART, by_policy=True
+    )
 
 
 def test_a_policy_that_starts_nothing_again_leaves_it() -> None:
@@ -116,8 +118,8 @@ def test_being_healthy_ends_the_count_of_cures_and_the_crash_loop() -> None:
 
 
 def test_a_cure_that_was_cut_off_between_stop_and_start_is_ended() -> None:
-    progress = curing(SHOWN, SICK)
+    progress = before_restart(SHOWN, SICK)
     stopped = replace(SICK, condition=Condition.EXITED, exit_code=0, finished_at=NOW, health=None)
 
     assert progress.cures == 1
-    assert next_step(an_order("on-failure"), stopped, progress, now=NOW) == Do(Step.START)
+    assert next_step(an_order("on-failure"), stopped, progress, now=NOW) == Perform(Step.START)

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from persys.core.agent.storage import Abilities, object_to, settled
+from persys.core.agent.storage import DriverCapabilities, check_volume, updated_volume
 from persys.model.ids import WorkloadId
 from persys.model.node import Volume
 from persys.model.spec import ManagedVolume
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-LOCAL = Abilities(sizes=True, disks=True)
-NFS = Abilities(shares=True)
-CEPH = Abilities(sizes=True, needs_size=True, disks=True)
+LOCAL = DriverCapabilities(sizes=True, disks=True)
+NFS = DriverCapabilities(shares=True)
+CEPH = DriverCapabilities(sizes=True, needs_size=True, disks=True)
 
 
 def a_volume(**fields: object) -> Volume:
@@ -44,17 +44,17 @@ def a_wish(**fields: object) -> ManagedVolume:
     ],
 )
 def test_what_cannot_be_is_objected_to_by_its_field(
-    field: str, wanted: ManagedVolume, known: Volume | None, can: Abilities
+    field: str, wanted: ManagedVolume, known: Volume | None, can: DriverCapabilities
 ) -> None:
-    objection = object_to(wanted, known, can, as_disk=False)
+    objection = check_volume(wanted, known, can, as_disk=False)
 
     assert objection is not None
     assert objection.field == field
 
 
 def test_a_machine_needs_a_disk_with_a_size() -> None:
-    shared = object_to(a_wish(driver="nfs"), None, NFS, as_disk=True)
-    endless = object_to(a_wish(), None, LOCAL, as_disk=True)
+    shared = check_volume(a_wish(driver="nfs"), None, NFS, as_disk=True)
+    endless = check_volume(a_wish(), None, LOCAL, as_disk=True)
 
     assert shared is not None
     assert shared.field == "driver"
@@ -66,8 +66,8 @@ def test_a_size_that_is_said_no_more_stays() -> None:
     known = a_volume(retain=True)
     wanted = a_wish(retain=True)
 
-    assert object_to(wanted, known, LOCAL, as_disk=False) is None
-    same = settled(wanted, known, workload_id=known.workload_id, as_disk=False, now=NOW)
+    assert check_volume(wanted, known, LOCAL, as_disk=False) is None
+    same = updated_volume(wanted, known, workload_id=known.workload_id, as_disk=False, now=NOW)
     assert same == replace(known, attached=True)
 
 
@@ -75,8 +75,8 @@ def test_a_directory_of_an_earlier_version_stays_one() -> None:
     known = a_volume(size_gb=0, fs_type="")
     wanted = a_wish(fs_type="ext4")
 
-    assert object_to(wanted, known, LOCAL, as_disk=False) is None
-    same = settled(wanted, known, workload_id=known.workload_id, as_disk=False, now=NOW)
+    assert check_volume(wanted, known, LOCAL, as_disk=False) is None
+    same = updated_volume(wanted, known, workload_id=known.workload_id, as_disk=False, now=NOW)
     assert (same.size_gb, same.fs_type) == (0, "")
 
 
@@ -90,21 +90,21 @@ wishes = st.builds(
     retain=st.booleans(),
 )
 abilities = st.builds(
-    Abilities, sizes=st.booleans(), needs_size=st.booleans(), shares=st.booleans()
+    DriverCapabilities, sizes=st.booleans(), needs_size=st.booleans(), shares=st.booleans()
 )
 
 
 @given(wishes, wishes, abilities)
 def test_whatever_is_asked_data_keeps_its_place_its_form_and_its_size(
-    first: ManagedVolume, then: ManagedVolume, can: Abilities
+    first: ManagedVolume, then: ManagedVolume, can: DriverCapabilities
 ) -> None:
     workload_id = WorkloadId("web")
-    if object_to(first, None, can, as_disk=False) is not None:
+    if check_volume(first, None, can, as_disk=False) is not None:
         return
-    known = settled(first, None, workload_id=workload_id, as_disk=False, now=NOW)
-    if object_to(then, known, can, as_disk=False) is not None:
+    known = updated_volume(first, None, workload_id=workload_id, as_disk=False, now=NOW)
+    if check_volume(then, known, can, as_disk=False) is not None:
         return
-    after = settled(then, known, workload_id=workload_id, as_disk=False, now=NOW)
+    after = updated_volume(then, known, workload_id=workload_id, as_disk=False, now=NOW)
 
     assert (after.driver, after.fs_type, after.shared) == (
         known.driver,

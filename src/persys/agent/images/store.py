@@ -26,7 +26,7 @@ from persys.agent.images import sources as image_sources
 from persys.agent.images.files import BadImageError
 from persys.agent.ports import BaseImage, PullWatch
 from persys.agent.workloads.node_policy import NodePolicy
-from persys.core.agent.report import Download
+from persys.core.agent.report import DownloadProgress
 from persys.errors import NotFoundError, RefusedError, UnavailableError
 from persys.infra.aio.keyed_lock import KeyedLock
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
@@ -206,7 +206,7 @@ class ImageStore:
 
     async def _fetch(self, url: str, watch: PullWatch) -> Failure | None:
         def progress(got: int, size: int) -> None:
-            watch.progress(Download(url, got, size))
+            watch.progress(DownloadProgress(url, got, size))
 
         reason = FailureReason.IMAGE_PULL_FAILED
         try:

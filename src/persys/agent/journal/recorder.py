@@ -16,16 +16,16 @@ from persys.agent.journal.store import Journal
 from persys.agent.metrics import Metrics
 from persys.core.agent.next_step import (
     Artefact,
-    Do,
+    Perform,
     Progress,
     Settled,
     Step,
     after_settling,
     after_step,
-    curing,
-    launching,
-    repairing,
-    replacing,
+    before_repair,
+    before_replace,
+    before_restart,
+    before_start,
 )
 from persys.core.agent.report import shortened
 from persys.core.secrets import redacted, values_of
@@ -74,7 +74,7 @@ class Recorder:
             return []
         return [self._ended(action, entry, "superseded by a newer order")]
 
-    async def begin_step(self, entry: Entry, todo: Do, artefact: Artefact | None) -> Entry:
+    async def begin_step(self, entry: Entry, todo: Perform, artefact: Artefact | None) -> Entry:
         """Record the begin of a step. Work without an open order gets an action of its own."""
         now, step = self._clock.now(), todo.step
         action = self._journal.open_action(entry)
@@ -88,7 +88,7 @@ class Recorder:
         if action.state is ActionState.PENDING:
             action = replace(action, state=ActionState.RUNNING, started_at=now)
         if step is Step.REPAIR:
-            entry = replace(entry, progress=repairing(entry.progress, now=now))
+            entry = replace(entry, progress=before_repair(entry.progress, now=now))
         self._journal.update(entry, action)
         if step in (Step.START, Step.RESTART, Step.REPLACE):
             self._metrics.health.restarts.inc(step is Step.RESTART)
@@ -236,11 +236,11 @@ def _before(step: Step, progress: Progress, artefact: Artefact | None, now: date
     """The progress to commit before a step that starts something."""
     match step:
         case Step.RESTART:
-            return curing(progress, artefact)
+            return before_restart(progress, artefact)
         case Step.REPLACE:
-            return replacing(progress, artefact, now=now)
+            return before_replace(progress, artefact, now=now)
         case _:
-            return launching(progress, artefact)
+            return before_start(progress, artefact)
 
 
 def _same_status(status: ReportedStatus, before: ReportedStatus) -> bool:

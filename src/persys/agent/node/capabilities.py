@@ -15,7 +15,7 @@ from persys.agent.ports import Host, PoolSource, Volumes
 from persys.agent.runtimes.detect import NodeRuntimes, has_git
 from persys.agent.settings import AgentSettings
 from persys.agent.volumes.local import DRIVER
-from persys.core.agent.storage import Room, as_pools
+from persys.core.agent.storage import LocalPool, as_pools
 from persys.errors import RuntimeUnavailableError
 from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
 from persys.model import feature
@@ -89,7 +89,7 @@ class StoragePools:
         self._paths = paths
         self._source = source
         self._disk = host.disk(local_root)
-        self._others: list[Room] = []
+        self._others: list[LocalPool] = []
 
     async def run(self) -> None:
         while True:
@@ -120,5 +120,5 @@ class StoragePools:
 
     def current(self) -> tuple[StoragePool, ...]:
         """The local pool comes first: it is the default."""
-        local = Room(DRIVER, DRIVER, self._disk.total_gb, self._disk.device)
+        local = LocalPool(DRIVER, DRIVER, self._disk.total_gb, self._disk.device)
         return as_pools([local, *self._others])

@@ -16,7 +16,7 @@ from persys.agent.journal.store import Journal
 from persys.agent.node import host
 from persys.agent.ports import Host
 from persys.core.agent.admission import demand_of
-from persys.core.agent.report import Sample, metered
+from persys.core.agent.report import UsageSample, usage_of
 from persys.errors import RuntimeUnavailableError
 from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
 from persys.infra.aio.supervisor import Supervisor
@@ -100,7 +100,7 @@ class UtilizationSampler:
 
 
 class Sampler(Protocol):
-    async def sample(self) -> list[Sample]:
+    async def sample(self) -> list[UsageSample]:
         """One sample of all running workloads. Raises RuntimeUnavailableError."""
 
 
@@ -119,7 +119,7 @@ class WorkloadUsageSampler:
         self._journal = journal
         self._clock = clock
         self._supervisor = supervisor
-        self._last: dict[str, dict[str, Sample]] = {}
+        self._last: dict[str, dict[str, UsageSample]] = {}
         self._usage_by_source: dict[str, dict[WorkloadId, WorkloadUsage]] = {}
         self.usage: dict[WorkloadId, WorkloadUsage] = {}
 
@@ -156,7 +156,7 @@ class WorkloadUsageSampler:
             return False
         entries = self._journal.entries
         before = self._last.get(source, {})
-        self._usage_by_source[source] = metered(
+        self._usage_by_source[source] = usage_of(
             before,
             samples,
             types={workload_id: entry.order.type for workload_id, entry in entries.items()},

@@ -20,7 +20,7 @@ from persys.agent.volumes import filesystems
 from persys.agent.volumes.driver import Measure
 from persys.agent.volumes.filesystems import Mounts
 from persys.agent.volumes.programs import BRIEF_SECONDS, LONG_SECONDS, Programs, VolumeError
-from persys.core.agent.storage import Abilities
+from persys.core.agent.storage import DriverCapabilities
 from persys.infra.aio.path_calls import PathCalls
 from persys.model.ids import WorkloadId
 from persys.model.node import GIB, Volume
@@ -39,7 +39,7 @@ class Ceph(Struct, frozen=True):
 
 
 class CephDriver:
-    abilities = Abilities(sizes=True, needs_size=True, disks=True)
+    abilities = DriverCapabilities(sizes=True, needs_size=True, disks=True)
 
     def __init__(self, ceph: Ceph, cluster_id: str, programs: Programs, paths: PathCalls) -> None:
         self._ceph = ceph

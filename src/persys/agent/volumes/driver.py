@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from persys.core.agent.storage import Abilities
+from persys.core.agent.storage import DriverCapabilities
 from persys.model.ids import WorkloadId
 from persys.model.node import Volume
 
@@ -15,7 +15,7 @@ class Measure(NamedTuple):
 
 class Driver(Protocol):
     @property
-    def abilities(self) -> Abilities: ...
+    def abilities(self) -> DriverCapabilities: ...
 
     @property
     def pool(self) -> str:

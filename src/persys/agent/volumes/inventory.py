@@ -9,7 +9,7 @@ from persys.errors import NotFoundError, RefusedError
 from persys.infra.aio.keyed_lock import KeyedLock
 from persys.infra.aio.owned_work import OwnedWork
 from persys.model.ids import WorkloadId
-from persys.model.node import VolumeSeen
+from persys.model.node import VolumeView
 
 
 class Inventory:
@@ -28,7 +28,7 @@ class Inventory:
         self._locks = locks
         self._owned = owned
 
-    async def seen(self) -> list[VolumeSeen]:
+    async def seen(self) -> list[VolumeView]:
         """All volumes and disks. Raises RuntimeUnavailableError rather than return an incomplete list."""
         source = self._disks()
         disks = await source.inventory() if source is not None else []

@@ -21,7 +21,7 @@ from persys.agent.volumes import filesystems
 from persys.agent.volumes.driver import Measure
 from persys.agent.volumes.filesystems import Mounts, mounted_at
 from persys.agent.volumes.programs import Programs, VolumeError
-from persys.core.agent.storage import Abilities
+from persys.core.agent.storage import DriverCapabilities
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
 from persys.model.ids import WorkloadId
 from persys.model.node import GIB, Volume
@@ -39,7 +39,7 @@ _UNFINISHED = ".new"
 
 
 class LocalDriver:
-    abilities = Abilities(sizes=True, disks=True)
+    abilities = DriverCapabilities(sizes=True, disks=True)
     pool = DRIVER
 
     def __init__(self, root: Path, programs: Programs, paths: PathCalls) -> None:

@@ -18,12 +18,12 @@ from persys.agent.volumes.driver import Driver
 from persys.agent.volumes.programs import VolumeError
 from persys.agent.volumes.registry import VolumeRegistry
 from persys.core.agent.report import shortened
-from persys.core.agent.storage import DEFAULT_FS_TYPE, object_to, settled
+from persys.core.agent.storage import DEFAULT_FS_TYPE, check_volume, updated_volume
 from persys.errors import InvalidError, NotFoundError, RefusedError, UnavailableError
 from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
 from persys.infra.clock import Clock
 from persys.model.ids import WorkloadId
-from persys.model.node import Volume, VolumeSeen, VolumeState
+from persys.model.node import Volume, VolumeState, VolumeView
 from persys.model.spec import ContainerSpec, ManagedVolume, VMSpec, VolumeMount
 from persys.model.status import Failure, FailureReason
 from persys.model.workload import Order
@@ -121,7 +121,7 @@ class ManagedVolumes:
             return err.failure
         return None
 
-    async def inventory(self) -> list[VolumeSeen]:
+    async def inventory(self) -> list[VolumeView]:
         known = {(each.workload_id, each.name): each for each in self._registry.all()}
         for driver in self._drivers.values():
             for found in await _found(driver.find_all()):
@@ -144,7 +144,7 @@ class ManagedVolumes:
         self, workload_id: WorkloadId, wanted: ManagedVolume, *, as_disk: bool
     ) -> None:
         known = await self._known(workload_id, wanted.name)
-        volume = settled(
+        volume = updated_volume(
             wanted, known, workload_id=workload_id, as_disk=as_disk, now=self._clock.now()
         )
         await self._driver(wanted.driver).attach(volume, known)
@@ -164,10 +164,10 @@ class ManagedVolumes:
                 except VolumeError as err:
                     log.warning("volume.not_detached", name=volume.name, reason=str(err))
 
-    async def _seen(self, volume: Volume) -> VolumeSeen:
+    async def _seen(self, volume: Volume) -> VolumeView:
         owned = self._registry.has_owner(volume.workload_id)
         state = VolumeState.ATTACHED if owned else VolumeState.RETAINED
-        seen = VolumeSeen(
+        seen = VolumeView(
             volume.workload_id,
             volume.name,
             volume.driver,
@@ -199,7 +199,7 @@ class ManagedVolumes:
             remedy = self._remedies.get(wanted.driver, "")
             problem = f"driver {wanted.driver!r} is not available on this node: expected {present}"
             raise InvalidError(f"{where}.driver", f"{problem}; {remedy}" if remedy else problem)
-        if objection := object_to(wanted, known, driver.abilities, as_disk=as_disk):
+        if objection := check_volume(wanted, known, driver.abilities, as_disk=as_disk):
             raise InvalidError(f"{where}.{objection.field}", objection.problem)
         fs_type = wanted.fs_type or (known.fs_type if known is not None else "")
         if wanted.size_gb and not fs_type:

@@ -17,7 +17,7 @@ from persys.agent.volumes.driver import Measure
 from persys.agent.volumes.filesystems import Mounts
 from persys.agent.volumes.programs import LONG_SECONDS, Programs, VolumeError
 from persys.agent.volumes.registry import VolumeRegistry
-from persys.core.agent.storage import Abilities
+from persys.core.agent.storage import DriverCapabilities
 from persys.infra.aio.path_calls import PathCalls
 from persys.model.ids import WorkloadId
 from persys.model.node import Volume
@@ -38,7 +38,7 @@ class Export(Struct, frozen=True):
 
 
 class NfsDriver:
-    abilities = Abilities(shares=True)
+    abilities = DriverCapabilities(shares=True)
 
     def __init__(
         self,

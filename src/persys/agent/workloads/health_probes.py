@@ -17,11 +17,11 @@ from persys.agent.journal.records import Entry
 from persys.agent.metrics import Metrics
 from persys.core.agent.health import (
     HEALTH,
+    HealthState,
     Timing,
-    Vitals,
     after_probe,
     next_probe_after,
-    remembered,
+    restored_health,
     timing_of,
 )
 from persys.core.agent.next_step import Artefact, Condition
@@ -96,7 +96,7 @@ class Target:
 @dataclass(slots=True)
 class _Probed:
     target: Target
-    vitals: Vitals
+    vitals: HealthState
     task: asyncio.Task[None] | None = None
 
 
@@ -189,8 +189,8 @@ def _target(entry: Entry, artefact: Artefact | None) -> Target | None:
     return Target(artefact.id, artefact.started_at, artefact.address, order.spec.health)
 
 
-def _last_known(entry: Entry, artefact: Artefact, timing: Timing) -> Vitals:
+def _last_known(entry: Entry, artefact: Artefact, timing: Timing) -> HealthState:
     stored, present = entry.status.metadata, describe(artefact)
     if any(stored.get(key) != present.get(key) for key in (ID, STARTED_AT)):
-        return Vitals()
-    return remembered(stored.get(HEALTH, ""), timing)
+        return HealthState()
+    return restored_health(stored.get(HEALTH, ""), timing)

@@ -14,7 +14,7 @@ from persys.agent.journal.store import Journal
 from persys.agent.metrics import Metrics
 from persys.agent.ports import PullWatch, Runtime, Volumes
 from persys.core.agent.next_step import Artefact, Step
-from persys.core.agent.report import Download, Layers
+from persys.core.agent.report import DownloadProgress, LayerProgress
 from persys.errors import ConflictError, PersysError, RuntimeUnavailableError, StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.model.ids import WorkloadId
@@ -82,7 +82,7 @@ class PullProgress(PullWatch):
         self._metrics = metrics
         self._began: float | None = None
         self._reported_at = float("-inf")
-        self._fetching: Layers | Download | None = None
+        self._fetching: LayerProgress | DownloadProgress | None = None
 
     def queued(self, why: str) -> None:
         self._recorder.report_progress(self._entry, "Pulling", f"waiting: {why}")
@@ -90,7 +90,7 @@ class PullProgress(PullWatch):
     def began(self) -> None:
         self._began = self._clock.monotonic()
 
-    def progress(self, fetching: Layers | Download) -> None:
+    def progress(self, fetching: LayerProgress | DownloadProgress) -> None:
         self._fetching = fetching
         now = self._clock.monotonic()
         if now - self._reported_at < REPORT_SECONDS:

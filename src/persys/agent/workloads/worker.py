@@ -27,7 +27,7 @@ from persys.core.agent.disk_limits import within_disk_limit
 from persys.core.agent.next_step import (
     STOPPED_ALONE,
     Artefact,
-    Do,
+    Perform,
     Settled,
     Step,
     next_step,
@@ -229,13 +229,13 @@ class Worker:
                 )
             outcome = within_disk_limit(outcome, entry.order, artefact, entry.progress)
             _log_decision(outcome, entry, artefact)
-            if not isinstance(outcome, Do):
+            if not isinstance(outcome, Perform):
                 return not await self._settle(outcome, entry, artefact)
             await self._do(outcome, entry, artefact)
             if outcome.step not in PREPARATIONS:
                 return True
 
-    async def _do(self, todo: Do, seen: Entry, artefact: Artefact | None) -> None:
+    async def _do(self, todo: Perform, seen: Entry, artefact: Artefact | None) -> None:
         workload_id, step = seen.order.workload_id, todo.step
         self._acted.add(workload_id)
         async with self._locks.hold(workload_id):
@@ -363,11 +363,11 @@ class Worker:
         return True
 
 
-def _log_decision(outcome: Do | Settled, entry: Entry, artefact: Artefact | None) -> None:
+def _log_decision(outcome: Perform | Settled, entry: Entry, artefact: Artefact | None) -> None:
     """Log the decision and its inputs at level debug."""
     decided = (
         {"step": outcome.step.value}
-        if isinstance(outcome, Do)
+        if isinstance(outcome, Perform)
         else {"settled": outcome.actual.value, "code": outcome.code}
     )
     log.debug(

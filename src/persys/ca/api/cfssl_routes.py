@@ -9,7 +9,7 @@ from persys.ca.api import cfssl
 from persys.ca.api.authorization import CaRequest, CaResponse, Handler
 from persys.ca.authority import Authority, Issuance
 from persys.ca.csr import RSA_BITS, ParsedCsr, parse_csr
-from persys.core.auth.enrolment import granted_hosts
+from persys.core.auth.enrolment import check_hosts
 from persys.errors import DeniedError, InvalidError
 from persys.infra.tls.identity import parse_uri
 from persys.infra.tls.keys import key_pem, new_request
@@ -61,7 +61,7 @@ class CfsslApi:
         """The only route that generates a key for the client, because cfssl clients expect it."""
         wanted = read_body(call.body, cfssl.NewCertRequest)
         identity = cfssl.identity_for(wanted.profile, wanted.request.CN)
-        hosts = granted_hosts(wanted.request.hosts or ())
+        hosts = check_hosts(wanted.request.hosts or ())
         key = _new_key(wanted.request.key or cfssl.KeyRequest())
         issued = self._authority.issue_certificate(
             Issuance(identity, hosts, asked_by=call.who, how="created"), key.public_key()
@@ -86,7 +86,7 @@ class CfsslApi:
             raise DeniedError(
                 f"the authsign key is not valid for role {identity.role}", reason="role"
             )
-        hosts = granted_hosts(cfssl.hosts_of(request, parsed.hosts))
+        hosts = check_hosts(cfssl.hosts_of(request, parsed.hosts))
         issuance = Issuance(identity, hosts, asked_by=asked_by, how="signed")
         return self._authority.issue_certificate(issuance, parsed.public_key).certificate
 

@@ -7,7 +7,7 @@ import msgspec
 from persys.ca.api.authorization import CaRequest, CaResponse, Handler
 from persys.ca.authority import Authority
 from persys.ca.metrics import PAGE, Metrics
-from persys.core.auth.enrolment import Invitation
+from persys.core.auth.enrolment import StoredJoinToken
 from persys.wire.ca.messages import (
     CertificateRequest,
     JoinRequest,
@@ -84,7 +84,7 @@ class Api:
         return _json(self._authority.database.audit(call.limit()))
 
 
-def _token(token: Invitation) -> TokenView:
+def _token(token: StoredJoinToken) -> TokenView:
     return TokenView(
         id=token.id,
         role=token.identity.role,

@@ -26,7 +26,7 @@ class ServicePlan(Struct, frozen=True):
     replicas: int = 1
 
 
-class Member(Struct, frozen=True):
+class ServiceContainer(Struct, frozen=True):
     """One container of a stack, with the restart policy that Docker applies to it."""
 
     service: str
@@ -60,7 +60,7 @@ _HEALTH = (Health.UNHEALTHY, Health.STARTING, Health.HEALTHY)
 
 def artefact_of(
     project: str,
-    members: Iterable[Member],
+    members: Iterable[ServiceContainer],
     plans: Mapping[str, ServicePlan],
     *,
     revision: Revision,
@@ -75,7 +75,7 @@ def artefact_of(
     deciding, member = min(cases, key=lambda case: (case[0], -case[1].artefact.restart_count))
     case = _Case.ABSENT if missing else deciding
     told = member.artefact
-    worst = _sickest(there)
+    worst = _least_healthy(there)
     return replace(
         told,
         name=project,
@@ -97,7 +97,9 @@ def artefact_of(
 _OF_ONE = (_Case.RESTARTING, _Case.FAILED, _Case.STOPPED)
 
 
-def to_start(members: Iterable[Member], plans: Mapping[str, ServicePlan]) -> list[Member] | None:
+def to_start(
+    members: Iterable[ServiceContainer], plans: Mapping[str, ServicePlan]
+) -> list[ServiceContainer] | None:
     """The containers that are stopped while others run. None: the whole stack has to be started."""
     there = list(members)
     if _missing(there, plans) or not any(one.artefact.condition.active for one in there):
@@ -108,7 +110,9 @@ def to_start(members: Iterable[Member], plans: Mapping[str, ServicePlan]) -> lis
     return [member for case, member in cases if case in (_Case.STOPPED, _Case.FAILED)]
 
 
-def speaks_for(members: Iterable[Member], plans: Mapping[str, ServicePlan]) -> Member | None:
+def log_source(
+    members: Iterable[ServiceContainer], plans: Mapping[str, ServicePlan]
+) -> ServiceContainer | None:
     """The container whose log explains the state of the stack: a failed one, or the most significant."""
     first = (_Case.FAILED, _Case.RESTARTING)
     return min(
@@ -118,7 +122,7 @@ def speaks_for(members: Iterable[Member], plans: Mapping[str, ServicePlan]) -> M
     )
 
 
-def _case(member: Member, plans: Mapping[str, ServicePlan]) -> _Case:
+def _case(member: ServiceContainer, plans: Mapping[str, ServicePlan]) -> _Case:
     seen = member.artefact
     match seen.condition:
         case Condition.RUNNING:
@@ -136,42 +140,44 @@ def _case(member: Member, plans: Mapping[str, ServicePlan]) -> _Case:
             return _Case.ABSENT
 
 
-def _policy(member: Member, plans: Mapping[str, ServicePlan]) -> RestartPolicy:
+def _policy(member: ServiceContainer, plans: Mapping[str, ServicePlan]) -> RestartPolicy:
     return plans[member.service].restart if member.service in plans else member.restart
 
 
-def _restart(case: _Case, member: Member, plans: Mapping[str, ServicePlan]) -> RestartPolicy:
+def _restart(
+    case: _Case, member: ServiceContainer, plans: Mapping[str, ServicePlan]
+) -> RestartPolicy:
     policy = _policy(member, plans)
     if case is _Case.FAILED and member.restart.name != "no":
         return _ENDED  # Docker has used up the retries
     return policy if case in (_Case.STOPPED, _Case.FAILED) else _ENDED
 
 
-def _missing(members: list[Member], plans: Mapping[str, ServicePlan]) -> list[str]:
+def _missing(members: list[ServiceContainer], plans: Mapping[str, ServicePlan]) -> list[str]:
     counts = dict.fromkeys(plans, 0)
     for member in members:
         counts[member.service] = counts.get(member.service, 0) + 1
     return [name for name, plan in plans.items() if counts[name] < plan.replicas]
 
 
-def _last_start(members: list[Member]) -> datetime | None:
+def _last_start(members: list[ServiceContainer]) -> datetime | None:
     return max(
         (one.artefact.started_at for one in members if one.artefact.started_at), default=None
     )
 
 
-def _sickest(members: list[Member]) -> Member | None:
+def _least_healthy(members: list[ServiceContainer]) -> ServiceContainer | None:
     checked = [one for one in members if one.artefact.health is not None]
     running = [one for one in checked if one.artefact.condition is Condition.RUNNING]
     return min(running, key=_health_rank, default=None)
 
 
-def _health_rank(member: Member) -> int:
+def _health_rank(member: ServiceContainer) -> int:
     assert member.artefact.health is not None, "only those that are checked are ranked"
     return _HEALTH.index(member.artefact.health)
 
 
-def _words(cases: list[tuple[_Case, Member]], missing: list[str]) -> list[str]:
+def _words(cases: list[tuple[_Case, ServiceContainer]], missing: list[str]) -> list[str]:
     """One word per service: the state of its most significant container."""
     words = dict.fromkeys(missing, (_Case.ABSENT, "missing"))
     for case, member in cases:

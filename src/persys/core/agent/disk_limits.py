@@ -4,7 +4,7 @@ If the storage driver of Docker cannot limit a container, its written data is me
 limit is stopped and failed. A restart would not free the data, so only a new order starts it again.
 """
 
-from persys.core.agent.next_step import Artefact, Do, Progress, Settled, Step
+from persys.core.agent.next_step import Artefact, Perform, Progress, Settled, Step
 from persys.model.node import GIB
 from persys.model.spec import ComposeSpec, ContainerSpec
 from persys.model.status import Actual, Failure, FailureReason
@@ -36,8 +36,8 @@ def exceeded(order: Order, written_bytes: int) -> Failure | None:
 
 
 def within_disk_limit(
-    outcome: Do | Settled, order: Order, artefact: Artefact | None, progress: Progress
-) -> Do | Settled:
+    outcome: Perform | Settled, order: Order, artefact: Artefact | None, progress: Progress
+) -> Perform | Settled:
     """The outcome, unless the workload has to be stopped, or was stopped, for its disk limit."""
     if order.desired is not Desired.RUNNING:
         return outcome
@@ -46,5 +46,5 @@ def within_disk_limit(
     if failure is not None and failure.code == DISK_LIMIT_EXCEEDED and not is_active:
         return Settled(Actual.FAILED, code=failure.code, message=failure.message, failure=failure)
     if artefact is not None and is_active and artefact.overrun is not None:
-        return outcome if isinstance(outcome, Do) else Do(Step.STOP, by_policy=True)
+        return outcome if isinstance(outcome, Perform) else Perform(Step.STOP, by_policy=True)
     return outcome

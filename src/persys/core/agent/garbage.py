@@ -49,7 +49,7 @@ class ImageUse(Struct, frozen=True):
     used_at: datetime
 
 
-class Doomed(Struct, frozen=True):
+class GarbageItem(Struct, frozen=True):
     item: Item
     why: str
 
@@ -63,7 +63,7 @@ class Ages(Struct, frozen=True):
     action: timedelta = timedelta(days=7)
 
 
-def sightings(
+def unowned_since(
     items: Iterable[Item],
     before: Mapping[str, datetime],
     *,
@@ -75,7 +75,7 @@ def sightings(
     return {item.id: before.get(item.id, now) for item in items if item.workload_id not in owners}
 
 
-def leftovers(
+def unowned_items(
     items: Iterable[Item],
     seen_since: Mapping[str, datetime],
     ages: Ages,
@@ -83,7 +83,7 @@ def leftovers(
     buried: Iterable[WorkloadId],
     in_touch: timedelta,
     now: datetime,
-) -> list[Doomed]:
+) -> list[GarbageItem]:
     """`in_touch`: how long the scheduler has been connected without interruption."""
     deleted = frozenset(buried)
     doomed = []
@@ -93,19 +93,21 @@ def leftovers(
         age = now - seen_since[item.id]
         if item.workload_id in deleted:
             if timedelta() < ages.zombie <= age:
-                doomed.append(Doomed(item, f"zombie: its workload was deleted; seen {_told(age)}"))
+                doomed.append(
+                    GarbageItem(item, f"zombie: its workload was deleted; seen {_told(age)}")
+                )
         elif not item.running and timedelta() < ages.stray <= min(age, in_touch):
             why = f"stray: no order of the scheduler for it; seen {_told(age)}"
-            doomed.append(Doomed(item, why))
+            doomed.append(GarbageItem(item, why))
     # A network is removed after the containers on it.
     return sorted(doomed, key=lambda each: each.item.kind is Kind.NETWORK)
 
 
-def stale_images(images: Iterable[ImageUse], ages: Ages, *, now: datetime) -> list[Doomed]:
+def stale_images(images: Iterable[ImageUse], ages: Ages, *, now: datetime) -> list[GarbageItem]:
     if not ages.image:
         return []
     return [
-        Doomed(image.item, f"image: not used {_told(now - image.used_at)}")
+        GarbageItem(image.item, f"image: not used {_told(now - image.used_at)}")
         for image in images
         if not image.in_use and now - image.used_at >= ages.image
     ]

@@ -34,7 +34,7 @@ class Timing(Struct, frozen=True):
     start_period: timedelta = timedelta()
 
 
-class Vitals(Struct, frozen=True):
+class HealthState(Struct, frozen=True):
     health: Health = Health.STARTING
     failures: int = 0  # consecutive
     ailment: str = ""  # the failure of the last probe; "": it succeeded
@@ -50,36 +50,36 @@ def timing_of(check: HealthCheck) -> Timing:
 
 
 def after_probe(
-    vitals: Vitals, ailment: str, timing: Timing, *, started_at: datetime, now: datetime
-) -> Vitals:
+    vitals: HealthState, ailment: str, timing: Timing, *, started_at: datetime, now: datetime
+) -> HealthState:
     """`ailment` is "" for a successful probe; `started_at` is when the workload started."""
     if not ailment:
-        return Vitals(Health.HEALTHY)
+        return HealthState(Health.HEALTHY)
     if _may_still_start(vitals, timing, started_at=started_at, now=now):
-        return Vitals(Health.STARTING, 0, ailment)
+        return HealthState(Health.STARTING, 0, ailment)
     failures = vitals.failures + 1
     health = Health.UNHEALTHY if failures >= timing.retries else vitals.health
-    return Vitals(health, failures, ailment)
+    return HealthState(health, failures, ailment)
 
 
 def next_probe_after(
-    vitals: Vitals, timing: Timing, *, started_at: datetime, now: datetime
+    vitals: HealthState, timing: Timing, *, started_at: datetime, now: datetime
 ) -> timedelta:
     if _may_still_start(vitals, timing, started_at=started_at, now=now):
         return min(timing.interval, STARTING_INTERVAL)
     return timing.interval
 
 
-def remembered(health: str, timing: Timing) -> Vitals:
+def restored_health(health: str, timing: Timing) -> HealthState:
     """The last reported health, for an agent that restarted and has not probed yet."""
     if health == Health.HEALTHY:
-        return Vitals(Health.HEALTHY)
+        return HealthState(Health.HEALTHY)
     if health == Health.UNHEALTHY:
-        return Vitals(Health.UNHEALTHY, timing.retries)
-    return Vitals()
+        return HealthState(Health.UNHEALTHY, timing.retries)
+    return HealthState()
 
 
 def _may_still_start(
-    vitals: Vitals, timing: Timing, *, started_at: datetime, now: datetime
+    vitals: HealthState, timing: Timing, *, started_at: datetime, now: datetime
 ) -> bool:
     return vitals.health is Health.STARTING and now < started_at + timing.start_period

@@ -122,7 +122,7 @@ class Settled(Struct, frozen=True):
     drifted: bool = False  # it runs, but differs from its configuration
 
 
-class Do(Struct, frozen=True):
+class Perform(Struct, frozen=True):
     step: Step
     halts: bool = False  # stopped only because the scheduler is lost (`stop_after`)
     by_policy: bool = False  # requested by the spec: its restart policy or health check
@@ -154,7 +154,7 @@ def next_step(
     *,
     now: datetime,
     alone: bool = False,
-) -> Do | Settled:
+) -> Perform | Settled:
     """`alone`: the scheduler has been lost for too long, or another machine is registered as this node."""
     if order.desired is Desired.RUNNING and (alone or progress.halted):
         return _towards_halted(order, artefact, progress, now)
@@ -167,12 +167,12 @@ def next_step(
             outcome = _towards_deleted(artefact, progress)
         case unreachable:
             assert_never(unreachable)
-    if isinstance(outcome, Do) and progress.failure is not None:
+    if isinstance(outcome, Perform) and progress.failure is not None:
         return _failed(progress.failure)  # only a new order retries
     return outcome
 
 
-def launching(progress: Progress, artefact: Artefact | None) -> Progress:
+def before_start(progress: Progress, artefact: Artefact | None) -> Progress:
     """The progress to store before a start, so that a crash after it does not run finished work twice."""
     started_at = artefact.started_at if artefact is not None else None
     again = artefact is not None and progress.has_launched(artefact) and _was_brief(artefact)
@@ -180,21 +180,21 @@ def launching(progress: Progress, artefact: Artefact | None) -> Progress:
     return replace(progress, launching=True, launched_from=started_at, restarts=restarts)
 
 
-def curing(progress: Progress, artefact: Artefact | None) -> Progress:
+def before_restart(progress: Progress, artefact: Artefact | None) -> Progress:
     """The progress to store before the restart of an unhealthy workload. Interrupted, it is repeated."""
     started_at = artefact.started_at if artefact is not None else None
     return replace(progress, launching=True, launched_from=started_at, cures=progress.cures + 1)
 
 
-def repairing(progress: Progress, *, now: datetime) -> Progress:
+def before_repair(progress: Progress, *, now: datetime) -> Progress:
     """The progress to store before the repair of a drifted workload."""
     return replace(progress, repairs=progress.repairs.begun(now))
 
 
-def replacing(progress: Progress, artefact: Artefact | None, *, now: datetime) -> Progress:
+def before_replace(progress: Progress, artefact: Artefact | None, *, now: datetime) -> Progress:
     """The same before the container is replaced. Interrupted, it is repeated."""
     started_at = artefact.started_at if artefact is not None else None
-    return replace(repairing(progress, now=now), launching=True, launched_from=started_at)
+    return replace(before_repair(progress, now=now), launching=True, launched_from=started_at)
 
 
 def after_step(
@@ -226,30 +226,30 @@ def after_settling(progress: Progress, settled: Settled) -> Progress:
     )
 
 
-def _towards_deleted(artefact: Artefact | None, progress: Progress) -> Do | Settled:
+def _towards_deleted(artefact: Artefact | None, progress: Progress) -> Perform | Settled:
     if artefact is not None:
-        return Do(Step.STOP if artefact.active else Step.REMOVE)
+        return Perform(Step.STOP if artefact.active else Step.REMOVE)
     if Step.REMOVE_VOLUMES not in progress.done:
-        return Do(Step.REMOVE_VOLUMES)
+        return Perform(Step.REMOVE_VOLUMES)
     return Settled(Actual.ABSENT)
 
 
-def _towards_stopped(order: Order, artefact: Artefact | None) -> Do | Settled:
+def _towards_stopped(order: Order, artefact: Artefact | None) -> Perform | Settled:
     if artefact is None:
         return Settled(Actual.STOPPED)
     if artefact.active:
-        return Do(Step.STOP)
-    if artefact.revision != order.revision or _is_rubble(artefact):
-        return Do(Step.REMOVE)
+        return Perform(Step.STOP)
+    if artefact.revision != order.revision or _is_dead(artefact):
+        return Perform(Step.REMOVE)
     return Settled(Actual.STOPPED)
 
 
 def _towards_halted(
     order: Order, artefact: Artefact | None, progress: Progress, now: datetime
-) -> Do | Settled:
+) -> Perform | Settled:
     """It must not run, whatever its state before. A workload that had already ended keeps its result."""
     if artefact is not None and artefact.active:
-        return Do(Step.STOP, halts=True)
+        return Perform(Step.STOP, halts=True)
     if not progress.halted:
         outcome = _towards_running(order, artefact, progress, now)
         if isinstance(outcome, Settled) and outcome.look_again_at is None:
@@ -262,11 +262,11 @@ def _towards_halted(
 
 def _towards_running(
     order: Order, artefact: Artefact | None, progress: Progress, now: datetime
-) -> Do | Settled:
+) -> Perform | Settled:
     if artefact is None:
         return progress.verdict or _make(progress)
-    if _is_rubble(artefact):
-        return Do(Step.REMOVE)
+    if _is_dead(artefact):
+        return Perform(Step.REMOVE)
     if artefact.revision != order.revision:
         return _make_way(order, artefact, progress)
     match artefact.condition:
@@ -279,35 +279,35 @@ def _towards_running(
         case Condition.EXITED if progress.has_launched(artefact):
             return _after_exit(order, artefact, progress, now)
         case _:
-            return Do(Step.START)
+            return Perform(Step.START)
 
 
-def _is_rubble(artefact: Artefact) -> bool:
+def _is_dead(artefact: Artefact) -> bool:
     return artefact.condition in (Condition.DEAD, Condition.REMOVING)
 
 
-def _make(progress: Progress) -> Do:
+def _make(progress: Progress) -> Perform:
     for step in (Step.PULL, Step.PREPARE_VOLUMES):
         if step not in progress.done:
-            return Do(step)
-    return Do(Step.CREATE)
+            return Perform(step)
+    return Perform(Step.CREATE)
 
 
-def _make_way(order: Order, artefact: Artefact, progress: Progress) -> Do:
+def _make_way(order: Order, artefact: Artefact, progress: Progress) -> Perform:
     if Step.PULL not in progress.done:
-        return Do(Step.PULL)  # before the stop: a failed pull leaves the old container running
+        return Perform(Step.PULL)  # before the stop: a failed pull leaves the old container running
     if isinstance(order.spec, ComposeSpec):
-        return Do(Step.CREATE)  # in place: unchanged services keep running
-    return Do(Step.STOP if artefact.active else Step.REMOVE)
+        return Perform(Step.CREATE)  # in place: unchanged services keep running
+    return Perform(Step.STOP if artefact.active else Step.REMOVE)
 
 
 def _while_running(
     order: Order, artefact: Artefact, progress: Progress, now: datetime
-) -> Do | Settled:
+) -> Perform | Settled:
     if any(one.repairable for one in artefact.deviations):
         return _while_drifted(order, artefact, progress, now)
     outcome = _by_health(order, artefact, progress, now)
-    if not artefact.deviations or isinstance(outcome, Do) or outcome.code:
+    if not artefact.deviations or isinstance(outcome, Perform) or outcome.code:
         return outcome
     # Only reported: the repair would have to replace the container.
     return replace(outcome, code=DRIFTED, message=summary(artefact.deviations))
@@ -315,14 +315,14 @@ def _while_running(
 
 def _while_drifted(
     order: Order, artefact: Artefact, progress: Progress, now: datetime
-) -> Do | Settled:
+) -> Perform | Settled:
     """It runs, but differs from its configuration. A repair without success is repeated with back-off."""
     cut_off = any(one.cuts_off for one in artefact.deviations)
     repairs = progress.repairs
     if now >= repairs.next_at(now):
         # Compose recreates containers with their data; Docker only attaches them again.
         in_place = not cut_off or (not repairs.count and isinstance(order.spec, ContainerSpec))
-        return Do(Step.REPAIR if in_place else Step.REPLACE)
+        return Perform(Step.REPAIR if in_place else Step.REPLACE)
     message = summary(artefact.deviations)
     if repairs.problem:
         message = f"{message}; repair failed: {repairs.problem}"
@@ -333,12 +333,14 @@ def _while_drifted(
     return replace(settled, drifted=True, look_again_at=repairs.next_at(now))
 
 
-def _by_health(order: Order, artefact: Artefact, progress: Progress, now: datetime) -> Do | Settled:
+def _by_health(
+    order: Order, artefact: Artefact, progress: Progress, now: datetime
+) -> Perform | Settled:
     match artefact.health:
         case Health.UNHEALTHY:
             return _while_unhealthy(order, artefact, progress, now)
         case Health.STARTING if progress.cures >= LOOP_RESTARTS_MIN:
-            return _not_cured(artefact, progress)
+            return _still_unhealthy(artefact, progress)
         case Health.HEALTHY:
             return replace(_while_alive(artefact, progress, now), healthy=True)
         case _:
@@ -358,30 +360,30 @@ def _while_alive(artefact: Artefact, progress: Progress, now: datetime) -> Settl
 
 def _while_unhealthy(
     order: Order, artefact: Artefact, progress: Progress, now: datetime
-) -> Do | Settled:
+) -> Perform | Settled:
     """It runs, but its health check fails. It is restarted only if its check and its policy allow it."""
     message = f"unhealthy: {artefact.ailment}" if artefact.ailment else "unhealthy"
     settled = Settled(Actual.RUNNING, code=UNHEALTHY, message=message)
     if progress.cures >= LOOP_RESTARTS_MIN:
-        settled = _not_cured(artefact, progress)
+        settled = _still_unhealthy(artefact, progress)
     policy = _restart_policy(order.spec)
     given_up = 0 < policy.retries_max <= progress.cures
     if not _health_check(order.spec).restart_unhealthy or policy.name == "no" or given_up:
         return settled
-    restart_at = (artefact.started_at or now) + _patience(progress.cures)
+    restart_at = (artefact.started_at or now) + _restart_delay(progress.cures)
     if settled.actual is Actual.RUNNING and not progress.unhealthy_shown:
         restart_at = max(restart_at, now + UNHEALTHY_SHOWN_FOR)
     if now < restart_at:
         return replace(settled, look_again_at=restart_at)
-    return Do(Step.RESTART, by_policy=True)
+    return Perform(Step.RESTART, by_policy=True)
 
 
-def _patience(cures: int) -> timedelta:
+def _restart_delay(cures: int) -> timedelta:
     longest = CURE_LONGEST_AFTER
     return doubled(CURE_FIRST_AFTER, cures - 1, longest=longest) if cures else timedelta()
 
 
-def _not_cured(artefact: Artefact, progress: Progress) -> Settled:
+def _still_unhealthy(artefact: Artefact, progress: Progress) -> Settled:
     message = f"crash loop: unhealthy, restarted {progress.cures} times"
     if artefact.ailment:
         message = f"{message}; {artefact.ailment}"
@@ -413,7 +415,7 @@ def _did_not_boot(artefact: Artefact) -> bool:
 
 def _after_exit(
     order: Order, artefact: Artefact, progress: Progress, now: datetime
-) -> Do | Settled:
+) -> Perform | Settled:
     policy = artefact.restart or _restart_policy(order.spec)
     if not policy.runs_to_completion:
         return _again(order, artefact, progress, now)
@@ -424,7 +426,9 @@ def _after_exit(
     return _ended_badly(artefact)
 
 
-def _again(order: Order, artefact: Artefact, progress: Progress, now: datetime) -> Do | Settled:
+def _again(
+    order: Order, artefact: Artefact, progress: Progress, now: datetime
+) -> Perform | Settled:
     """Restart a workload that has exited.
 
     Docker restarts containers automatically. A workload with `stop_after` is restarted only here: a runtime
@@ -432,11 +436,11 @@ def _again(order: Order, artefact: Artefact, progress: Progress, now: datetime) 
     """
     only_here = bool(order.stop_after_seconds or artefact.boots)
     if not only_here or artefact.finished_at is None:
-        return Do(Step.START, by_policy=only_here)
+        return Perform(Step.START, by_policy=only_here)
     pause = doubled(RESTART_FIRST_AFTER, progress.restarts, longest=RESTART_LONGEST_AFTER)
     start_at = artefact.finished_at + pause
     if now >= start_at:
-        return Do(Step.START, by_policy=True)
+        return Perform(Step.START, by_policy=True)
     return replace(_while_restarting(artefact, progress), look_again_at=start_at)
 
 
@@ -502,8 +506,8 @@ NOT_RECONCILED = "NotReconciled"
 
 
 def without_reconciliation(
-    outcome: Do | Settled, order: Order, artefact: Artefact | None, *, under_way: bool
-) -> Do | Settled:
+    outcome: Perform | Settled, order: Order, artefact: Artefact | None, *, under_way: bool
+) -> Perform | Settled:
     """Allow only orders and the policies of their specs on a node whose reconciliation is off.
 
     `under_way`: an order is being executed. Otherwise the state is only reported. A difference is a failure

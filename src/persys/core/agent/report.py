@@ -89,7 +89,7 @@ def _shown(at: datetime | None) -> str:
 _NANOS = 10**9
 
 
-class Sample(Struct, frozen=True):
+class UsageSample(Struct, frozen=True):
     """One container or VM at one time. All values but memory are counters since its start."""
 
     workload_id: WorkloadId
@@ -103,16 +103,16 @@ class Sample(Struct, frozen=True):
     net_tx_bytes: int = 0
 
 
-def metered(
-    before: Mapping[str, Sample],
-    now: Iterable[Sample],
+def usage_of(
+    before: Mapping[str, UsageSample],
+    now: Iterable[UsageSample],
     *,
     types: Mapping[WorkloadId, WorkloadType],
     collected_at: datetime,
     source: str,
 ) -> dict[WorkloadId, WorkloadUsage]:
     """`before` are the previous samples, by container; `types` are the workloads to include."""
-    parts: dict[WorkloadId, list[Sample]] = {}
+    parts: dict[WorkloadId, list[UsageSample]] = {}
     for sample in now:
         if sample.workload_id in types:
             parts.setdefault(sample.workload_id, []).append(sample)
@@ -134,7 +134,7 @@ def metered(
     }
 
 
-def _cpu_percent(before: Sample | None, now: Sample) -> float:
+def _cpu_percent(before: UsageSample | None, now: UsageSample) -> float:
     """Percent of one core. The counter of a restarted container starts at 0."""
     if before is None or now.at <= before.at:
         return 0.0
@@ -178,7 +178,7 @@ _HERE = frozenset({"Pull complete", "Already exists"})
 _LAYER = frozenset({"Pulling fs layer", "Waiting", _DOWNLOADING}) | _DOWNLOADED | _HERE
 
 
-class Layers:
+class LayerProgress:
     """Takes the lines of the engine. The size of a layer is known only after its download has begun."""
 
     def __init__(self, image: str) -> None:
@@ -216,7 +216,7 @@ class Layers:
         return f"{text}, {_megabytes(self.bytes_got)} of {_megabytes(size)} MB"
 
 
-class Download(Struct, frozen=True):
+class DownloadProgress(Struct, frozen=True):
     """The download of an image that is a single file."""
 
     image: str

@@ -21,7 +21,7 @@ from persys.model.node import StoragePool, Volume
 from persys.model.spec import ManagedVolume
 
 
-class Room(Struct, frozen=True):
+class LocalPool(Struct, frozen=True):
     """A pool of the machine. `device` is its file system; None: it is not shared."""
 
     name: str
@@ -31,7 +31,7 @@ class Room(Struct, frozen=True):
     for_disks: bool = False
 
 
-def as_pools(rooms: Sequence[Room]) -> tuple[StoragePool, ...]:
+def as_pools(rooms: Sequence[LocalPool]) -> tuple[StoragePool, ...]:
     """Of two pools with the same name the first counts."""
     pools: dict[str, StoragePool] = {}
     owners: dict[int, str] = {}
@@ -55,7 +55,7 @@ _ALONE = ("", "readwriteonce", "readonlyonce")
 _SHARED = ("readwritemany", "readonlymany")
 
 
-class Abilities(Struct, frozen=True):
+class DriverCapabilities(Struct, frozen=True):
     """The capabilities of a driver."""
 
     sizes: bool = False  # enforces sizes
@@ -64,14 +64,14 @@ class Abilities(Struct, frozen=True):
     disks: bool = False  # provides disks of VMs
 
 
-class Objection(NamedTuple):
+class VolumeProblem(NamedTuple):
     field: str
     problem: str
 
 
-def object_to(
-    wanted: ManagedVolume, known: Volume | None, can: Abilities, *, as_disk: bool
-) -> Objection | None:
+def check_volume(
+    wanted: ManagedVolume, known: Volume | None, can: DriverCapabilities, *, as_disk: bool
+) -> VolumeProblem | None:
     """The first reason to refuse it; None: it is possible."""
     return _against_driver(wanted, can, as_disk=as_disk) or (
         _against_change(wanted, known, as_disk=as_disk)
@@ -80,7 +80,7 @@ def object_to(
     )
 
 
-def settled(
+def updated_volume(
     wanted: ManagedVolume,
     known: Volume | None,
     *,
@@ -109,59 +109,65 @@ def _is_shared(wanted: ManagedVolume) -> bool:
     return wanted.access_mode.casefold() in _SHARED
 
 
-def _against_driver(wanted: ManagedVolume, can: Abilities, *, as_disk: bool) -> Objection | None:
+def _against_driver(
+    wanted: ManagedVolume, can: DriverCapabilities, *, as_disk: bool
+) -> VolumeProblem | None:
     driver, mode = wanted.driver, wanted.access_mode
     if mode.casefold() not in _ALONE + _SHARED:
-        return Objection(
+        return VolumeProblem(
             "access_mode", f"invalid access mode {mode!r}: expected ReadWriteOnce or ReadWriteMany"
         )
     if _is_shared(wanted) and not can.shares:
-        return Objection(
+        return VolumeProblem(
             "access_mode", f"{mode!r}: driver {driver} does not share a volume between workloads"
         )
     if as_disk and not can.disks:
-        return Objection("driver", f"driver {driver!r} does not provide disks for VMs")
+        return VolumeProblem("driver", f"driver {driver!r} does not provide disks for VMs")
     if wanted.size_gb and not can.sizes:
-        return Objection(
+        return VolumeProblem(
             "size_gb", f"driver {driver} cannot enforce a size; omit it, or use another driver"
         )
     return None
 
 
-def _against_new(wanted: ManagedVolume, can: Abilities, *, as_disk: bool) -> Objection | None:
+def _against_new(
+    wanted: ManagedVolume, can: DriverCapabilities, *, as_disk: bool
+) -> VolumeProblem | None:
     if not wanted.size_gb and (can.needs_size or as_disk):
-        return Objection("size_gb", f"is missing; a disk of driver {wanted.driver} needs a size")
+        return VolumeProblem(
+            "size_gb", f"is missing; a disk of driver {wanted.driver} needs a size"
+        )
     if wanted.fs_type and not wanted.size_gb:
-        return Objection("fs_type", "is only valid for a volume with size_gb")
+        return VolumeProblem("fs_type", "is only valid for a volume with size_gb")
     return None
 
 
-def _against_change(wanted: ManagedVolume, known: Volume, *, as_disk: bool) -> Objection | None:
+def _against_change(wanted: ManagedVolume, known: Volume, *, as_disk: bool) -> VolumeProblem | None:
     if wanted.driver != known.driver:
-        return Objection(
+        return VolumeProblem(
             "driver",
             f"{wanted.name} already exists with driver {known.driver}; use another name",
         )
     if as_disk != known.as_disk:
         what = "is a disk of a VM" if known.as_disk else "is not a disk of a VM"
-        return Objection("name", f"{wanted.name} already exists and {what}; use another name")
+        return VolumeProblem("name", f"{wanted.name} already exists and {what}; use another name")
     if _is_shared(wanted) != known.shared:
         what = "is shared" if known.shared else "is not shared"
-        return Objection("access_mode", f"{wanted.name} already exists and {what}")
+        return VolumeProblem("access_mode", f"{wanted.name} already exists and {what}")
     if wanted.size_gb and not known.size_gb:
-        return Objection(
+        return VolumeProblem(
             "size_gb",
             f"{wanted.name} already exists as a directory without a size limit, and keeps its data: "
             "use another name, or omit the size",
         )
     if 0 < wanted.size_gb < known.size_gb:
-        return Objection(
+        return VolumeProblem(
             "size_gb",
             f"{wanted.size_gb} is less than the {known.size_gb} of {wanted.name}: "
             "a volume cannot shrink",
         )
     if known.fs_type and wanted.fs_type not in ("", known.fs_type):
-        return Objection("fs_type", f"{wanted.name} already exists with {known.fs_type}")
+        return VolumeProblem("fs_type", f"{wanted.name} already exists with {known.fs_type}")
     return None
 
 

@@ -26,7 +26,7 @@ class Denial(Struct, frozen=True):
         return f"{who} at {self.peer} was denied {self.method} ({self.reason}): {self.text}"
 
 
-class Ration:
+class DenialLimiter:
     def __init__(self, window: float = WINDOW_SECONDS, told_max: int = TOLD_MAX) -> None:
         self._window = window
         self._told_max = told_max

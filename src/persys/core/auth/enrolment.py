@@ -38,7 +38,7 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _NUMERIC = re.compile(r"[0-9]+")
 
 
-class Fault(StrEnum):
+class JoinTokenFault(StrEnum):
     """Why a join token is not accepted."""
 
     UNKNOWN = "token-unknown"  # not found, or another secret
@@ -47,13 +47,13 @@ class Fault(StrEnum):
 
 
 FAULTS = {
-    Fault.UNKNOWN: "this token is unknown to this persys-ca; was all of it copied?",
-    Fault.USED: "this token has already been used; a token is valid for one join only",
-    Fault.EXPIRED: "this token has expired",
+    JoinTokenFault.UNKNOWN: "this token is unknown to this persys-ca; was all of it copied?",
+    JoinTokenFault.USED: "this token has already been used; a token is valid for one join only",
+    JoinTokenFault.EXPIRED: "this token has expired",
 }
 
 
-class Invitation(Struct, frozen=True):
+class StoredJoinToken(Struct, frozen=True):
     """A join token as stored: without its secret."""
 
     id: str
@@ -67,7 +67,7 @@ class Invitation(Struct, frozen=True):
     serial: str = ""  # of the certificate it was used for
 
 
-def granted(identity: Identity, *, field: str = "name") -> Identity:
+def check_identity(identity: Identity, *, field: str = "name") -> Identity:
     """Raises InvalidError if the name is not allowed for the role."""
     if identity.role is Role.CA:
         raise InvalidError("role", "role ca is reserved for persys-ca itself")
@@ -78,15 +78,15 @@ def granted(identity: Identity, *, field: str = "name") -> Identity:
     return identity
 
 
-def invited(identity: Identity) -> Identity:
+def check_joining_identity(identity: Identity) -> Identity:
     """Only components of the cluster join with a token; users get certificates from an admin."""
     if identity.role not in SERVICES:
         roles = ", ".join(sorted(SERVICES))
         raise InvalidError("role", f"{identity.role} cannot join with a token; expected {roles}")
-    return granted(identity)
+    return check_identity(identity)
 
 
-def granted_hosts(hosts: Sequence[str], among: Sequence[str] | None = None) -> tuple[str, ...]:
+def check_hosts(hosts: Sequence[str], among: Sequence[str] | None = None) -> tuple[str, ...]:
     """The hosts in normalised form, without duplicates. `among`: all that are allowed."""
     if len(hosts) > HOSTS_MAX:
         raise InvalidError("hosts", f"{len(hosts)} hosts: expected at most {HOSTS_MAX}")
@@ -97,7 +97,7 @@ def granted_hosts(hosts: Sequence[str], among: Sequence[str] | None = None) -> t
 
 
 def joining_hosts(
-    token: Invitation, asked: Sequence[str], *, source_address: str
+    token: StoredJoinToken, asked: Sequence[str], *, source_address: str
 ) -> tuple[str, ...]:
     """The host names and addresses in a certificate that is requested with a join token.
 
@@ -107,7 +107,7 @@ def joining_hosts(
     own = [token.identity.name.lower(), source_address]
     if _is_loopback(source_address):
         own += _LOOPBACK
-    wanted = granted_hosts(asked)
+    wanted = check_hosts(asked)
     if more := [host for host in wanted if host not in (*token.hosts, *own)]:
         allowed = ", ".join(dict.fromkeys((*token.hosts, *own[:2])))
         raise InvalidError(
@@ -118,7 +118,7 @@ def joining_hosts(
     return wanted or token.hosts
 
 
-def granted_life(
+def certificate_lifetime(
     role: Role,
     asked: timedelta | None,
     *,
@@ -134,26 +134,28 @@ def granted_life(
     return min(life, issuer_ends_at - now)
 
 
-def token_life(asked: timedelta | None) -> timedelta:
+def join_token_lifetime(asked: timedelta | None) -> timedelta:
     life = TOKEN_LIFE if asked is None else asked
     if not timedelta(seconds=1) <= life <= TOKEN_LIFE_MOST:
         raise InvalidError("ttl", f"expected 1s to {TOKEN_LIFE_MOST.days}d for a join token")
     return life
 
 
-def hashed(secret: str) -> str:
+def hash_secret(secret: str) -> str:
     """Secrets have 256 random bits, so neither a salt nor a slow hash is needed."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def token_fault(token: Invitation | None, secret: str, now: datetime) -> Fault | None:
+def check_join_token(
+    token: StoredJoinToken | None, secret: str, now: datetime
+) -> JoinTokenFault | None:
     """Without the right secret the only result is that the token is unknown."""
     kept = "" if token is None else token.secret_hash
-    if not hmac.compare_digest(kept, hashed(secret)) or token is None:
-        return Fault.UNKNOWN
+    if not hmac.compare_digest(kept, hash_secret(secret)) or token is None:
+        return JoinTokenFault.UNKNOWN
     if token.used_at is not None:
-        return Fault.USED
-    return Fault.EXPIRED if now >= token.expires_at else None
+        return JoinTokenFault.USED
+    return JoinTokenFault.EXPIRED if now >= token.expires_at else None
 
 
 def _is_loopback(address: str) -> bool:

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from persys.core.auth.enrolment import PEOPLE, granted, hashed
+from persys.core.auth.enrolment import PEOPLE, check_identity, hash_secret
 from persys.core.auth.permissions import permissions_of
 from persys.errors import DeniedError, InvalidError, RefusedError
 from persys.model.identity import Caller, Identity, Permission, Role, Token
@@ -31,7 +31,7 @@ IsRevoked = Callable[[str], bool]
 _FORM = re.compile(r"psk_(?P<id>[0-9a-f]{16})_(?P<secret>[0-9a-f]{64})")
 
 
-class Wish(Struct, frozen=True):
+class NewToken(Struct, frozen=True):
     """A request for a new token."""
 
     name: str
@@ -40,7 +40,7 @@ class Wish(Struct, frozen=True):
     ttl: timedelta | None = None
 
 
-class Drawn(Struct, frozen=True):
+class TokenSecret(Struct, frozen=True):
     """The random parts of a token, in hexadecimal digits. The shell draws them."""
 
     id: str
@@ -54,7 +54,7 @@ class Drawn(Struct, frozen=True):
         return f"psk_{self.id}_{self.secret}"
 
 
-class Fault(StrEnum):
+class TokenFault(StrEnum):
     """Why a token is not accepted."""
 
     MALFORMED = "invalid token: expected psk_ID_SECRET; was all of it copied?"
@@ -64,7 +64,7 @@ class Fault(StrEnum):
 
 
 def make(
-    wish: Wish, drawn: Drawn, by: Caller, known: Iterable[Token], *, now: datetime
+    wish: NewToken, drawn: TokenSecret, by: Caller, known: Iterable[Token], *, now: datetime
 ) -> tuple[Token, tuple[Token, ...]]:
     """The token, and the expired ones to delete with it. Raises RefusedError."""
     known = list(known)
@@ -73,19 +73,19 @@ def make(
         name=wish.name,
         role=_role(wish.role),
         deeds=_deeds(wish),
-        secret_hash=hashed(drawn.secret),
+        secret_hash=hash_secret(drawn.secret),
         created_at=now,
         created_by=signature(by),
         expires_at=now + _life(wish, by, now),
         created_serial=_creator_serial(by, known),
     )
-    granted(token.identity)
+    check_identity(token.identity)
     if more := allowed(token) - by.deeds:
         raise DeniedError(
             f"cannot grant permissions that you do not have: {_listed(more)}", reason="role"
         )
-    over = [one for one in known if is_over(one, now)]
-    if sum(not is_over(one, now) for one in known) >= COUNT_MAX:
+    over = [one for one in known if is_expired(one, now)]
+    if sum(not is_expired(one, now) for one in known) >= COUNT_MAX:
         raise RefusedError(f"the limit of {COUNT_MAX} tokens is reached; revoke unused tokens")
     return token, tuple(over[:TRIMMED_MAX])
 
@@ -96,7 +96,7 @@ def allowed(token: Token) -> frozenset[Permission]:
     return deeds & (token.deeds | {Permission.ANYONE}) if token.deeds else deeds
 
 
-def is_over(token: Token, now: datetime) -> bool:
+def is_expired(token: Token, now: datetime) -> bool:
     return now >= token.expires_at
 
 
@@ -105,27 +105,29 @@ def signature(caller: Caller) -> str:
     return f"{caller.identity}{by}"
 
 
-def parse(text: str) -> Drawn | None:
+def parse(text: str) -> TokenSecret | None:
     found = _FORM.fullmatch(text)
-    return Drawn(found["id"], found["secret"]) if found else None
+    return TokenSecret(found["id"], found["secret"]) if found else None
 
 
-def fault(token: Token | None, shown: Drawn, now: datetime, is_revoked: IsRevoked) -> Fault | None:
+def fault(
+    token: Token | None, shown: TokenSecret, now: datetime, is_revoked: IsRevoked
+) -> TokenFault | None:
     """Why a presented token is not accepted."""
     kept = "" if token is None else token.secret_hash
-    if not hmac.compare_digest(kept, hashed(shown.secret)) or token is None:
-        return Fault.UNKNOWN
-    return later_fault(token, now, is_revoked)
+    if not hmac.compare_digest(kept, hash_secret(shown.secret)) or token is None:
+        return TokenFault.UNKNOWN
+    return recheck_token(token, now, is_revoked)
 
 
-def later_fault(token: Token | None, now: datetime, is_revoked: IsRevoked) -> Fault | None:
+def recheck_token(token: Token | None, now: datetime, is_revoked: IsRevoked) -> TokenFault | None:
     """Why a token that was accepted before is no longer valid."""
     if token is None:
-        return Fault.UNKNOWN
-    if is_over(token, now):
-        return Fault.EXPIRED
+        return TokenFault.UNKNOWN
+    if is_expired(token, now):
+        return TokenFault.EXPIRED
     if token.created_serial and is_revoked(token.created_serial):
-        return Fault.CREATOR_REVOKED
+        return TokenFault.CREATOR_REVOKED
     return None
 
 
@@ -134,7 +136,7 @@ def holder(token: Token, serial: str) -> Caller:
     return Caller(token.identity, allowed(token), token.expires_at, serial, token.id)
 
 
-def may_be_passed(identity: Identity, by: Role) -> bool:
+def may_impersonate(identity: Identity, by: Role) -> bool:
     """Whether a caller of this role may act for another identity."""
     return by is Role.SCHEDULER or (by is Role.GATEWAY and identity.role in PEOPLE)
 
@@ -152,7 +154,7 @@ def _role(text: str) -> Role:
     return Role(text)
 
 
-def _deeds(wish: Wish) -> frozenset[Permission]:
+def _deeds(wish: NewToken) -> frozenset[Permission]:
     role = _role(wish.role)
     able = permissions_of(role)
     for word in wish.deeds:
@@ -164,7 +166,7 @@ def _deeds(wish: Wish) -> frozenset[Permission]:
     return frozenset(map(Permission, wish.deeds))
 
 
-def _life(wish: Wish, by: Caller, now: datetime) -> timedelta:
+def _life(wish: NewToken, by: Caller, now: datetime) -> timedelta:
     life = LIFE if wish.ttl is None else wish.ttl
     if not LIFE_LEAST <= life <= LIFE_MOST:
         raise InvalidError("ttl", f"expected 1m to {LIFE_MOST.days}d")

@@ -18,7 +18,7 @@ _BASE_LENGTH_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ApplyRequest:
     """An apply request. `desired` None: not specified."""
 
     workload_id: WorkloadId
@@ -43,43 +43,43 @@ class Unchanged:
     workload: Workload
 
 
-def apply(old: Workload | None, wish: Wish, *, now: datetime) -> Accepted | Unchanged:
+def apply(old: Workload | None, request: ApplyRequest, *, now: datetime) -> Accepted | Unchanged:
     if old is None:
-        if wish.desired is Desired.DELETED:
-            raise NotFoundError("workload", wish.workload_id)
-        return Accepted(_new(wish, now), EventKind.WORKLOAD_CREATED)
-    if wish.desired is Desired.DELETED:
-        return change_desired(old, wish.workload_id, Desired.DELETED, now=now)
+        if request.desired is Desired.DELETED:
+            raise NotFoundError("workload", request.workload_id)
+        return Accepted(_new(request, now), EventKind.WORKLOAD_CREATED)
+    if request.desired is Desired.DELETED:
+        return change_desired(old, request.workload_id, Desired.DELETED, now=now)
     _refuse_if_deleting(old)
-    if type_of(old.spec) is not type_of(wish.spec):
+    if type_of(old.spec) is not type_of(request.spec):
         raise InvalidError(
             "spec.type",
-            f"the type of {old.id} cannot change from {type_of(old.spec)} to {type_of(wish.spec)}; "
+            f"the type of {old.id} cannot change from {type_of(old.spec)} to {type_of(request.spec)}; "
             "delete the workload first",
         )
-    desired = wish.desired or old.desired
+    desired = request.desired or old.desired
     same_content = (old.spec, old.resources, old.metadata, old.stop_after_seconds) == (
-        wish.spec,
-        wish.resources,
-        wish.metadata,
-        wish.stop_after_seconds,
+        request.spec,
+        request.resources,
+        request.metadata,
+        request.stop_after_seconds,
     )
-    if old.revision == wish.revision and not same_content and wish.revision_is_given:
+    if old.revision == request.revision and not same_content and request.revision_is_given:
         raise InvalidError(
             "revision_id",
-            f"'{wish.revision}' is already used for another spec of {old.id}; expected a new revision",
+            f"'{request.revision}' is already used for another spec of {old.id}; expected a new revision",
         )
     # Only an explicit revision can rename the same content.
-    revision = old.revision if same_content and not wish.revision_is_given else wish.revision
-    if old.revision == revision and old.desired is desired and old.rules == wish.rules:
+    revision = old.revision if same_content and not request.revision_is_given else request.revision
+    if old.revision == revision and old.desired is desired and old.rules == request.rules:
         return Unchanged(old)
     changed = replace(
         old,
-        spec=wish.spec,
-        resources=wish.resources,
-        metadata=wish.metadata,
-        rules=wish.rules,
-        stop_after_seconds=wish.stop_after_seconds,
+        spec=request.spec,
+        resources=request.resources,
+        metadata=request.metadata,
+        rules=request.rules,
+        stop_after_seconds=request.stop_after_seconds,
         revision=revision,
         desired=desired,
         updated_at=now,
@@ -128,18 +128,18 @@ def _next(revision: Revision) -> Revision:
     return Revision(f"{revision[:_BASE_LENGTH_MAX]}+2")
 
 
-def _new(wish: Wish, now: datetime) -> Workload:
+def _new(request: ApplyRequest, now: datetime) -> Workload:
     return Workload(
-        id=wish.workload_id,
-        spec=wish.spec,
-        revision=wish.revision,
+        id=request.workload_id,
+        spec=request.spec,
+        revision=request.revision,
         created_at=now,
         updated_at=now,
-        desired=wish.desired or Desired.RUNNING,
-        resources=wish.resources,
-        metadata=wish.metadata,
-        rules=wish.rules,
-        stop_after_seconds=wish.stop_after_seconds,
+        desired=request.desired or Desired.RUNNING,
+        resources=request.resources,
+        metadata=request.metadata,
+        rules=request.rules,
+        stop_after_seconds=request.stop_after_seconds,
     )
 
 

@@ -42,7 +42,7 @@ def may_apply(suggestion: Suggestion, caller: Caller | None) -> bool:
     return caller is None or may(caller, permission_for(suggestion.action))
 
 
-def judge(
+def evaluate(
     suggestion: Suggestion, desired: Desired | None, target: Workload | None, *, now: datetime
 ) -> Accepted | Unchanged:
     """`desired` is the parsed desired state of the suggestion; None when it has none."""

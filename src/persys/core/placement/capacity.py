@@ -33,7 +33,7 @@ class NodeLoss:
     stranded: tuple[WorkloadId, ...]
 
 
-def room_on(slot: NodeSlot, needs: Requirements) -> NodeCapacity:
+def capacity_of(slot: NodeSlot, needs: Requirements) -> NodeCapacity:
     first = reject(slot, needs)
     if first is not None:
         return NodeCapacity(slot.node_id, 0, first.detail)
@@ -61,7 +61,9 @@ def total_of(rooms: Iterable[NodeCapacity]) -> int | None:
     return total
 
 
-def lose(node_id: NodeId, movable: Mapping[WorkloadId, Requirements], room: NodeIndex) -> NodeLoss:
+def simulate_loss(
+    node_id: NodeId, movable: Mapping[WorkloadId, Requirements], room: NodeIndex
+) -> NodeLoss:
     """Place each of its workloads on another node, the largest first. The index is restored afterwards."""
     lost = room.slots[node_id]
     closed_before = lost.closed

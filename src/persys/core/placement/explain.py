@@ -228,7 +228,7 @@ def explain(needs: Requirements, node_index: NodeIndex, *, limit: int) -> Explan
     """`limit`: how many nodes are shown in detail."""
     if not node_index.slots:
         return Explanation((), {}, 0)
-    sieve = _Sieve(needs, node_index)
+    sieve = _FilterPass(needs, node_index)
     proximity = GroupProximity(needs, node_index)
     fits = [
         Verdict(slot.node_id, None, "", 0.0, tuple(score_parts(slot, needs, node_index, proximity)))
@@ -243,7 +243,7 @@ def explain(needs: Requirements, node_index: NodeIndex, *, limit: int) -> Explan
     return Explanation((*fits, *misses), dict(sieve.counts), len(node_index.slots))
 
 
-class _Sieve:
+class _FilterPass:
     """Runs all filters over all nodes, in the order of `reject`."""
 
     def __init__(self, needs: Requirements, node_index: NodeIndex) -> None:
@@ -379,7 +379,7 @@ def _freeing(wanted: int, free: NDArray[np.int64]) -> Costs:
     return lacking
 
 
-def _best(sieve: _Sieve, proximity: GroupProximity, limit: int) -> list[NodeSlot]:
+def _best(sieve: _FilterPass, proximity: GroupProximity, limit: int) -> list[NodeSlot]:
     """The nodes that fit, in the order of placement."""
     needs, node_index = sieve.needs, sieve.node_index
     fitting = np.flatnonzero(sieve.fits)

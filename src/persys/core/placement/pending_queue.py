@@ -27,7 +27,7 @@ _NEVER = np.iinfo(np.int64).max  # more than any node has: marks a vacant positi
 Line = dict[WorkloadId, None]
 
 
-class Lines:
+class RequirementGroups:
     def __init__(self) -> None:
         self._lines: dict[Requirements, Line] = {}
         self._places: dict[Requirements, int] = {}
@@ -116,7 +116,7 @@ class PendingQueue:
         self._waits: dict[WorkloadId, PendingEntry] = {}
         self._numbers: dict[WorkloadId, int] = {}
         self._next_number = 0
-        self._lines = Lines()
+        self._lines = RequirementGroups()
         self._at_home: dict[NodeId, dict[WorkloadId, None]] = {}
         self._offered: dict[WorkloadId, set[NodeId]] = {}
         self._looked_at = 0

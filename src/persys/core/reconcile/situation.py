@@ -283,7 +283,7 @@ def confirms_status(
 SHOWN_MAX = 20
 
 
-def described(workload_id: WorkloadId, copies: Iterable[Copy]) -> list[str]:
+def describe_copies(workload_id: WorkloadId, copies: Iterable[Copy]) -> list[str]:
     lines = [_line(workload_id, copy) for copy in copies]
     if len(lines) > SHOWN_MAX:
         return [*lines[:SHOWN_MAX], f"and {len(lines) - SHOWN_MAX} more"]

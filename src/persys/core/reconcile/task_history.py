@@ -15,7 +15,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from persys.model.action import ACTIONS_MAX, Action, ActionKind, ActionState, History, Sighting
+from persys.model.action import ACTIONS_MAX, Action, ActionKind, ActionState, History, HistoryEntry
 from persys.model.ids import ActionId, NodeId, Revision, WorkloadId
 from persys.model.status import Actual, Observation
 from persys.model.workload import Desired
@@ -41,7 +41,7 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class TaskResult:
     """The result according to the tasks: absent, failed with an error, or still in progress."""
 
     actual: Actual
@@ -68,13 +68,13 @@ def is_unclear(seen: Observation, sent: Operation) -> bool:
             assert_never(unreachable)
 
 
-def ending(
+def result_from_tasks(
     seen: Observation,
     actions: Sequence[Action],
     sent: Operation,
     *,
     is_not_found: Callable[[str], bool],
-) -> Ending | None:
+) -> TaskResult | None:
     """None: the tasks add nothing to the observation. `is_not_found` classifies the error of a task."""
     if sent.desired is Desired.DELETED:
         return _end_of_removal(seen, actions, sent, is_not_found)
@@ -83,10 +83,10 @@ def ending(
         # Without tasks for this id only the status has an error. A running workload may show an old one.
         silent = not any(action.kind is ActionKind.APPLY for action in actions)
         error = _error(seen) if silent and seen.actual is not Actual.RUNNING else ""
-        return Ending(Actual.FAILED, error) if error else None
+        return TaskResult(Actual.FAILED, error) if error else None
     if task.state is ActionState.FAILED:
-        return Ending(Actual.FAILED, task.error or _error(seen) or seen.message)
-    return Ending(Actual.PENDING) if task.state in _UNDER_WAY else None
+        return TaskResult(Actual.FAILED, task.error or _error(seen) or seen.message)
+    return TaskResult(Actual.PENDING) if task.state in _UNDER_WAY else None
 
 
 def shows_removed(actions: Sequence[Action], *, is_not_found: Callable[[str], bool]) -> bool:
@@ -116,7 +116,7 @@ def _end_of_removal(
     actions: Sequence[Action],
     sent: Operation,
     is_not_found: Callable[[str], bool],
-) -> Ending | None:
+) -> TaskResult | None:
     """Absent: the last removals of the id ended, were created after the request, and no apply followed.
 
     A workload that is reported as running is never considered absent.
@@ -126,8 +126,8 @@ def _end_of_removal(
         return None
     for action in last:
         if action.state is ActionState.FAILED and not is_not_found(action.error):
-            return Ending(Actual.FAILED, action.error or seen.message)
-    return None if seen.actual is Actual.RUNNING else Ending(Actual.ABSENT)
+            return TaskResult(Actual.FAILED, action.error or seen.message)
+    return None if seen.actual is Actual.RUNNING else TaskResult(Actual.ABSENT)
 
 
 def _last_removals(actions: Sequence[Action]) -> list[Action]:
@@ -173,7 +173,7 @@ def remember(
         for sighting in (old.sightings if old is not None else ())
     }
     for action in actions:
-        sighting = Sighting(node_id, now, _bounded(action))
+        sighting = HistoryEntry(node_id, now, _bounded(action))
         seen[(node_id, sighting.action.id)] = sighting
     newest = sorted(seen.values(), key=lambda sighting: sighting.action.created_at, reverse=True)
     return History(workload_id, tuple(newest[:ACTIONS_MAX]))
@@ -189,7 +189,7 @@ def is_remembered(history: History | None, node_id: NodeId, action: Action) -> b
     return is_full and action.created_at < sightings[-1].action.created_at
 
 
-def tell(about: str, actions: Sequence[Action], problem: str, health: str = "") -> str:
+def describe_timeout(about: str, actions: Sequence[Action], problem: str, health: str = "") -> str:
     """One sentence for the event. `problem`: why the actions could not be fetched from the node.
 
     `health`: the result of its health check; "" if healthy or unknown.

@@ -18,21 +18,21 @@ ACCEPTED_MAX = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ModeCondition:
     mode: Mode = Mode.NORMAL
     reason: str = ""
     awaits: str = ""  # in recovery: the uid whose marker ends it; "" if unknown
 
 
 @dataclass(frozen=True, slots=True)
-class Silent:
+class StoreUnreachable:
     """The store did not respond, or did not accept a write."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class RecordsLost:
     """The store responds, but its records are gone."""
 
     reason: str
@@ -40,61 +40,63 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class StoreHealthy:
     """The store was read and accepts writes."""
 
     reason: str = ""
 
 
-Outcome = Silent | Lost | Whole
+Outcome = StoreUnreachable | RecordsLost | StoreHealthy
 
 
-def after(standing: Standing, outcome: Outcome) -> Standing:
+def after(standing: ModeCondition, outcome: Outcome) -> ModeCondition:
     match outcome:
-        case Silent(reason=reason):
+        case StoreUnreachable(reason=reason):
             if standing.mode is Mode.RECOVERY:
                 return standing
-            return Standing(Mode.DEGRADED, reason)
-        case Lost(reason=reason, awaits=awaits):
-            return Standing(Mode.RECOVERY, reason, awaits)
-        case Whole():
-            return Standing()
+            return ModeCondition(Mode.DEGRADED, reason)
+        case RecordsLost(reason=reason, awaits=awaits):
+            return ModeCondition(Mode.RECOVERY, reason, awaits)
+        case StoreHealthy():
+            return ModeCondition()
         case unreachable:
             assert_never(unreachable)
 
 
-def is_awaited(standing: Standing, marker: ClusterMarker) -> bool:
+def is_awaited(standing: ModeCondition, marker: ClusterMarker) -> bool:
     """Whether the store has the expected marker: the lost records are back."""
     return standing.mode is Mode.RECOVERY and standing.awaits in ("", marker.uid)
 
 
 @dataclass(frozen=True, slots=True)
-class Same:
+class SameCluster:
     """The store belongs to this cluster."""
 
     marker: ClusterMarker
 
 
 @dataclass(frozen=True, slots=True)
-class New:
+class NewCluster:
     """An empty store without a known cluster: a new cluster starts."""
 
 
-def judge(
+def classify_store(
     marker: ClusterMarker | None, *, holds_records: bool, known_uid: str, remembers: bool
-) -> Same | New | Lost:
+) -> SameCluster | NewCluster | RecordsLost:
     """Classify a store that was just read. `remembers`: this process holds records of the cluster."""
     if marker is None:
         if holds_records:
-            return Lost(
+            return RecordsLost(
                 "the store holds records but not the cluster's marker: it is damaged", known_uid
             )
         if remembers:
-            return Lost("the store responds, but its records are gone", known_uid)
-        return New()
+            return RecordsLost("the store responds, but its records are gone", known_uid)
+        return NewCluster()
     if known_uid and known_uid not in (marker.uid, *marker.accepted):
-        return Lost(f"the store belongs to cluster {marker.uid}, not to {known_uid}", known_uid)
-    return Same(marker)
+        return RecordsLost(
+            f"the store belongs to cluster {marker.uid}, not to {known_uid}", known_uid
+        )
+    return SameCluster(marker)
 
 
 def accepted_uids(uid: str, known: Iterable[str], said: Iterable[str]) -> tuple[str, ...]:
@@ -107,7 +109,7 @@ def accepted_uids(uid: str, known: Iterable[str], said: Iterable[str]) -> tuple[
     return tuple(sorted(kept))
 
 
-def judge_newcomer(
+def detect_lost_records(
     marker: ClusterMarker,
     *,
     said_uid: str,
@@ -115,22 +117,22 @@ def judge_newcomer(
     holds_workloads: bool,
     claims: int,
     others: int,
-) -> Lost | None:
+) -> RecordsLost | None:
     """Detect from a registering agent that an empty store has lost its records.
 
     `claims` counts the nodes that report that cluster, including this one, `others` the registered nodes that
     do not. A minority does not freeze a cluster: its workloads are stored as orphans, and none is deleted.
     """
-    if not is_strange(marker, said_uid) or workload_count == 0 or holds_workloads:
+    if not is_of_other_cluster(marker, said_uid) or workload_count == 0 or holds_workloads:
         return None
     if claims <= others:
         return None
-    return Lost(
+    return RecordsLost(
         f"the store is empty, and a node has {workload_count} workloads of cluster {said_uid}",
         awaits=said_uid,
     )
 
 
-def is_strange(marker: ClusterMarker, said_uid: str) -> bool:
+def is_of_other_cluster(marker: ClusterMarker, said_uid: str) -> bool:
     """Whether an agent reports that it belongs to another cluster."""
     return said_uid not in ("", marker.uid, *marker.accepted)

@@ -15,7 +15,7 @@ from cryptography import x509
 from msgspec import Struct
 
 from persys.core.auth.permissions import permissions_of
-from persys.core.auth.tokens import may_be_passed
+from persys.core.auth.tokens import may_impersonate
 from persys.errors import DeniedError
 from persys.gateway.http.problems import ProblemError
 from persys.gateway.upstream.cluster import Cluster, Metadata
@@ -93,7 +93,7 @@ def _who(claims: Claims) -> Caller:
     """Schedulers accept only user identities from a gateway. They recheck certificates of open streams."""
     identity = claims.identity
     assert identity is not None
-    if not may_be_passed(identity, Role.GATEWAY):
+    if not may_impersonate(identity, Role.GATEWAY):
         raise DeniedError(
             f"{identity} is not a user: the gateway accepts user identities only", reason="role"
         )

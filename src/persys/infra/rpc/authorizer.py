@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from persys.core.auth.denials import Denial
 from persys.core.auth.permissions import may, permissions_of
-from persys.core.auth.tokens import IsRevoked, holder, may_be_passed
+from persys.core.auth.tokens import IsRevoked, holder, may_impersonate
 from persys.errors import DeniedError, UnavailableError
 from persys.infra.clock import Clock
 from persys.infra.rpc import bearer
@@ -259,7 +259,7 @@ def _forwarded_identity(context: Context, peer: Identity) -> Identity | None:
     passed = by_common_name(value)
     if by is Role.GATEWAY and passed in (peer, Identity(by, UNNAMED)):
         return peer  # a call of the gateway itself
-    if passed is None or not may_be_passed(passed, by):
+    if passed is None or not may_impersonate(passed, by):
         text = f"{FORWARDED_IDENTITY} {value[:80]!r}: a {by} may not act for that identity"
         raise DeniedError(text, reason="identity")
     return passed

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from persys.core.auth.tokens import Fault, IsRevoked, fault, later_fault, parse
+from persys.core.auth.tokens import IsRevoked, TokenFault, fault, parse, recheck_token
 from persys.errors import DeniedError
 from persys.model.identity import Token
 
@@ -23,7 +23,7 @@ def authenticate(
     scheme, secret = text[: len(_SCHEME)], text[len(_SCHEME) :]
     shown = parse(secret.strip()) if scheme.lower() == _SCHEME else None
     if shown is None:
-        raise _denied(Fault.MALFORMED)
+        raise _denied(TokenFault.MALFORMED)
     token = find(shown.id)
     if (wrong := fault(token, shown, now, is_revoked)) is not None:
         raise _denied(wrong)
@@ -35,9 +35,9 @@ def check_still_valid(
     find: FindToken, token_id: str, now: datetime, *, is_revoked: IsRevoked
 ) -> None:
     """Check the token of an open stream. Raises DeniedError once it is expired or revoked."""
-    if (wrong := later_fault(find(token_id), now, is_revoked)) is not None:
+    if (wrong := recheck_token(find(token_id), now, is_revoked)) is not None:
         raise _denied(wrong)
 
 
-def _denied(wrong: Fault) -> DeniedError:
+def _denied(wrong: TokenFault) -> DeniedError:
     return DeniedError(wrong, reason=REASON)

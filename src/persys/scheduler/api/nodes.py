@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from persys.core import nodes
-from persys.core.registration import Application
+from persys.core.registration import Registration
 from persys.errors import InvalidError, PersysError, SupersededError
 from persys.infra.clock import Clock
 from persys.infra.rpc.authorizer import CALLER, CLIENT_CLAIMS
@@ -66,7 +66,7 @@ class NodesApi:
         try:
             self._limited.note(node_id(request.node_id), limits_check.trim(request))
             marker = await self._membership.register(
-                Application(
+                Registration(
                     self._node(request, streamed=streamed),
                     instance_id=request.instance_id,
                     session_id=request.session_id,

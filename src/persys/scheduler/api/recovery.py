@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from persys import __version__
-from persys.core.recovery.mode import Standing
+from persys.core.recovery.mode import ModeCondition
 from persys.model.cluster import Mode
 from persys.scheduler.api.context import Context
 from persys.scheduler.commit.committer import Committer
@@ -115,7 +115,7 @@ class RecoveryApi:
         return sum({**bound, **reported}.values())
 
 
-def _uid(standing: Standing, known: str) -> str:
+def _uid(standing: ModeCondition, known: str) -> str:
     """The uid of the cluster whose store is awaited, if any."""
     return standing.awaits or known
 

@@ -3,7 +3,7 @@
 from persys.errors import InvalidError
 from persys.infra.clock import Clock
 from persys.infra.rpc.authorizer import CALLER
-from persys.model.workload import Ruling
+from persys.model.workload import SuggestionDecision
 from persys.scheduler.api.context import Context, need
 from persys.scheduler.reconcile.suggestions import Suggestions
 from persys.wire.control.views import (
@@ -61,7 +61,7 @@ class SuggestionsApi:
         ruling = await self._suggestions.reject(request.suggestion_id, CALLER.get())
         return self._answer(ruling, done=True)
 
-    def _answer(self, ruling: Ruling, *, done: bool) -> control_pb2.SuggestionAnswer:
+    def _answer(self, ruling: SuggestionDecision, *, done: bool) -> control_pb2.SuggestionAnswer:
         return control_pb2.SuggestionAnswer(
             accepted=done,
             reason="" if done else ruling.reason,

@@ -64,12 +64,12 @@ class TokensApi:
         return control_pb2.TokenAnswer(accepted=True)
 
 
-def _token_request(request: control_pb2.CreateTokenRequest) -> rules.Wish:
+def _token_request(request: control_pb2.CreateTokenRequest) -> rules.NewToken:
     need(request.name, "name")
     seconds = request.ttl_seconds
     if not 0 <= seconds <= _TTL_SECONDS_MAX:  # before a timedelta overflows
         raise InvalidError("ttl", f"expected 1m to {rules.LIFE_MOST.days}d")
-    return rules.Wish(
+    return rules.NewToken(
         request.name,
         request.role,
         tuple(request.deeds),

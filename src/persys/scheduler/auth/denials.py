@@ -6,7 +6,7 @@ If nothing can be written, in a frozen mode or after a failure, they are only in
 import asyncio
 from contextlib import suppress
 
-from persys.core.auth.denials import WINDOW_SECONDS, Denial, Ration
+from persys.core.auth.denials import WINDOW_SECONDS, Denial, DenialLimiter
 from persys.errors import ConflictError, StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.model.event import Event, EventKind
@@ -18,7 +18,7 @@ class DenialLog:
     def __init__(self, committer: Committer, clock: Clock, window: float = WINDOW_SECONDS) -> None:
         self._committer = committer
         self._clock = clock
-        self._ration = Ration(window)
+        self._ration = DenialLimiter(window)
         self._due: list[str] = []
         self._wakeup = asyncio.Event()
 

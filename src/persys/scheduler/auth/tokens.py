@@ -27,11 +27,11 @@ class Tokens:
         """The newest first."""
         return sorted(self._cluster.tokens.values(), key=lambda token: token.created_at)[::-1]
 
-    async def create(self, request: tokens.Wish, by: Caller) -> tuple[Token, str]:
+    async def create(self, request: tokens.NewToken, by: Caller) -> tuple[Token, str]:
         """The token and its secret text, which is returned only here. Raises RefusedError."""
 
         async def attempt() -> tuple[Token, str]:
-            drawn = tokens.Drawn(
+            drawn = tokens.TokenSecret(
                 secrets.token_hex(tokens.ID_BYTES), secrets.token_hex(tokens.SECRET_BYTES)
             )
             known = list(self._cluster.tokens.values())

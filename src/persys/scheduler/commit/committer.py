@@ -24,7 +24,7 @@ from persys.errors import (
 from persys.infra.aio.group_commit import GroupCommit, Pending
 from persys.infra.clock import Clock
 from persys.infra.telemetry import tracing
-from persys.model.event import Numbered
+from persys.model.event import NumberedEvent
 from persys.scheduler.commit.store_watch import StoreWatch
 from persys.scheduler.commit.transaction import Transaction, attributed, encoded
 from persys.scheduler.commit.versions import RecordVersions
@@ -75,7 +75,7 @@ class Committer:
         modes: ModeTracker,
         quarantine: Quarantine,
         metrics: Metrics,
-        on_events: Callable[[list[Numbered], list[int]], None],
+        on_events: Callable[[list[NumberedEvent], list[int]], None],
     ) -> None:
         """`queue` is the one that `watch` wakes.
 

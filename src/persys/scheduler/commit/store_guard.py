@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from persys.errors import StoreUnavailableError
 from persys.infra.aio.supervisor import InternalError, Supervisor
-from persys.store.port import Change, LeaseId, Outcome, Record, Snapshot, Store, Unit
+from persys.store.port import LeaseId, Outcome, Record, Snapshot, Store, Unit, WatchEvent
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ class StoreGuard:
     ) -> list[Outcome]:
         return await self._call("commit", lambda: self._store.commit(units, fence=fence))
 
-    async def watch(self, prefix: str, *, after: int) -> AsyncIterator[tuple[Change, ...]]:
+    async def watch(self, prefix: str, *, after: int) -> AsyncIterator[tuple[WatchEvent, ...]]:
         """Has no deadline: nothing arrives while nothing changes."""
         errors: list[InternalError] = []
         with self._supervisor.contain(WHERE, "watch", failed=errors.append):

@@ -11,17 +11,24 @@ from dataclasses import dataclass
 
 import structlog
 
-from persys.core.recovery.mode import Lost, New, Same, Silent, Whole, is_awaited
+from persys.core.recovery.mode import (
+    NewCluster,
+    RecordsLost,
+    SameCluster,
+    StoreHealthy,
+    StoreUnreachable,
+    is_awaited,
+)
 from persys.errors import ConflictError, FencedError, PersysError, StoreUnavailableError
 from persys.infra.aio.group_commit import fail
 from persys.model.cluster import ClusterMarker
-from persys.model.event import Numbered
+from persys.model.event import NumberedEvent
 from persys.scheduler.commit.versions import RecordVersions
 from persys.scheduler.ha.leader_key import LeaderKey
 from persys.scheduler.recovery.mode import ModeTracker
 from persys.store import keys
-from persys.store.port import Change as Stored
 from persys.store.port import Committed, Conflict, Outcome, Snapshot, Store, Unit
+from persys.store.port import WatchEvent as Stored
 from persys.wire.stored import records
 
 log = structlog.get_logger()
@@ -47,7 +54,7 @@ class StoreWatch:
         remembers: Callable[[], bool],
         wake: Callable[[], None],
         on_reload: Callable[[Snapshot], Awaitable[None]],
-        on_events: Callable[[list[Numbered], list[int]], None],
+        on_events: Callable[[list[NumberedEvent], list[int]], None],
     ) -> None:
         """`remembers`: whether memory has records. `wake` wakes the committer's loop. `on_reload` loads a
         snapshot into memory; nothing is written until it returns.
@@ -76,12 +83,12 @@ class StoreWatch:
         """Take the leader key, then read everything. An empty store becomes a new cluster."""
         await self._lead.take()
         snapshot = await self._read_all()
-        match self._lead.judge(snapshot, remembers=self.remembers()):
-            case Same(marker=marker):
+        match self._lead.classify(snapshot, remembers=self.remembers()):
+            case SameCluster(marker=marker):
                 self._lead.marker = marker
-            case New():
+            case NewCluster():
                 await self._create_cluster(self._lead.new_marker())
-            case Lost() as lost:
+            case RecordsLost() as lost:
                 self._modes.take(lost)
         return snapshot
 
@@ -119,7 +126,7 @@ class StoreWatch:
 
     def note_outage(self, err: StoreUnavailableError) -> None:
         """The store did not reply: it is unknown what was written."""
-        self._modes.take(Silent(str(err)))
+        self._modes.take(StoreUnreachable(str(err)))
         self.is_stale = self._unanswered = True
 
     def note_revisions(self, outcomes: Sequence[Outcome]) -> None:
@@ -196,7 +203,7 @@ class StoreWatch:
             if self._modes.is_frozen:
                 await self._resume("the store is back")
         except StoreUnavailableError as err:
-            self._modes.take(Silent(str(err)))
+            self._modes.take(StoreUnreachable(str(err)))
             return self._modes.refusal()
         except ConflictError as err:
             self.is_stale = True  # it changed during the read: read again
@@ -219,15 +226,15 @@ class StoreWatch:
         self.is_stale, is_read = False, False  # a mark during the read causes another read
         try:
             snapshot = await self._read_all()
-            match self._lead.judge(snapshot, remembers=self.remembers()):
-                case Lost() as lost:
+            match self._lead.classify(snapshot, remembers=self.remembers()):
+                case RecordsLost() as lost:
                     self._modes.take(lost)
                     await self._lead.hold_place()
                     return False
-                case New():
+                case NewCluster():
                     await self._lead.take(again=True)
                     await self._create_cluster(self._lead.marker or self._lead.new_marker())
-                case Same():
+                case SameCluster():
                     await self._lead.keep_place(snapshot)
             is_read = True
         finally:
@@ -263,4 +270,4 @@ class StoreWatch:
         self._versions.stored_events(numbered, written)
         self._modes.events_written()
         self._on_events(numbered, [])
-        self._modes.take(Whole(why))
+        self._modes.take(StoreHealthy(why))

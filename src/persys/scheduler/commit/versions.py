@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from persys.core.event_retention import EventLimits, EventRetention
 from persys.errors import RefusedError
-from persys.model.event import Event, Numbered
+from persys.model.event import Event, NumberedEvent
 from persys.scheduler.commit.transaction import OUTDATED_PER_UNIT_MAX, Transaction
 from persys.store import keys
-from persys.store.port import Change as Stored
 from persys.store.port import Snapshot, Unit
+from persys.store.port import WatchEvent as Stored
 from persys.wire.stored import records
 
 EVENT_TEXT_LENGTH_MAX = 1024
@@ -27,7 +27,7 @@ class Prepared:
     """A unit, the events that it writes, and the numbers of those that it deletes."""
 
     unit: Unit
-    events: list[Numbered]
+    events: list[NumberedEvent]
     trimmed: list[int]
 
 
@@ -61,11 +61,11 @@ class RecordVersions:
                 if change.value is not None:
                     self._add_event(change.key, change.value)
 
-    def number(self, events: Iterable[Event]) -> list[Numbered]:
+    def number(self, events: Iterable[Event]) -> list[NumberedEvent]:
         numbered = []
         for event in events:
             self._event_number += 1
-            numbered.append(Numbered(self._event_number, _short(event)))
+            numbered.append(NumberedEvent(self._event_number, _short(event)))
         return numbered
 
     def prepare(
@@ -95,7 +95,7 @@ class RecordVersions:
         return Prepared(unit, events, trimmed)
 
     @staticmethod
-    def event_puts(events: Iterable[Numbered]) -> dict[str, bytes]:
+    def event_puts(events: Iterable[NumberedEvent]) -> dict[str, bytes]:
         return {keys.event_key(event.at, number): records.encode(event) for number, event in events}
 
     def stored(self, unit: Unit, revision: int) -> None:
@@ -103,7 +103,7 @@ class RecordVersions:
         for key in unit.deletes:
             self.versions.pop(key, None)
 
-    def stored_events(self, events: Iterable[Numbered], written: Mapping[str, int]) -> None:
+    def stored_events(self, events: Iterable[NumberedEvent], written: Mapping[str, int]) -> None:
         """These events were written outside a change. `written`: the new versions by key."""
         self.versions.update(written)
         for sequence, event in events:

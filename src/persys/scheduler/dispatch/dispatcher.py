@@ -16,7 +16,13 @@ from msgspec import structs
 
 from persys.core.reconcile.dispatch import answered, unanswered
 from persys.core.reconcile.effects import Apply, Effect, FetchActions, PollStatus, Remove
-from persys.core.reconcile.task_history import Operation, ending, finished, is_lost, is_unclear
+from persys.core.reconcile.task_history import (
+    Operation,
+    finished,
+    is_lost,
+    is_unclear,
+    result_from_tasks,
+)
 from persys.errors import AgentUnreachableError, FencedError, PersysError
 from persys.infra.aio.keyed_queue import KeyedQueue
 from persys.infra.aio.supervisor import Containment, InternalError, Supervisor
@@ -262,7 +268,7 @@ class Dispatcher:
         with suppress(PersysError):  # also if the agent does not support this call
             actions = await self._agents.actions(node_id, endpoint, workload_id)
             self._note_loss(workload_id, sent, is_lost(actions, sent))
-        ended = ending(seen, actions, sent, is_not_found=legacy_agents.says_not_found)
+        ended = result_from_tasks(seen, actions, sent, is_not_found=legacy_agents.says_not_found)
         if ended is None:
             return seen
         if ended.actual is Actual.FAILED:

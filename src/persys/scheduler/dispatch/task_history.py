@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import structlog
 
 from persys.core.reconcile.effects import FetchActions
-from persys.core.reconcile.task_history import remember, tell
+from persys.core.reconcile.task_history import describe_timeout, remember
 from persys.errors import ConflictError, StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.model.action import Action
@@ -78,7 +78,7 @@ class TaskHistory:
             Event(
                 now,
                 EventKind.OPERATION_TIMED_OUT,
-                tell(inquiry.about, actions, problem, health),
+                describe_timeout(inquiry.about, actions, problem, health),
                 workload_id=inquiry.workload_id,
                 node_id=inquiry.node_id,
                 revision=entry.workload.revision,

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from persys.core.drift import mismatch, reported
+from persys.core.drift import mismatch, reported_drift
 from persys.core.reconcile.situation import STATE_MISMATCH, Decision, Policy, Situation
 from persys.model.status import Drift, DriftType
 from persys.scheduler.commit.transaction import Transaction
@@ -21,7 +21,7 @@ def add_drift_records(
     now: datetime,
 ) -> None:
     """`is_user_request`: the user has changed the intent, so earlier drift is resolved."""
-    by_node = reported(situation, now=now)
+    by_node = reported_drift(situation, now=now)
     over = _over(
         cluster, situation, decision, is_user_request=is_user_request, lasts=by_node is not None
     )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
-from persys.core.recovery.mode import Lost, New, Same, judge
+from persys.core.recovery.mode import NewCluster, RecordsLost, SameCluster, classify_store
 from persys.errors import ConflictError, FencedError, NotFoundError, RefusedError
 from persys.infra.clock import Clock
 from persys.model.cluster import ClusterMarker, Leader
@@ -139,10 +139,12 @@ class LeaderKey:
         """Take over the marker that the leader wrote. An unreadable one is judged at the next full read."""
         self.marker = self._read_marker(record) or self.marker
 
-    def judge(self, snapshot: Snapshot, *, remembers: bool) -> Same | New | Lost:
+    def classify(
+        self, snapshot: Snapshot, *, remembers: bool
+    ) -> SameCluster | NewCluster | RecordsLost:
         """An unreadable marker counts as missing, but the cluster is not new."""
         found = {record.key: record for record in snapshot.records}
-        return judge(
+        return classify_store(
             self._read_marker(found.get(keys.CLUSTER)),
             holds_records=keys.CLUSTER in found or any(type_of(key) is not None for key in found),
             known_uid=self.marker.uid if self.marker else "",

@@ -10,14 +10,20 @@ from contextlib import suppress
 
 import structlog
 
-from persys.core.recovery.mode import Lost, New, Same, Silent, Whole
+from persys.core.recovery.mode import (
+    NewCluster,
+    RecordsLost,
+    SameCluster,
+    StoreHealthy,
+    StoreUnreachable,
+)
 from persys.errors import ConflictError, FencedError, PersysError, StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.model.cluster import Leader
 from persys.scheduler.ha.leader_key import LeaderKey, leader_of
 from persys.scheduler.recovery.mode import ModeTracker
 from persys.store import keys
-from persys.store.port import Change, Record, Snapshot, Store
+from persys.store.port import Record, Snapshot, Store, WatchEvent
 
 log = structlog.get_logger()
 
@@ -37,7 +43,7 @@ class Standby:
         clock: Clock,
         *,
         load: Callable[[Snapshot], Awaitable[None]],
-        take: Callable[[Sequence[Change]], None],
+        take: Callable[[Sequence[WatchEvent]], None],
         remembers: Callable[[], bool],
         notice: Callable[[], None],
     ) -> None:
@@ -78,19 +84,19 @@ class Standby:
             try:
                 snapshot = await self._store.read("/")
             except StoreUnavailableError as err:
-                self._modes.take(Silent(str(err)))
+                self._modes.take(StoreUnreachable(str(err)))
                 await asyncio.sleep(CHECK_SECONDS)
                 continue
             leads = next((one for one in snapshot.records if one.key == keys.LEADER), None)
-            match self._lead.judge(snapshot, remembers=self._remembers()):
-                case Lost() as lost:
+            match self._lead.classify(snapshot, remembers=self._remembers()):
+                case RecordsLost() as lost:
                     if self._must_wait(lost, leads):
                         await asyncio.sleep(CHECK_SECONDS)
                         continue
                     return False
-                case Same(marker=marker):
+                case SameCluster(marker=marker):
                     self._lead.marker = marker
-                case New():
+                case NewCluster():
                     pass
             await self._load_snapshot(snapshot)
             self.leader = None
@@ -107,7 +113,7 @@ class Standby:
             else:
                 return True
 
-    def _must_wait(self, lost: Lost, leads: Record | None) -> bool:
+    def _must_wait(self, lost: RecordsLost, leads: Record | None) -> bool:
         """True: wait. A leader is in recovery too, and an operator will decide there. Without a leader a
         standby with records in memory has to lead in recovery mode, so that an operator can reach it.
         """
@@ -123,7 +129,7 @@ class Standby:
 
     async def _load_snapshot(self, snapshot: Snapshot) -> None:
         await self._load(snapshot)
-        self._modes.take(Whole("the store is followed"))
+        self._modes.take(StoreHealthy("the store is followed"))
         self._confirmed_at = self._clock.monotonic()
         self._leaderless_since = None
         self.has_read = True
@@ -227,6 +233,6 @@ def _cancel_requests() -> int:
     return ours.cancelling() if ours is not None else 0
 
 
-def _leader(change: Change) -> Leader:
+def _leader(change: WatchEvent) -> Leader:
     assert change.value is not None
     return leader_of(Record(change.key, change.value, change.version))

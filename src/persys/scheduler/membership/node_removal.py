@@ -16,11 +16,11 @@ from msgspec.structs import replace
 
 from persys.core.nodes import (
     DEPENDENTS_PER_STEP_MAX,
-    Blocked,
-    Last,
-    Mark,
-    Part,
-    next_step,
+    MarkRemoving,
+    RemovalBlocked,
+    RemoveDependents,
+    RemoveNode,
+    next_removal_step,
 )
 from persys.errors import (
     ConflictError,
@@ -33,7 +33,7 @@ from persys.infra.aio.keyed_lock import KeyedLock
 from persys.infra.clock import Clock
 from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId
-from persys.model.node import Node, Removal
+from persys.model.node import Node, RemovedNode
 from persys.model.placement import Tombstone
 from persys.model.status import Drift
 from persys.scheduler.commit.committer import Committer, retry_on_conflict
@@ -132,14 +132,14 @@ class NodeRemoval:
         bound = self._cluster.bound_to(node_id)
         events = [Event(now, EventKind.NODE_REMOVAL_ASKED, node_id=node_id)] if is_request else []
         dependents, count = self._dependents(node_id)
-        match next_step(node, list(dependents), bound, count=count, now=now):
-            case Blocked(why=why):
+        match next_removal_step(node, list(dependents), bound, count=count, now=now):
+            case RemovalBlocked(why=why):
                 if node.removing_since is not None:
                     await self._put(replace(node, removing_since=None), [])
                 raise RefusedError(why)
-            case Mark(node=marked):
+            case MarkRemoving(node=marked):
                 await self._put(marked, events)
-            case Part(keys=gone):
+            case RemoveDependents(keys=gone):
                 await self._committer.commit(
                     Transaction(
                         done=lambda: self._forget(dependents[key] for key in gone),
@@ -147,7 +147,7 @@ class NodeRemoval:
                         events=events,
                     )
                 )
-            case Last(keys=gone):
+            case RemoveNode(keys=gone):
                 await self._remove(node_id, list(gone), events)
             case unreachable:
                 assert_never(unreachable)
@@ -174,7 +174,7 @@ class NodeRemoval:
 
     async def _remove(self, node_id: NodeId, gone: list[str], events: list[Event]) -> None:
         now = self._clock.now()
-        removal = Removal(node_id, now)
+        removal = RemovedNode(node_id, now)
 
         def done() -> None:
             self._cluster.drop_node(node_id)

@@ -12,18 +12,18 @@ import structlog
 from msgspec.structs import replace
 
 from persys.core.event_retention import Repeats
-from persys.core.nodes import INTERVALS_KEPT, lease_seconds, standing
-from persys.core.recovery.mode import is_strange, judge_newcomer
+from persys.core.nodes import INTERVALS_KEPT, lease_seconds, status_with_lease
+from persys.core.recovery.mode import detect_lost_records, is_of_other_cluster
 from persys.core.registration import (
-    Application,
-    Holder,
     Refusals,
-    admitted,
+    RegisteredAgent,
+    Registration,
     cluster_refusal,
     host_refusal,
+    is_registered_agent,
     is_superseded,
-    refusal,
-    speaks_for,
+    registered_node,
+    registration_refusal,
 )
 from persys.errors import (
     ConflictError,
@@ -120,7 +120,7 @@ class Membership:
             member.lost_noted = False
 
     async def register(
-        self, application: Application, *, cluster_uid: str = "", workload_count: int = 0
+        self, application: Registration, *, cluster_uid: str = "", workload_count: int = 0
     ) -> ClusterMarker:
         """Returns the cluster marker. `cluster_uid` and `workload_count` are reported by the agent."""
         node = application.node
@@ -139,10 +139,10 @@ class Membership:
         if not modes.is_frozen:
             assert marker is not None
             uid = pending_node.cluster_uid
-            if is_strange(marker, uid):
+            if is_of_other_cluster(marker, uid):
                 self.pending_nodes.claim(pending_node.node.id, uid)
             claiming = self.pending_nodes.claiming(uid)
-            lost = judge_newcomer(
+            lost = detect_lost_records(
                 marker,
                 said_uid=uid,
                 workload_count=pending_node.workload_count,
@@ -159,16 +159,16 @@ class Membership:
             self._on_contact(member)
         raise modes.refusal()
 
-    async def _register(self, application: Application) -> None:
+    async def _register(self, application: Registration) -> None:
         node = application.node
 
         async def attempt() -> Node:
             known = self._cluster.members.get(node.id)
             holder = self._holder(known) if known is not None else None
-            if why := refusal(application, holder):
+            if why := registration_refusal(application, holder):
                 assert holder is not None, "only a registered holder is a reason to refuse"
                 raise self._refused(application, holder, why)
-            admitted_node = admitted(application, holder, self._new_instance_id())
+            admitted_node = registered_node(application, holder, self._new_instance_id())
             if known is None:
                 await self._put(admitted_node, EventKind.NODE_REGISTERED)
                 return admitted_node
@@ -194,7 +194,9 @@ class Membership:
                 self._show(shown)
         self._node_returned(node.id)
 
-    def _refused(self, application: Application, holder: Holder, why: str) -> RefusedError:
+    def _refused(
+        self, application: Registration, holder: RegisteredAgent, why: str
+    ) -> RefusedError:
         now = self._clock.monotonic()
         since = self._refusals.note(application.node.id, application.session_id, now)
         lease_seconds = self._lease.total_seconds()
@@ -202,8 +204,8 @@ class Membership:
             return SupersededError(why)
         return RefusedError(why)
 
-    def _holder(self, member: NodeState) -> Holder:
-        return Holder(
+    def _holder(self, member: NodeState) -> RegisteredAgent:
+        return RegisteredAgent(
             member.node,
             has_lease=member.lease_until > self._clock.monotonic(),
             is_connected=self._is_connected(member.node.id),
@@ -219,7 +221,7 @@ class Membership:
     def check_instance(self, node_id: NodeId, instance_id: str) -> None:
         """Raises RefusedError for a heartbeat of an agent that is not the registered one."""
         member = self._known(node_id)
-        if not speaks_for(member.node, instance_id):
+        if not is_registered_agent(member.node, instance_id):
             raise RefusedError(
                 f"another agent is registered as node {node_id}; this heartbeat is ignored: register again"
             )
@@ -388,7 +390,7 @@ class Membership:
             if member.node.status is not NodeStatus.NOT_READY:
                 return
             alive = replace(member.node, confirmed_dead=False)
-            ready = self._with_status(alive, standing(alive), "heartbeats resumed")
+            ready = self._with_status(alive, status_with_lease(alive), "heartbeats resumed")
             await self._put(ready, EventKind.NODE_READY)
         self._node_returned(member.node.id)
 
@@ -457,7 +459,7 @@ def _renewed(old: Node, new: Node) -> Node:
     """The record of a node that registers again; equal to the old one if nothing changed."""
     kept = replace(new, cordoned=old.cordoned, drain=old.drain, taints=old.taints)
     if old.status is NodeStatus.NOT_READY:
-        return replace(kept, status=standing(kept))
+        return replace(kept, status=status_with_lease(kept))
     return replace(
         kept,
         registered_at=old.registered_at,

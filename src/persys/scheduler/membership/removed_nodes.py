@@ -11,13 +11,13 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from persys.core.nodes import is_void
+from persys.core.nodes import is_from_before_removal
 from persys.errors import DeniedError, PersysError
 from persys.infra.aio.supervisor import KeyedWork
 from persys.infra.tls.identity import Claims
 from persys.model.identity import Role
 from persys.model.ids import NodeId
-from persys.model.node import Removal
+from persys.model.node import RemovedNode
 from persys.scheduler.state.cluster import ClusterState
 from persys.store import keys
 
@@ -41,7 +41,7 @@ class RemovedNodes:
         self._revoke = revoke
         self._revoking = revoking
         self._again = again
-        self._revoked: set[Removal] = set()
+        self._revoked: set[RemovedNode] = set()
         self._wakeup = asyncio.Event()
         self._is_logged = False
 
@@ -50,11 +50,11 @@ class RemovedNodes:
         if claims.identity is None or claims.identity.role is not Role.AGENT or claims.shared:
             return
         name = claims.identity.name
-        if is_void(self._cluster.removed.get(NodeId(name)), claims.enrolled_at):
+        if is_from_before_removal(self._cluster.removed.get(NodeId(name)), claims.enrolled_at):
             text = f"node {name} was removed; enroll it again with a new token"
             raise DeniedError(text, reason="removed")
 
-    def note(self, removal: Removal) -> None:
+    def note(self, removal: RemovedNode) -> None:
         """The removal is stored."""
         self._cluster.removed.put(removal)
         self._wakeup.set()
@@ -98,7 +98,7 @@ class RemovedNodes:
                 return False
         return known <= self._revoked
 
-    def _log_failure(self, removal: Removal, why: str) -> None:
+    def _log_failure(self, removal: RemovedNode, why: str) -> None:
         """Log a failure once: this scheduler refuses the certificates meanwhile."""
         if not self._is_logged:
             self._is_logged = True

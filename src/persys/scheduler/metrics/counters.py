@@ -10,7 +10,7 @@ from enum import StrEnum
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
 
 from persys.infra.telemetry.call_metrics import SECONDS, CallMetrics, SecondName
-from persys.model.event import EventKind, Numbered
+from persys.model.event import EventKind, NumberedEvent
 
 # The names that existing dashboards use, without the prefix.
 SECOND_NAMES = {
@@ -122,7 +122,7 @@ class Metrics:
         self._conflicts.inc(conflicts)
         self._failed.inc(failed)
 
-    def events_written(self, events: Iterable[Numbered]) -> None:
+    def events_written(self, events: Iterable[NumberedEvent]) -> None:
         for _, event in events:
             self._events.get(event.kind, self._other_events).inc()
 

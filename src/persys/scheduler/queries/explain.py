@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from persys.core.nodes import Phase
-from persys.core.placement.capacity import lose, room_on
+from persys.core.placement.capacity import capacity_of, simulate_loss
 from persys.core.placement.explain import Explanation, explain
 from persys.core.placement.index.node_index import NodeIndex
 from persys.core.placement.placer import without_workload
 from persys.core.placement.requirements import Requirements, requirements_of
 from persys.core.reconcile.evacuate import must_leave, stays_because
-from persys.core.reconcile.situation import Situation, described, is_finished
+from persys.core.reconcile.situation import Situation, describe_copies, is_finished
 from persys.errors import NotFoundError
 from persys.infra.aio.offload import TimeSlice, off_loop
 from persys.infra.clock import Clock
@@ -67,7 +67,7 @@ class Explainer:
             summary=self._summary(entry, found),
             rule=entry.rule,
             changes=found.changes() if workload.id in self._cluster.waiting else (),
-            copies=described(workload.id, self._situated(situation_of(entry)).copies),
+            copies=describe_copies(workload.id, self._situated(situation_of(entry)).copies),
         )
 
     def _summary(self, entry: WorkloadState, found: Explanation) -> str:
@@ -102,7 +102,7 @@ class Explainer:
         losses = []
         slices = TimeSlice(self._clock)
         for node_id, slot in room.slots.items():
-            capacities.append(room_on(slot, needs))
+            capacities.append(capacity_of(slot, needs))
             losses.append(self._loss(node_id, room))
             await slices.between()
         survives = len(losses) > 1 and not any(loss.stranded for loss in losses)
@@ -135,7 +135,7 @@ class Explainer:
                 bound.append(entry.workload.id)
             elif entry.workload.desired is Desired.RUNNING and not is_finished(lost):
                 movable[entry.workload.id] = requirements_of(entry.workload)
-        return loss_message(lose(node_id, movable, room), bound)
+        return loss_message(simulate_loss(node_id, movable, room), bound)
 
     def _on(self, node_id: NodeId) -> Iterator[WorkloadState]:
         here: Iterable[WorkloadId] = self._cluster.on_node.get(node_id, ())

@@ -6,7 +6,7 @@ from functools import partial
 from math import ceil
 
 from persys.core.intent import apply as intent_apply
-from persys.core.intent.apply import Accepted, Unchanged, Wish
+from persys.core.intent.apply import Accepted, ApplyRequest, Unchanged
 from persys.errors import InvalidError
 from persys.infra.aio.offload import off_loop
 from persys.infra.clock import Clock
@@ -111,7 +111,7 @@ def _apply_request(
     parsed: ParsedSpec,
     wanted_id: WorkloadId,
     desired: Desired | None,
-) -> Wish:
+) -> ApplyRequest:
     spec, resources, metadata, rules, stop_after_seconds = parsed
     given = request.revision_id
     if len(given) > REVISION_LENGTH_MAX:
@@ -123,7 +123,7 @@ def _apply_request(
         if given
         else revision_of(spec, resources, metadata, stop_after_seconds=stop_after_seconds)
     )
-    return Wish(
+    return ApplyRequest(
         wanted_id,
         desired,
         spec,

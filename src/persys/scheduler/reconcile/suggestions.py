@@ -19,7 +19,7 @@ from persys.infra.clock import Clock
 from persys.model.event import Event, EventKind
 from persys.model.identity import Caller
 from persys.model.ids import WorkloadId
-from persys.model.workload import Desired, Ruling, SuggestedAction, Suggestion, Workload
+from persys.model.workload import Desired, SuggestedAction, Suggestion, SuggestionDecision, Workload
 from persys.scheduler.commit.committer import Committer, retry_on_conflict
 from persys.scheduler.commit.transaction import Transaction
 from persys.scheduler.reconcile.reconciler import Reconciler
@@ -44,11 +44,11 @@ class Suggestions:
         self._locks: KeyedLock[str] = KeyedLock()
         self._rulings = cluster.rulings
 
-    def all(self) -> list[Ruling]:
+    def all(self) -> list[SuggestionDecision]:
         """The newest first."""
         return sorted(self._rulings.values(), key=attrgetter("decided_at"), reverse=True)
 
-    async def submit(self, suggestion: Suggestion, caller: Caller | None) -> Ruling:
+    async def submit(self, suggestion: Suggestion, caller: Caller | None) -> SuggestionDecision:
         """Applied if the caller may perform the action, else stored for approval.
 
         Raises UnavailableError if nothing was decided: submit it again.
@@ -67,9 +67,11 @@ class Suggestions:
             f"suggestion_id: {suggestion.id} was already used for another suggestion; "
             "use a new id for each suggestion"
         )
-        return Ruling(suggestion, accepted=False, decided_at=self._clock.now(), reason=reason)
+        return SuggestionDecision(
+            suggestion, accepted=False, decided_at=self._clock.now(), reason=reason
+        )
 
-    async def approve(self, suggestion_id: str, caller: Caller | None) -> Ruling:
+    async def approve(self, suggestion_id: str, caller: Caller | None) -> SuggestionDecision:
         """Apply a pending suggestion. Raises DeniedError unless the caller may perform its action."""
         async with self._locks.hold(suggestion_id):
             pending = self._pending(suggestion_id, caller)
@@ -78,7 +80,7 @@ class Suggestions:
                 pending.suggestion, submitted_by=pending.submitted_by, decided_by=by
             )
 
-    async def reject(self, suggestion_id: str, caller: Caller | None) -> Ruling:
+    async def reject(self, suggestion_id: str, caller: Caller | None) -> SuggestionDecision:
         async with self._locks.hold(suggestion_id):
             pending = self._pending(suggestion_id, caller)
             by = caller.label if caller is not None else ""
@@ -92,7 +94,7 @@ class Suggestions:
             await self._store(ruling)
             return ruling
 
-    def _pending(self, suggestion_id: str, caller: Caller | None) -> Ruling:
+    def _pending(self, suggestion_id: str, caller: Caller | None) -> SuggestionDecision:
         ruling = self._rulings.get(suggestion_id)
         if ruling is None:
             raise NotFoundError("suggestion", suggestion_id)
@@ -110,14 +112,14 @@ class Suggestions:
             )
         return ruling
 
-    async def _defer(self, suggestion: Suggestion, by: str) -> Ruling:
+    async def _defer(self, suggestion: Suggestion, by: str) -> SuggestionDecision:
         """Store it for approval. One that cannot be applied anyway is rejected at once."""
         now = self._clock.now()
-        rejected = Ruling(suggestion, accepted=False, decided_at=now, submitted_by=by)
+        rejected = SuggestionDecision(suggestion, accepted=False, decided_at=now, submitted_by=by)
         try:
             entry = self._cluster.entries.get(WorkloadId(suggestion.target_workload))
             target = entry.workload if entry is not None else None
-            suggestions.judge(suggestion, _desired(suggestion), target, now=now)
+            suggestions.evaluate(suggestion, _desired(suggestion), target, now=now)
         except RefusedError as err:
             ruling = replace(rejected, reason=str(err))
             await self._store(ruling)
@@ -141,12 +143,12 @@ class Suggestions:
 
     async def _rule(
         self, suggestion: Suggestion, *, submitted_by: str, decided_by: str = ""
-    ) -> Ruling:
-        ruling: Ruling | None = None
+    ) -> SuggestionDecision:
+        ruling: SuggestionDecision | None = None
 
-        def judge(target: Workload | None) -> Accepted | Unchanged:
+        def evaluate(target: Workload | None) -> Accepted | Unchanged:
             desired = _desired(suggestion)
-            return suggestions.judge(suggestion, desired, target, now=self._clock.now())
+            return suggestions.evaluate(suggestion, desired, target, now=self._clock.now())
 
         def extra_writes(outcome: Accepted | Unchanged, change: Transaction) -> None:
             nonlocal ruling
@@ -156,10 +158,10 @@ class Suggestions:
 
         try:
             await self._reconciler.submit(
-                WorkloadId(suggestion.target_workload), judge, extra_writes=extra_writes
+                WorkloadId(suggestion.target_workload), evaluate, extra_writes=extra_writes
             )
         except RefusedError as err:
-            ruling = Ruling(
+            ruling = SuggestionDecision(
                 suggestion,
                 accepted=False,
                 decided_at=self._clock.now(),
@@ -171,9 +173,9 @@ class Suggestions:
         assert ruling is not None
         return ruling
 
-    def _granted(self, suggestion: Suggestion, outcome: Accepted | Unchanged) -> Ruling:
+    def _granted(self, suggestion: Suggestion, outcome: Accepted | Unchanged) -> SuggestionDecision:
         unchanged = isinstance(outcome, Unchanged)
-        return Ruling(
+        return SuggestionDecision(
             suggestion,
             accepted=True,
             decided_at=self._clock.now(),
@@ -181,7 +183,7 @@ class Suggestions:
             applied_action=suggestions.applied(suggestion, outcome),
         )
 
-    async def _store(self, ruling: Ruling) -> None:
+    async def _store(self, ruling: SuggestionDecision) -> None:
         async def attempt() -> None:
             change = Transaction(done=lambda: None)
             self._record(ruling, change)
@@ -189,7 +191,7 @@ class Suggestions:
 
         await retry_on_conflict(attempt)
 
-    def _record(self, ruling: Ruling, change: Transaction) -> None:
+    def _record(self, ruling: SuggestionDecision, change: Transaction) -> None:
         """Add the ruling to a change, and delete the oldest if there are too many."""
         suggestion_id = ruling.suggestion.id
         excess = min(DROPS_MAX, len(self._rulings) + 1 - KEPT_MAX)
@@ -221,7 +223,7 @@ def _desired(suggestion: Suggestion) -> Desired | None:
     return control_messages.desired(suggestion.desired_state)
 
 
-def _event(ruling: Ruling) -> Event:
+def _event(ruling: SuggestionDecision) -> Event:
     suggestion = ruling.suggestion
     policy = suggestion.policy_name or suggestion.policy_id
     by = f" of policy {policy}" if policy else ""

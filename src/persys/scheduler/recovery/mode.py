@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from persys.core.recovery.mode import Outcome, Standing, after
+from persys.core.recovery.mode import ModeCondition, Outcome, after
 from persys.errors import FrozenError
 from persys.infra.clock import Clock
 from persys.model.cluster import Mode, ModeState
@@ -19,7 +19,7 @@ UNWRITTEN_MAX = 32
 class ModeTracker:
     def __init__(self, clock: Clock, *, on_normal: Callable[[], None]) -> None:
         self._clock = clock
-        self.standing = Standing()
+        self.standing = ModeCondition()
         self._since = clock.now()
         self._confirmed_at = clock.monotonic()
         self._unwritten: list[Event] = []

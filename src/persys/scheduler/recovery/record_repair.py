@@ -20,7 +20,7 @@ from persys.errors import ConflictError, NotFoundError, RefusedError
 from persys.infra.clock import Clock
 from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.node import Node, Removal
+from persys.model.node import Node, RemovedNode
 from persys.model.status import Observation
 from persys.scheduler.commit.committer import Committer, retry_on_conflict
 from persys.scheduler.commit.transaction import Transaction
@@ -134,7 +134,7 @@ class RecordRepair:
         if record.key == keys.EPOCHS:
             return epochs.restarted(restart_at([epochs.reserved_until], now=self._clock.now()))
         if record.kind == "removal":
-            return Removal(NodeId(_name(record.key)), self._clock.now())
+            return RemovedNode(NodeId(_name(record.key)), self._clock.now())
         return None
 
     def _useless_without(self, record: Quarantined) -> list[str]:

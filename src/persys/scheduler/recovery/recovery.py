@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from persys.core.epochs import restart_at
 from persys.core.recovery.merge import Merged, NodeReport, Recorded, merge
-from persys.core.recovery.mode import Lost, accepted_uids
+from persys.core.recovery.mode import RecordsLost, accepted_uids
 from persys.errors import AgentUnreachableError, RefusedError
 from persys.infra.clock import Clock
 from persys.model.cluster import ClusterMarker
@@ -79,7 +79,9 @@ class Recovery:
         why = f"a snapshot of {header.taken_at:%Y-%m-%d %H:%M:%S} UTC was restored"
         if not self._committer.modes.in_recovery:
             self._check_may_restore()
-            self._committer.modes.take(Lost("a snapshot is being restored", header.cluster_uid))
+            self._committer.modes.take(
+                RecordsLost("a snapshot is being restored", header.cluster_uid)
+            )
         marker = self._marker(header.cluster_uid)
         encoded = await asyncio.to_thread(rebuilt, merged, base)
         return await self._replace(encoded, merged, marker, why)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from persys.core.epochs import Epochs, is_proven, prove
-from persys.core.nodes import Removals, closed_because
+from persys.core.nodes import RemovedNodes, closed_because
 from persys.core.placement.index.node_index import NodeIndex, hold_of
 from persys.core.placement.index.node_slot import accounts_of
 from persys.core.placement.pending_queue import PendingQueue
@@ -25,7 +25,7 @@ from persys.model.placement import Assignment, EpochCounter, Strategy, Tombstone
 from persys.model.secret import Secret
 from persys.model.spec import WorkloadType
 from persys.model.status import Observation, Retry, WorkloadStatus
-from persys.model.workload import Ruling, Workload
+from persys.model.workload import SuggestionDecision, Workload
 from persys.scheduler.drift.records import Drifts
 from persys.scheduler.membership.heartbeat import ReportedStatuses
 from persys.scheduler.secrets.references import SecretReferences
@@ -128,11 +128,11 @@ class ClusterState:
         self.node_index = NodeIndex(strategy)
         self.drifts: Drifts = Drifts()
         self.unassigned_copies = UnassignedCopies()
-        self.removed: Removals = Removals()
+        self.removed: RemovedNodes = RemovedNodes()
         self.tokens: dict[str, Token] = {}
         self.secrets: dict[str, Secret] = {}
         self.secret_uses = SecretReferences()
-        self.rulings: dict[str, Ruling] = {}
+        self.rulings: dict[str, SuggestionDecision] = {}
         self.events = EventLog()
         self.quarantine = Quarantine()
         self._node_changed = node_changed

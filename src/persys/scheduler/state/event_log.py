@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from persys.errors import OutOfRangeError, UnavailableError
-from persys.model.event import Event, EventKind, Numbered
+from persys.model.event import Event, EventKind, NumberedEvent
 
 SLICE_MAX = 256  # events checked before yielding to other tasks
 BOOKMARK_EVERY = 500
@@ -46,7 +46,7 @@ class Bookmark:
 
 class EventLog:
     def __init__(self) -> None:
-        self._kept: list[Numbered] = []
+        self._kept: list[NumberedEvent] = []
         self._trimmed = 0  # no event up to this sequence is stored
         self._last = 0
         self._wakeup = asyncio.Event()
@@ -60,11 +60,11 @@ class EventLog:
     def last_sequence(self) -> int:
         return self._last
 
-    def __iter__(self) -> Iterator[Numbered]:
+    def __iter__(self) -> Iterator[NumberedEvent]:
         """The oldest first."""
         return iter(self._kept)
 
-    def put(self, numbered: Numbered) -> None:
+    def put(self, numbered: NumberedEvent) -> None:
         """Add a stored event. A standby may receive events out of the order of their numbers."""
         if numbered.sequence > self._last:
             self._kept.append(numbered)
@@ -80,7 +80,7 @@ class EventLog:
             self._trimmed = max(self._trimmed, sequence)
         self._remove(sequence)
 
-    def take(self, events: Iterable[Numbered], trimmed: Iterable[int] = ()) -> None:
+    def take(self, events: Iterable[NumberedEvent], trimmed: Iterable[int] = ()) -> None:
         """Apply a commit: events written, and numbers of events deleted."""
         for numbered in events:
             self.put(numbered)
@@ -97,14 +97,14 @@ class EventLog:
         self._closed = True
         self._wake()
 
-    def listed(self, wanted: Filter, *, after: int = 0, limit: int = 0) -> list[Numbered]:
+    def listed(self, wanted: Filter, *, after: int = 0, limit: int = 0) -> list[NumberedEvent]:
         """Oldest first. `limit`: only this many of the newest; 0: all."""
         found = [numbered for numbered in self._after(after) if wanted.matches(numbered.event)]
         return found[-limit:] if limit else found
 
     async def watch(
         self, wanted: Filter, *, after: int | None = None, bookmarks: bool = False
-    ) -> AsyncIterator[Numbered | Bookmark]:
+    ) -> AsyncIterator[NumberedEvent | Bookmark]:
         """The matching events after `after` (None: new ones only), without gaps, until closed.
 
         Raises OutOfRangeError when the next event is no longer stored, or `after` is beyond the newest.
@@ -136,7 +136,7 @@ class EventLog:
                 await asyncio.sleep(0)
         raise UnavailableError("the scheduler is stopping")
 
-    def _after(self, sequence: int, *, limit: int | None = None) -> list[Numbered]:
+    def _after(self, sequence: int, *, limit: int | None = None) -> list[NumberedEvent]:
         start = bisect_right(self._kept, sequence, key=_sequence)
         return self._kept[start : None if limit is None else start + limit]
 
@@ -150,5 +150,5 @@ class EventLog:
         wakeup.set()
 
 
-def _sequence(numbered: Numbered) -> int:
+def _sequence(numbered: NumberedEvent) -> int:
     return numbered.sequence

@@ -10,7 +10,7 @@ from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock
 from persys.scheduler.state.cluster import ClusterState
 from persys.scheduler.state.sync import follow, load_in_slices
-from persys.store.port import Change, Snapshot
+from persys.store.port import Snapshot, WatchEvent
 
 log = structlog.get_logger()
 
@@ -43,7 +43,7 @@ class StateLoader:
         self.has_loaded = True
         self._loaded(None)
 
-    def follow(self, changes: Sequence[Change]) -> None:
+    def follow(self, changes: Sequence[WatchEvent]) -> None:
         """Apply the changes of one revision that the leader has written."""
         clock = self._clock
         follow(self._cluster, changes, lease_until=clock.monotonic(), now=clock.now())

@@ -11,14 +11,14 @@ from datetime import datetime
 from persys.core.epochs import Epochs, restart_at
 from persys.core.recovery.merge import Merged
 from persys.model.action import History
-from persys.model.event import Event, Numbered
+from persys.model.event import Event, NumberedEvent
 from persys.model.identity import Token
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.node import Node, Removal
+from persys.model.node import Node, RemovedNode
 from persys.model.placement import Assignment, EpochCounter, Tombstone
 from persys.model.secret import Secret
 from persys.model.status import Drift, DriftType, Retry, WorkloadStatus
-from persys.model.workload import Ruling, Workload
+from persys.model.workload import SuggestionDecision, Workload
 from persys.scheduler.state.cluster import ClusterState
 from persys.store import keys
 
@@ -82,7 +82,7 @@ def rebuilt_epoch_counter(merged: Merged, held: Iterable[EpochCounter]) -> Itera
     return (epochs.restarted(merged.last_epoch()),)
 
 
-def put_removal(memory: Memory, removal: Removal) -> None:
+def put_removal(memory: Memory, removal: RemovedNode) -> None:
     memory.cluster.removed.put(removal)
 
 
@@ -90,7 +90,7 @@ def assume_removed(memory: Memory, key: str) -> None:
     """The time of removal is unknown: certificates from before now are refused, unless the node is back."""
     node_id = NodeId(_name(key))
     if node_id not in memory.cluster.members:
-        memory.cluster.removed.put(Removal(node_id, memory.now))
+        memory.cluster.removed.put(RemovedNode(node_id, memory.now))
 
 
 def put_workload(memory: Memory, workload: Workload) -> None:
@@ -221,12 +221,12 @@ def put_secret(memory: Memory, secret: Secret) -> None:
     memory.cluster.secrets[secret.name] = secret
 
 
-def put_ruling(memory: Memory, ruling: Ruling) -> None:
+def put_ruling(memory: Memory, ruling: SuggestionDecision) -> None:
     memory.cluster.rulings[ruling.suggestion.id] = ruling
 
 
 def put_event(memory: Memory, key: str, event: Event) -> None:
-    memory.cluster.events.put(Numbered(keys.event_sequence(key), event))
+    memory.cluster.events.put(NumberedEvent(keys.event_sequence(key), event))
 
 
 def drop_event(memory: Memory, key: str) -> None:

@@ -18,11 +18,11 @@ from persys.model.action import History
 from persys.model.cluster import ClusterMarker, Leader
 from persys.model.event import Event
 from persys.model.identity import Token
-from persys.model.node import Lease, Node, Removal
+from persys.model.node import Lease, Node, RemovedNode
 from persys.model.placement import Assignment, EpochCounter, Tombstone
 from persys.model.secret import Secret
 from persys.model.status import Drift, Retry, WorkloadStatus
-from persys.model.workload import Ruling, Workload
+from persys.model.workload import SuggestionDecision, Workload
 from persys.scheduler.state import memory
 from persys.scheduler.state.cluster import ClusterState
 from persys.scheduler.state.memory import Memory
@@ -304,7 +304,7 @@ RECORDS: tuple[RecordType, ...] = (
     ),
     _type(
         "removal",
-        Removal,
+        RemovedNode,
         "/removed/<node>",
         content="when a node was removed: its earlier certificates are refused",
         written_when="a node is removed; deleted after 91 days",
@@ -349,7 +349,7 @@ RECORDS: tuple[RecordType, ...] = (
     ),
     _type(
         "suggestion",
-        Ruling,
+        SuggestionDecision,
         "/suggestions/<id>",
         content="the decision on a suggestion of an automation policy",
         written_when="together with the change that it makes",

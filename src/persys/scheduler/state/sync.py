@@ -21,7 +21,7 @@ from persys.scheduler.state.cluster import ClusterState
 from persys.scheduler.state.memory import Memory
 from persys.scheduler.state.quarantine import Quarantined
 from persys.scheduler.state.records import RECORDS, RecordType, Unreadable, type_of
-from persys.store.port import Change, Snapshot
+from persys.store.port import Snapshot, WatchEvent
 from persys.wire.stored import records
 from persys.wire.stored.records import NewerSchemaError
 
@@ -101,7 +101,7 @@ def _taken(memory: Memory, decoded: _Decoded) -> Iterator[None]:
 
 
 def follow(
-    cluster: ClusterState, changes: Sequence[Change], *, lease_until: float, now: datetime
+    cluster: ClusterState, changes: Sequence[WatchEvent], *, lease_until: float, now: datetime
 ) -> None:
     """Apply the changes of one revision.
 

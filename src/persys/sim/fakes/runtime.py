@@ -16,7 +16,7 @@ from persys.core.agent.next_step import Artefact
 from persys.errors import ConflictError, NotFoundError, RuntimeUnavailableError
 from persys.infra.aio.path_calls import DirectPathCalls
 from persys.model.ids import WorkloadId
-from persys.model.node import VolumeSeen
+from persys.model.node import VolumeView
 from persys.model.spec import ContainerSpec, WorkloadType
 from persys.model.status import Failure, FailureReason
 from persys.model.workload import Order
@@ -180,7 +180,7 @@ class SimVolumes:
     async def release(self, workload_id: WorkloadId) -> None:
         """Nothing is mounted in the simulation."""
 
-    async def inventory(self) -> list[VolumeSeen]:
+    async def inventory(self) -> list[VolumeView]:
         return []
 
     async def delete(self, workload_id: WorkloadId, name: str) -> None:

@@ -13,8 +13,8 @@ from persys.sim.engine.virtual_loop import later
 from persys.store import keys
 from persys.store.leases import Leases
 from persys.store.memory import MemoryStore
-from persys.store.port import Change, Committed, LeaseId, Outcome, Record, Snapshot, Unit
-from persys.store.watch_history import History
+from persys.store.port import Committed, LeaseId, Outcome, Record, Snapshot, Unit, WatchEvent
+from persys.store.watch_history import WatchHistory
 
 DELAY_SECONDS = (0.0005, 0.003)
 NO_ANSWER_SECONDS = 5.0
@@ -71,13 +71,13 @@ class SharedStore(MemoryStore):
         self._holders.clear()
         self._leases = Leases(self._monotonic)
         self._revision = 0
-        history, self._history = self._history, History(revision=0)
+        history, self._history = self._history, WatchHistory(revision=0)
         history.close()
 
     def rewrite(self, key: str) -> None:
         """Write the same value at a new version, like an operator with a tool of the store."""
         self._settle()
-        self._apply((Change(key, self._records[key].value, self._revision + 1),))
+        self._apply((WatchEvent(key, self._records[key].value, self._revision + 1),))
 
     def written(self, prefixes: tuple[str, ...]) -> list[str]:
         """The keys below these prefixes."""
@@ -157,7 +157,7 @@ class SimStore:
         await asyncio.sleep(self._random.uniform(0, NO_ANSWER_SECONDS))
         raise StoreUnavailableError("timeout of the store")
 
-    async def watch(self, prefix: str, *, after: int) -> AsyncIterator[tuple[Change, ...]]:
+    async def watch(self, prefix: str, *, after: int) -> AsyncIterator[tuple[WatchEvent, ...]]:
         await self._reach()
         async for changes in self._inner.watch(prefix, after=after):
             if self._inner.revision <= changes[0].version:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from persys.errors import InvalidError
-from persys.model.action import Action, ActionKind, ActionState, Sighting
+from persys.model.action import Action, ActionKind, ActionState, HistoryEntry
 from persys.model.ids import ActionId, NodeId, Revision, WorkloadId
 from persys.model.node import Capabilities, NodeUsage, StoragePool, WorkloadUsage
 from persys.model.placement import Resources
@@ -253,7 +253,7 @@ def workload_usage_message(used: WorkloadUsage) -> control_pb2.WorkloadUsageSnap
     )
 
 
-def sighting_message(sighting: Sighting) -> control_pb2.ActionView:
+def sighting_message(sighting: HistoryEntry) -> control_pb2.ActionView:
     message = action_message(sighting.action)
     message.node_id = sighting.node_id
     message.fetched_at.CopyFrom(timestamp(sighting.fetched_at))

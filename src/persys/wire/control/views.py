@@ -5,9 +5,9 @@ from datetime import datetime
 
 from persys.core.secrets import secret_names
 from persys.errors import InvalidError, MissingFieldError
-from persys.model.event import EventKind, Numbered
+from persys.model.event import EventKind, NumberedEvent
 from persys.model.ids import NodeId
-from persys.model.workload import Ruling, SuggestedAction, Suggestion, Workload
+from persys.model.workload import SuggestedAction, Suggestion, SuggestionDecision, Workload
 from persys.wire.control.spec_encode import spec_message
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.times import timestamp
@@ -48,7 +48,7 @@ def suggestion(message: control_pb2.AutomationSuggestion) -> Suggestion:
     )
 
 
-def ruling_message(ruling: Ruling) -> control_pb2.SubmitAutomationSuggestionResponse:
+def ruling_message(ruling: SuggestionDecision) -> control_pb2.SubmitAutomationSuggestionResponse:
     return control_pb2.SubmitAutomationSuggestionResponse(
         accepted=ruling.accepted,
         decision="accepted" if ruling.accepted else "rejected",
@@ -58,7 +58,7 @@ def ruling_message(ruling: Ruling) -> control_pb2.SubmitAutomationSuggestionResp
     )
 
 
-def suggestion_view(ruling: Ruling, now: datetime) -> control_pb2.SuggestionView:
+def suggestion_view(ruling: SuggestionDecision, now: datetime) -> control_pb2.SuggestionView:
     view = control_pb2.SuggestionView(
         suggestion=_suggestion_message(ruling.suggestion),
         decision=decision_of(ruling, now),
@@ -73,7 +73,7 @@ def suggestion_view(ruling: Ruling, now: datetime) -> control_pb2.SuggestionView
     return view
 
 
-def decision_of(ruling: Ruling, now: datetime) -> str:
+def decision_of(ruling: SuggestionDecision, now: datetime) -> str:
     if ruling.is_pending(now):
         return PENDING
     return "accepted" if ruling.accepted else "rejected"
@@ -118,7 +118,7 @@ def _spec(workload: Workload) -> control_pb2.WorkloadSpec:
     return spec_message(workload.spec, workload.resources, workload.metadata, rules=workload.rules)
 
 
-def event_message(numbered: Numbered) -> control_pb2.EventView:
+def event_message(numbered: NumberedEvent) -> control_pb2.EventView:
     sequence, event = numbered
     return control_pb2.EventView(
         sequence=sequence,

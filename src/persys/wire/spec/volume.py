@@ -2,12 +2,12 @@
 
 from datetime import UTC, datetime
 
-from persys.model.node import VolumeSeen, VolumeState
+from persys.model.node import VolumeState, VolumeView
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
 
 
-def agent_view(seen: VolumeSeen) -> agent_pb2.VolumeView:
+def agent_view(seen: VolumeView) -> agent_pb2.VolumeView:
     return agent_pb2.VolumeView(
         workload_id=seen.workload_id,
         name=seen.name,

@@ -30,7 +30,7 @@ from persys.agent.volumes.managed import ManagedVolumes
 from persys.agent.volumes.programs import Programs
 from persys.agent.volumes.registry import VolumeRegistry
 from persys.agent.workloads.node_policy import NodePolicy
-from persys.core.agent.report import Download
+from persys.core.agent.report import DownloadProgress
 from persys.errors import InvalidError, NotFoundError, RefusedError
 from persys.infra.aio.owned_work import OwnedWork
 from persys.infra.aio.path_calls import DirectPathCalls, ThreadPathCalls
@@ -72,7 +72,7 @@ class Watch:
         self.begins += 1
 
     def progress(self, fetching: object) -> None:
-        assert isinstance(fetching, Download)
+        assert isinstance(fetching, DownloadProgress)
         self.reported.append(fetching.told())
 
     async def fetched(self, _image: str, _image_id: str) -> None: ...

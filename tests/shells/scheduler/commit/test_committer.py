@@ -9,12 +9,12 @@ import pytest
 
 from builders import NOON
 from persys.core.event_retention import EventLimits
-from persys.core.recovery.mode import Silent, Whole
+from persys.core.recovery.mode import StoreHealthy, StoreUnreachable
 from persys.errors import ConflictError, FrozenError, InvalidError, QuarantinedError
 from persys.infra.clock import SystemClock
-from persys.model.event import Event, EventKind, Numbered
+from persys.model.event import Event, EventKind, NumberedEvent
 from persys.model.ids import NodeId
-from persys.model.node import Removal
+from persys.model.node import RemovedNode
 from persys.scheduler.commit.committer import Committer, new_commit_queue
 from persys.scheduler.commit.store_watch import StoreWatch
 from persys.scheduler.commit.transaction import CHANGE_RECORDS_MAX, Transaction
@@ -71,14 +71,14 @@ class Leading:
             on_events=self._on_events,
         )
 
-    def _on_events(self, events: list[Numbered], _trimmed: list[int]) -> None:
+    def _on_events(self, events: list[NumberedEvent], _trimmed: list[int]) -> None:
         self.events.extend(one.event for one in events)
 
     async def _reload(self, snapshot: Snapshot) -> None:
         self.reloads.append(snapshot)
 
     async def put(self, key: str = KEY, *, number: int = 0) -> None:
-        removal = Removal(NodeId("n1"), NOON + timedelta(seconds=number))
+        removal = RemovedNode(NodeId("n1"), NOON + timedelta(seconds=number))
         async with asyncio.timeout(DEADLINE_SECONDS):
             await self.committer.commit(Transaction(done=lambda: None, puts={key: removal}))
 
@@ -100,7 +100,7 @@ async def test_a_conflict_leads_to_reading_again_so_that_the_next_attempt_succee
     async with leading() as made:
         await made.put()
         await made.store.store.commit(
-            [Unit(puts={KEY: records.encode(Removal(NodeId("n1"), NOON))})]
+            [Unit(puts={KEY: records.encode(RemovedNode(NodeId("n1"), NOON))})]
         )
 
         with pytest.raises(ConflictError):
@@ -110,14 +110,14 @@ async def test_a_conflict_leads_to_reading_again_so_that_the_next_attempt_succee
 
         stored = await made.store.get(KEY)
         assert stored is not None
-        assert records.decode(stored.value, Removal).removed_at == NOON + timedelta(seconds=2)
+        assert records.decode(stored.value, RemovedNode).removed_at == NOON + timedelta(seconds=2)
 
 
 async def test_changes_queued_before_a_reload_fail_with_a_conflict() -> None:
     async with leading() as made:
         await made.put()
         await made.store.store.commit(
-            [Unit(puts={KEY: records.encode(Removal(NodeId("n1"), NOON))})]
+            [Unit(puts={KEY: records.encode(RemovedNode(NodeId("n1"), NOON))})]
         )
         made.store.commit_seconds = 0.05
         first = asyncio.ensure_future(made.put(number=1))
@@ -134,8 +134,8 @@ async def test_changes_queued_before_a_reload_fail_with_a_conflict() -> None:
 async def test_after_any_number_of_outages_the_store_is_written_again() -> None:
     async with leading() as made:
         for number in range(200):
-            made.modes.take(Silent(f"outage {number}"))
-            made.modes.take(Whole())
+            made.modes.take(StoreUnreachable(f"outage {number}"))
+            made.modes.take(StoreHealthy())
         made.store.down = True
         with pytest.raises(FrozenError):
             await made.put()
@@ -187,7 +187,7 @@ async def test_a_record_that_cannot_be_stored_fails_alone_and_changes_nothing_in
     done: list[str] = []
 
     async with leading() as made:
-        odd = Removal(NodeId("\ud800"), NOON)
+        odd = RemovedNode(NodeId("\ud800"), NOON)
         with pytest.raises(InvalidError, match="cannot be stored"):
             await made.committer.commit(
                 Transaction(done=lambda: done.append("odd"), puts={"/removed/odd": odd})

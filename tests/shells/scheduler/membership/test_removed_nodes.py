@@ -10,7 +10,7 @@ from persys.errors import PersysError, UnavailableError
 from persys.infra.aio.supervisor import KeyedWork, Supervisor
 from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId
-from persys.model.node import Removal
+from persys.model.node import RemovedNode
 from persys.scheduler.membership.removed_nodes import RemovedNodes
 from persys.scheduler.state.cluster import ClusterState as Memory
 from persys.wire.gen.control.v1 import control_pb2 as pb
@@ -28,7 +28,7 @@ async def test_revocation_is_retried_until_the_ca_has_revoked_the_certificates()
             raise UnavailableError("the authority gives no answer")
 
     memory = Memory()
-    memory.removed.put(Removal(NodeId("n1"), NOW))  # before this scheduler came to lead
+    memory.removed.put(RemovedNode(NodeId("n1"), NOW))  # before this scheduler came to lead
     supervisor = Supervisor("scheduler", SystemClock(), CollectorRegistry())
     revoking = KeyedWork[NodeId](supervisor, "revocation", SystemClock(), expects=PersysError)
     removed = RemovedNodes(memory, revoke, revoking=revoking, again=timedelta(seconds=0.01))
@@ -42,7 +42,7 @@ async def test_revocation_is_retried_until_the_ca_has_revoked_the_certificates()
     async with asyncio.TaskGroup() as group:
         asking = group.create_task(removed.run())
         await count(3)
-        removed.note(Removal(NodeId("n2"), NOW))
+        removed.note(RemovedNode(NodeId("n2"), NOW))
         await count(4)
         asking.cancel()
     assert asked == [("n1", NOW)] * 3 + [("n2", NOW)]

@@ -17,12 +17,12 @@ from persys.model.cluster import ClusterMarker
 from persys.model.event import Event, EventKind
 from persys.model.identity import Role, Token
 from persys.model.ids import NodeId, Revision, WorkloadId
-from persys.model.node import Capabilities, Lease, Node, NodeStatus, Removal
+from persys.model.node import Capabilities, Lease, Node, NodeStatus, RemovedNode
 from persys.model.placement import Assignment, EpochCounter, Resources, Tombstone
 from persys.model.secret import Secret, SecretVersion
 from persys.model.spec import ContainerSpec, VolumeMount, WorkloadType
 from persys.model.status import Actual, Drift, DriftType, Retry, Status, WorkloadStatus
-from persys.model.workload import Ruling, SuggestedAction, Suggestion
+from persys.model.workload import SuggestedAction, Suggestion, SuggestionDecision
 from persys.store import keys
 from persys.store.port import Store, Unit
 from persys.wire.stored import records
@@ -159,7 +159,7 @@ def orphans(node_id: NodeId, size: int, prefix: str) -> Records:
 
 def removals(size: int) -> Records:
     names = [NodeId(f"old{number}") for number in range(size)]
-    return {keys.removed_key(name): Removal(name, LONG_AGO) for name in names}
+    return {keys.removed_key(name): RemovedNode(name, LONG_AGO) for name in names}
 
 
 def tokens(size: int) -> Records:
@@ -180,12 +180,16 @@ def secrets(size: int, key: EncryptionKey) -> Records:
 
 def rulings(size: int) -> Records:
     found: Records = {
-        keys.suggestion_key(f"s{number}"): Ruling(Suggestion(f"s{number}"), False, LONG_AGO)
+        keys.suggestion_key(f"s{number}"): SuggestionDecision(
+            Suggestion(f"s{number}"), False, LONG_AGO
+        )
         for number in range(size)
     }
     for name, target in (("to-approve", "data1"), ("to-reject", "data2")):
         asked = Suggestion(name, target, SuggestedAction.RETRY_WORKLOAD)
-        found[keys.suggestion_key(name)] = Ruling(asked, False, LONG_AGO, pending_until=FAR_AHEAD)
+        found[keys.suggestion_key(name)] = SuggestionDecision(
+            asked, False, LONG_AGO, pending_until=FAR_AHEAD
+        )
     return found
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from persys.core.recovery.mode import Silent, Whole
+from persys.core.recovery.mode import StoreHealthy, StoreUnreachable
 from persys.model.node import NodeStatus
 from persys.store import keys
 from persys.store.port import Store
@@ -170,9 +170,9 @@ async def test_after_many_outages_the_history_is_written_in_one_bounded_transact
         modes = cluster.app.modes
         with bounded(measured):
             for _ in range(size):
-                modes.take(Silent("no answer"))
-                modes.take(Whole("it is back"))
-            modes.take(Silent("no answer"))
+                modes.take(StoreUnreachable("no answer"))
+                modes.take(StoreHealthy("it is back"))
+            modes.take(StoreUnreachable("no answer"))
             cluster.app.store_watch.mark_stale()
             await until_normal(cluster)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from persys.errors import OutOfRangeError, SettingsError, UnavailableError
-from persys.model.event import Event, EventKind, Numbered
+from persys.model.event import Event, EventKind, NumberedEvent
 from persys.scheduler.state.cluster import ClusterState
 from persys.scheduler.state.event_log import BOOKMARK_EVERY, Bookmark, EventLog, Filter
 from persys.scheduler.state.sync import load
@@ -21,12 +21,12 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ANY = Filter()
 
 
-def an_event(number: int, *, workload: str = "web", at: datetime | None = None) -> Numbered:
+def an_event(number: int, *, workload: str = "web", at: datetime | None = None) -> NumberedEvent:
     moment = at or NOON + timedelta(seconds=number)
-    return Numbered(number, Event(moment, EventKind.WORKLOAD_RUNNING, workload_id=workload))
+    return NumberedEvent(number, Event(moment, EventKind.WORKLOAD_RUNNING, workload_id=workload))
 
 
-def events(first: int, last: int) -> list[Numbered]:
+def events(first: int, last: int) -> list[NumberedEvent]:
     return [an_event(number) for number in range(first, last + 1)]
 
 
@@ -43,7 +43,7 @@ def load_events(log: EventLog, snapshot: Snapshot) -> None:
     load(cluster, snapshot, lease_until=0.0, now=NOON)
 
 
-def a_snapshot(*stored: Numbered) -> Snapshot:
+def a_snapshot(*stored: NumberedEvent) -> Snapshot:
     return Snapshot(
         1,
         tuple(
@@ -53,11 +53,11 @@ def a_snapshot(*stored: Numbered) -> Snapshot:
     )
 
 
-def numbers(found: list[Numbered]) -> list[int]:
+def numbers(found: list[NumberedEvent]) -> list[int]:
     return [numbered.sequence for numbered in found]
 
 
-async def take(stream: AsyncIterator[Numbered | Bookmark], count: int) -> list[int]:
+async def take(stream: AsyncIterator[NumberedEvent | Bookmark], count: int) -> list[int]:
     async with asyncio.timeout(5):
         return [(await anext(stream)).sequence for _ in range(count)]
 

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 import pytest
 
 from persys.errors import InvalidError
-from persys.model.action import Action, ActionKind, ActionState, Sighting
-from persys.model.event import Event, EventKind, Numbered
+from persys.model.action import Action, ActionKind, ActionState, HistoryEntry
+from persys.model.event import Event, EventKind, NumberedEvent
 from persys.model.ids import ActionId, NodeId, WorkloadId
-from persys.model.workload import Ruling, SuggestedAction, Suggestion
+from persys.model.workload import SuggestedAction, Suggestion, SuggestionDecision
 from persys.wire.control.messages import sighting_message
 from persys.wire.control.views import (
     ID_LENGTH_MAX,
@@ -28,7 +28,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 def test_an_event_is_shown_with_all_its_fields() -> None:
     event = Event(NOON, EventKind.WORKLOAD_PLACED, "most room", "web", "n1", "r1", 3)
 
-    view = event_message(Numbered(7, event))
+    view = event_message(NumberedEvent(7, event))
 
     assert (view.sequence, view.kind, view.message) == (7, "WorkloadPlaced", "most room")
     assert (view.workload_id, view.node_id, view.revision_id, view.epoch) == ("web", "n1", "r1", 3)
@@ -57,7 +57,7 @@ def test_unset_times_are_not_shown() -> None:
         ActionId("a"), WorkloadId("web"), ActionKind.APPLY, ActionState.RUNNING, EPOCH, None, NOON
     )
 
-    view = sighting_message(Sighting(NodeId("n1"), NOON, action))
+    view = sighting_message(HistoryEntry(NodeId("n1"), NOON, action))
 
     assert not view.HasField("created_at")
     assert not view.HasField("started_at")
@@ -95,7 +95,9 @@ def test_an_unknown_action_of_a_newer_client_is_none() -> None:
 
 
 def test_a_ruling_is_encoded_as_a_response_of_the_contract() -> None:
-    answer = ruling_message(Ruling(Suggestion("s1"), accepted=False, decided_at=NOON, reason="no"))
+    answer = ruling_message(
+        SuggestionDecision(Suggestion("s1"), accepted=False, decided_at=NOON, reason="no")
+    )
 
     assert (answer.accepted, answer.decision, answer.reason) == (False, "rejected", "no")
     assert answer.decided_at.ToDatetime(tzinfo=UTC) == NOON

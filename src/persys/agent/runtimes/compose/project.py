@@ -29,7 +29,7 @@ from persys.agent.runtimes.docker.mapping import (
     artefact,
 )
 from persys.agent.runtimes.docker.start import start_container
-from persys.core.agent.compose_status import Member
+from persys.core.agent.compose_status import ServiceContainer
 from persys.core.agent.deviations import Deviation
 from persys.core.agent.next_step import Condition
 from persys.errors import ConflictError
@@ -188,7 +188,7 @@ def labels_of(described: ContainerInfo) -> dict[str, str]:
 
 def members(
     found: list[ContainerInfo], differing: Mapping[str, tuple[Deviation, ...]] = _NO_DEVIATIONS
-) -> list[Member]:
+) -> list[ServiceContainer]:
     """Containers of services, without one-off runs. `differing`: deviations by container id."""
     with parsing_response("a container"):
         return [
@@ -198,11 +198,11 @@ def members(
         ]
 
 
-def _member(one: ContainerInfo, differs: tuple[Deviation, ...]) -> Member:
+def _member(one: ContainerInfo, differs: tuple[Deviation, ...]) -> ServiceContainer:
     policy = one["HostConfig"]["RestartPolicy"]
     restart = RestartPolicy(policy["Name"] or "no", policy["MaximumRetryCount"])
     seen = replace(artefact(one), deviations=differs)
-    return Member(labels_of(one).get(SERVICE_LABEL, ""), seen, restart)
+    return ServiceContainer(labels_of(one).get(SERVICE_LABEL, ""), seen, restart)
 
 
 def _without_dependents(found: list[ContainerInfo]) -> list[ContainerInfo]:

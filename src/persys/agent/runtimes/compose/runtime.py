@@ -46,7 +46,7 @@ from persys.agent.runtimes.docker.mapping import WORKLOAD_LABEL, OwnerLabels, co
 from persys.agent.runtimes.docker.pull import Puller
 from persys.agent.runtimes.docker.start import kill_lost_shim, port_conflict
 from persys.agent.volumes.managed import storage_failure
-from persys.core.agent.compose_status import artefact_of, speaks_for, to_start
+from persys.core.agent.compose_status import artefact_of, log_source, to_start
 from persys.core.agent.deviations import Deviation, Shape
 from persys.core.agent.next_step import Artefact, Condition
 from persys.core.reconcile.evacuate import stop_grace_seconds
@@ -292,7 +292,7 @@ class ComposeRuntime:
             found = await self._engine.call("GET", f"containers/{artefact.id}/json")
             with parsing_response(artefact.id):
                 workload_id = WorkloadId(labels_of(found).get(WORKLOAD_LABEL, ""))
-            speaker = speaks_for(members(await self._stack.containers(workload_id)), {})
+            speaker = log_source(members(await self._stack.containers(workload_id)), {})
             return await exec_logs.tail(
                 self._engine, speaker.artefact.id if speaker is not None else artefact.id
             )

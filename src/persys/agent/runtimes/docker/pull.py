@@ -24,7 +24,7 @@ from persys.agent.runtimes.docker.engine import (
     as_unavailable,
     parsing_response,
 )
-from persys.core.agent.report import Layers
+from persys.core.agent.report import LayerProgress
 from persys.errors import InvalidError, NotFoundError
 from persys.infra.aio.path_calls import PathCalls
 from persys.model.spec import ContainerSpec, PullPolicy
@@ -102,7 +102,7 @@ class Puller:
     async def _fetch(
         self, image: str, headers: dict[str, str], watch: PullWatch, deadline: asyncio.Timeout
     ) -> Failure | None:
-        layers = Layers(image)
+        layers = LayerProgress(image)
         params = {"fromImage": image}
         now = asyncio.get_running_loop().time
         try:

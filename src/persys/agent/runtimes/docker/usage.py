@@ -26,7 +26,7 @@ from persys.agent.runtimes.docker.engine import (
     parsing_response,
 )
 from persys.agent.runtimes.docker.mapping import WORKLOAD_LABEL, OwnerLabels
-from persys.core.agent.report import Sample
+from persys.core.agent.report import UsageSample
 from persys.infra.aio.path_calls import PathCalls
 from persys.infra.aio.task_group import task_group
 from persys.infra.clock import Clock
@@ -156,7 +156,7 @@ class DockerUsage:
         self._clock = clock
         self._cgroups = cgroups or Cgroups()
 
-    async def sample(self) -> list[Sample]:
+    async def sample(self) -> list[UsageSample]:
         """One sample per running container of this agent. Raises RuntimeUnavailableError."""
         params = {"filters": json.dumps({"label": self._owner.filters()})}
         try:
@@ -172,7 +172,7 @@ class DockerUsage:
         names = {one: self._owner.name(owner) for one, owner in owners.items()}
         counted = await self._paths.run(self._cgroups.root, partial(self._cgroups.read_all, names))
         samples = [
-            Sample(owners[container_id], container_id, at, **asdict(counters))
+            UsageSample(owners[container_id], container_id, at, **asdict(counters))
             for container_id, counters in counted.items()
         ]
         room = asyncio.Semaphore(CONCURRENT_REQUESTS_MAX)
@@ -186,7 +186,7 @@ class DockerUsage:
 
     async def _fetch(
         self, container_id: str, workload_id: WorkloadId, room: asyncio.Semaphore
-    ) -> Sample | None:
+    ) -> UsageSample | None:
         async with room:
             try:
                 stats = await self._engine.call(
@@ -202,7 +202,7 @@ class DockerUsage:
 
 def _sample(
     workload_id: WorkloadId, container_id: str, stats: dict[str, Any], at: float
-) -> Sample | None:
+) -> UsageSample | None:
     memory = stats["memory_stats"]
     if "usage" not in memory:
         return None  # it has exited; Docker reports zeros
@@ -211,7 +211,7 @@ def _sample(
     details = memory.get("stats") or {}
     # Reclaimable page cache is not counted, as in `docker stats`.
     cached = details.get("total_inactive_file", details.get("inactive_file", 0))
-    return Sample(
+    return UsageSample(
         workload_id=workload_id,
         container_id=container_id,
         at=at,

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from persys.agent.runtimes.docker.mapping import OwnerLabels
 from persys.agent.runtimes.vm.domain_xml import domain_uuid
 from persys.agent.runtimes.vm.libvirt import Libvirt, LibvirtError, load
-from persys.core.agent.report import Sample
+from persys.core.agent.report import UsageSample
 from persys.errors import RuntimeUnavailableError
 from persys.infra.clock import Clock
 from persys.model.ids import WorkloadId
@@ -35,9 +35,9 @@ class VmUsage:
         self._owner = owner
         self._clock = clock
         self._machines = machines
-        self._last: dict[str, Sample] = {}
+        self._last: dict[str, UsageSample] = {}
 
-    async def sample(self) -> list[Sample]:
+    async def sample(self) -> list[UsageSample]:
         """One sample per running VM. Raises RuntimeUnavailableError."""
         owners = {domain_uuid(self._owner, named): named for named in self._machines()}
         if not owners:
@@ -59,9 +59,9 @@ class VmUsage:
 
 
 def sample_of(
-    workload_id: WorkloadId, uuid: str, stats: Stats, at: float, before: Sample | None
-) -> Sample:
-    sample = Sample(workload_id, uuid, at, cpu_nanos=stats["cpu.time"])
+    workload_id: WorkloadId, uuid: str, stats: Stats, at: float, before: UsageSample | None
+) -> UsageSample:
+    sample = UsageSample(workload_id, uuid, at, cpu_nanos=stats["cpu.time"])
     found = {
         "memory_bytes": _KIB * int(stats.get("balloon.rss") or stats.get("balloon.current") or 0),
         "disk_read_bytes": _total(stats, "block", "rd.bytes"),

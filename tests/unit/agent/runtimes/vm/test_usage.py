@@ -1,7 +1,7 @@
 """Usage samples from libvirt statistics."""
 
 from persys.agent.runtimes.vm.usage import sample_of
-from persys.core.agent.report import Sample
+from persys.core.agent.report import UsageSample
 from persys.model.ids import WorkloadId
 
 VM = WorkloadId("vm")
@@ -22,7 +22,7 @@ STATS = {
 def test_disks_and_interfaces_of_a_vm_are_summed() -> None:
     sample = sample_of(VM, "u", STATS, 1.0, None)
 
-    assert sample == Sample(VM, "u", 1.0, 5_000, 1024 * 1024, 30, 1, 7, 8)
+    assert sample == UsageSample(VM, "u", 1.0, 5_000, 1024 * 1024, 30, 1, 7, 8)
 
 
 def test_missing_values_of_a_busy_vm_keep_the_last_value() -> None:
@@ -37,4 +37,4 @@ def test_missing_values_of_a_busy_vm_keep_the_last_value() -> None:
 def test_counters_restart_with_the_vm() -> None:
     before = sample_of(VM, "u", STATS, 1.0, None)
 
-    assert sample_of(VM, "u", {"cpu.time": 10}, 2.0, before) == Sample(VM, "u", 2.0, 10)
+    assert sample_of(VM, "u", {"cpu.time": 10}, 2.0, before) == UsageSample(VM, "u", 2.0, 10)

@@ -14,7 +14,7 @@ from persys.agent.runtimes.vm.storage.pools import Measured, measure
 from persys.errors import NotFoundError, RefusedError, UnavailableError
 from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls
 from persys.model.ids import WorkloadId
-from persys.model.node import DISK, VolumeSeen, VolumeState
+from persys.model.node import DISK, VolumeState, VolumeView
 
 
 class DiskInventory:
@@ -29,7 +29,7 @@ class DiskInventory:
         self._owner = owner
         self._root = root
 
-    async def inventory(self) -> list[VolumeSeen]:
+    async def inventory(self) -> list[VolumeView]:
         try:
             made = await self._paths.run(self._root, self._made)
         except OSError as err:
@@ -65,14 +65,14 @@ class DiskInventory:
 
     def _measure(
         self, connection: Any, made: list[tuple[WorkloadId, DiskRecord]]
-    ) -> list[VolumeSeen]:
+    ) -> list[VolumeView]:
         domains = {domain.UUIDString() for domain in connection.listAllDomains()}
         seen = []
         for workload_id, disk in made:
             size = Measured(disk.path) if disk.path else measure(connection, disk)
             here = domain_uuid(self._owner, workload_id) in domains
             seen.append(
-                VolumeSeen(
+                VolumeView(
                     workload_id,
                     disk.name,
                     DISK,

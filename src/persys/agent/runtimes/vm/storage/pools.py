@@ -16,7 +16,7 @@ from xml.etree import ElementTree as ET
 from persys.agent.ports import BaseImage
 from persys.agent.runtimes.vm.libvirt import Libvirt, LibvirtError, VmError, load
 from persys.agent.runtimes.vm.state_dir import DiskRecord
-from persys.core.agent.storage import Room
+from persys.core.agent.storage import LocalPool
 from persys.errors import RuntimeUnavailableError
 from persys.model.node import GIB
 from persys.model.status import FailureReason
@@ -195,7 +195,7 @@ class LibvirtPools:
         self._libvirt = libvirt
         self._own = own
 
-    async def rooms(self) -> list[Room]:
+    async def rooms(self) -> list[LocalPool]:
         try:
             return await self._libvirt.call(self._read)
         except LibvirtError as err:
@@ -203,14 +203,14 @@ class LibvirtPools:
                 f"cannot list libvirt storage pools: {err.message}"
             ) from err
 
-    def _read(self, connection: Any) -> list[Room]:
+    def _read(self, connection: Any) -> list[LocalPool]:
         active = load().VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE
         found = [self._room(pool) for pool in connection.listAllStoragePools(active)]
         if self._own.name not in {room.name for room in found}:
             found.append(_planned(self._own))
         return sorted(found, key=lambda room: room.name)
 
-    def _room(self, pool: Any) -> Room:
+    def _room(self, pool: Any) -> LocalPool:
         xml = ET.fromstring(pool.XMLDesc())  # noqa: S314 - written by libvirt itself
         kind = xml.get("type", "")
         _, capacity, _, _ = pool.info()
@@ -218,7 +218,7 @@ class LibvirtPools:
         device = None
         if kind in _ON_A_FILE_SYSTEM and target.is_dir():
             device = target.stat().st_dev
-        return Room(
+        return LocalPool(
             pool.name(),
             _TYPES.get(kind, kind),
             capacity // GIB,
@@ -227,8 +227,8 @@ class LibvirtPools:
         )
 
 
-def _planned(own: AgentPool) -> Room:
+def _planned(own: AgentPool) -> LocalPool:
     """The pool before its creation: capacity of the file system that its directory will be on."""
     place = next(each for each in (own.directory, *own.directory.parents) if each.is_dir())
     total_gb = shutil.disk_usage(place).total // GIB
-    return Room(own.name, "local", total_gb, place.stat().st_dev, for_disks=True)
+    return LocalPool(own.name, "local", total_gb, place.stat().st_dev, for_disks=True)

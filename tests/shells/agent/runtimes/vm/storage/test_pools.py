@@ -25,7 +25,7 @@ from persys.agent.volumes.detect import detect_drivers
 from persys.agent.volumes.managed import ManagedVolumes
 from persys.agent.volumes.programs import Programs
 from persys.agent.volumes.registry import VolumeRegistry
-from persys.core.agent.storage import Room
+from persys.core.agent.storage import LocalPool
 from persys.infra.aio.path_calls import DirectPathCalls
 from persys.infra.clock import SystemClock
 from persys.infra.process import serve
@@ -86,7 +86,7 @@ async def test_the_agent_pool_is_reported_before_its_first_disk(
 
     whole_gb = shutil.disk_usage(tmp_path).total >> 30
     device = (await asyncio.to_thread(tmp_path.stat)).st_dev
-    assert before == after == Room(own.name, "local", whole_gb, device, for_disks=True)
+    assert before == after == LocalPool(own.name, "local", whole_gb, device, for_disks=True)
 
 
 def _remove_pool(connection: Any, name: str) -> None:
@@ -97,9 +97,9 @@ def _remove_pool(connection: Any, name: str) -> None:
 
 class ChangingPools:
     def __init__(self) -> None:
-        self.found: list[Room] = []
+        self.found: list[LocalPool] = []
 
-    async def rooms(self) -> list[Room]:
+    async def rooms(self) -> list[LocalPool]:
         return self.found
 
 
@@ -166,7 +166,7 @@ async def test_a_node_whose_pools_changed_registers_again(
         await until(lambda: scheduler.beats >= 2)
         assert len(scheduler.registered) == 1
 
-        pools.found = [Room("fast", "local", 40)]
+        pools.found = [LocalPool("fast", "local", 40)]
         await until(lambda: len(scheduler.registered) == 2)
 
         told = scheduler.registered[-1].capabilities.storage_pools
