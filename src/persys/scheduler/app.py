@@ -136,9 +136,10 @@ class Scheduler:
             revoke=revoke,
             is_connected=lambda node_id: self.streams.get(node_id) is not None,
         )
-        self.removed, self.removal, self.membership = nodes.removed, nodes.removal, nodes.membership
+        self.removed, self.removal = nodes.removed, nodes.removal
+        self.leases, self.membership = nodes.leases, nodes.membership
         self.discovery = self._discovery(names) if names is not None else None
-        build.connect(base, reconcile, agents, dispatch, self.membership, self.discovery)
+        build.connect(base, reconcile, agents, dispatch, self.leases, self.discovery)
         self.denials = DenialLog(self.committer, base.clock)
         self.requests = OwnedWork(self.supervisor, limit=REQUESTS_MAX, stopped=not_leading)
         self.tokens = Tokens(self.cluster, self.committer, base.clock)
@@ -173,7 +174,7 @@ class Scheduler:
         if not self.store_watch.is_new_cluster:
             epochs.skip(now=self._clock.now())
         # A standby receives no heartbeats: every node gets a full lease before it is judged.
-        self.membership.renew_all()
+        self.leases.renew_all()
         self.removal.resume()
         self.secrets.check_key()
         if self.discovery is not None:
@@ -246,7 +247,7 @@ class Scheduler:
             Loop("orders", self.dispatcher.run),
             Loop("channels", self.agents.run),
             Loop("reconcile", self.reconciler.run),
-            Loop("lease", self.membership.run),
+            Loop("lease", self.leases.run),
             Loop("reachability", self.reachability.run),
             Loop("tombstones", self.tombstone_cleaner.run),
             Loop("orphans", self.orphans.run),

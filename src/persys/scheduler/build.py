@@ -31,6 +31,8 @@ from persys.scheduler.drift.tombstones import TombstoneCleaner
 from persys.scheduler.ha.leader_key import LeaderKey
 from persys.scheduler.ha.leader_lease import LeaderLease
 from persys.scheduler.membership.heartbeat import ReportLimits
+from persys.scheduler.membership.leases import NodeLeases
+from persys.scheduler.membership.node_records import NodeRecords
 from persys.scheduler.membership.node_removal import NodeRemoval
 from persys.scheduler.membership.nodes import Membership
 from persys.scheduler.membership.reachability import Reachability
@@ -104,6 +106,7 @@ class DispatchParts:
 class MembershipParts:
     removed: RemovedNodes
     removal: NodeRemoval
+    leases: NodeLeases
     membership: Membership
 
 
@@ -297,28 +300,46 @@ def build_membership(
     removed = RemovedNodes(base.cluster, revoke, revoking=revoking)
     locks: KeyedLock[NodeId] = KeyedLock()
     removal = NodeRemoval(base.cluster, commit.committer, clock, removed=removed, locks=locks)
+    records = NodeRecords(
+        base.cluster,
+        commit.committer,
+        clock,
+        lease=settings.node_lease,
+        removed=removed,
+        wake_many=reconcile.reconciler.wake_many,
+        node_changed=reconcile.reconciler.node_changed,
+    )
+    leases = NodeLeases(
+        base.cluster,
+        records,
+        commit.modes,
+        clock,
+        supervisor=base.supervisor,
+        lease=settings.node_lease,
+        grace=settings.node_unavailable_grace,
+        wake_many=reconcile.reconciler.wake_many,
+        node_returned=signals.node_returned.emit,
+        locks=locks,
+    )
     membership = Membership(
         base.cluster,
         commit.committer,
+        records,
+        leases,
         observations,
         clock,
         supervisor=base.supervisor,
         cluster_id=settings.cluster_id,
-        lease=settings.node_lease,
-        grace=settings.node_unavailable_grace,
-        wake_many=reconcile.reconciler.wake_many,
         capacity_freed=reconcile.reconciler.capacity_freed,
-        node_changed=reconcile.reconciler.node_changed,
         node_returned=signals.node_returned.emit,
         mark_stale=commit.store_watch.mark_stale,
-        removed=removed,
         is_connected=is_connected,
         agent_replaced=signals.agent_replaced.emit,
         new_instance_id=base.new_uid,
         removal=removal,
         locks=locks,
     )
-    return MembershipParts(removed, removal, membership)
+    return MembershipParts(removed, removal, leases, membership)
 
 
 def connect(
@@ -326,7 +347,7 @@ def connect(
     reconcile: ReconcileParts,
     agents: AgentParts,
     dispatch: DispatchParts,
-    membership: Membership,
+    leases: NodeLeases,
     discovery: Discovery | None,
 ) -> None:
     """Link each signal to the parts that react to it, in this order."""
@@ -358,4 +379,4 @@ def connect(
     signals.records_loaded.connect(
         lambda _: agents.secrets.check_key(), lambda _: reconciler.wake_all()
     )
-    signals.mode_normal.connect(lambda _: membership.renew_all(), lambda _: reconciler.wake_all())
+    signals.mode_normal.connect(lambda _: leases.renew_all(), lambda _: reconciler.wake_all())

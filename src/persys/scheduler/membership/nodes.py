@@ -1,18 +1,15 @@
-"""Registers nodes, renews their leases by heartbeats and marks nodes with expired leases as not ready.
+"""Registers nodes, processes their heartbeats and applies the commands of operators.
 
-A lease is renewed in memory; only a change of a node's record or status is written. The workload statuses of
-a heartbeat become observations, like those of all other sources.
+A heartbeat renews the lease in memory; only a change of a node's record or status is written. The workload
+statuses of a heartbeat become observations, like those of all other sources.
 """
 
-import asyncio
-from collections.abc import Callable, Iterable
-from datetime import datetime, timedelta
+from collections.abc import Callable
+from datetime import datetime
 
-import structlog
 from msgspec.structs import replace
 
-from persys.core.event_retention import Repeats
-from persys.core.nodes import INTERVALS_KEPT, lease_seconds, status_with_lease
+from persys.core.nodes import status_with_lease
 from persys.core.recovery.mode import detect_lost_records, is_of_other_cluster
 from persys.core.registration import (
     Refusals,
@@ -33,28 +30,21 @@ from persys.errors import (
     SupersededError,
 )
 from persys.infra.aio.keyed_lock import KeyedLock
-from persys.infra.aio.supervisor import InternalError, KeyedWork, Supervisor
+from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
-from persys.model import feature
 from persys.model.cluster import ClusterMarker
-from persys.model.event import Event, EventKind
-from persys.model.ids import NodeId, WorkloadId
-from persys.model.node import Lease, Node, NodeStatus
+from persys.model.event import EventKind
+from persys.model.ids import NodeId
+from persys.model.node import Node, NodeStatus
 from persys.model.status import Actual, Observation
 from persys.scheduler.commit.committer import Committer, retry_on_conflict
-from persys.scheduler.commit.transaction import Transaction
 from persys.scheduler.dispatch.observations import Observations
 from persys.scheduler.membership.heartbeat import Report, ReportedStatuses
+from persys.scheduler.membership.leases import NodeLeases
+from persys.scheduler.membership.node_records import NodeRecords
 from persys.scheduler.membership.node_removal import NodeRemoval
-from persys.scheduler.membership.removed_nodes import RemovedNodes
 from persys.scheduler.recovery.pending_nodes import PendingNode, PendingNodes
 from persys.scheduler.state.cluster import ClusterState, NodeState
-from persys.store import keys
-
-log = structlog.get_logger()
-
-JUDGE_AGAIN_SECONDS = 1.0
-SLICE = 500  # nodes
 
 
 class Membership:
@@ -62,19 +52,16 @@ class Membership:
         self,
         cluster: ClusterState,
         committer: Committer,
+        records: NodeRecords,
+        leases: NodeLeases,
         observations: Observations,
         clock: Clock,
         *,
         supervisor: Supervisor,
         cluster_id: str,
-        lease: timedelta,
-        grace: timedelta,
-        wake_many: Callable[[Iterable[WorkloadId]], None],
         capacity_freed: Callable[[NodeId], None],
-        node_changed: Callable[[NodeId], None],
         node_returned: Callable[[NodeId], None],
         mark_stale: Callable[[], None],
-        removed: RemovedNodes,
         is_connected: Callable[[NodeId], bool],
         agent_replaced: Callable[[NodeId], None],
         new_instance_id: Callable[[], str],
@@ -84,40 +71,25 @@ class Membership:
         """`locks` serialize the changes of a node record."""
         self._cluster = cluster
         self._committer = committer
+        self._records = records
+        self._leases = leases
         self._observations = observations
         self._clock = clock
         self._cluster_id = cluster_id
-        self._lease = lease
-        self._grace = grace
-        self._wake_many = wake_many
-        self._room_appeared = capacity_freed
-        self._node_changed = node_changed
+        self._capacity_freed = capacity_freed
         self._node_returned = node_returned
         self._mark_stale = mark_stale
-        self._removed = removed
         self._is_connected = is_connected
         self._agent_replaced = agent_replaced
         self._new_instance_id = new_instance_id
         self._refusals = Refusals()
         self._removal = removal
         self._supervisor = supervisor
-        self._leases: KeyedWork[NodeId] = KeyedWork(supervisor, "lease", clock)
         self._locks = locks
-        self._repeats = Repeats()
         self.pending_nodes = PendingNodes()
 
-    def lease_ends(self) -> float:
-        return self._clock.monotonic() + self._lease.total_seconds()
-
     def lease_ends_at(self, node_id: NodeId) -> datetime:
-        extra = timedelta(seconds=self._known(node_id).lease_extra)
-        return self._clock.now() + self._lease + extra
-
-    def renew_all(self) -> None:
-        """Give every node a full lease: heartbeats may have been missed because of this scheduler."""
-        for member in self._cluster.members.values():
-            member.lease_until = max(member.lease_until, self.lease_ends() + member.lease_extra)
-            member.lost_noted = False
+        return self._leases.ends_at(self._known(node_id))
 
     async def register(
         self, application: Registration, *, cluster_uid: str = "", workload_count: int = 0
@@ -156,7 +128,7 @@ class Membership:
             self._mark_stale()  # so that the store is probed for the lost records
         self.pending_nodes.note(pending_node)
         if member := self._cluster.members.get(pending_node.node.id):
-            self._on_contact(member)
+            self._leases.on_contact(member)
         raise modes.refusal()
 
     async def _register(self, application: Registration) -> None:
@@ -170,7 +142,7 @@ class Membership:
                 raise self._refused(application, holder, why)
             admitted_node = registered_node(application, holder, self._new_instance_id())
             if known is None:
-                await self._put(admitted_node, EventKind.NODE_REGISTERED)
+                await self._records.put(admitted_node, EventKind.NODE_REGISTERED)
                 return admitted_node
             _check_not_removing(known.node)
             renewed = _renewed(known.node, admitted_node)
@@ -178,20 +150,20 @@ class Membership:
                 renewed = replace(renewed, registered_at=self._clock.now())
                 self._agent_replaced(node.id)
                 known.instance_confirmed = False
-            await self._put(renewed, EventKind.NODE_REGISTERED_AGAIN)
+            await self._records.put(renewed, EventKind.NODE_REGISTERED_AGAIN)
             return renewed
 
         async with self._locks.hold(node.id):
             shown = await retry_on_conflict(attempt)
             member = self._cluster.members[node.id]
-            self._on_contact(member)
+            self._leases.on_contact(member)
             member.boot_id = application.boot_id
             self._refusals.forget(node.id)
             if application.instance_id and application.instance_id == shown.instance_id:
                 member.instance_confirmed = True
             if member.refused_types:
                 member.refused_types.clear()
-                self._show(shown)
+                self._records.show(shown)
         self._node_returned(node.id)
 
     def _refused(
@@ -199,7 +171,7 @@ class Membership:
     ) -> RefusedError:
         now = self._clock.monotonic()
         since = self._refusals.note(application.node.id, application.session_id, now)
-        lease_seconds = self._lease.total_seconds()
+        lease_seconds = self._leases.seconds
         if is_superseded(application, holder, refused_since=since, lease_seconds=lease_seconds):
             return SupersededError(why)
         return RefusedError(why)
@@ -246,18 +218,18 @@ class Membership:
         member = self._known(node_id)
         if member.node.removing_since is not None:
             raise NotFoundError("node", node_id)
-        self._on_contact(member)
+        self._leases.on_contact(member)
         member.reported_at = self._clock.monotonic()
         member.clock_skew = report.clock_skew
         member.usage = report.usage
         member.internal_errors = report.internal_errors
         member.journal_problem = report.journal_problem
         if self._cluster.set_unavailable(node_id, report.unavailable_types):
-            self._room_appeared(node_id)
+            self._capacity_freed(node_id)
         self._take_contained(node_id, report)
         if member.node.status is NodeStatus.NOT_READY:
             try:
-                await self._set_ready(member)
+                await self._leases.set_ready(member)
             except (StoreUnavailableError, ConflictError):
                 return  # retried with the next heartbeat
 
@@ -267,7 +239,7 @@ class Membership:
         async def attempt() -> None:
             node = self._known(node_id).node
             _check_not_removing(node)
-            await self._put(make(node), kind)
+            await self._records.put(make(node), kind)
 
         async with self._locks.hold(node_id):
             await retry_on_conflict(attempt)
@@ -284,66 +256,6 @@ class Membership:
         if member is None:
             raise NotFoundError("node", node_id)
         return member
-
-    async def run(self) -> None:
-        """Mark nodes as not ready when their lease expires."""
-        while True:
-            if self._committer.modes.is_frozen:
-                await asyncio.sleep(JUDGE_AGAIN_SECONDS)
-                continue  # no node is declared lost because the scheduler cannot write
-            next_end = await self._judge_all(now := self._clock.monotonic())
-            await asyncio.sleep(min(max(next_end - now, 0.01), JUDGE_AGAIN_SECONDS))
-
-    async def _judge_all(self, now: float) -> float:
-        """Check all nodes in slices. Returns when the next lease expires.
-
-        Nodes whose leases expire together share transactions: one by one, the last of thousands would be
-        marked minutes late.
-        """
-        next_end = now + JUDGE_AGAIN_SECONDS
-        members = list(self._cluster.members.values())
-        for start in range(0, len(members), SLICE):
-            async with asyncio.TaskGroup() as group:
-                for member in members[start : start + SLICE]:
-                    if member.lease_until > now:
-                        next_end = min(next_end, member.lease_until)
-                    elif not self._leases.is_due(member.node.id):
-                        continue
-                    elif member.node.status is not NodeStatus.NOT_READY:
-                        group.create_task(self._expire(member, now))
-                    elif not member.lost_noted:
-                        with self._leases.contain(member.node.id):
-                            self._note_lost(member, now)
-            await asyncio.sleep(0)
-        return next_end
-
-    async def _expire(self, member: NodeState, now: float) -> None:
-        with self._leases.contain(member.node.id):
-            await self._judge(member)
-            self._note_lost(member, now)
-
-    def _note_lost(self, member: NodeState, now: float) -> None:
-        """Reconcile the workloads of a node once its grace period is over."""
-        if member.lost_noted or now < member.lease_until + self._grace.total_seconds():
-            return
-        member.lost_noted = True
-        self._wake_many(self._cluster.on_node.get(member.node.id, ()))
-
-    def _on_contact(self, member: NodeState) -> None:
-        member.lost_noted = False
-        self._note_interval(member)
-        member.lease_until = self.lease_ends() + member.lease_extra
-        member.last_heartbeat = self._clock.now()
-
-    def _note_interval(self, member: NodeState) -> None:
-        """Persys agents use the configured heartbeat interval; third-party agents have their own."""
-        now, before = self._clock.monotonic(), member.heartbeat_at
-        member.heartbeat_at = now
-        if before is None or feature.PUSHES_STATUS in member.node.capabilities.features:
-            return
-        member.intervals = (*member.intervals, now - before)[-INTERVALS_KEPT:]
-        lease = self._lease.total_seconds()
-        member.lease_extra = lease_seconds(lease, member.intervals) - lease
 
     def _take_contained(self, node_id: NodeId, report: Report) -> None:
         """Process a report so that a defect affects neither the lease of the node nor other workloads."""
@@ -372,87 +284,10 @@ class Membership:
             if entry and entry.assignment and entry.assignment.node_id == node_id:
                 entry.usage = used
 
-    async def _judge(self, member: NodeState) -> None:
-        async with self._locks.hold(member.node.id):
-            if member.lease_until > self._clock.monotonic():
-                return  # it sent a heartbeat meanwhile
-            silent = self._lease.total_seconds() + member.lease_extra
-            lost = self._with_status(
-                member.node, NodeStatus.NOT_READY, f"no heartbeat for {silent:g}s"
-            )
-            try:
-                await self._put(lost, EventKind.NODE_NOT_READY)
-            except (StoreUnavailableError, ConflictError):
-                return  # retried in a second
-
-    async def _set_ready(self, member: NodeState) -> None:
-        async with self._locks.hold(member.node.id):
-            if member.node.status is not NodeStatus.NOT_READY:
-                return
-            alive = replace(member.node, confirmed_dead=False)
-            ready = self._with_status(alive, status_with_lease(alive), "heartbeats resumed")
-            await self._put(ready, EventKind.NODE_READY)
-        self._node_returned(member.node.id)
-
-    def _with_status(self, node: Node, status: NodeStatus, reason: str) -> Node:
-        return replace(node, status=status, status_reason=reason, status_at=self._clock.now())
-
-    async def _put(self, node: Node, kind: EventKind) -> None:
-        known = self._cluster.members.get(node.id)
-        if known is not None and known.node == node:
-            return
-        now = self._clock.now()
-        text = node.status_reason
-        if keys.node_key(node.id) in self._cluster.quarantine:
-            text = "its unreadable record was replaced: cordon, drain and taints are lost"
-        change = Transaction(
-            done=lambda: self._show(node),
-            puts={keys.node_key(node.id): node},
-            drops=self._removed.forget(now),
-            events=self._events(node, kind, text, now),
-        )
-        if known is not None and _is_only_another_process(known.node, node):
-            change.events.clear()
-        if kind in (EventKind.NODE_REGISTERED, EventKind.NODE_REGISTERED_AGAIN):
-            change.puts[keys.node_lease_key(node.id)] = Lease(node.id, now, self._lease)
-        await self._committer.commit(change)
-        log.info("node.changed", node_id=node.id, kind=kind, status=node.status)
-
-    def _events(self, node: Node, kind: EventKind, text: str, now: datetime) -> list[Event]:
-        """Repeated registrations of a ready node are aggregated into few events with a count."""
-        known = self._cluster.members.get(node.id)
-        ready = known is not None and known.node.status is not NodeStatus.NOT_READY
-        if kind is EventKind.NODE_REGISTERED_AGAIN and ready:
-            left_out = self._repeats.take(node.id, now)
-            if left_out is None:
-                return []
-            if left_out:
-                text = f"{text}; {left_out} earlier registrations omitted".removeprefix("; ")
-        return [Event(now, kind, text, node_id=node.id)]
-
-    def _show(self, node: Node) -> None:
-        self._cluster.put_node(node, lease_until=None if node.id in self._cluster.members else 0.0)
-        self._wake_many(self._cluster.on_node.get(node.id, ()))
-        self._node_changed(node.id)
-
 
 def _check_not_removing(node: Node) -> None:
     if node.removing_since is not None:
         raise RefusedError(f"node {node.id} is being removed; try again when it is gone")
-
-
-def _is_only_another_process(old: Node, new: Node) -> bool:
-    """Whether only the agent process has changed, not the node."""
-    return (
-        replace(
-            new,
-            instance_id=old.instance_id,
-            instance_before=old.instance_before,
-            session_id=old.session_id,
-            registered_at=old.registered_at,
-        )
-        == old
-    )
 
 
 def _renewed(old: Node, new: Node) -> Node:

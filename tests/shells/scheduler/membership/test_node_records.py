@@ -39,7 +39,8 @@ class Inside:
         self.scheduler.cluster.members[N1].lease_until = 0.0
 
     async def judge(self) -> None:
-        await self.membership._judge_all(SystemClock().monotonic())
+        assert self.scheduler is not None
+        await self.scheduler.leases._judge_all(SystemClock().monotonic())
 
     async def until_turn_is_taken(self, *, waiting: int = 0) -> None:
         queues = self.membership._locks._queues

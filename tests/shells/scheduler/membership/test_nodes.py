@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from persys.scheduler.membership.nodes import JUDGE_AGAIN_SECONDS
+from persys.scheduler.membership.leases import JUDGE_AGAIN_SECONDS
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster, eventually
 
