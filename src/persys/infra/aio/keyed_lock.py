@@ -20,25 +20,25 @@ class KeyedLock(Generic[Key]):
         if queue is None:
             self._queues[key] = deque()
         else:
-            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            queue.append(turn)
+            granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            queue.append(granted)
             try:
-                await turn
+                await granted
             except asyncio.CancelledError:
                 # A waiter cancelled in the queue is skipped when it is next.
-                if not turn.cancelled():
-                    self._pass_on(key)  # the lock was granted during the cancellation
+                if not granted.cancelled():
+                    self._release(key)  # the lock was granted during the cancellation
                 raise
         try:
             yield
         finally:
-            self._pass_on(key)
+            self._release(key)
 
-    def _pass_on(self, key: Key) -> None:
+    def _release(self, key: Key) -> None:
         queue = self._queues[key]
         while queue:
-            turn = queue.popleft()
-            if not turn.cancelled():
-                turn.set_result(None)
+            granted = queue.popleft()
+            if not granted.cancelled():
+                granted.set_result(None)
                 return
         del self._queues[key]

@@ -36,12 +36,12 @@ FORWARDED_IDENTITY = "persys-identity"
 FORWARDED_CERTIFICATE = "persys-certificate-bin"  # the claims of the original caller's certificate
 FORWARDED_SOURCE = "persys-source"  # network address of the original caller
 FORWARDED_VIA = "persys-via"  # the gateway, in a call that a standby forwards
-_PASSED_LENGTH_MAX = 256
-UNNAMED = "unnamed"  # the person behind a gateway that passes no identity
+_METADATA_LENGTH_MAX = 256
+UNNAMED = "unnamed"  # the user behind a gateway that passes no identity
 _CERTIFICATE = "x509_pem_cert"
 # The role that calls methods with these permissions; users call all others.
 _SUGGESTED = {Permission.REPORT: Role.AGENT, Permission.ORDER: Role.SCHEDULER}
-_KNOWN_MAX = 4096  # certificates whose claims are kept
+_KNOWN_MAX = 4096  # certificates whose claims are cached
 
 Context = grpc.aio.ServicerContext[Any, Any]
 # Restricts a request to what this caller may access: returns it, possibly wrapped, or raises DeniedError.
@@ -52,7 +52,7 @@ Check = Callable[[Claims], None]
 # The caller of the request that is being served; None with -insecure.
 CALLER: ContextVar[Caller | None] = ContextVar("caller", default=None)
 # The claims of that caller's certificate, as presented to us or to the scheduler or gateway in between.
-CLIENT_CLAIMS: ContextVar[Claims | None] = ContextVar("shown", default=None)
+CLIENT_CLAIMS: ContextVar[Claims | None] = ContextVar("client_claims", default=None)
 
 
 class AuthorizedCall(NamedTuple):
@@ -274,7 +274,7 @@ def _metadata_value(context: Context, name: str) -> str | bytes:
 
 
 def _metadata_text(context: Context, name: str) -> str:
-    return str(_metadata_value(context, name))[:_PASSED_LENGTH_MAX]
+    return str(_metadata_value(context, name))[:_METADATA_LENGTH_MAX]
 
 
 @lru_cache(_KNOWN_MAX)

@@ -113,20 +113,8 @@ def _container_message(written: ContainerSpec) -> agent_pb2.ContainerSpec:
         command=written.command,
         args=written.args,
         env=written.env,
-        volumes=[
-            agent_pb2.VolumeMount(
-                host_path=mount.host_path,
-                container_path=mount.container_path,
-                read_only=mount.read_only,
-            )
-            for mount in written.volumes
-        ],
-        ports=[
-            agent_pb2.PortMapping(
-                host_port=port.host_port, container_port=port.container_port, protocol=port.protocol
-            )
-            for port in written.ports
-        ],
+        volumes=fields.mount_messages(written.volumes, agent_pb2.VolumeMount),
+        ports=fields.port_messages(written.ports, agent_pb2.PortMapping),
         resources=agent_pb2.ResourceLimits(
             cpu_shares=written.cpu_shares,
             memory_bytes=written.memory_bytes,
@@ -139,7 +127,9 @@ def _container_message(written: ContainerSpec) -> agent_pb2.ContainerSpec:
             policy=written.restart.name, max_retry_count=written.restart.retries_max
         ),
         labels=written.labels,
-        managed_volumes=[fields.agent_volume(volume) for volume in written.managed_volumes],
+        managed_volumes=fields.volume_messages(
+            written.managed_volumes, agent_pb2.ManagedVolumeSpec
+        ),
         privileged=written.privileged,
         image_pull_policy=written.pull_policy,
         stop_grace_seconds=written.stop_grace_seconds,

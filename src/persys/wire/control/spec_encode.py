@@ -74,21 +74,9 @@ def _container_message(spec: ContainerSpec) -> control_pb2.ContainerSpec:
         command=spec.command,
         args=spec.args,
         env=spec.env,
-        volumes=[
-            control_pb2.VolumeMount(
-                host_path=mount.host_path,
-                container_path=mount.container_path,
-                read_only=mount.read_only,
-            )
-            for mount in spec.volumes
-        ],
-        managed_volumes=[fields.control_volume(volume) for volume in spec.managed_volumes],
-        ports=[
-            control_pb2.Port(
-                host_port=port.host_port, container_port=port.container_port, protocol=port.protocol
-            )
-            for port in spec.ports
-        ],
+        volumes=fields.mount_messages(spec.volumes, control_pb2.VolumeMount),
+        managed_volumes=fields.volume_messages(spec.managed_volumes, control_pb2.ManagedVolumeSpec),
+        ports=fields.port_messages(spec.ports, control_pb2.Port),
         restart_policy=_restart_word(spec.restart),
         privileged=spec.privileged,
         image_pull_policy=spec.pull_policy,
@@ -142,14 +130,9 @@ def _vm_message(spec: VMSpec) -> control_pb2.VMSpec:
             )
             for network in spec.networks
         ],
-        cloud_init=control_pb2.CloudInitConfig(
-            user_data=spec.cloud_init.user_data,
-            meta_data=spec.cloud_init.meta_data,
-            network_config=spec.cloud_init.network_config,
-            vendor_data=spec.cloud_init.vendor_data,
-        ),
+        cloud_init=fields.cloud_init_message(spec.cloud_init, control_pb2.CloudInitConfig),
         os_image=spec.os_image,
-        managed_volumes=[fields.control_volume(volume) for volume in spec.managed_volumes],
+        managed_volumes=fields.volume_messages(spec.managed_volumes, control_pb2.ManagedVolumeSpec),
         restart_policy="" if spec.restart == RestartPolicy() else _restart_word(spec.restart),
         stop_grace_seconds=spec.stop_grace_seconds,
         login=login.login_message(spec.login, control_pb2.VMLogin),

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from typing import TypeVar
 
 from persys.errors import InvalidError
 from persys.model.ids import workload_id
@@ -16,6 +17,13 @@ AnyPort = control_pb2.Port | agent_pb2.PortMapping
 AnyMount = control_pb2.VolumeMount | agent_pb2.VolumeMount
 AnyVolume = control_pb2.ManagedVolumeSpec | agent_pb2.ManagedVolumeSpec
 AnyCloudInit = control_pb2.CloudInitConfig | agent_pb2.CloudInitConfig
+
+PortMessage = TypeVar("PortMessage", control_pb2.Port, agent_pb2.PortMapping)
+MountMessage = TypeVar("MountMessage", control_pb2.VolumeMount, agent_pb2.VolumeMount)
+VolumeMessage = TypeVar("VolumeMessage", control_pb2.ManagedVolumeSpec, agent_pb2.ManagedVolumeSpec)
+CloudInitMessage = TypeVar(
+    "CloudInitMessage", control_pb2.CloudInitConfig, agent_pb2.CloudInitConfig
+)
 
 _PROTOCOLS = {"": "tcp", "tcp": "tcp", "udp": "udp"}
 _DRIVERS = {"": "local", "local": "local", "nfs": "nfs", "ceph-rbd": "ceph-rbd"}
@@ -109,37 +117,52 @@ def _managed_volume(
     )
 
 
-def agent_volume(volume: ManagedVolume) -> agent_pb2.ManagedVolumeSpec:
-    return agent_pb2.ManagedVolumeSpec(
-        name=volume.name,
-        driver=volume.driver,
-        size_gb=volume.size_gb,
-        access_mode=volume.access_mode,
-        fs_type=volume.fs_type,
-        mount_path=volume.mount_path,
-        read_only=volume.read_only,
-        retain_policy=_retain_word(volume),
-    )
+def mount_messages(mounts: Sequence[VolumeMount], kind: type[MountMessage]) -> list[MountMessage]:
+    return [
+        kind(
+            host_path=mount.host_path,
+            container_path=mount.container_path,
+            read_only=mount.read_only,
+        )
+        for mount in mounts
+    ]
 
 
-def control_volume(volume: ManagedVolume) -> control_pb2.ManagedVolumeSpec:
-    return control_pb2.ManagedVolumeSpec(
-        name=volume.name,
-        driver=volume.driver,
-        size_gb=volume.size_gb,
-        access_mode=volume.access_mode,
-        fs_type=volume.fs_type,
-        mount_path=volume.mount_path,
-        read_only=volume.read_only,
-        retain_policy=_retain_word(volume),
-    )
+def port_messages(ports: Sequence[Port], kind: type[PortMessage]) -> list[PortMessage]:
+    return [
+        kind(host_port=port.host_port, container_port=port.container_port, protocol=port.protocol)
+        for port in ports
+    ]
 
 
-def _retain_word(volume: ManagedVolume) -> str:
-    return "Retain" if volume.retain else "Delete"
+def volume_messages(
+    volumes: Sequence[ManagedVolume], kind: type[VolumeMessage]
+) -> list[VolumeMessage]:
+    return [
+        kind(
+            name=volume.name,
+            driver=volume.driver,
+            size_gb=volume.size_gb,
+            access_mode=volume.access_mode,
+            fs_type=volume.fs_type,
+            mount_path=volume.mount_path,
+            read_only=volume.read_only,
+            retain_policy="Retain" if volume.retain else "Delete",
+        )
+        for volume in volumes
+    ]
 
 
 def cloud_init(message: AnyCloudInit) -> CloudInit:
     return CloudInit(
         message.user_data, message.meta_data, message.network_config, message.vendor_data
+    )
+
+
+def cloud_init_message(config: CloudInit, kind: type[CloudInitMessage]) -> CloudInitMessage:
+    return kind(
+        user_data=config.user_data,
+        meta_data=config.meta_data,
+        network_config=config.network_config,
+        vendor_data=config.vendor_data,
     )
