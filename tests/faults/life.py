@@ -129,7 +129,9 @@ class Life:
         world.docker.images.add("app")
         world.docker.create(STRAY, {"Image": "app", "Labels": labels})
         (
-            container_files(world.settings, OwnerLabels("default", NODE)).place(WorkloadId(STRAY))
+            container_files(world.settings, OwnerLabels("default", NODE)).directory(
+                WorkloadId(STRAY)
+            )
         ).mkdir(parents=True)
         marks = "".join(f'<p:label name="{name}" value="{labels[name]}"/>' for name in labels)
         metadata = f'<metadata><p:machine xmlns:p="{NAMESPACE}">{marks}</p:machine></metadata>'

@@ -11,7 +11,13 @@ from functools import partial
 import structlog
 
 from persys.agent.runtimes.docker.engine import Engine, EngineError, parsing_response
-from persys.agent.runtimes.host_paths import HeldBind, HostBind, HostPathError, hold, swapped
+from persys.agent.runtimes.host_paths import (
+    HeldBind,
+    HostBind,
+    HostPathError,
+    hold,
+    replaced_source,
+)
 from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
 from persys.model.status import Failure, FailureReason
 
@@ -31,7 +37,7 @@ class BindGuard:
         except HostPathError as err:
             return err.failure
         except PathTimeoutError as err:
-            return _no_answer(err)
+            return _timeout_failure(err)
 
     async def start(
         self,
@@ -52,7 +58,7 @@ class BindGuard:
         except HostPathError as err:
             return err.failure
         except PathTimeoutError as err:
-            return _no_answer(err)
+            return _timeout_failure(err)
 
     @asynccontextmanager
     async def _held(self, binds: Sequence[HostBind]) -> AsyncIterator[list[HeldBind]]:
@@ -75,10 +81,10 @@ class BindGuard:
         with parsing_response(container_id):
             pid = int(found["State"]["Pid"])
             targets = {str(mount["Destination"]) for mount in found["Mounts"]}
-        mine = [one for one in held if one.bind.target in targets]
-        if not pid or not mine:
+        mounted = [one for one in held if one.bind.target in targets]
+        if not pid or not mounted:
             return None
-        problem = await self._paths.run(f"/proc/{pid}", partial(swapped, mine, pid))
+        problem = await self._paths.run(f"/proc/{pid}", partial(replaced_source, mounted, pid))
         if not problem:
             return None
         log.error("bind.replaced", container_id=container_id, problem=problem)
@@ -89,5 +95,5 @@ class BindGuard:
         return Failure(reason, problem, retryable=False, code="BindSourceReplaced")
 
 
-def _no_answer(err: PathTimeoutError) -> Failure:
+def _timeout_failure(err: PathTimeoutError) -> Failure:
     return Failure(FailureReason.STORAGE_ERROR, str(err), code="HostPath")

@@ -95,7 +95,7 @@ def open_below(root: str, path: str, *, flags: int = os.O_PATH, create: bool = F
     try:
         anchor = os.open(root, os.O_PATH | os.O_CLOEXEC)
     except OSError as err:
-        raise _refused(root, err) from err
+        raise _host_path_error(root, err) from err
     try:
         if relative == ".":
             return os.open(f"/proc/self/fd/{anchor}", flags | os.O_CLOEXEC)
@@ -103,12 +103,12 @@ def open_below(root: str, path: str, *, flags: int = os.O_PATH, create: bool = F
             _make_directories(anchor, relative)
         return _open_beneath(anchor, relative, flags | os.O_CLOEXEC)
     except OSError as err:
-        raise _refused(path, err) from err
+        raise _host_path_error(path, err) from err
     finally:
         os.close(anchor)
 
 
-def swapped(held: Iterable[HeldBind], pid: int) -> str:
+def replaced_source(held: Iterable[HeldBind], pid: int) -> str:
     """Describe a source that was replaced before the container mounted it; "" if none, or unknown."""
     try:
         table = {entry.mount_point: entry for entry in read_mount_table(pid)}
@@ -183,7 +183,7 @@ def _origin_of(descriptor: int) -> Origin:
     number = _mount_number(descriptor)
     entry = next((entry for entry in read_mount_table() if entry.number == number), None)
     if entry is None:
-        raise _refused(path, OSError(errno.ENOENT, "its file system is not mounted here"))
+        raise _host_path_error(path, OSError(errno.ENOENT, "its file system is not mounted here"))
     return Origin(entry.device, _inside(entry, path))
 
 
@@ -198,7 +198,7 @@ def _inside(entry: MountEntry, path: str) -> str:
     return os.path.normpath(f"{entry.root.rstrip('/')}/{relative}")
 
 
-def _refused(path: str, err: OSError) -> HostPathError:
+def _host_path_error(path: str, err: OSError) -> HostPathError:
     if err.errno in (errno.ELOOP, errno.EXDEV):
         text = f"{path}: a symbolic link is not allowed here; use the real path"
     else:

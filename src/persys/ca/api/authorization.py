@@ -216,6 +216,6 @@ class AuthorizedRoutes:
 
 
 def _error_response(route: str, status: int, text: str, *, reason: str = "") -> web.Response:
-    ours = msgspec.json.encode(Refusal(text, reason))
-    body = cfssl.error_body(text) if cfssl.PREFIX in route else ours
+    is_cfssl = cfssl.PREFIX in route
+    body = cfssl.error_body(text) if is_cfssl else msgspec.json.encode(Refusal(text, reason))
     return web.Response(status=status, body=body, content_type=JSON)

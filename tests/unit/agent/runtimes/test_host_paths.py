@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from persys.agent.runtimes import host_paths
-from persys.agent.runtimes.host_paths import HostBind, HostPathError, hold, open_below, swapped
+from persys.agent.runtimes.host_paths import (
+    HostBind,
+    HostPathError,
+    hold,
+    open_below,
+    replaced_source,
+)
 from persys.infra.mount_table import read_mount_table
 from persys.model.status import FailureReason
 
@@ -90,8 +96,8 @@ def test_a_source_replaced_during_the_start_is_detected(tmp_path: Path) -> None:
     held = hold(HostBind(str(data), "/", mount.mount_point))
     same = hold(HostBind("/proc", "/", "/proc"))
 
-    assert "was replaced" in swapped([held], os.getpid())
-    assert swapped([same], os.getpid()) == ""
-    assert swapped([held], 2**22 + 1) == ""
+    assert "was replaced" in replaced_source([held], os.getpid())
+    assert replaced_source([same], os.getpid()) == ""
+    assert replaced_source([held], 2**22 + 1) == ""
     held.close()
     same.close()

@@ -52,7 +52,7 @@ def copy_files(
             _copy(path, relative.parts, target)
         for name, leads_to in links.items():
             names.add(name)
-            with _walked(Path(name).parts[:-1], target, make=True) as parent:
+            with _descend(Path(name).parts[:-1], target, make=True) as parent:
                 assert parent is not None, "missing directories are created"
                 _link(leads_to, Path(name).name, parent)
         for name in sorted(previous - names):
@@ -68,11 +68,11 @@ def _leads_inside(link: Path, base: Path) -> bool:
 
 
 def _copy(source: Path, parts: tuple[str, ...], target: int) -> None:
-    with _walked(parts[:-1], target, make=True) as parent:
+    with _descend(parts[:-1], target, make=True) as parent:
         assert parent is not None, "missing directories are created"
         name, found = parts[-1], source.lstat()
         if stat.S_ISDIR(found.st_mode):
-            with _walked((name,), parent, make=True):
+            with _descend((name,), parent, make=True):
                 return
         if stat.S_ISLNK(found.st_mode):
             _link(str(source.readlink()), name, parent)
@@ -80,17 +80,17 @@ def _copy(source: Path, parts: tuple[str, ...], target: int) -> None:
             with suppress(FileNotFoundError):
                 _clear(_PART, parent)
             _write(source, parent, stat.S_IMODE(found.st_mode))
-            _take_name(name, parent)
+            _rename_into_place(name, parent)
 
 
 def _link(leads_to: str, name: str, parent: int) -> None:
     with suppress(FileNotFoundError):
         _clear(_PART, parent)
     os.symlink(leads_to, _PART, dir_fd=parent)
-    _take_name(name, parent)
+    _rename_into_place(name, parent)
 
 
-def _take_name(name: str, parent: int) -> None:
+def _rename_into_place(name: str, parent: int) -> None:
     if _is_directory(name, parent):
         _clear(name, parent)
     os.rename(_PART, name, src_dir_fd=parent, dst_dir_fd=parent)
@@ -105,14 +105,14 @@ def _write(source: Path, parent: int, mode: int) -> None:
 
 
 def _remove(parts: tuple[str, ...], target: int) -> None:
-    with _walked(parts[:-1], target, make=False) as parent:
+    with _descend(parts[:-1], target, make=False) as parent:
         if parent is not None and not _is_directory(parts[-1], parent):
             with suppress(FileNotFoundError):
                 os.unlink(parts[-1], dir_fd=parent)
 
 
 @contextmanager
-def _walked(parts: tuple[str, ...], start: int, *, make: bool) -> Iterator[int | None]:
+def _descend(parts: tuple[str, ...], start: int, *, make: bool) -> Iterator[int | None]:
     """A descriptor of the directory. None: it does not exist, and `make` is False."""
     current = os.dup(start)
     try:

@@ -37,7 +37,7 @@ log = structlog.get_logger()
 
 DEADLINE_SECONDS = 600.0
 PER_HOST_MAX = 4
-LOOK_SECONDS = 1.0  # between checks of the size of a repository that is being fetched
+SIZE_CHECK_SECONDS = 1.0  # between checks of the size of a repository that is being fetched
 TOO_LARGE = "RepositoryTooLarge"
 _QUICK_SECONDS = 60.0
 _MESSAGE_MAX = 500
@@ -88,7 +88,7 @@ class Git:
         self._credentials = credentials
         self._paths = paths
         self._bytes_max = bytes_max
-        self._places: defaultdict[str, asyncio.Semaphore] = defaultdict(
+        self._slots: defaultdict[str, asyncio.Semaphore] = defaultdict(
             lambda: asyncio.Semaphore(PER_HOST_MAX)
         )
 
@@ -116,10 +116,10 @@ class Git:
             if commit and await self._has(store, commit, env):
                 return commit
             host = host_of(repository)
-            places = self._places[host]
-            if places.locked():
+            slots = self._slots[host]
+            if slots.locked():
                 queued(f"{PER_HOST_MAX} repositories are already being fetched from {host}")
-            async with places:
+            async with slots:
                 return await self._fetch(store, env, repository, commit or ref or "HEAD")
 
     async def export(self, store: Path, commit: str, to: Path) -> None:
@@ -147,7 +147,7 @@ class Git:
         return await self._paths.run(self._credentials.directory, get)
 
     async def _begin(self, store: Path, env: Mapping[str, str]) -> None:
-        make = partial(_make_room, store)
+        make = partial(_prepare_store, store)
         if await self._paths.run(store, make, deadline_seconds=LONG_SECONDS):
             await _git(store, env, "init", "--quiet", "--bare", "--template=")
 
@@ -173,7 +173,7 @@ class Git:
     async def _watch_size(self, store: Path) -> None:
         """Check the total size; the kernel limits only each single file. Raises FetchError."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(SIZE_CHECK_SECONDS)
             if await self._is_large(store):
                 raise _too_large("the repository", self._bytes_max)
 
@@ -198,16 +198,16 @@ class Git:
         self, store: Path, credential: Credential, repository: str
     ) -> AsyncIterator[dict[str, str]]:
         """The environment of git. The credential files exist until the context ends. Raises OSError."""
-        place = await self._paths.run(
+        directory = await self._paths.run(
             store, partial(_write_credential, credential), discard=_remove_credential
         )
         try:
-            yield _variables(credential, repository, place)
+            yield _variables(credential, repository, directory)
         finally:
             try:
-                await self._paths.run(store, partial(_remove_credential, place))
+                await self._paths.run(store, partial(_remove_credential, directory))
             except PathTimeoutError as err:
-                log.error("git.credential_not_removed", path=str(place), reason=str(err))
+                log.error("git.credential_not_removed", path=str(directory), reason=str(err))
 
 
 def is_local(repository: str) -> Path | None:
@@ -219,19 +219,19 @@ def is_local(repository: str) -> Path | None:
 def problem_with_local(repository: Path) -> str:
     """Why a repository on this node must not be fetched: it refers to files outside its own directory."""
     inner = repository / ".git"
-    place = inner if os.path.lexists(inner) else repository
+    directory = inner if os.path.lexists(inner) else repository
     for name in (".", "HEAD", "objects", "refs", "packed-refs", "objects/pack", "objects/info"):
-        if (place / name).is_symlink():
-            return f"{place / name} is a symbolic link"
-    if not (place / "objects").is_dir():
+        if (directory / name).is_symlink():
+            return f"{directory / name} is a symbolic link"
+    if not (directory / "objects").is_dir():
         return f"{repository} is not a git repository"
     for name in ("commondir", "objects/info/alternates"):
-        if os.path.lexists(place / name):
-            return f"{place / name} refers to another repository"
+        if os.path.lexists(directory / name):
+            return f"{directory / name} refers to another repository"
     return ""
 
 
-def _make_room(store: Path) -> bool:
+def _prepare_store(store: Path) -> bool:
     """Prepare the directory and return whether `git init` is needed. Removes what a killed git has left."""
     for lock in ("index.lock", "shallow.lock", "HEAD.lock"):
         (store / lock).unlink(missing_ok=True)
@@ -275,27 +275,27 @@ def _checked_output(ran: ProgramResult, verb: str) -> str:
 
 def _write_credential(credential: Credential) -> Path:
     """A new directory with the credential files that git reads."""
-    place = Path(tempfile.mkdtemp(prefix="persys-git-"))
+    directory = Path(tempfile.mkdtemp(prefix="persys-git-"))
     try:
         if credential.ssh_key:
-            _write(place / _KEY, credential.ssh_key.rstrip("\n") + "\n")
+            _write(directory / _KEY, credential.ssh_key.rstrip("\n") + "\n")
         if credential.known_hosts:
-            _write(place / _KNOWN_HOSTS, credential.known_hosts.rstrip("\n") + "\n")
-        _write(place / "username", credential.username)
-        _write(place / "password", credential.password)
-        _write(place / _PROMPT, _ASKPASS).chmod(0o700)
-        (place / _HOME).mkdir()
+            _write(directory / _KNOWN_HOSTS, credential.known_hosts.rstrip("\n") + "\n")
+        _write(directory / "username", credential.username)
+        _write(directory / "password", credential.password)
+        _write(directory / _PROMPT, _ASKPASS).chmod(0o700)
+        (directory / _HOME).mkdir()
     except BaseException:
-        _remove_credential(place)
+        _remove_credential(directory)
         raise
-    return place
+    return directory
 
 
-def _remove_credential(place: Path) -> None:
-    shutil.rmtree(place, ignore_errors=True)
+def _remove_credential(directory: Path) -> None:
+    shutil.rmtree(directory, ignore_errors=True)
 
 
-def _variables(credential: Credential, repository: str, place: Path) -> dict[str, str]:
+def _variables(credential: Credential, repository: str, directory: Path) -> dict[str, str]:
     passed = (*_PASSED, *_PASSED_FOR_TLS)
     env = {name: os.environ[name] for name in passed if name in os.environ}
     config = dict(_CONFIG)
@@ -306,22 +306,24 @@ def _variables(credential: Credential, repository: str, place: Path) -> dict[str
     if credential.username or credential.password:
         # The target of a redirect would receive the credential, too.
         config["http.followRedirects"] = "false"
-    ssh = f"{_SSH} -i {place / _KEY if credential.ssh_key else '/dev/null'}"
+    ssh = f"{_SSH} -i {directory / _KEY if credential.ssh_key else '/dev/null'}"
     if credential.known_hosts:
-        ssh += f" -o UserKnownHostsFile={place / _KNOWN_HOSTS} -o GlobalKnownHostsFile=/dev/null"
+        ssh += (
+            f" -o UserKnownHostsFile={directory / _KNOWN_HOSTS} -o GlobalKnownHostsFile=/dev/null"
+        )
     return (
         env
         | _numbered(config)
         | {
-            "HOME": str(place / _HOME),
-            "XDG_CONFIG_HOME": str(place / _HOME),
+            "HOME": str(directory / _HOME),
+            "XDG_CONFIG_HOME": str(directory / _HOME),
             "GIT_TERMINAL_PROMPT": "0",
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_ATTR_NOSYSTEM": "1",
             "GIT_CONFIG_GLOBAL": "/dev/null",
             "GIT_CONFIG_SYSTEM": "/dev/null",
             "GIT_LFS_SKIP_SMUDGE": "1",
-            "GIT_ASKPASS": str(place / _PROMPT),
+            "GIT_ASKPASS": str(directory / _PROMPT),
             "GIT_SSH_COMMAND": ssh,
         }
     )

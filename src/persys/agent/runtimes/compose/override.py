@@ -40,9 +40,9 @@ class Override:
     async def apply_to(self, prepared: Prepared, order: Order) -> Document:
         """The checked document with the agent's additions."""
         override = await self._additions(order, prepared.record)
-        said = documents.section(prepared.document, "services")
+        services = documents.section(prepared.document, "services")
         for name, service in documents.section(override, "services").items():
-            if said.get(name, {}).get("cgroup_parent"):
+            if services.get(name, {}).get("cgroup_parent"):
                 service.pop("cgroup_parent", None)  # a privileged stack may choose its own
         return documents.merged(prepared.document, override)
 

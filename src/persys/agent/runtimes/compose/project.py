@@ -132,8 +132,8 @@ class StackResources:
             await self._call_unless_gone("DELETE", f"volumes/{one['Name']}", {})
 
     async def _stop(self, one: ContainerInfo, grace_seconds: int, exactly: bool) -> None:
-        said = one["Config"].get("StopTimeout")
-        grace = grace_seconds if exactly or said is None else int(said)
+        stop_timeout = one["Config"].get("StopTimeout")
+        grace = grace_seconds if exactly or stop_timeout is None else int(stop_timeout)
         path, params = f"containers/{one['Id']}/stop", {"t": str(grace)}
         await self._call_unless_gone("POST", path, params, grace + _STOP_MARGIN_SECONDS)
 

@@ -261,15 +261,15 @@ class ComposeSource:
 
     def _write(self, spec: ComposeSpec, state_dir: StackStateDir, work: Path) -> Path | None:
         """Write the values to `work` and return the Compose file; None if the repository has none."""
-        ours = env_text(effective_env(spec), is_v1=self._cli.is_v1).encode()
+        values = env_text(effective_env(spec), is_v1=self._cli.is_v1).encode()
         if spec.source_type == "inline":
             write_file(work / "compose.yaml", spec.yaml.encode())
-            write_file(work / ".env", ours)  # services may name it in env_file
-            write_file(work / "env", ours)
+            write_file(work / ".env", values)  # services may name it in env_file
+            write_file(work / "env", values)
             return work / "compose.yaml"
         file = _found(state_dir.export, spec.git_path)
         if file is not None:
-            write_file(work / "env", project_env(file.parent / ".env") + ours)
+            write_file(work / "env", project_env(file.parent / ".env") + values)
         return file
 
     def _refuse_violations(self, document: Document) -> None:

@@ -58,7 +58,7 @@ def find_memory_directory(configured: str) -> Path | None:
 
 
 class ContainerFiles:
-    """All methods block, except `paths` and `place`."""
+    """All methods block, except `paths` and `directory`."""
 
     def __init__(self, root: Path, memory: Path | None) -> None:
         """`memory`: the directory in memory for secret values; None: they are stored on disk."""
@@ -67,8 +67,8 @@ class ContainerFiles:
 
     def paths(self, order: Order) -> dict[str, Path]:
         """The path of each file on the host, by its path in the container."""
-        place = self.place(order.workload_id)
-        return {file.path: place / str(index) for index, file in enumerate(_files(order))}
+        directory = self.directory(order.workload_id)
+        return {file.path: directory / str(index) for index, file in enumerate(_files(order))}
 
     def write(self, order: Order) -> None:
         """Replace all files of the workload. Raises OSError."""
@@ -80,8 +80,7 @@ class ContainerFiles:
         files = _files(order)
         if not files:
             return
-        place = self.place(order.workload_id)
-        for directory in (self.root, place):
+        for directory in (self.root, self.directory(order.workload_id)):
             _make_private(directory)
         for file, path in zip(files, self.paths(order).values(), strict=True):
             if path.is_file():
@@ -105,26 +104,26 @@ class ContainerFiles:
 
     def remove(self, workload_id: WorkloadId) -> None:
         """Raises OSError."""
-        places = [self.place(workload_id)]
+        directories = [self.directory(workload_id)]
         if self._memory is not None:
-            places.append(self._in_memory(workload_id))
-        for place in places:
-            if place.exists():
-                shutil.rmtree(place)
+            directories.append(self._in_memory(workload_id))
+        for directory in directories:
+            if directory.exists():
+                shutil.rmtree(directory)
 
     def owners(self) -> dict[WorkloadId, Path]:
         """The workloads that have files here. Raises OSError."""
         if not self.root.is_dir():
             return {}
-        return {WorkloadId(place.name): place for place in sorted(self.root.iterdir())}
+        return {WorkloadId(directory.name): directory for directory in sorted(self.root.iterdir())}
 
-    def place(self, workload_id: WorkloadId) -> Path:
+    def directory(self, workload_id: WorkloadId) -> Path:
         return self.root / workload_id
 
     def _in_memory(self, workload_id: WorkloadId) -> Path:
         """Agents may share the directory, so the path below it repeats the path on disk."""
         assert self._memory is not None, "called only with a directory in memory"
-        return self._memory / self.place(workload_id).relative_to("/")
+        return self._memory / self.directory(workload_id).relative_to("/")
 
     def _write_in_memory(
         self, workload_id: WorkloadId, path: Path, content: bytes, mode: int

@@ -53,8 +53,8 @@ class EngineError(Exception):
 class ResponseTooLargeError(RuntimeUnavailableError):
     """The response exceeds the limit and was not read."""
 
-    def __init__(self, asked: str, bytes_max: int) -> None:
-        super().__init__(f"docker's response to {asked} is larger than {bytes_max} bytes")
+    def __init__(self, request: str, bytes_max: int) -> None:
+        super().__init__(f"docker's response to {request} is larger than {bytes_max} bytes")
 
 
 class Engine:
@@ -290,12 +290,12 @@ async def _request(
                 answer.close()
 
 
-async def _content(answer: aiohttp.ClientResponse, asked: str) -> bytes:
+async def _content(answer: aiohttp.ClientResponse, request: str) -> bytes:
     content = bytearray()
     async for chunk in answer.content.iter_any():
         content += chunk
         if len(content) > RESPONSE_BYTES_MAX:
-            raise ResponseTooLargeError(asked, RESPONSE_BYTES_MAX)
+            raise ResponseTooLargeError(request, RESPONSE_BYTES_MAX)
     return bytes(content)
 
 

@@ -91,9 +91,9 @@ class DockerGarbage:
 
     async def _remove_files(self, item: Item) -> str:
         remove = partial(self._files.remove, item.workload_id)
-        place = self._files.place(item.workload_id)
+        directory = self._files.directory(item.workload_id)
         try:
-            await self._paths.run(place, remove, deadline_seconds=LONG_SECONDS)
+            await self._paths.run(directory, remove, deadline_seconds=LONG_SECONDS)
         except OSError as err:
             return f"{err.filename}: {err.strerror}"
         return ""

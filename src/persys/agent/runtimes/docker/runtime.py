@@ -157,7 +157,7 @@ class DockerRuntime:
 
     async def _with_files(self, order: Order, call: Callable[[], None]) -> Failure | None:
         try:
-            await self._paths.run(self._files.place(order.workload_id), call)
+            await self._paths.run(self._files.directory(order.workload_id), call)
         except OSError as err:
             return storage_failure("files of the container", err)
         return None

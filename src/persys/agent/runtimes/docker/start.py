@@ -94,10 +94,10 @@ async def port_conflict(
     others: set[tuple[int, str]] = set()
     with parsing_response("the ports of containers"):
         for one in found:
-            mine = owner.owns(one.get("Labels") or {}, workload_id)
+            is_own = owner.owns(one.get("Labels") or {}, workload_id)
             for port in one["Ports"]:
                 if "PublicPort" in port:
-                    (own if mine else others).add((port["PublicPort"], port["Type"]))
+                    (own if is_own else others).add((port["PublicPort"], port["Type"]))
     for port in ports:
         key = (port.host_port, port.protocol)
         if port.host_port and (key in others or (key not in own and _is_in_use(port))):

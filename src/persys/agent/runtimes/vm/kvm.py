@@ -45,10 +45,10 @@ class Accel(StrEnum):
     TCG = "tcg"  # emulation: slow, but works everywhere
 
 
-async def detect_accel(wish: str, found_path: Path, clock: Clock, paths: PathCalls) -> Accel:
-    """`wish` is kvm, tcg or auto. `found_path` stores the result for the next start of the agent."""
-    if wish != "auto":
-        return Accel(wish)
+async def detect_accel(configured: str, found_path: Path, clock: Clock, paths: PathCalls) -> Accel:
+    """`configured` is kvm, tcg or auto. `found_path` stores the result for the next start of the agent."""
+    if configured != "auto":
+        return Accel(configured)
     if not has_device():
         return Accel.TCG
     qemu = qemu_binary()
@@ -63,8 +63,8 @@ async def detect_accel(wish: str, found_path: Path, clock: Clock, paths: PathCal
 
 async def _test_kvm(qemu: str, found_path: Path, clock: Clock, paths: PathCalls) -> Accel:
     """Raises OSError, PathTimeoutError."""
-    circumstances = await paths.run(qemu, partial(_circumstances, qemu))
-    known = await paths.run(found_path, partial(_read, found_path, circumstances))
+    host_state = await paths.run(qemu, partial(_host_state, qemu))
+    known = await paths.run(found_path, partial(_read, found_path, host_state))
     if known is not None:
         return known
     accel = Accel.KVM if await _is_useful(qemu, clock, paths) else Accel.TCG
@@ -74,7 +74,7 @@ async def _test_kvm(qemu: str, found_path: Path, clock: Clock, paths: PathCalls)
             reason=f"{DEVICE} exists, but the test guest hangs or is too slow",
             accel=accel.value,
         )
-    found = json.dumps(circumstances | {"accel": accel.value}).encode()
+    found = json.dumps(host_state | {"accel": accel.value}).encode()
     with suppress(OSError, PathTimeoutError):  # tested again at the next start
         await paths.run(found_path, partial(write_file, found_path, found))
     return accel
@@ -143,7 +143,7 @@ def _command(qemu: str, accel: Accel, disk: Path) -> list[str]:
     ]
 
 
-def _circumstances(qemu: str) -> dict[str, str]:
+def _host_state(qemu: str) -> dict[str, str]:
     status = Path(qemu).resolve().stat()
     return {
         "boot_id": boot_id(),
@@ -151,10 +151,10 @@ def _circumstances(qemu: str) -> dict[str, str]:
     }
 
 
-def _read(path: Path, circumstances: dict[str, str]) -> Accel | None:
+def _read(path: Path, host_state: dict[str, str]) -> Accel | None:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         accel = Accel(found.pop("accel"))
     except (OSError, ValueError, AttributeError, KeyError):
         return None
-    return accel if found == circumstances else None
+    return accel if found == host_state else None

@@ -33,10 +33,12 @@ async def test_a_guest_without_output_is_killed_at_the_deadline(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("wish", list(Accel))
-async def test_a_configured_acceleration_is_not_tested(wish: Accel, tmp_path: Path) -> None:
+async def test_a_configured_acceleration_is_not_tested(configured: Accel, tmp_path: Path) -> None:
     found = tmp_path / "kvm.json"
 
-    assert await detect_accel(wish.value, found, SystemClock(), ThreadPathCalls()) is wish
+    assert (
+        await detect_accel(configured.value, found, SystemClock(), ThreadPathCalls()) is configured
+    )
     assert not found.exists()
 
 
