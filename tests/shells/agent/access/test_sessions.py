@@ -324,5 +324,5 @@ def test_logs_of_a_stack_include_all_services(
 
     assert told == {"db": b"from db\n", "web": b"from web\n"}
     assert one == "from db\n"
-    assert "shop has db, web" in str(unclear.value.details())
+    assert "shop has the services db, web" in str(unclear.value.details())
     assert usage.type == pb.WORKLOAD_TYPE_COMPOSE
