@@ -33,6 +33,7 @@ CLIENT_DOORS = {
         "sim/fakes/journal_disk.py",
     },
     "persys.store.gen": {"store/etcd.py"},
+    "websockets": {"client/rest/exec.py"},
     "dns": {"infra/net/srv.py"},
     "opentelemetry": {"infra/telemetry/otlp.py"},
     # One loader with limits for all YAML that anyone sends.

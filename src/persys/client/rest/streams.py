@@ -4,91 +4,22 @@ Each can be cancelled from another thread with cancel(), and raises PersysErrors
 keep-alive at least every 15 seconds, so a longer silence means that it is gone.
 """
 
-from collections.abc import Iterator
-from contextlib import suppress
-from http.client import HTTPException
-from threading import Thread
-from typing import TYPE_CHECKING
+import http.client
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
-from google.protobuf.message import DecodeError
+from google.protobuf.json_format import ParseDict
+from google.protobuf.message import Message
 
+from persys.client.http import LINE_BYTES_MAX, Response
 from persys.client.rest.errors import error_of, problem_of
-from persys.client.rest.websocket import UpgradeRefusedError, WebSocket
 from persys.errors import UnavailableError
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.rest.routes import Route
 
 if TYPE_CHECKING:
     from persys.client.rest.stub import RestStub
-import http.client
-import json
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
-
-from google.protobuf.json_format import ParseDict
-from google.protobuf.message import Message
-
-from persys.client.rest.connection import LINE_BYTES_MAX, Answer
-
-if TYPE_CHECKING:
-    from persys.client.rest.stub import RestStub
-
-
-PROTOCOL = "persys.exec.v1"
-_SECONDS = 30.0
-_CLOSE_BASE = 4000
-PROBLEM_BYTES_MAX = 1024 * 1024
-
-
-def run(stub: "RestStub", route: Route, inputs: Iterator[pb.ExecInput]) -> Iterator[pb.ExecOutput]:
-    first = next(inputs)
-    where = pb.ExecStart(workload_id=first.start.workload_id)
-    connection = stub.door.connect(_SECONDS)
-    try:
-        path = stub.door.base + stub.url(route, where)
-        socket = WebSocket(connection, path, stub.headers, PROTOCOL)
-        connection.sock.settimeout(None)
-    except UpgradeRefusedError as refused:
-        problem = problem_of(refused.response.read(PROBLEM_BYTES_MAX))
-        connection.close()
-        raise error_of(refused.response.status, problem) from refused
-    except (OSError, HTTPException) as err:
-        connection.close()
-        raise stub.door.trouble(err) from err
-    Thread(target=_send, args=(socket, first, inputs), daemon=True).start()
-    try:
-        yield from _outputs(socket)
-    finally:
-        socket.close()
-
-
-def _send(socket: WebSocket, first: pb.ExecInput, inputs: Iterator[pb.ExecInput]) -> None:
-    """A WebSocket has no half-close: the end of the input is a message; leaving a console closes it."""
-    with suppress(OSError):
-        socket.send(first.SerializeToString())
-        closed = False
-        for each in inputs:
-            closed = closed or each.stdin_closed
-            socket.send(each.SerializeToString())
-        if first.start.console:
-            socket.leave()
-        elif not closed:
-            socket.send(pb.ExecInput(stdin_closed=True).SerializeToString())
-
-
-def _outputs(socket: WebSocket) -> Iterator[pb.ExecOutput]:
-    try:
-        while (data := socket.receive()) is not None:
-            yield pb.ExecOutput.FromString(data)
-    except (OSError, EOFError, DecodeError) as err:
-        if not socket.left:
-            raise UnavailableError(f"the connection of the session was lost: {err}") from err
-    if socket.left:
-        yield pb.ExecOutput(exit=pb.ExecExit())
-        return
-    if socket.close_code >= _CLOSE_BASE:
-        raise error_of(socket.close_code - _CLOSE_BASE, {"detail": socket.close_reason})
-
 
 SILENCE_SECONDS = 45.0
 # Until the first byte: the gateway waits for the scheduler, which waits for a node.
@@ -101,8 +32,10 @@ NDJSON = "application/x-ndjson"
 class Stream:
     """Iterates over the messages of a response."""
 
-    def __init__(self, open_answer: Callable[[], Answer], read: Callable[[Answer], Iterator[Any]]):
-        self._answer: Answer | None = None
+    def __init__(
+        self, open_answer: Callable[[], Response], read: Callable[[Response], Iterator[Any]]
+    ):
+        self._answer: Response | None = None
         self._cancelled = False
         self._messages = self._read(open_answer, read)
 
@@ -118,7 +51,7 @@ class Stream:
             self._answer.close()
 
     def _read(
-        self, open_answer: Callable[[], Answer], read: Callable[[Answer], Iterator[Any]]
+        self, open_answer: Callable[[], Response], read: Callable[[Response], Iterator[Any]]
     ) -> Iterator[Any]:
         answer = self._answer = open_answer()
         try:
@@ -162,15 +95,16 @@ def upload(stub: "RestStub", route: Route) -> Callable[..., Any]:
 
 
 def socket(stub: "RestStub", route: Route) -> Callable[..., Iterator[pb.ExecOutput]]:
-
     def method(inputs: Iterator[pb.ExecInput], **_: object) -> Iterator[pb.ExecOutput]:
+        from persys.client.rest.exec import run  # imported on use: start-up time
+
         return run(stub, route, inputs)
 
     return method
 
 
 def _get(
-    stub: "RestStub", path: str, accept: str, read: Callable[[Answer], Iterator[Any]]
+    stub: "RestStub", path: str, accept: str, read: Callable[[Response], Iterator[Any]]
 ) -> Stream:
     headers = {"Accept": accept}
     return Stream(lambda: stub.ask("GET", path, headers=headers, seconds=_FIRST_SECONDS), read)
@@ -212,12 +146,12 @@ def _add_image(stub: "RestStub", route: Route) -> Callable[..., Iterator[pb.Imag
     return method
 
 
-def _chunks(answer: Answer) -> Iterator[pb.SnapshotChunk]:
+def _chunks(answer: Response) -> Iterator[pb.SnapshotChunk]:
     while data := answer.response.read1(_PART_BYTES):
         yield pb.SnapshotChunk(data=data)
 
 
-def _lines(answer: Answer, kind: type[Message]) -> Iterator[Message]:
+def _lines(answer: Response, kind: type[Message]) -> Iterator[Message]:
     """One message per line. An empty one is a keep-alive; a problem is the last line."""
     while line := answer.read_line():
         plain = json.loads(line)
@@ -227,7 +161,7 @@ def _lines(answer: Answer, kind: type[Message]) -> Iterator[Message]:
             yield ParseDict(plain, kind(), ignore_unknown_fields=True)
 
 
-def _server_sent(answer: Answer) -> Iterator[pb.EventView]:
+def _server_sent(answer: Response) -> Iterator[pb.EventView]:
     kind, data = "", ""
     while line := answer.read_line():
         name, _, value = line.decode().rstrip("\r\n").partition(":")

@@ -15,7 +15,8 @@ from google.protobuf.json_format import MessageToDict, MessageToJson, Parse, Par
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from persys.client.rest.connection import Answer, Body, Door, Gateway
+from persys.client.http import Body, HttpClient, Response
+from persys.client.rest.connection import Gateway, open_gateway
 from persys.client.rest.errors import FALLS_BACK, error_of, problem_of
 from persys.errors import InvalidError, RefusedError
 from persys.wire.gen.control.v1 import control_pb2 as pb
@@ -38,7 +39,8 @@ class RestStub:
 
     def __init__(self, gateway: Gateway, told_mode: "ToldMode | None" = None) -> None:
         """Raises SettingsError for an invalid URL or unusable files."""
-        self._door = Door(gateway)
+        self._gateway = gateway
+        self._http = open_gateway(gateway)
         self._told_mode = told_mode
         self._cluster = f"/clusters/{quote(gateway.cluster, safe='')}" if gateway.cluster else ""
         self._headers = {"Accept": _JSON}
@@ -53,12 +55,12 @@ class RestStub:
         return cast("AgentControlStub", self)
 
     def close(self) -> None:
-        self._door.close()
+        self._http.close()
 
     def fetch(self, path: str, *, in_cluster: bool, timeout: timedelta) -> bytes:
         """GET a route of the gateway itself, such as /gitops; `in_cluster`: for the selected cluster."""
         headers = {}
-        if in_cluster and (cluster := self._door.gateway.cluster):
+        if in_cluster and (cluster := self._gateway.cluster):
             headers["X-Persys-Cluster-ID"] = cluster
         answer = self.ask("GET", API + path, headers=headers, seconds=timeout.total_seconds())
         content = answer.read()
@@ -74,13 +76,13 @@ class RestStub:
         body: Body = None,
         headers: dict[str, str],
         seconds: float | None,
-    ) -> Answer:
+    ) -> Response:
         """Send a request. The Idempotency-Key makes a change safe to repeat after a broken connection."""
         if method != "GET":
             headers = {"Idempotency-Key": os.urandom(16).hex(), **headers}
-        return self._door.request(
+        return self._http.request(
             method,
-            path,
+            self._gateway.base_path + path,
             body=body,
             headers={**self._headers, **headers},
             seconds=seconds,
@@ -91,13 +93,17 @@ class RestStub:
         """Path and query of a request. Raises InvalidError if a path field is empty."""
         return API + self._cluster + _path(route, request)
 
+    def socket_path(self, route: Route, request: Message) -> str:
+        """The path of a WebSocket, with the base path of the gateway."""
+        return self._gateway.base_path + self.url(route, request)
+
     @property
     def headers(self) -> dict[str, str]:
         return self._headers
 
     @property
-    def door(self) -> Door:
-        return self._door
+    def http(self) -> HttpClient:
+        return self._http
 
     def _method(self, route: Route) -> Method:
         if route.form is Form.UNARY:
@@ -126,7 +132,7 @@ class RestStub:
 
     def _ask_route(
         self, route: Route, request: Message, prefix: str, timeout: float | None
-    ) -> Answer:
+    ) -> Response:
         body = MessageToJson(request, preserving_proto_field_name=True, indent=None).encode()
         return self.ask(
             route.method,
@@ -146,7 +152,7 @@ class RestStub:
         answer = self._ask_route(older, request, "", timeout)
         return _said(answer, answer.read(), answer_type)
 
-    def _listen(self, answer: Answer) -> None:
+    def _listen(self, answer: Response) -> None:
         if self._told_mode is not None and (mode := answer.headers.get(MODE)):
             age_ms = int(answer.headers.get(DATA_AGE_MS) or 0)
             self._told_mode(mode, timedelta(milliseconds=age_ms))
@@ -157,11 +163,11 @@ def answer_class(rpc: str) -> type[Message]:
     return found
 
 
-def parsed_answer(answer: Answer, rpc: str) -> Message:
+def parsed_answer(answer: Response, rpc: str) -> Message:
     return _said(answer, answer.read(), answer_class(rpc))
 
 
-def _said(answer: Answer, content: bytes, answer_type: type[Message]) -> Message:
+def _said(answer: Response, content: bytes, answer_type: type[Message]) -> Message:
     """The response message, also of a refusal. Raises PersysError for any other error."""
     if answer.status == _OK:
         return Parse(content, answer_type(), ignore_unknown_fields=True)

@@ -8,7 +8,8 @@ from threading import Thread
 import pytest
 
 from persys.client import SchedulerClient
-from persys.client.rest.connection import LINE_BYTES_MAX, Gateway
+from persys.client.http import LINE_BYTES_MAX
+from persys.client.rest.connection import Gateway
 from persys.errors import UnavailableError
 
 PART = b"x" * (1024 * 1024)
@@ -42,7 +43,7 @@ def test_an_answer_with_too_large_a_length_is_not_read() -> None:
     with (
         answering(head, parts=1) as url,
         SchedulerClient(Gateway(url)) as client,
-        pytest.raises(UnavailableError, match="response is larger than"),
+        pytest.raises(UnavailableError, match="is larger than"),
     ):
         client.list_nodes()
 
