@@ -1,7 +1,19 @@
 """The typed Python SDK: clients for a cluster (through a scheduler or a gateway), an agent and persys-ca.
 
-Names are imported on first use, so a program loads only the client that it uses.
-docs/sdk.md starts with an example.
+    scheduler.py    SchedulerClient: all calls to a cluster
+    calls.py        the base of the call groups: the stub and the default deadline
+    workloads.py    workloads: apply, logs, exec, volumes, images, suggestions
+    nodes.py        nodes, drift, orphans
+    cluster.py      events, explain and plan, mode and recovery
+    admin.py        tokens, secrets, quarantined records, and calls that only a gateway serves
+    agent.py        AgentClient: inspects one agent
+    http.py         the HTTP client for gateways and persys-ca
+    grpc/           gRPC channels and interceptors
+    rest/           the scheduler API over the REST API of a gateway
+    ca/             AuthorityClient: persys-ca, and certificates that are renewed
+
+Names are imported on first use, so a program loads only the client that it uses. Used by `persysctl` and by
+programs; the processes use `ca/` for their certificates. docs/sdk.md starts with an example.
 """
 
 from importlib import import_module

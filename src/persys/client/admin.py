@@ -1,4 +1,4 @@
-"""Calls that only a gateway serves: clusters, audit log, GitOps status."""
+"""Tokens, secrets, quarantined records, and calls that only a gateway serves."""
 
 from collections.abc import Iterable
 from datetime import timedelta
@@ -12,8 +12,10 @@ from persys.wire.gen.control.v1 import control_pb2 as pb
 if TYPE_CHECKING:
     from persys.client.rest.stub import RestStub
 
+Plain = dict[str, Any]
 
-class TokenCalls(SchedulerCalls):
+
+class AdminCalls(SchedulerCalls):
     def create_token(
         self, name: str, role: str, *, deeds: Iterable[str] = (), ttl: timedelta | None = None
     ) -> pb.CreateTokenResponse:
@@ -41,8 +43,6 @@ class TokenCalls(SchedulerCalls):
         if not response.accepted:
             raise RequestRefusedError(response.reason)
 
-
-class SecretCalls(SchedulerCalls):
     def put_secret(self, name: str, value: bytes) -> pb.SecretView:
         """Store a new version. Specs refer to it as secret://NAME; running workloads keep their version."""
         request = pb.PutSecretRequest(name=name, value=value)
@@ -65,11 +65,6 @@ class SecretCalls(SchedulerCalls):
         if not response.accepted:
             raise RequestRefusedError(response.reason)
 
-
-Plain = dict[str, Any]
-
-
-class GatewayCalls(SchedulerCalls):
     @property
     def is_gateway(self) -> bool:
         return hasattr(self._channel, "fetch")  # isinstance would import the REST client
@@ -100,8 +95,6 @@ class GatewayCalls(SchedulerCalls):
         except ValueError as err:
             raise UnavailableError(f"invalid response from {self.target}: expected JSON") from err
 
-
-class RecordCalls(SchedulerCalls):
     def list_records(self) -> list[pb.QuarantinedRecord]:
         """Unreadable records, and assignments without a workload record."""
         request = pb.ListRecordsRequest()

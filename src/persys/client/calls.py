@@ -7,7 +7,7 @@ from persys.client.grpc.channel import DEFAULT_TIMEOUT, Trust, open_channel
 from persys.model.role import Role
 
 if TYPE_CHECKING:
-    from persys.client.grpc.interceptors import ToldMode
+    from persys.client.grpc.interceptors import OnMode
     from persys.client.rest.connection import Gateway
     from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
 
@@ -22,14 +22,14 @@ class SchedulerCalls:
         target: "str | Gateway",
         *,
         timeout: timedelta = DEFAULT_TIMEOUT,
-        told_mode: "ToldMode | None" = None,
+        on_mode: "OnMode | None" = None,
         trust: Trust | None = None,
         token: str = "",
     ) -> None:
         """`target` is host:port of a scheduler, or a gateway. Raises SettingsError for unreadable files.
 
         Without `trust` the connection to a scheduler is plain text; a gateway has its own `trust`. `token` is
-        sent in addition to the certificate. `told_mode` is called when a response comes from a scheduler
+        sent in addition to the certificate. `on_mode` is called when a response comes from a scheduler
         that is not in normal mode.
         """
         self._timeout = timeout
@@ -37,17 +37,17 @@ class SchedulerCalls:
         self._stub: AgentControlStub
         if isinstance(target, str):
             self.target = target
-            self._channel, self._stub = _scheduler(target, trust, token, told_mode)
+            self._channel, self._stub = _scheduler(target, trust, token, on_mode)
         else:
             from persys.client.rest.stub import RestStub
 
             self.target = target.url
-            self._channel = stub = RestStub(target, told_mode)
+            self._channel = stub = RestStub(target, on_mode)
             self._stub = stub.as_grpc()
 
 
 def _scheduler(
-    target: str, trust: Trust | None, token: str, told_mode: "ToldMode | None"
+    target: str, trust: Trust | None, token: str, on_mode: "OnMode | None"
 ) -> "tuple[_Closed, AgentControlStub]":
     import grpc
 
@@ -55,11 +55,11 @@ def _scheduler(
 
     channel = open_channel(target, Role.SCHEDULER, trust)
     if token and trust is not None:  # never sent in plain text
-        from persys.client.grpc.interceptors import Bearer
+        from persys.client.grpc.interceptors import TokenInterceptor
 
-        channel = grpc.intercept_channel(channel, Bearer(token))
-    if told_mode is not None:
-        from persys.client.grpc.interceptors import ModeListener
+        channel = grpc.intercept_channel(channel, TokenInterceptor(token))
+    if on_mode is not None:
+        from persys.client.grpc.interceptors import ModeInterceptor
 
-        channel = grpc.intercept_channel(channel, ModeListener(told_mode))
+        channel = grpc.intercept_channel(channel, ModeInterceptor(on_mode))
     return channel, AgentControlStub(channel)

@@ -1,26 +1,27 @@
-"""Identity, mode, snapshots and recovery. Calls that transfer the whole state have a long deadline."""
+"""Events, explain and plan, mode and recovery.
 
-from collections.abc import Iterable, Iterator
+Calls that transfer the whole state have a long deadline.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, cast
 
 from persys.client.calls import SchedulerCalls
-from persys.client.grpc.channel import call, our_errors, rpc_error
+from persys.client.grpc.channel import RequestRefusedError, call, rpc_error, translated_errors
 from persys.errors import PersysError
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
 if TYPE_CHECKING:
     import grpc
-from collections.abc import Callable
-
-from persys.client.grpc.channel import RequestRefusedError
 
 # The watch is renewed after this time: a dead peer would not end it.
 ROUND = timedelta(seconds=60)
+LONG_TIMEOUT = timedelta(minutes=10)
 
 
-class EventCalls(SchedulerCalls):
+class ClusterCalls(SchedulerCalls):
     def list_events(
         self,
         *,
@@ -59,27 +60,12 @@ class EventCalls(SchedulerCalls):
         )
         while True:
             request.after_sequence = after
-            with our_errors(), _in_rounds():
+            with translated_errors(), _in_rounds():
                 for event in self._stub.WatchEvents(request, timeout=ROUND.total_seconds()):
                     after = event.sequence
                     yield event
             self.list_events(limit=1)  # raises UnavailableError if the peer is gone
 
-
-@contextmanager
-def _in_rounds() -> Iterator[None]:
-    """Ignore DEADLINE_EXCEEDED: the watch is renewed."""
-    try:
-        yield
-    except PersysError:
-        raise
-    except rpc_error() as err:
-        answer = cast("grpc.Call", err)
-        if answer.code().name != "DEADLINE_EXCEEDED":
-            raise
-
-
-class OutlookCalls(SchedulerCalls):
     def explain(self, workload_id: str, *, limit: int = 0) -> pb.ExplainWorkloadResponse:
         """`limit`: the number of nodes in the response; 0: the scheduler's default."""
         request = pb.ExplainWorkloadRequest(workload_id=workload_id, limit=limit)
@@ -104,11 +90,6 @@ class OutlookCalls(SchedulerCalls):
         )
         return response
 
-
-LONG_TIMEOUT = timedelta(minutes=10)
-
-
-class RecoveryCalls(SchedulerCalls):
     def get_identity(self) -> pb.IdentityView:
         request = pb.GetIdentityRequest()
         response: pb.IdentityView = call(self._stub.GetIdentity, request, timeout=self._timeout)
@@ -132,7 +113,7 @@ class RecoveryCalls(SchedulerCalls):
         stream = self._stub.SaveSnapshot(
             pb.SaveSnapshotRequest(), timeout=self._long().total_seconds()
         )
-        with our_errors():
+        with translated_errors():
             for chunk in stream:
                 yield chunk.data
 
@@ -160,3 +141,16 @@ class RecoveryCalls(SchedulerCalls):
 
     def _long(self) -> timedelta:
         return max(self._timeout, LONG_TIMEOUT)
+
+
+@contextmanager
+def _in_rounds() -> Iterator[None]:
+    """Ignore DEADLINE_EXCEEDED: the watch is renewed."""
+    try:
+        yield
+    except PersysError:
+        raise
+    except rpc_error() as err:
+        answer = cast("grpc.Call", err)
+        if answer.code().name != "DEADLINE_EXCEEDED":
+            raise

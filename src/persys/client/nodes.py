@@ -1,4 +1,4 @@
-"""Nodes."""
+"""Nodes, drift and orphans."""
 
 from collections.abc import Callable, Iterable
 from datetime import timedelta
@@ -52,8 +52,6 @@ class NodeCalls(SchedulerCalls):
             raise RequestRefusedError(response.reason)
         return response.node
 
-
-class DriftCalls(SchedulerCalls):
     def list_drifts(
         self,
         *,

@@ -3,34 +3,13 @@
 from types import TracebackType
 from typing import Self
 
-from persys.client.admin import GatewayCalls, RecordCalls, SecretCalls, TokenCalls
-from persys.client.cluster import EventCalls, OutlookCalls, RecoveryCalls
-from persys.client.nodes import DriftCalls, NodeCalls
-from persys.client.workloads import (
-    AccessCalls,
-    ImageCalls,
-    SuggestionCalls,
-    VolumeCalls,
-    WorkloadCalls,
-)
+from persys.client.admin import AdminCalls
+from persys.client.cluster import ClusterCalls
+from persys.client.nodes import NodeCalls
+from persys.client.workloads import WorkloadCalls
 
 
-class SchedulerClient(
-    NodeCalls,
-    WorkloadCalls,
-    OutlookCalls,
-    EventCalls,
-    DriftCalls,
-    RecoveryCalls,
-    RecordCalls,
-    AccessCalls,
-    VolumeCalls,
-    ImageCalls,
-    TokenCalls,
-    SecretCalls,
-    SuggestionCalls,
-    GatewayCalls,
-):
+class SchedulerClient(WorkloadCalls, NodeCalls, ClusterCalls, AdminCalls):
     """Safe for use by several threads. After UnavailableError, a change may or may not have been made."""
 
     def __enter__(self) -> Self:

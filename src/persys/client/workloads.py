@@ -1,4 +1,4 @@
-"""Workloads."""
+"""Workloads: apply and delete, logs and exec, volumes, images, suggestions."""
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
@@ -6,8 +6,10 @@ from threading import Event
 from typing import BinaryIO
 
 from persys.client.calls import SchedulerCalls
-from persys.client.grpc.channel import RequestRefusedError, call, our_errors
+from persys.client.grpc.channel import RequestRefusedError, call, translated_errors
 from persys.wire.gen.control.v1 import control_pb2 as pb
+
+PART_BYTES = 256 * 1024
 
 
 class WorkloadCalls(SchedulerCalls):
@@ -80,8 +82,6 @@ class WorkloadCalls(SchedulerCalls):
             )
         return response.revision_id
 
-
-class AccessCalls(SchedulerCalls):
     def stream_logs(
         self,
         workload_id: str,
@@ -104,7 +104,7 @@ class AccessCalls(SchedulerCalls):
         )
         if since is not None:
             request.since.FromDatetime(since)
-        with our_errors():
+        with translated_errors():
             yield from self._stub.StreamLogs(request)
 
     def exec(self, inputs: Iterator[pb.ExecInput]) -> Iterator[pb.ExecOutput]:
@@ -112,11 +112,9 @@ class AccessCalls(SchedulerCalls):
 
         `inputs` is read by another thread. The first output is empty: further inputs are read after it.
         """
-        with our_errors():
+        with translated_errors():
             yield from self._stub.Exec(inputs)
 
-
-class VolumeCalls(SchedulerCalls):
     def list_volumes(
         self, *, node_id: str = "", workload_id: str = "", name: str = ""
     ) -> pb.ListVolumesResponse:
@@ -134,11 +132,6 @@ class VolumeCalls(SchedulerCalls):
         if not response.success:
             raise RequestRefusedError(response.error_message)
 
-
-PART_BYTES = 256 * 1024
-
-
-class ImageCalls(SchedulerCalls):
     def list_images(self, *, name: str = "", node_id: str = "") -> pb.ListImagesResponse:
         """Includes the nodes that did not respond; they may have images too."""
         request = pb.ListImagesRequest(name=name, node_id=node_id)
@@ -165,7 +158,7 @@ class ImageCalls(SchedulerCalls):
             name=name, url=url, sha256=sha256, node_ids=list(node_ids), size_bytes=size_bytes
         )
         begun, over = Event(), Event()
-        with our_errors():
+        with translated_errors():
             try:
                 for progress in self._stub.AddImage(_requests(start, content, begun, over)):
                     begun.set()
@@ -185,18 +178,6 @@ class ImageCalls(SchedulerCalls):
         )
         return response
 
-
-def _requests(
-    start: pb.AddImageStart, content: BinaryIO | None, begun: Event, over: Event
-) -> Iterator[pb.AddImageRequest]:
-    """Iterated by a gRPC thread, which takes the next request when the previous one was sent."""
-    yield pb.AddImageRequest(start=start)
-    begun.wait()
-    while content is not None and not over.is_set() and (data := content.read(PART_BYTES)):
-        yield pb.AddImageRequest(data=data)
-
-
-class SuggestionCalls(SchedulerCalls):
     def suggest(self, suggestion: pb.AutomationSuggestion) -> pb.SubmitAutomationSuggestionResponse:
         """Submit a suggestion. A rejection is a normal response, not an error."""
         request = pb.SubmitAutomationSuggestionRequest(suggestion=suggestion)
@@ -228,3 +209,13 @@ class SuggestionCalls(SchedulerCalls):
         if not response.accepted:
             raise RequestRefusedError(response.reason)
         return response.suggestion
+
+
+def _requests(
+    start: pb.AddImageStart, content: BinaryIO | None, begun: Event, over: Event
+) -> Iterator[pb.AddImageRequest]:
+    """Iterated by a gRPC thread, which takes the next request when the previous one was sent."""
+    yield pb.AddImageRequest(start=start)
+    begun.wait()
+    while content is not None and not over.is_set() and (data := content.read(PART_BYTES)):
+        yield pb.AddImageRequest(data=data)

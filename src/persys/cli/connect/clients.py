@@ -18,16 +18,16 @@ from persys.model.role import Role
 if TYPE_CHECKING:
     from persys.client import AgentClient, SchedulerClient
     from persys.client.ca.client import AuthorityClient
-    from persys.client.grpc.interceptors import ToldMode
+    from persys.client.grpc.interceptors import OnMode
 
 
 @contextmanager
 def scheduler_client(options: Namespace, *, quiet: bool = False) -> Iterator["SchedulerClient"]:
     """Unless `quiet`, prints a note on standard error when answers come from memory."""
     settings = _settings(options)
-    told_mode = None if quiet else _ModeNotice().notify
+    on_mode = None if quiet else _ModeNotice().notify
     if settings.transport is Transport.HTTP:
-        with _gateway_client(options, settings, told_mode) as client:
+        with _gateway_client(options, settings, on_mode) as client:
             yield client
         return
     from persys.client.scheduler import SchedulerClient
@@ -37,7 +37,7 @@ def scheduler_client(options: Namespace, *, quiet: bool = False) -> Iterator["Sc
     with SchedulerClient(
         target,
         timeout=settings.request_timeout,
-        told_mode=told_mode,
+        on_mode=on_mode,
         trust=trust,
         token=settings.token,
     ) as client:
@@ -56,13 +56,13 @@ def scheduler_client(options: Namespace, *, quiet: bool = False) -> Iterator["Sc
 
 @contextmanager
 def _gateway_client(
-    options: Namespace, settings: Settings, told_mode: "ToldMode | None"
+    options: Namespace, settings: Settings, on_mode: "OnMode | None"
 ) -> Iterator["SchedulerClient"]:
     from persys.cli.connect.tls import authenticated_gateway
     from persys.client.scheduler import SchedulerClient
 
     gateway = authenticated_gateway(options, os.environ, settings)
-    with SchedulerClient(gateway, timeout=settings.request_timeout, told_mode=told_mode) as client:
+    with SchedulerClient(gateway, timeout=settings.request_timeout, on_mode=on_mode) as client:
         try:
             yield client
         except UnavailableError as err:

@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 from cryptography import x509
 
-from persys.client.ca.https import Https, Shown, fetch_unverified
+from persys.client.ca.https import CaHttpClient, ClientCertificate, fetch_unverified
 from persys.errors import DeniedError, SettingsError, UnavailableError
 from persys.infra.tls.certificates import CertificateFiles
 from persys.infra.tls.keys import Issued, fingerprint
@@ -47,10 +47,10 @@ class AuthorityClient:
         self, addresses: Sequence[str], files: CertificateFiles, *, timeout: timedelta = TIMEOUT
     ) -> None:
         """Raises SettingsError for unusable files."""
-        self._https = Https(
+        self._https = CaHttpClient(
             addresses,
             roots_pem=_read(files.roots),
-            shown=Shown(files.certificate, files.key),
+            shown=ClientCertificate(files.certificate, files.key),
             timeout=timeout,
         )
 
@@ -79,7 +79,7 @@ class AuthorityClient:
 
     def revoked(self) -> frozenset[str]:
         """The serials of the revocation list, in hexadecimal."""
-        body = self._https.ask("GET", "/crl")
+        body = self._https.request("GET", "/crl")
         try:
             return serials_in(body)
         except ValueError as err:
@@ -88,11 +88,11 @@ class AuthorityClient:
             ) from err
 
     def _get(self, path: str, kind: type[T]) -> T:
-        return _decoded(self._https.ask("GET", path), kind)
+        return _decoded(self._https.request("GET", path), kind)
 
     def _post(self, route: str, request: msgspec.Struct, kind: type[T]) -> T:
         return _decoded(
-            self._https.ask("POST", f"/api/v1/{route}", msgspec.json.encode(request)), kind
+            self._https.request("POST", f"/api/v1/{route}", msgspec.json.encode(request)), kind
         )
 
 
@@ -112,24 +112,24 @@ class AuthoritySource(CertificateSource):
 
     async def issue(self, csr_pem: bytes) -> Issued:
         """Raises UnavailableError, DeniedError or SettingsError, without any change."""
-        return issued(await self._ask(lambda client: client.renew(csr_pem)))
+        return issued(await self._call(lambda client: client.renew(csr_pem)))
 
     async def revoked(self) -> frozenset[str]:
         """The serials of revoked certificates. Raises as `issue` does."""
-        return await self._ask(AuthorityClient.revoked)
+        return await self._call(AuthorityClient.revoked)
 
     async def revoke_enrolled(self, identity: Identity, until: datetime, reason: str) -> None:
         """Revoke the certificates that this identity enrolled until then. Raises as `issue` does."""
         request = RevokeRequest(
             role=identity.role, name=identity.name, reason=reason, enrolled_until=until
         )
-        await self._ask(lambda client: client.revoke(request))
+        await self._call(lambda client: client.revoke(request))
 
-    async def _ask(self, question: Callable[[AuthorityClient], T]) -> T:
+    async def _call(self, call: Callable[[AuthorityClient], T]) -> T:
         # A socket timeout applies to each read; a slow response is left to its thread.
         try:
             async with asyncio.timeout(_PATIENCE * self._timeout.total_seconds()):
-                return await asyncio.to_thread(lambda: question(self._client()))
+                return await asyncio.to_thread(lambda: call(self._client()))
         except TimeoutError as err:
             raise UnavailableError("timeout while waiting for the CA") from err
 
@@ -145,8 +145,8 @@ def join(token: JoinToken, csr_pem: bytes, *, timeout: timedelta = TIMEOUT) -> I
     for address in token.ca:
         try:
             roots = _known_root(address, token.fp, timeout)
-            https = Https([address], roots_pem=roots, shown=None, timeout=timeout)
-            return issued(_decoded(https.ask("POST", "/api/v1/join", request), IssueResponse))
+            https = CaHttpClient([address], roots_pem=roots, shown=None, timeout=timeout)
+            return issued(_decoded(https.request("POST", "/api/v1/join", request), IssueResponse))
         except UnavailableError as err:
             failed = err
     raise failed

@@ -18,16 +18,21 @@ _OK = 200
 _NAME = f"{Role.CA}.{NAMES}"
 
 
-class Shown(Struct, frozen=True):
+class ClientCertificate(Struct, frozen=True):
     """The files of the client certificate."""
 
     certificate: Path
     key: Path
 
 
-class Https:
+class CaHttpClient:
     def __init__(
-        self, addresses: Sequence[str], *, roots_pem: bytes, shown: Shown | None, timeout: timedelta
+        self,
+        addresses: Sequence[str],
+        *,
+        roots_pem: bytes,
+        shown: ClientCertificate | None,
+        timeout: timedelta,
     ) -> None:
         """Raises SettingsError for unusable roots or an unusable client certificate."""
         self._addresses = addresses
@@ -35,12 +40,12 @@ class Https:
         certificate = (shown.certificate, shown.key) if shown is not None else None
         self._context = client_context(roots_pem, certificate)
 
-    def ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
+    def request(self, method: str, path: str, body: bytes | None = None) -> bytes:
         """Try each address until one responds. Raises UnavailableError if none does."""
         failed = UnavailableError("no CA address is configured")
         for address in self._addresses:
             try:
-                return _ask(address, self._context, method, path, body, self._timeout)
+                return _request(address, self._context, method, path, body, self._timeout)
             except UnavailableError as err:
                 failed = err
         raise failed
@@ -51,10 +56,10 @@ def fetch_unverified(address: str, path: str, timeout: timedelta) -> bytes:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    return _ask(address, context, "GET", path, None, timeout)
+    return _request(address, context, "GET", path, None, timeout)
 
 
-def _ask(
+def _request(
     address: str,
     context: ssl.SSLContext,
     method: str,

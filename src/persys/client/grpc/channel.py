@@ -67,7 +67,7 @@ def open_channel(target: str, role: Role, trust: Trust | None = None) -> "grpc.C
 
 
 def call(method: Callable[..., Response], request: Request, *, timeout: timedelta) -> Response:
-    with our_errors():
+    with translated_errors():
         answer: Response | None = method(request, timeout=timeout.total_seconds())
     if answer is None:  # gRPC returns None for a response that it cannot parse
         raise UnavailableError("the response cannot be parsed; is this a Persys service?")
@@ -75,7 +75,7 @@ def call(method: Callable[..., Response], request: Request, *, timeout: timedelt
 
 
 @contextmanager
-def our_errors() -> Iterator[None]:
+def translated_errors() -> Iterator[None]:
     """Convert gRPC errors to PersysErrors. The REST client raises PersysErrors directly."""
     try:
         yield

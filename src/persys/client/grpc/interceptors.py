@@ -18,7 +18,7 @@ class _Details(NamedTuple):
     compression: Any
 
 
-class Bearer(
+class TokenInterceptor(
     grpc.UnaryUnaryClientInterceptor,
     grpc.UnaryStreamClientInterceptor,
     grpc.StreamUnaryClientInterceptor,
@@ -48,11 +48,11 @@ class Bearer(
 
 
 # Called with the mode and the data age when the mode is not normal.
-ToldMode = Callable[[str, timedelta], None]
+OnMode = Callable[[str, timedelta], None]
 
 
-class ModeListener(grpc.UnaryUnaryClientInterceptor):
-    def __init__(self, told: ToldMode) -> None:
+class ModeInterceptor(grpc.UnaryUnaryClientInterceptor):
+    def __init__(self, told: OnMode) -> None:
         self._told = told
 
     def intercept_unary_unary(

@@ -5,22 +5,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from persys.errors import (
-    ConflictError,
     DeniedError,
     InvalidError,
     NotFoundError,
-    OutOfRangeError,
     PersysError,
     RefusedError,
-    UnavailableError,
 )
+from persys.wire.rest.status import NOT_IMPLEMENTED, error_class
 
 # Status of a path that an older gateway does not have.
-FALLS_BACK = frozenset({404, 405})
-_UNAVAILABLE = frozenset({408, 429, 500, 502, 503, 504})
+UNKNOWN_ROUTE_STATUSES = frozenset({404, 405})
 
 
-def problem_of(content: bytes) -> dict[str, Any]:
+def parse_problem(content: bytes) -> dict[str, Any]:
     """The problem, or {} for other content, such as the error page of a proxy."""
     try:
         plain = json.loads(content)
@@ -29,7 +26,7 @@ def problem_of(content: bytes) -> dict[str, Any]:
     return plain if isinstance(plain, dict) and ("detail" in plain or "error" in plain) else {}
 
 
-def error_of(
+def error_from_problem(
     status: int, problem: Mapping[str, Any], retry_after: str | None = None
 ) -> PersysError:
     text = str(problem.get("detail") or problem.get("error") or f"HTTP status {status}")
@@ -40,25 +37,18 @@ def error_of(
         return InvalidError(field, text.removeprefix(f"{field}: "))
     if "code" in problem and (error := _by_code(str(problem["code"]), text)) is not None:
         return error
-    if status in FALLS_BACK and not problem:
+    if status in UNKNOWN_ROUTE_STATUSES and not problem:
         return RefusedError("not supported by this gateway version")
-    match status:
-        case 400:
-            return _invalid(text)
-        case 401 | 403:
-            return DeniedError(text, reason=str(problem.get("reason", "")))
-        case 404:
-            return _not_found(text)
-        case 409 | 412:
-            return ConflictError(text)
-        case 410:
-            return OutOfRangeError(text)
-        case 501:
-            return RefusedError("not supported by this version of the peer")
-        case _ if status in _UNAVAILABLE:
-            return UnavailableError(text)
-        case _:
-            return RefusedError(text)
+    if status == NOT_IMPLEMENTED:
+        return RefusedError("not supported by this version of the peer")
+    kind = error_class(status)
+    if kind is InvalidError:
+        return _invalid(text)
+    if kind is NotFoundError:
+        return _not_found(text)
+    if kind is DeniedError:
+        return DeniedError(text, reason=str(problem.get("reason", "")))
+    return kind(text)
 
 
 def _by_code(code: str, text: str) -> PersysError | None:

@@ -20,7 +20,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from websockets.typing import Subprotocol
 
 from persys.client.http import Server
-from persys.client.rest.errors import error_of, problem_of
+from persys.client.rest.errors import error_from_problem, parse_problem
 from persys.errors import UnavailableError
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.rest.routes import Route
@@ -44,7 +44,7 @@ def run(stub: "RestStub", route: Route, inputs: Iterator[pb.ExecInput]) -> Itera
     try:
         socket = WebSocket(stub.http.server, path, stub.headers, PROTOCOL, seconds=_SECONDS)
     except UpgradeRefusedError as refused:
-        raise error_of(refused.status, problem_of(refused.body)) from refused
+        raise error_from_problem(refused.status, parse_problem(refused.body)) from refused
     except OSError as err:
         raise stub.http.translate(err) from err
     Thread(target=_send, args=(socket, first, inputs), daemon=True).start()
@@ -79,7 +79,7 @@ def _outputs(socket: "WebSocket") -> Iterator[pb.ExecOutput]:
         yield pb.ExecOutput(exit=pb.ExecExit())
         return
     if socket.close_code >= _CLOSE_BASE:
-        raise error_of(socket.close_code - _CLOSE_BASE, {"detail": socket.close_reason})
+        raise error_from_problem(socket.close_code - _CLOSE_BASE, {"detail": socket.close_reason})
 
 
 class UpgradeRefusedError(Exception):

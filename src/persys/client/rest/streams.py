@@ -13,7 +13,7 @@ from google.protobuf.json_format import ParseDict
 from google.protobuf.message import Message
 
 from persys.client.http import LINE_BYTES_MAX, Response
-from persys.client.rest.errors import error_of, problem_of
+from persys.client.rest.errors import error_from_problem, parse_problem
 from persys.errors import UnavailableError
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.rest.routes import Route
@@ -56,8 +56,8 @@ class Stream:
         answer = self._answer = open_answer()
         try:
             if answer.status != _OK:
-                raise error_of(
-                    answer.status, problem_of(answer.read()), answer.headers.get("Retry-After")
+                raise error_from_problem(
+                    answer.status, parse_problem(answer.read()), answer.headers.get("Retry-After")
                 )
             answer.wait_at_most(SILENCE_SECONDS)
             yield from read(answer)
@@ -107,21 +107,21 @@ def _get(
     stub: "RestStub", path: str, accept: str, read: Callable[[Response], Iterator[Any]]
 ) -> Stream:
     headers = {"Accept": accept}
-    return Stream(lambda: stub.ask("GET", path, headers=headers, seconds=_FIRST_SECONDS), read)
+    return Stream(lambda: stub.request("GET", path, headers=headers, seconds=_FIRST_SECONDS), read)
 
 
 def _restore(stub: "RestStub", route: Route) -> Callable[..., Message]:
-    from persys.client.rest.stub import parsed_answer
+    from persys.client.rest.stub import parse_response
 
     def method(chunks: Iterable[pb.SnapshotChunk], *, timeout: float | None = None) -> Message:
-        answer = stub.ask(
+        answer = stub.request(
             route.method,
             stub.url(route, pb.SnapshotChunk()),
             body=(chunk.data for chunk in chunks if chunk.data),
             headers={"Content-Type": "application/octet-stream"},
             seconds=timeout,
         )
-        return parsed_answer(answer, route.rpc)
+        return parse_response(answer, route.rpc)
 
     return method
 
@@ -133,7 +133,7 @@ def _add_image(stub: "RestStub", route: Route) -> Callable[..., Iterator[pb.Imag
         yield pb.ImageProgress()
         body = (part.data for part in requests if part.data)
         yield from Stream(
-            lambda: stub.ask(
+            lambda: stub.request(
                 route.method,
                 stub.url(route, start),
                 body=body,
@@ -156,7 +156,7 @@ def _lines(answer: Response, kind: type[Message]) -> Iterator[Message]:
     while line := answer.read_line():
         plain = json.loads(line)
         if "problem" in plain and isinstance(plain["problem"], dict):
-            raise error_of(int(plain["problem"].get("status", 503)), plain["problem"])
+            raise error_from_problem(int(plain["problem"].get("status", 503)), plain["problem"])
         if plain:
             yield ParseDict(plain, kind(), ignore_unknown_fields=True)
 
@@ -174,6 +174,6 @@ def _server_sent(answer: Response) -> Iterator[pb.EventView]:
         elif not name and not value and data:
             plain = json.loads(data)
             if kind == "problem":
-                raise error_of(int(plain.get("status", 503)), plain)
+                raise error_from_problem(int(plain.get("status", 503)), plain)
             yield ParseDict(plain, pb.EventView(), ignore_unknown_fields=True)
             kind, data = "", ""

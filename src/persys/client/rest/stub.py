@@ -17,14 +17,14 @@ from google.protobuf.message_factory import GetMessageClass
 
 from persys.client.http import Body, HttpClient, Response
 from persys.client.rest.connection import Gateway, open_gateway
-from persys.client.rest.errors import FALLS_BACK, error_of, problem_of
+from persys.client.rest.errors import UNKNOWN_ROUTE_STATUSES, error_from_problem, parse_problem
 from persys.errors import InvalidError, RefusedError
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.metadata_keys import DATA_AGE_MS, MODE
 from persys.wire.rest.routes import API, CONTRACT_ROUTES, NOT_SERVED, ROUTES, Form, Route
 
 if TYPE_CHECKING:
-    from persys.client.grpc.interceptors import ToldMode
+    from persys.client.grpc.interceptors import OnMode
     from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
 
 _SERVICE = pb.DESCRIPTOR.services_by_name["AgentControl"]
@@ -37,11 +37,11 @@ Method = Callable[..., Any]
 class RestStub:
     """Safe for use by several threads; a single stream is not."""
 
-    def __init__(self, gateway: Gateway, told_mode: "ToldMode | None" = None) -> None:
+    def __init__(self, gateway: Gateway, on_mode: "OnMode | None" = None) -> None:
         """Raises SettingsError for an invalid URL or unusable files."""
         self._gateway = gateway
         self._http = open_gateway(gateway)
-        self._told_mode = told_mode
+        self._told_mode = on_mode
         self._cluster = f"/clusters/{quote(gateway.cluster, safe='')}" if gateway.cluster else ""
         self._headers = {"Accept": _JSON}
         if gateway.token and gateway.url.startswith("https:"):  # never sent in plain text
@@ -62,13 +62,15 @@ class RestStub:
         headers = {}
         if in_cluster and (cluster := self._gateway.cluster):
             headers["X-Persys-Cluster-ID"] = cluster
-        answer = self.ask("GET", API + path, headers=headers, seconds=timeout.total_seconds())
+        answer = self.request("GET", API + path, headers=headers, seconds=timeout.total_seconds())
         content = answer.read()
         if answer.status != _OK:
-            raise error_of(answer.status, problem_of(content), answer.headers.get("Retry-After"))
+            raise error_from_problem(
+                answer.status, parse_problem(content), answer.headers.get("Retry-After")
+            )
         return content
 
-    def ask(
+    def request(
         self,
         method: str,
         path: str,
@@ -118,23 +120,23 @@ class RestStub:
         }[route.form](self, route)
 
     def _unary(self, route: Route) -> Method:
-        answer_type = answer_class(route.rpc)
+        answer_type = response_class(route.rpc)
 
         def method(request: Message, *, timeout: float | None = None) -> Message:
-            answer = self._ask_route(route, request, API, timeout)
+            answer = self._request_route(route, request, API, timeout)
             content = answer.read()
-            if answer.status in FALLS_BACK and not problem_of(content):
-                return self._older(route, request, answer_type, timeout)
-            self._listen(answer)
-            return _said(answer, content, answer_type)
+            if answer.status in UNKNOWN_ROUTE_STATUSES and not parse_problem(content):
+                return self._call_older_gateway(route, request, answer_type, timeout)
+            self._report_mode(answer)
+            return _parse(answer, content, answer_type)
 
         return method
 
-    def _ask_route(
+    def _request_route(
         self, route: Route, request: Message, prefix: str, timeout: float | None
     ) -> Response:
         body = MessageToJson(request, preserving_proto_field_name=True, indent=None).encode()
-        return self.ask(
+        return self.request(
             route.method,
             prefix + self._cluster + _path(route, request),
             body=body if route.body else None,
@@ -142,39 +144,39 @@ class RestStub:
             seconds=timeout,
         )
 
-    def _older(
+    def _call_older_gateway(
         self, route: Route, request: Message, answer_type: type[Message], timeout: float | None
     ) -> Message:
         """Use the routes of an older gateway. Raises RefusedError if it has none for this RPC."""
         older = next((each for each in CONTRACT_ROUTES if each.rpc == route.rpc), None)
         if older is None:
             raise RefusedError("not supported by this gateway version")
-        answer = self._ask_route(older, request, "", timeout)
-        return _said(answer, answer.read(), answer_type)
+        answer = self._request_route(older, request, "", timeout)
+        return _parse(answer, answer.read(), answer_type)
 
-    def _listen(self, answer: Response) -> None:
+    def _report_mode(self, answer: Response) -> None:
         if self._told_mode is not None and (mode := answer.headers.get(MODE)):
             age_ms = int(answer.headers.get(DATA_AGE_MS) or 0)
             self._told_mode(mode, timedelta(milliseconds=age_ms))
 
 
-def answer_class(rpc: str) -> type[Message]:
+def response_class(rpc: str) -> type[Message]:
     found: type[Message] = GetMessageClass(_SERVICE.methods_by_name[rpc].output_type)
     return found
 
 
-def parsed_answer(answer: Response, rpc: str) -> Message:
-    return _said(answer, answer.read(), answer_class(rpc))
+def parse_response(answer: Response, rpc: str) -> Message:
+    return _parse(answer, answer.read(), response_class(rpc))
 
 
-def _said(answer: Response, content: bytes, answer_type: type[Message]) -> Message:
+def _parse(answer: Response, content: bytes, answer_type: type[Message]) -> Message:
     """The response message, also of a refusal. Raises PersysError for any other error."""
     if answer.status == _OK:
         return Parse(content, answer_type(), ignore_unknown_fields=True)
-    problem = problem_of(content)
+    problem = parse_problem(content)
     if "answer" in problem:
         return ParseDict(problem["answer"], answer_type(), ignore_unknown_fields=True)
-    raise error_of(answer.status, problem, answer.headers.get("Retry-After"))
+    raise error_from_problem(answer.status, problem, answer.headers.get("Retry-After"))
 
 
 def _path(route: Route, request: Message) -> str:
@@ -186,10 +188,10 @@ def _path(route: Route, request: Message) -> str:
         path = path.replace(f"{{{name}}}", quote(value, safe=""))
     if route.body or not plain:
         return path
-    return f"{path}?{urlencode({name: _words(value) for name, value in plain.items()}, doseq=True)}"
+    return f"{path}?{urlencode({name: _query_value(value) for name, value in plain.items()}, doseq=True)}"
 
 
-def _words(value: object) -> object:
+def _query_value(value: object) -> object:
     return str(value).lower() if isinstance(value, bool) else value
 
 

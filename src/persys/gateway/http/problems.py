@@ -12,49 +12,14 @@ import msgspec
 from aiohttp import web
 from google.protobuf.message import Message
 
-from persys.errors import (
-    ConflictError,
-    DeniedError,
-    InvalidError,
-    NotFoundError,
-    OutOfRangeError,
-    PersysError,
-    RefusedError,
-    UnavailableError,
-)
+from persys.errors import InvalidError, PersysError
 from persys.wire.agent.legacy_agents import says_not_found
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.rest.json_codec import to_plain
+from persys.wire.rest.status import BAD_GATEWAY, CODE_STATUSES, status_of
 
 PROBLEM = "application/problem+json"
 _FROZEN = ("degraded", "recovery")
-
-# The first match wins, so a class is listed before its parent.
-_ERRORS: tuple[tuple[type[PersysError], int], ...] = (
-    (InvalidError, 400),
-    (NotFoundError, 404),
-    (DeniedError, 403),
-    (OutOfRangeError, 410),
-    (RefusedError, 422),
-    (ConflictError, 409),
-    (UnavailableError, 503),
-    (PersysError, 500),
-)
-_CODES = {
-    grpc.StatusCode.INVALID_ARGUMENT: 400,
-    grpc.StatusCode.UNAUTHENTICATED: 401,
-    grpc.StatusCode.PERMISSION_DENIED: 403,
-    grpc.StatusCode.NOT_FOUND: 404,
-    grpc.StatusCode.ABORTED: 409,
-    grpc.StatusCode.ALREADY_EXISTS: 409,
-    grpc.StatusCode.OUT_OF_RANGE: 410,
-    grpc.StatusCode.FAILED_PRECONDITION: 422,
-    grpc.StatusCode.RESOURCE_EXHAUSTED: 429,
-    grpc.StatusCode.UNIMPLEMENTED: 501,
-    grpc.StatusCode.UNAVAILABLE: 503,
-    grpc.StatusCode.CANCELLED: 503,
-    grpc.StatusCode.DEADLINE_EXCEEDED: 504,
-}
 
 
 class ProblemError(PersysError):
@@ -92,7 +57,7 @@ class ProblemError(PersysError):
 def problem_from(err: PersysError) -> ProblemError:
     if isinstance(err, ProblemError):
         return err
-    status = next(status for kind, status in _ERRORS if isinstance(err, kind))
+    status = status_of(err)
     if isinstance(err, InvalidError):
         return ProblemError(status, str(err), field=err.field)
     return ProblemError(status, str(err))
@@ -100,7 +65,7 @@ def problem_from(err: PersysError) -> ProblemError:
 
 def problem_from_rpc(err: grpc.aio.AioRpcError) -> ProblemError:
     code, detail = err.code(), err.details() or err.code().name
-    status = _CODES.get(code, 502)
+    status = CODE_STATUSES.get(code.name, BAD_GATEWAY)
     if code is grpc.StatusCode.UNKNOWN and says_not_found(detail):
         status = 404
     return ProblemError(status, detail, code=code.name)

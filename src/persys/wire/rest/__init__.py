@@ -1,6 +1,7 @@
 """The control contract over HTTP. Called by the gateway and the REST client.
 
 `routes.py`          the routes, derived from `wire/methods.py`
+`status.py`          HTTP statuses of errors and gRPC codes
 `json_codec.py`      protobuf messages as JSON, faster than protobuf's own encoder and with sorted maps
 `openapi_schema.py`  JSON Schema of the messages, from the descriptors
 """
