@@ -34,14 +34,14 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
     after_change: Callable[[control_pb2.WorkloadView], None] = lambda workload: None
     after_drain: Callable[[], None] = lambda: None
     looks_before_gone: int = 0
-    away: bool = False  # gives no answer when it is asked how things are
+    away: bool = False  # does not answer status requests
     generated_at: Callable[[], datetime] | None = None  # its clock
     ruling: control_pb2.SubmitAutomationSuggestionResponse | None = None
     suggestions: list[control_pb2.AutomationSuggestion] = field(default_factory=list)
     decisions: list[control_pb2.SuggestionView] = field(default_factory=list)
     allowed_secrets: list[str] = field(default_factory=list)
     rebuilds: list[control_pb2.RebuildFromAgentsRequest] = field(default_factory=list)
-    heard: Callable[[dict[str, object]], None] = lambda beside: None  # what comes beside a call
+    heard: Callable[[dict[str, object]], None] = lambda beside: None  # receives the metadata of each call
     drain_deadline: int = 0
     health: agent_pb2.HealthCheckResponse = field(
         default_factory=lambda: agent_pb2.HealthCheckResponse(
@@ -63,9 +63,9 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
     image_problem: str = ""
     orphans_unrecorded: int = 0
     events: list[control_pb2.EventView] = field(default_factory=list)
-    events_asked: list[control_pb2.ListEventsRequest] = field(default_factory=list)
+    event_requests: list[control_pb2.ListEventsRequest] = field(default_factory=list)
     watches: list[control_pb2.WatchEventsRequest] = field(default_factory=list)
-    # What happens after each look of a watch: more events, then the status it ends with.
+    # For each call of a watch: the events, then the status it ends with.
     turns: list[tuple[list[control_pb2.EventView], grpc.StatusCode]] = field(default_factory=list)
 
     mode: control_pb2.ModeView = field(
@@ -359,7 +359,7 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
 
     def ListEvents(self, request, context):  # type: ignore[no-untyped-def]
         self._maybe_abort(context)
-        self.events_asked.append(request)
+        self.event_requests.append(request)
         found = [e for e in self.events if request.workload_id in ("", e.workload_id)]
         return control_pb2.ListEventsResponse(
             events=found[-request.limit :], last_sequence=len(self.events), first_sequence=1
@@ -433,9 +433,9 @@ def environ(home: Path, unused_address: str) -> dict[str, str]:
 def run(
     environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Run:
-    """persysctl without a new process, with no cluster named but by the words and variables given.
+    """persysctl in this process; only the given words and variables name a cluster.
 
-    It speaks in plain text unless it is told otherwise.
+    It uses plain text unless PERSYS_INSECURE is set otherwise.
     """
 
     def run(*words: str, stdin: str = "", **variables: str) -> Ended:

@@ -81,12 +81,12 @@ def check_nodes(nodes: Sequence["NodeView"]) -> Iterator[Finding]:
     not_ready = [node for node in nodes if node.status.lower() != _READY]
     for node in not_ready[:LISTED_MAX]:
         reason = node.status_reason or "no reason given"
-        cure = f"on that host: systemctl status persys-agent; `persysctl node get {node.node_id}`"
-        yield warn("nodes", f"{node.node_id} is {node.status}: {reason}", cure)
+        fix = f"on that host: systemctl status persys-agent; `persysctl node get {node.node_id}`"
+        yield warn("nodes", f"{node.node_id} is {node.status}: {reason}", fix)
     for node in [node for node in nodes if node not in not_ready][:LISTED_MAX]:
         for problem in node.problems:
-            cure = f"on that host: journalctl -u persys-agent; `persysctl node get {node.node_id}`"
-            yield warn("nodes", f"{node.node_id} {problem}; it gets no new workloads", cure)
+            fix = f"on that host: journalctl -u persys-agent; `persysctl node get {node.node_id}`"
+            yield warn("nodes", f"{node.node_id} {problem}; it gets no new workloads", fix)
     for node in nodes:
         if abs(node.clock_skew_ms) >= SKEW_WARN.total_seconds() * 1000:
             text = (
@@ -106,8 +106,8 @@ def check_versions(nodes: Sequence["NodeView"], scheduler: str) -> Iterator[Find
     others = sorted(f"{who} {v}" for who, v in found.items() if v not in ("", __version__))
     if others:
         named = ", ".join(others[:LISTED_MAX]) + (" and more" if len(others) > LISTED_MAX else "")
-        cure = "adjacent versions are compatible; upgrade all to the same version"
-        yield warn("versions", f"persysctl is {__version__}, but {named}", cure)
+        fix = "adjacent versions are compatible; upgrade all to the same version"
+        yield warn("versions", f"persysctl is {__version__}, but {named}", fix)
     else:
         yield ok("versions", f"all reported versions are {__version__}")
 
@@ -132,12 +132,12 @@ def check_workloads(workloads: Sequence["WorkloadView"]) -> Iterator[Finding]:
 def _check_policy(workloads: Sequence["WorkloadView"]) -> Iterator[Finding]:
     """Running workloads that the present policy of their node would refuse."""
     found = [each for each in workloads if each.metadata.get(_POLICY_VIOLATION)]
-    cure = "change its spec, or the policy of the node: PERSYS_BIND_ROOTS, PERSYS_ALLOW_PRIVILEGED"
+    fix = "change its spec, or the policy of the node: PERSYS_BIND_ROOTS, PERSYS_ALLOW_PRIVILEGED"
     for each in found[:LISTED_MAX]:
         text = f"{each.workload_id} runs, but its next apply is refused"
-        yield warn("policy", f"{text}: {each.metadata[_POLICY_VIOLATION]}", cure)
+        yield warn("policy", f"{text}: {each.metadata[_POLICY_VIOLATION]}", fix)
     if len(found) > LISTED_MAX:
-        yield warn("policy", f"{len(found) - LISTED_MAX} more would be refused", cure)
+        yield warn("policy", f"{len(found) - LISTED_MAX} more would be refused", fix)
 
 
 def _workload_findings(
@@ -154,8 +154,8 @@ def _workload_findings(
         yield level("workloads", text, next_step(each))
     more = len(workloads) - LISTED_MAX
     if more > 0:
-        cure = "list them with `persysctl workload list`"
-        yield level("workloads", f"{more} more {what}", cure)
+        fix = "list them with `persysctl workload list`"
+        yield level("workloads", f"{more} more {what}", fix)
 
 
 def check_errors(diagnostics: "DiagnosticsView") -> Iterator[Finding]:
@@ -181,11 +181,11 @@ def check_errors(diagnostics: "DiagnosticsView") -> Iterator[Finding]:
 def check_records(quarantined: Sequence["QuarantinedRecord"]) -> Iterator[Finding]:
     for record in quarantined[:LISTED_MAX]:
         key = record.key
-        cure = (
+        fix = (
             f"save it with `persysctl record get {key} --export FILE`, then "
             f"`persysctl record delete {key} --confirm`"
         )
-        yield fail("store", f"record {key} cannot be read: {record.reason}", cure)
+        yield fail("store", f"record {key} cannot be read: {record.reason}", fix)
     if len(quarantined) > LISTED_MAX:
         more = f"{len(quarantined) - LISTED_MAX} more records cannot be read"
         yield fail("store", more, "list them with `persysctl record list`")

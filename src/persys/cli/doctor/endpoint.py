@@ -26,8 +26,8 @@ def check_context(options: Namespace) -> tuple[list[Finding], Settings | None]:
     try:
         settings = load(options)
     except PersysError as err:
-        cure = f"correct {context_path()}, or use another context with --context"
-        return [fail(_CONTEXT, str(err), cure)], None
+        fix = f"correct {context_path()}, or use another context with --context"
+        return [fail(_CONTEXT, str(err), fix)], None
     return list(_context_file(settings)), settings
 
 
@@ -67,10 +67,8 @@ def _check_srv(name: str) -> list[Finding]:
         addresses = find_service(name, server=server, deadline_seconds=SECONDS)
     except UnavailableError as err:
         resolver = f"PERSYS_DNS_SERVER={server}" if server else "the resolver of this machine"
-        cure = (
-            f"check that {resolver} answers and has the record (dig SRV {name}), or use host:port"
-        )
-        return [fail("dns", str(err), cure)]
+        fix = f"check that {resolver} answers and has the record (dig SRV {name}), or use host:port"
+        return [fail("dns", str(err), fix)]
     return [ok("dns", f"{name} is {', '.join(addresses)}")]
 
 
@@ -99,8 +97,8 @@ def _check_tcp(host: str, port: int, named: str, *, start: str) -> Finding:
     except socket.gaierror:
         return fail(_ENDPOINT, f"cannot resolve {host}", f"correct the name or DNS; {_ANOTHER}")
     except ConnectionRefusedError:
-        cure = f"start it there ({start}; systemctl status), open its port, or {_ANOTHER}"
-        return fail(_ENDPOINT, f"connection refused: {named}", cure)
+        fix = f"start it there ({start}; systemctl status), open its port, or {_ANOTHER}"
+        return fail(_ENDPOINT, f"connection refused: {named}", fix)
     except OSError as err:
-        cure = f"check firewalls and routes to {host}; {_ANOTHER}"
-        return fail(_ENDPOINT, f"cannot reach {named}: {err.strerror or err}", cure)
+        fix = f"check firewalls and routes to {host}; {_ANOTHER}"
+        return fail(_ENDPOINT, f"cannot reach {named}: {err.strerror or err}", fix)

@@ -14,16 +14,16 @@ class Finding(NamedTuple):
     level: Level
     check: str
     what: str
-    cure: str = ""
+    cure: str = ""  # the fix; JSON output has this name
 
 
 def ok(check: str, what: str) -> Finding:
     return Finding(Level.OK, check, what)
 
 
-def warn(check: str, what: str, cure: str) -> Finding:
-    return Finding(Level.WARN, check, what, cure)
+def warn(check: str, what: str, fix: str) -> Finding:
+    return Finding(Level.WARN, check, what, fix)
 
 
-def fail(check: str, what: str, cure: str) -> Finding:
-    return Finding(Level.FAIL, check, what, cure)
+def fail(check: str, what: str, fix: str) -> Finding:
+    return Finding(Level.FAIL, check, what, fix)

@@ -42,10 +42,10 @@ def check_host(options: Namespace, settings: Settings) -> Iterator[Finding]:
 def check_disk(place: str, free: int, total: int) -> Finding:
     share = free / total if total else 0.0
     text = f"{place} has {free / 1024**3:.1f} GB free, {share:.0%}"
-    cure = "free disk space: `persysctl agent gc`, docker system prune, or a larger disk"
+    fix = "free disk space: `persysctl agent gc`, docker system prune, or a larger disk"
     if share < DISK_FAIL:
-        return fail("disk", text, cure)
-    return warn("disk", text, cure) if share < DISK_WARN else ok("disk", text)
+        return fail("disk", text, fix)
+    return warn("disk", text, fix) if share < DISK_WARN else ok("disk", text)
 
 
 def _is_listening(address: str) -> bool:
@@ -60,8 +60,8 @@ def _is_listening(address: str) -> bool:
 def _check_agent(options: Namespace, settings: Settings, *, listens: bool) -> Finding:
     where = settings.agent
     if not listens:
-        cure = "systemctl status persys-agent, or `persys up`; its log has the cause"
-        return fail("agent", f"connection refused: {where}", cure)
+        fix = "systemctl status persys-agent, or `persys up`; its log has the cause"
+        return fail("agent", f"connection refused: {where}", fix)
     from persys.client import AgentClient
 
     trust = None
@@ -76,11 +76,11 @@ def _check_agent(options: Namespace, settings: Settings, *, listens: bool) -> Fi
             why = str(own)
         text = f"the process at {where} does not answer as an agent: {why or err}"
         port = where.rpartition(":")[2]
-        cure = (
+        fix = (
             f"`ss -ltnp sport = :{port}` shows the process on this port; if it is not the agent, set "
             "the agent's address with PERSYS_AGENT_ADDR or agent_endpoint of the context"
         )
-        return fail("agent", text, cure)
+        return fail("agent", text, fix)
     runtimes = ", ".join(f"{name} {text}" for name, text in sorted(health.runtime_status.items()))
     if not health.healthy:
         fix = "check the runtimes below and its log"
@@ -93,23 +93,23 @@ def _check_docker() -> Iterator[Finding]:
         yield fail("docker", "docker command not found", "install Docker Engine")
         return
     if (why := _command_error("docker", "version", "--format", "{{.Server.Version}}")) is not None:
-        cure = "systemctl start docker; check that this user may use its socket (group docker)"
-        yield fail("docker", f"Docker does not answer: {why}", cure)
+        fix = "systemctl start docker; check that this user may use its socket (group docker)"
+        yield fail("docker", f"Docker does not answer: {why}", fix)
         return
     yield ok("docker", "Docker answers")
     if (command := compose_command()) is not None:
         yield ok("compose", f"`{' '.join(command)}` answers")
     else:
-        cure = "install docker-compose or docker-compose-plugin; Compose stacks need it"
-        yield warn("compose", "neither `docker compose` nor `docker-compose` answers", cure)
+        fix = "install docker-compose or docker-compose-plugin; Compose stacks need it"
+        yield warn("compose", "neither `docker compose` nor `docker-compose` answers", fix)
 
 
 def _check_libvirt() -> Finding:
-    cure = "for VMs: install libvirt and QEMU, and start libvirtd"
+    fix = "for VMs: install libvirt and QEMU, and start libvirtd"
     if find_command("virsh") is None:
-        return warn("libvirt", "virsh command not found, so libvirt is probably missing", cure)
+        return warn("libvirt", "virsh command not found, so libvirt is probably missing", fix)
     if (why := _command_error("virsh", "--readonly", "version")) is not None:
-        return warn("libvirt", f"libvirt does not answer: {why}", cure)
+        return warn("libvirt", f"libvirt does not answer: {why}", fix)
     return ok("libvirt", "libvirt answers")
 
 

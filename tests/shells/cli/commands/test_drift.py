@@ -49,16 +49,16 @@ def test_orphans_that_are_not_recorded_are_counted(cluster: Cluster, ctl: Run) -
 
 @pytest.mark.usefixtures("drifts")
 @pytest.mark.parametrize(
-    ("verb", "said"), [("adopt", "is adopted as a workload"), ("delete", "is being deleted")]
+    ("verb", "expected"), [("adopt", "is adopted as a workload"), ("delete", "is being deleted")]
 )
 def test_an_orphan_is_adopted_or_deleted_and_another_is_refused(
-    verb: str, said: str, ctl: Run
+    verb: str, expected: str, ctl: Run
 ) -> None:
     done = ctl("orphans", verb, "n1", "ghost")
     refused = ctl("orphans", verb, "n1", "web")
 
     assert done.code == 0
-    assert said in done.out
+    assert expected in done.out
     assert refused.code == 1
     assert "orphan not found: web on n1" in refused.err
 

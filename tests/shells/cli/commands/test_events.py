@@ -37,7 +37,7 @@ def ctl(request: pytest.FixtureRequest, run: Run, cluster: Cluster) -> Iterator[
 
 
 @pytest.fixture
-def told(cluster: Cluster) -> Cluster:
+def cluster_with_events(cluster: Cluster) -> Cluster:
     cluster.events = [
         an_event(1, "WorkloadPlaced"),
         an_event(2, "WorkloadFailed", workload="db"),
@@ -47,7 +47,9 @@ def told(cluster: Cluster) -> Cluster:
     return cluster
 
 
-def test_events_are_listed_oldest_first_with_their_time(told: Cluster, ctl: Run) -> None:
+def test_events_are_listed_oldest_first_with_their_time(
+    cluster_with_events: Cluster, ctl: Run
+) -> None:
     header, *lines = ctl("events").out.splitlines()
 
     assert header.split() == ["TIME", "KIND", "WORKLOAD", "NODE", "MESSAGE"]
@@ -60,83 +62,91 @@ def test_events_are_listed_oldest_first_with_their_time(told: Cluster, ctl: Run)
     assert lines[1].endswith("image not found")
 
 
-def test_wide_shows_the_sequence_and_the_epoch(told: Cluster, ctl: Run) -> None:
+def test_wide_shows_the_sequence_and_the_epoch(cluster_with_events: Cluster, ctl: Run) -> None:
     header, first, *_ = ctl("events", "-o", "wide").out.splitlines()
 
     assert "SEQUENCE" in header
     assert first.split()[4:7] == ["1", "-", "3"]
 
 
-def test_a_list_as_json_is_one_array(told: Cluster, ctl: Run) -> None:
+def test_a_list_as_json_is_one_array(cluster_with_events: Cluster, ctl: Run) -> None:
     found = json.loads(ctl("events", "-o", "json").out)
 
     assert [event["sequence"] for event in found] == ["1", "2", "3"]
 
 
-def test_every_filter_reaches_the_scheduler(told: Cluster, ctl: Run) -> None:
+def test_every_filter_reaches_the_scheduler(cluster_with_events: Cluster, ctl: Run) -> None:
     ended = ctl(
         *("events", "--workload", "web", "--node", "n1", "--kind", "WorkloadFailed"),
         *("--kind", "NodeReady", "--since", "10m", "--limit", "5", "--after", "1"),
     )
 
-    (asked,) = told.events_asked
+    (request,) = cluster_with_events.event_requests
     assert ended.code == 0
-    assert (asked.workload_id, asked.node_id) == ("web", "n1")
-    assert list(asked.kinds) == ["WorkloadFailed", "NodeReady"]
-    assert asked.after_sequence == 1
-    assert asked.limit in (5, 0)  # a gateway counts by itself
-    assert asked.since.seconds > 1_700_000_000
+    assert (request.workload_id, request.node_id) == ("web", "n1")
+    assert list(request.kinds) == ["WorkloadFailed", "NodeReady"]
+    assert request.after_sequence == 1
+    assert request.limit in (5, 0)  # a gateway counts by itself
+    assert request.since.seconds > 1_700_000_000
 
 
 def test_an_empty_list_of_events_is_reported(cluster: Cluster, ctl: Run) -> None:
     assert ctl("events").out == "no events\n"
 
 
-def test_a_watch_shows_only_new_events(told: Cluster, ctl: Run) -> None:
-    told.turns = [([an_event(4)], END)]
+def test_a_watch_shows_only_new_events(cluster_with_events: Cluster, ctl: Run) -> None:
+    cluster_with_events.turns = [([an_event(4)], END)]
 
     ended = ctl("events", "--watch", "-o", "name")
 
     assert ended.out == "4\n"
-    assert told.watches[0].after_sequence == 3
+    assert cluster_with_events.watches[0].after_sequence == 3
 
 
-def test_a_watch_resumes_after_a_lost_connection(told: Cluster, ctl: Run) -> None:
-    told.turns = [([an_event(4), an_event(5)], BREAK), ([], BREAK), ([an_event(6)], END)]
+def test_a_watch_resumes_after_a_lost_connection(cluster_with_events: Cluster, ctl: Run) -> None:
+    cluster_with_events.turns = [
+        ([an_event(4), an_event(5)], BREAK),
+        ([], BREAK),
+        ([an_event(6)], END),
+    ]
 
     ended = ctl("events", "--watch", "-o", "json")
 
     assert [json.loads(line)["sequence"] for line in ended.out.splitlines()] == ["4", "5", "6"]
-    assert [watch.after_sequence for watch in told.watches] == [3, 5, 5]
+    assert [watch.after_sequence for watch in cluster_with_events.watches] == [3, 5, 5]
     assert ended.err.count("no answer, retrying") == 1
 
 
-def test_a_bookmark_is_not_shown_and_advances_the_position(told: Cluster, ctl: Run) -> None:
-    told.turns = [([EventView(sequence=700)], BREAK), ([], END)]
+def test_a_bookmark_is_not_shown_and_advances_the_position(
+    cluster_with_events: Cluster, ctl: Run
+) -> None:
+    cluster_with_events.turns = [([EventView(sequence=700)], BREAK), ([], END)]
 
     ended = ctl("events", "--watch", "--workload", "web")
 
     assert ended.out == ""
-    assert [watch.after_sequence for watch in told.watches] == [3, 700]
+    assert [watch.after_sequence for watch in cluster_with_events.watches] == [3, 700]
 
 
-def test_a_watch_can_start_with_past_events(told: Cluster, ctl: Run) -> None:
-    told.turns = [([an_event(4)], END)]
+def test_a_watch_can_start_with_past_events(cluster_with_events: Cluster, ctl: Run) -> None:
+    cluster_with_events.turns = [([an_event(4)], END)]
 
     assert ctl("events", "--watch", "--limit", "2", "-o", "name").out == "2\n3\n4\n"
 
 
-def test_a_watch_can_start_after_a_sequence_number(told: Cluster, ctl: Run) -> None:
-    told.turns = [([an_event(2)], END)]
+def test_a_watch_can_start_after_a_sequence_number(cluster_with_events: Cluster, ctl: Run) -> None:
+    cluster_with_events.turns = [([an_event(2)], END)]
 
     ended = ctl("events", "--watch", "--after", "1")
 
-    assert told.watches[0].after_sequence == 1
+    assert cluster_with_events.watches[0].after_sequence == 1
     assert "WorkloadRunning" in ended.out
 
 
-def test_a_watch_after_discarded_events_ends_with_the_reason(told: Cluster, ctl: Run) -> None:
-    told.turns = [([], END)]
+def test_a_watch_after_discarded_events_ends_with_the_reason(
+    cluster_with_events: Cluster, ctl: Run
+) -> None:
+    cluster_with_events.turns = [([], END)]
 
     ended = ctl("events", "--watch", "--after", "0")
 
@@ -144,12 +154,14 @@ def test_a_watch_after_discarded_events_ends_with_the_reason(told: Cluster, ctl:
     assert "the oldest is 9" in ended.err
 
 
-def test_two_start_positions_are_refused(told: Cluster, ctl: Run) -> None:
+def test_two_start_positions_are_refused(cluster_with_events: Cluster, ctl: Run) -> None:
     assert ctl("events", "--watch", "--after", "1", "--since", "5m").code == 2
 
 
-def test_a_scheduler_without_event_support_is_reported(told: Cluster, ctl: Run) -> None:
-    told.abort = (grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
+def test_a_scheduler_without_event_support_is_reported(
+    cluster_with_events: Cluster, ctl: Run
+) -> None:
+    cluster_with_events.abort = (grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
 
     ended = ctl("events")
 

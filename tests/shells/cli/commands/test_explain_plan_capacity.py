@@ -112,10 +112,10 @@ def test_a_scheduler_that_does_not_support_the_request_is_reported(
 ) -> None:
     cluster.abort = (grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
 
-    told = "error: not supported by this version of the peer\n"
+    expected = "error: not supported by this version of the peer\n"
     explained, planned = ctl("explain", "web"), ctl("plan", "-f", file)
-    assert (explained.code, explained.err) == (1, told)
-    assert (planned.code, planned.err) == (2, told)
+    assert (explained.code, explained.err) == (1, expected)
+    assert (planned.code, planned.err) == (2, expected)
 
 
 def test_plan_shows_a_diff_and_a_summary_and_exits_with_1(

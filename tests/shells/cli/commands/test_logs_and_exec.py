@@ -28,13 +28,13 @@ class Inside(control_pb2_grpc.AgentControlServicer):
 
     def __init__(self) -> None:
         self.variables: dict[str, str] = {}  # by which it is reached
-        self.asked: list[control_pb2.LogsRequest] = []
+        self.requests: list[control_pb2.LogsRequest] = []
         self.started: list[control_pb2.ExecStart] = []
         self.sizes: list[tuple[int, int]] = []
         self.left = False
 
     def StreamLogs(self, request, context):  # type: ignore[no-untyped-def]
-        self.asked.append(request)
+        self.requests.append(request)
         if request.workload_id == "nobody":
             context.abort(grpc.StatusCode.NOT_FOUND, "workload not found: nobody")
         if request.workload_id == "hostile-error":
@@ -60,13 +60,13 @@ class Inside(control_pb2_grpc.AgentControlServicer):
         yield control_pb2.ExecOutput()
         if start.console:
             yield control_pb2.ExecOutput(stdout=b"login: ")
-        for said in request_iterator:
-            if said.HasField("resize"):
-                self.sizes.append((said.resize.rows, said.resize.columns))
-            if said.stdin_closed or b"q" in said.stdin:
+        for message in request_iterator:
+            if message.HasField("resize"):
+                self.sizes.append((message.resize.rows, message.resize.columns))
+            if message.stdin_closed or b"q" in message.stdin:
                 break
-            if said.stdin:
-                yield control_pb2.ExecOutput(stdout=b"<" + said.stdin + b">")
+            if message.stdin:
+                yield control_pb2.ExecOutput(stdout=b"<" + message.stdin + b">")
         yield control_pb2.ExecOutput(stderr=b"bye\n")
         yield control_pb2.ExecOutput(exit=control_pb2.ExecExit(code=42))
 
@@ -117,9 +117,9 @@ def test_logs_keep_both_outputs_apart(process: Process, inside: Inside) -> None:
     ended = process("logs", "web", "--tail", "5", "--timestamps", "--since", "10m")
 
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"one\ntwo\n", b"bad\n")
-    (asked,) = inside.asked
-    assert (asked.tail, asked.timestamps, asked.follow) == (5, True, False)
-    assert 595 < time.time() - asked.since.seconds < 660
+    (request,) = inside.requests
+    assert (request.tail, request.timestamps, request.follow) == (5, True, False)
+    assert 595 < time.time() - request.since.seconds < 660
 
 
 def test_lines_of_a_stack_begin_with_their_service(process: Process) -> None:
@@ -144,9 +144,9 @@ def test_following_logs_exits_cleanly_on_interrupt(inside: Inside, environ: dict
     assert following.stdout is not None
     assert following.stdout.read(12) == b"one\ntwo\nmore"
     following.send_signal(signal.SIGINT)
-    _, said = following.communicate(timeout=20)
+    _, errors = following.communicate(timeout=20)
 
-    assert (following.returncode, said) == (0, b"bad\n")
+    assert (following.returncode, errors) == (0, b"bad\n")
     eventually(lambda: inside.left, "the scheduler knows")
 
 
@@ -256,7 +256,7 @@ def test_a_terminal_session_is_raw_follows_resizes_and_restores_the_terminal(
     terminal.say(b"a\x03")  # Ctrl-C is for the command
     terminal.read_until(b"\x03>")
     terminal.resize(33, 99)
-    eventually(lambda: (33, 99) in inside.sizes, "the new size is told")
+    eventually(lambda: (33, 99) in inside.sizes, "the new size is sent")
     terminal.say(b"q")
     terminal.read_until(b"bye")
 

@@ -81,7 +81,7 @@ async def test_secrets_are_listed_with_their_users_and_deleted_when_unused(
     assert shown["used_by"] == ["web"]
     assert "web use the old version until `persysctl workload redeploy`" in again.err
     assert refused.code != 0
-    assert "named by web" in refused.err
+    assert "used by web" in refused.err
     assert deleted.out == "secret db is deleted, with all its versions\n"
     assert (await ctl(cluster, "secret", "list")).out == "no secrets\n"
 

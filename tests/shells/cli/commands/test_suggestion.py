@@ -79,13 +79,13 @@ def test_suggestions_are_listed_by_decision(cluster: Cluster, ctl: Run) -> None:
     assert "s2" not in ended.out
 
 
-@pytest.mark.parametrize(("verb", "told"), [("approve", "approved"), ("reject", "rejected")])
+@pytest.mark.parametrize(("verb", "expected"), [("approve", "approved"), ("reject", "rejected")])
 def test_a_suggestion_is_decided_by_its_id(
-    cluster: Cluster, ctl: Run, verb: str, told: str
+    cluster: Cluster, ctl: Run, verb: str, expected: str
 ) -> None:
     cluster.decisions = [a_decision("s1", "pending")]
 
-    assert told in ctl("suggestion", verb, "s1").out
+    assert expected in ctl("suggestion", verb, "s1").out
     unknown = ctl("suggestion", verb, "s9")
     assert unknown.code != 0
     assert "suggestion not found: s9" in unknown.err
@@ -107,5 +107,5 @@ def test_secrets_are_allowed_by_name(cluster: Cluster, ctl: Run) -> None:
     assert cluster.allowed_secrets == ["a", "b"]
     preview = ctl("recovery", "rebuild-from-agents", "--dry-run", "--allow-secrets", "c")
     assert "would restore 1 nodes and 2 workloads" in preview.out
-    (asked,) = cluster.rebuilds
-    assert (asked.dry_run, list(asked.allow_secrets)) == (True, ["c"])
+    (request,) = cluster.rebuilds
+    assert (request.dry_run, list(request.allow_secrets)) == (True, ["c"])

@@ -42,15 +42,15 @@ async def ctl(ca: RunningCa, run: Run) -> AsyncIterator[Ctl]:
     settings = brisk()
 
     async def ctl(*words: str, **variables: str) -> Ended:
-        said = {
+        flags = {
             "PERSYS_GRPC_ENDPOINT": f"127.0.0.1:{settings.grpc_port}",
             "PERSYS_CA_ADDR": ca.address,
             "PERSYS_INSECURE": "",
             **shown(mine),
         }
-        return await asyncio.to_thread(run, *words, **{**said, **variables})
+        return await asyncio.to_thread(run, *words, **{**flags, **variables})
 
-    with structlog.testing.capture_logs():  # what the scheduler says is not what persysctl says
+    with structlog.testing.capture_logs():  # logs of the scheduler are not output of persysctl
         async with a_cluster(store, settings, tls=server, user=Tls(mine, clock)):
             yield ctl
     await store.store.close()

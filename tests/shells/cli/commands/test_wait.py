@@ -108,8 +108,8 @@ def test_the_next_command_is_in_the_json_too(cluster: Cluster, ctl: Run) -> None
 
     ended = ctl("apply", "-f", "-", "--wait", "-o", "json", stdin=WEB)
 
-    (told,) = json.loads(ended.out)
-    assert told["next"] == "check its output with `persysctl logs web`"
+    (report,) = json.loads(ended.out)
+    assert report["next"] == "check its output with `persysctl logs web`"
 
 
 @pytest.mark.parametrize("words", [("--wait", "300ms"), ("--wait=300ms",)])

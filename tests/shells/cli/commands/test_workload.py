@@ -109,9 +109,9 @@ def test_changes_report_in_json_and_by_name(cluster: Cluster, ctl: Run) -> None:
     waited = ctl("workload", "apply", "-f", "-", "--wait", "-o", "json", stdin=WEB)
     named = ctl("workload", "apply", "-f", "-", "-o", "name", stdin=WEB)
 
-    (told,) = json.loads(waited.out)
-    assert (told["workload_id"], told["success"], told["outcome"]) == ("web", True, "Running")
-    assert told["workload"]["revision_id"] == "r1"
+    (report,) = json.loads(waited.out)
+    assert (report["workload_id"], report["success"], report["outcome"]) == ("web", True, "Running")
+    assert report["workload"]["revision_id"] == "r1"
     assert named.out == "web\n"
 
 
@@ -121,7 +121,7 @@ def test_start_and_stop_change_only_the_desired_state(cluster: Cluster, ctl: Run
     ctl("workload", "stop", "web")
     ctl("workload", "start", "web")
 
-    assert [(asked.desired_state, asked.HasField("spec")) for asked in cluster.applied] == [
+    assert [(request.desired_state, request.HasField("spec")) for request in cluster.applied] == [
         ("Stopped", False),
         ("Running", False),
     ]

@@ -128,7 +128,7 @@ def test_events_are_listed_and_watched(cluster: Cluster, ctl: Run) -> None:
     ]
 
     assert "WorkloadRunning" in ctl("events", "--kind", "WorkloadRunning", "--since", "10m").out
-    assert list(cluster.events_asked[0].kinds) == ["WorkloadRunning"]
+    assert list(cluster.event_requests[0].kinds) == ["WorkloadRunning"]
     watched = ctl("events", "--watch", "--after", "1", "-o", "json")
     assert [json.loads(line)["sequence"] for line in watched.out.splitlines()] == ["2", "3"]
     assert "the oldest is 9" in watched.err
@@ -339,7 +339,7 @@ def test_gitops_lists_workloads_directly_and_through_the_gateway(
     through = ctl("gitops", "-o", "json")
 
     (expected,) = json.loads(straight.out)
-    (told,) = json.loads(through.out)
+    (report,) = json.loads(through.out)
     assert expected == {
         "workload_id": "shop",
         "repository": "git.example/team/shop",
@@ -347,7 +347,7 @@ def test_gitops_lists_workloads_directly_and_through_the_gateway(
         "commit": "a" * 40,
         "status": "Running",
     }
-    assert {**told, **expected} == told
+    assert {**report, **expected} == report
     assert "git.example/team/shop" in ctl("gitops").out
 
 

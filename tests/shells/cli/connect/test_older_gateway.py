@@ -42,7 +42,7 @@ class Older(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
-        self.close_connection = self.leaves  # without a word, as one that was idle for long
+        self.close_connection = self.leaves  # without a notice, as after a long idle time
 
     do_GET = do_POST = do_PUT = do_DELETE = answer  # noqa: N815 - the library names them
 

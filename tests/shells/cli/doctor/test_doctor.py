@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(autouse=True)
-def well(cluster: Cluster) -> None:
+def healthy_cluster(cluster: Cluster) -> None:
     cluster.add_node("n1", agent_version=__version__)
     cluster.mode.version = __version__
     cluster.generated_at = lambda: datetime.now(UTC)

@@ -101,14 +101,14 @@ def test_workloads_are_filtered_by_status_and_node(cluster: Cluster, ctl: Run) -
 
 
 @pytest.mark.parametrize(
-    ("word", "address"),
+    ("key", "address"),
     [("vm.ip_addresses", "192.168.122.7,fd00::7"), ("container.ports", "8080->80/tcp")],
 )
 def test_a_wide_list_shows_the_addresses_of_a_workload(
-    cluster: Cluster, ctl: Run, word: str, address: str
+    cluster: Cluster, ctl: Run, key: str, address: str
 ) -> None:
-    cluster.add_workload("up", "Running").metadata[word] = address
-    cluster.add_workload("down", "Stopped").metadata[word] = address
+    cluster.add_workload("up", "Running").metadata[key] = address
+    cluster.add_workload("down", "Stopped").metadata[key] = address
 
     header, up, down = ctl("workload", "list", "-o", "wide").out.splitlines()
 
@@ -150,14 +150,14 @@ def test_a_workload_shows_its_reason_retry_placement_and_metadata(
 
     out = ctl("workload", "get", "web").out
 
-    for told in (
+    for expected in (
         "PullFailed: registry gives no answer",
         "IMAGE_PULL_FAILED",
         "2 of 5 attempts failed",
         "most free memory",
         "8080->80/tcp",
     ):
-        assert told in out
+        assert expected in out
     assert "nginx" not in out
     assert "image: nginx" in ctl("workload", "get", "web", "-o", "wide").out
 
@@ -244,11 +244,11 @@ def test_a_scheduler_that_does_not_answer_is_unreachable(run: Run, unused_addres
 
 
 def test_a_refused_request_is_a_failure(cluster: Cluster, ctl: Run) -> None:
-    cluster.abort = (grpc.StatusCode.PERMISSION_DENIED, "viewers only look")
+    cluster.abort = (grpc.StatusCode.PERMISSION_DENIED, "viewers are read-only")
 
     ended = ctl("node", "list")
 
-    assert (ended.code, ended.err) == (1, "error: viewers only look\n")
+    assert (ended.code, ended.err) == (1, "error: viewers are read-only\n")
 
 
 @pytest.mark.parametrize(

@@ -173,12 +173,12 @@ def test_the_printed_spec_can_be_applied_again(cluster: Cluster, ctl: Run) -> No
 
 
 def test_apply_prints_created_updated_or_unchanged(cluster: Cluster, ctl: Run) -> None:
-    said = [
+    outputs = [
         ctl("apply", "-f", "-", stdin=WEB + more).out
         for more in ("", "", "revision_id: r2\n", "desired_state: Stopped\n")
     ]
 
-    assert said == ["web: created\n", "web: unchanged\n", "web: updated\n", "web: updated\n"]
+    assert outputs == ["web: created\n", "web: unchanged\n", "web: updated\n", "web: updated\n"]
 
 
 def test_a_refusal_of_the_scheduler_names_file_and_line(
