@@ -232,7 +232,7 @@ def spec_documents() -> tuple[Any, ...]:
 @cache
 def compose_documents() -> tuple[Any, ...]:
     """As users write them, and as Compose v1 and v2 print them."""
-    printed = sorted((ROOT / "tests/unit/core/compose_config").glob("*.yaml"))
+    printed = sorted((ROOT / "tests/unit/core/agent/compose_config").glob("*.yaml"))
     in_examples = [
         yaml.safe_load(one["compose"]["inline_yaml"])
         for document in spec_documents()

@@ -41,7 +41,9 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
     decisions: list[control_pb2.SuggestionView] = field(default_factory=list)
     allowed_secrets: list[str] = field(default_factory=list)
     rebuilds: list[control_pb2.RebuildFromAgentsRequest] = field(default_factory=list)
-    heard: Callable[[dict[str, object]], None] = lambda beside: None  # receives the metadata of each call
+    heard: Callable[[dict[str, object]], None] = lambda beside: (
+        None
+    )  # receives the metadata of each call
     drain_deadline: int = 0
     health: agent_pb2.HealthCheckResponse = field(
         default_factory=lambda: agent_pb2.HealthCheckResponse(

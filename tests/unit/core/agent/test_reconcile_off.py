@@ -18,7 +18,7 @@ from persys.core.agent.next_step import (
 )
 from persys.model.status import Actual
 from persys.model.workload import Desired, Order
-from unit.core.test_convergence import EARLIER, NOW, an_artefact, an_order, artefacts, orders
+from unit.core.agent.test_next_step import EARLIER, NOW, an_artefact, an_order, artefacts, orders
 
 LAUNCHED = Progress(launching=True)
 

@@ -9,7 +9,7 @@ from persys.model.placement import Resources
 from persys.model.spec import ComposeSpec, ContainerSpec
 from persys.model.status import Actual, Failure, FailureReason
 from persys.model.workload import Desired, Order
-from unit.core.test_convergence import NOW, an_artefact, an_order
+from unit.core.agent.test_next_step import NOW, an_artefact, an_order
 
 LIMITED = replace(an_order(), spec=ContainerSpec("web", disk_gb=1))
 
