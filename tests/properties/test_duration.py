@@ -34,7 +34,7 @@ def test_any_text_is_a_duration_or_a_value_error(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "s", "5 s", "5S", "-5s", "1e3", "5s3", "9" * 30, "9" * 30 + "d"]
 )
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_an_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected a duration"):
         parse_duration(text)
 

@@ -42,7 +42,9 @@ STEPS = st.lists(
 
 @settings(max_examples=600, deadline=None)
 @given(STEPS)
-def test_no_turn_is_lost_doubled_or_taken_out_of_order(plan: list[tuple[str, int]]) -> None:
+def test_the_lock_is_never_lost_held_twice_or_granted_out_of_order(
+    plan: list[tuple[str, int]],
+) -> None:
     asyncio.run(play([("ask", 0)] * ASKED_FIRST + [("run", 0)] + plan))
 
 

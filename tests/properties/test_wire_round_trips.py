@@ -339,7 +339,7 @@ def rule_sets(draw: st.DrawFn) -> Rules:
 
 
 @given(containers(), rule_sets(), st.integers(0, 86400))
-def test_rules_come_back_from_a_control_message_and_from_stored_bytes(
+def test_placement_rules_round_trip_through_messages_and_stored_bytes(
     spec: ContainerSpec, rules: Rules, stop_after_seconds: int
 ) -> None:
     message = control_messages.spec_message(
@@ -352,7 +352,7 @@ def test_rules_come_back_from_a_control_message_and_from_stored_bytes(
 
 
 @given(specs, resources, maps)
-def test_a_spec_comes_back_from_a_control_message(
+def test_a_spec_round_trips_through_a_control_message(
     spec: Spec, needs: Resources, metadata: dict[str, str]
 ) -> None:
     got, got_needs, got_metadata = control_messages.workload_spec(
@@ -388,7 +388,7 @@ def test_a_workload_that_is_shown_as_yaml_can_be_applied_again(
 
 
 @given(names, specs, resources, st.sampled_from([Desired.RUNNING, Desired.STOPPED]), amounts)
-def test_a_workload_comes_back_from_an_agent_message_as_it_was_settled(
+def test_a_workload_round_trips_through_an_agent_message_with_derived_fields(
     name: str, spec: Spec, needs: Resources, desired: Desired, epoch: int
 ) -> None:
     workload = Workload(
@@ -402,7 +402,7 @@ def test_a_workload_comes_back_from_an_agent_message_as_it_was_settled(
 
 
 @given(names, specs, resources)
-def test_what_is_settled_stays_settled(name: str, spec: Spec, needs: Resources) -> None:
+def test_deriving_fields_is_idempotent(name: str, spec: Spec, needs: Resources) -> None:
     workload = Workload(WorkloadId(name), spec, Revision("r1"), NOW, NOW, resources=needs)
     once = derived_fields.with_derived_fields(workload)
 
@@ -414,7 +414,7 @@ def test_what_is_settled_stays_settled(name: str, spec: Spec, needs: Resources) 
 
 
 @given(specs, resources, maps, instants)
-def test_a_workload_comes_back_from_its_stored_bytes(
+def test_a_workload_round_trips_through_stored_bytes(
     spec: Spec, needs: Resources, metadata: dict[str, str], at: datetime
 ) -> None:
     workload = Workload(
@@ -425,7 +425,7 @@ def test_a_workload_comes_back_from_its_stored_bytes(
 
 
 @given(st.frozensets(st.builds(HostPort, st.integers(1, 9), st.sampled_from(["tcp", "udp"]))))
-def test_equal_records_are_equal_bytes(ports: frozenset[HostPort]) -> None:
+def test_equal_records_have_equal_bytes(ports: frozenset[HostPort]) -> None:
     one, other = (
         Assignment(WorkloadId("web"), NODE, 1, NOW, host_ports=frozenset(order))
         for order in (sorted(ports), sorted(ports, reverse=True))
@@ -465,7 +465,7 @@ def test_revisions_are_equal_only_for_equal_specs(one: Spec, other: Spec) -> Non
 
 
 @given(observations())
-def test_an_observation_comes_back_from_both_contracts(seen: Observation) -> None:
+def test_an_observation_round_trips_through_both_contracts(seen: Observation) -> None:
     to_scheduler = control_messages.status_message(seen)
     to_poller = agent_messages.status_message(seen, type=WorkloadType.VM, desired=Desired.RUNNING)
 
@@ -474,13 +474,13 @@ def test_an_observation_comes_back_from_both_contracts(seen: Observation) -> Non
 
 
 @given(usages)
-def test_usage_comes_back_from_both_contracts(used: WorkloadUsage) -> None:
+def test_usage_round_trips_through_both_contracts(used: WorkloadUsage) -> None:
     assert control_messages.workload_usage(control_messages.workload_usage_message(used)) == used
     assert agent_messages.workload_usage(agent_messages.workload_usage_message(used)) == used
 
 
 @given(st.builds(NodeUsage, amounts, amounts, amounts, amounts, amounts, amounts))
-def test_node_usage_comes_back(used: NodeUsage) -> None:
+def test_node_usage_round_trips(used: NodeUsage) -> None:
     assert control_messages.usage(control_messages.usage_message(used)) == used
 
 
@@ -496,7 +496,7 @@ def test_node_usage_comes_back(used: NodeUsage) -> None:
         st.frozensets(words),
     )
 )
-def test_capabilities_come_back(has: Capabilities) -> None:
+def test_capabilities_round_trip(has: Capabilities) -> None:
     assert (
         control_messages.capabilities(control_messages.capabilities_message(has), has.features)
         == has
@@ -516,10 +516,10 @@ def test_capabilities_come_back(has: Capabilities) -> None:
         texts,
     )
 )
-def test_an_action_comes_back(done: Action) -> None:
+def test_an_action_round_trips(done: Action) -> None:
     assert agent_messages.action(agent_messages.action_message(done)) == done
 
 
 @given(instants)
-def test_an_instant_comes_back(at: datetime) -> None:
+def test_a_time_round_trips(at: datetime) -> None:
     assert control_messages.instant(control_messages.timestamp(at)) == at

@@ -156,7 +156,7 @@ messages = st.one_of(
     ),
     st.dictionaries(st.sampled_from(["zone", "node.id"]), st.text(max_size=70)),
 )
-def test_rules_are_refused_by_name_or_can_be_judged_and_written(
+def test_placement_rules_are_refused_or_can_be_evaluated_and_encoded(
     message: pb.PlacementRules, labels: dict[str, str]
 ) -> None:
     try:
@@ -170,7 +170,7 @@ def test_rules_are_refused_by_name_or_can_be_judged_and_written(
 
 
 @given(messages)
-def test_a_spec_is_refused_by_name_or_reaches_the_agent_whole(message: pb.WorkloadSpec) -> None:
+def test_a_spec_is_refused_or_reaches_the_agent_completely(message: pb.WorkloadSpec) -> None:
     try:
         spec, resources, metadata = control_messages.workload_spec(message)
     except InvalidError as refused:
@@ -208,7 +208,7 @@ def test_a_spec_is_refused_by_name_or_reaches_the_agent_whole(message: pb.Worklo
         epoch=int64s,
     )
 )
-def test_whatever_an_agent_reports_is_an_observation(message: agent_pb2.WorkloadStatus) -> None:
+def test_every_reported_status_is_an_observation(message: agent_pb2.WorkloadStatus) -> None:
     seen = agent_messages.observation(message, NodeId("n1"), NOW)
 
     assert (seen.workload_id, seen.revision) == (message.id, Revision(message.revision_id))

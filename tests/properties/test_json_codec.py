@@ -81,7 +81,7 @@ def any_message() -> st.SearchStrategy[Message]:
 
 
 @given(any_message())
-def test_a_message_is_written_as_protobuf_writes_it(message: Message) -> None:
+def test_the_json_of_a_message_equals_that_of_protobuf(message: Message) -> None:
     expected = json_format.MessageToDict(message, preserving_proto_field_name=True)
 
     assert msgspec.json.decode(to_json(message)) == msgspec.json.decode(
@@ -90,7 +90,7 @@ def test_a_message_is_written_as_protobuf_writes_it(message: Message) -> None:
 
 
 @given(any_message())
-def test_what_was_written_is_read_back_in_either_case(message: Message) -> None:
+def test_json_is_read_back_in_snake_case_and_camel_case(message: Message) -> None:
     for plain in (to_plain(message), json_format.MessageToDict(message)):
         again = type(message)()
         fill(again, read_json(msgspec.json.encode(plain)))
@@ -108,12 +108,12 @@ NAMES = st.sampled_from(["workload_id", "spec", "desiredState", "revision_id", "
 
 
 @given(st.dictionaries(NAMES, PLAIN | st.dictionaries(st.sampled_from(["type", "vm"]), PLAIN)))
-def test_anything_is_either_read_or_refused(plain: dict[str, Any]) -> None:
+def test_any_object_is_read_or_refused(plain: dict[str, Any]) -> None:
     with suppress(InvalidError):
         fill(pb.ApplyWorkloadRequest(), plain)
 
 
 @given(st.binary(max_size=20))
-def test_any_bytes_are_either_an_object_or_refused(body: bytes) -> None:
+def test_any_bytes_are_an_object_or_refused(body: bytes) -> None:
     with suppress(InvalidError):
         assert isinstance(read_json(body), dict)
