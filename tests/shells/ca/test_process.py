@@ -84,12 +84,12 @@ class Shell:
 
 
 @pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+def ca_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     """A host with the CA and the certificate of its first admin."""
     with socket.socket() as trial:
         trial.bind(("127.0.0.1", 0))
         port: int = trial.getsockname()[1]
-    folder = tmp_path_factory.mktemp("machine")
+    folder = tmp_path_factory.mktemp("ca-host")
     shell = Shell(folder, folder / "node", port)
     done = shell.run(
         *("persys-ca", "certificate", "--role", "admin", "--name", "ada"),
@@ -110,9 +110,9 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
 
 
 @pytest.fixture
-def shell(machine: Shell, tmp_path: Path) -> Shell:
+def shell(ca_host: Shell, tmp_path: Path) -> Shell:
     """A shell with its own node."""
-    return replace(machine, node=tmp_path / "node")
+    return replace(ca_host, node=tmp_path / "node")
 
 
 def test_a_node_joins_with_a_token_and_again_with_the_next(shell: Shell) -> None:

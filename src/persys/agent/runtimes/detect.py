@@ -59,7 +59,7 @@ log = structlog.get_logger()
 
 
 _OF_DOCKER = frozenset({Kind.CONTAINER, Kind.NETWORK, Kind.IMAGE, Kind.FILES})
-_OF_LIBVIRT = frozenset({Kind.MACHINE})
+_OF_LIBVIRT = frozenset({Kind.VM})
 
 
 @dataclass(slots=True)

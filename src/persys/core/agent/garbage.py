@@ -24,7 +24,7 @@ ENDED = (ActionState.COMPLETED, ActionState.FAILED)
 
 class Kind(StrEnum):
     CONTAINER = "container"
-    MACHINE = "machine"
+    VM = "machine"
     NETWORK = "network"
     IMAGE = "image"
     FILES = "files"  # of a container; counts as running if the container may exist

@@ -108,15 +108,13 @@ async def volumes_of(room: Path, *made: tuple[str, object]) -> AsyncIterator[Man
     journal.close()
 
 
-def an_order(
-    *volumes: ManagedVolume, workload_id: WorkloadId = WEB, machine: bool = False
-) -> Order:
+def an_order(*volumes: ManagedVolume, workload_id: WorkloadId = WEB, vm: bool = False) -> Order:
     spec = (
         VMSpec(vcpus=1, memory_mb=64, managed_volumes=volumes)
-        if machine
+        if vm
         else ContainerSpec(image="demo", managed_volumes=volumes)
     )
-    kind = WorkloadType.VM if machine else WorkloadType.CONTAINER
+    kind = WorkloadType.VM if vm else WorkloadType.CONTAINER
     return Order(workload_id, kind, Revision("r1"), 1, Desired.RUNNING, spec)
 
 
@@ -134,13 +132,13 @@ def stand_in(room: Path, name: str, text: str) -> Programs:
 
 async def test_a_vm_volume_is_a_disk_that_grows(room: Path) -> None:
     async with volumes_of(room, local(room)) as volumes:
-        assert await volumes.prepare(an_order(DISK, machine=True)) is None
+        assert await volumes.prepare(an_order(DISK, vm=True)) is None
         disk = volumes.disk(WEB, "data")
         assert disk.stat().st_size == 1 << 30
         assert mounted_at(room / "local/web/data") is None
 
         larger = replace(DISK, size_gb=2)
-        assert await volumes.prepare(an_order(larger, machine=True)) is None
+        assert await volumes.prepare(an_order(larger, vm=True)) is None
 
         assert disk.stat().st_size == 2 << 30
         blocks = await Programs().run("dumpe2fs", "-h", str(disk))
@@ -162,10 +160,10 @@ async def test_a_file_system_of_a_workload_is_mounted_without_setuid_and_devices
 
 async def test_a_lost_volume_is_not_recreated(room: Path) -> None:
     async with volumes_of(room, local(room)) as volumes:
-        await volumes.prepare(an_order(DISK, machine=True))
+        await volumes.prepare(an_order(DISK, vm=True))
         volumes.disk(WEB, "data").unlink()
 
-        failure = await volumes.prepare(an_order(DISK, machine=True))
+        failure = await volumes.prepare(an_order(DISK, vm=True))
 
         assert failure is not None
         assert failure.code == "VolumeLost"
@@ -174,7 +172,7 @@ async def test_a_lost_volume_is_not_recreated(room: Path) -> None:
 
 async def test_a_volume_reserves_its_space_on_creation(room: Path) -> None:
     async with volumes_of(room, local(room)) as volumes:
-        await volumes.prepare(an_order(DISK, machine=True))
+        await volumes.prepare(an_order(DISK, vm=True))
 
         assert volumes.disk(WEB, "data").stat().st_blocks * 512 >= 1 << 30
 

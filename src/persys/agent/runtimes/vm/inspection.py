@@ -271,9 +271,7 @@ class VmGarbage:
                 raise
             workload_id = WorkloadId(found.labels.get(WORKLOAD_LABEL, ""))
             if self._owner.owns(found.labels, workload_id):
-                items.append(
-                    Item(Kind.MACHINE, domain.UUIDString(), found.name, workload_id, running)
-                )
+                items.append(Item(Kind.VM, domain.UUIDString(), found.name, workload_id, running))
         return items
 
 

@@ -28,18 +28,20 @@ class VmUsage:
         libvirt: Libvirt,
         owner: OwnerLabels,
         clock: Clock,
-        machines: Callable[[], Iterable[WorkloadId]],
+        vm_ids: Callable[[], Iterable[WorkloadId]],
     ) -> None:
-        """`machines` returns the workload ids of this agent's VMs."""
+        """`vm_ids` returns the workload ids of this agent's VMs."""
         self._libvirt = libvirt
         self._owner = owner
         self._clock = clock
-        self._machines = machines
+        self._vm_ids = vm_ids
         self._last: dict[str, UsageSample] = {}
 
     async def sample(self) -> list[UsageSample]:
         """One sample per running VM. Raises RuntimeUnavailableError."""
-        owners = {domain_uuid(self._owner, named): named for named in self._machines()}
+        owners = {
+            domain_uuid(self._owner, workload_id): workload_id for workload_id in self._vm_ids()
+        }
         if not owners:
             return []
         try:

@@ -52,7 +52,7 @@ class Host:
         disk: str = "",
         network: str = "",
     ) -> None:
-        machine = pb.VMSpec(
+        vm = pb.VMSpec(
             name=self.name,
             vcpus=1,
             memory_mb=memory_mb,
@@ -70,7 +70,7 @@ class Host:
             type=pb.WORKLOAD_TYPE_VM,
             revision_id=revision,
             desired_state=desired,
-            spec=pb.WorkloadSpec(vm=machine),
+            spec=pb.WorkloadSpec(vm=vm),
         )
         self.agent.stub.ApplyWorkload(request, timeout=10)
 

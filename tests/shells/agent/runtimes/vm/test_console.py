@@ -256,14 +256,14 @@ async def test_a_console_ends_with_libvirt_and_can_be_opened_again(tmp_path: Pat
     proxy.mend()
     libvirt = Libvirt(f"qemu+unix:///system?socket={proxy.path}")
     with ground() as (directory, _):
-        machines = Node(directory, libvirt)
-        order = machines.order()
-        access = VmAccess(libvirt, machines.owner, ThreadPathCalls(), machines.root)
-        assert await machines.create(order) is None
+        node = Node(directory, libvirt)
+        order = node.order()
+        access = VmAccess(libvirt, node.owner, ThreadPathCalls(), node.root)
+        assert await node.create(order) is None
         with pytest.raises(RefusedError, match="is not running"):
             async with access.console(order.workload_id, force=False):
                 pass
-        assert await machines.start(order) is None
+        assert await node.start(order) is None
 
         async with access.console(order.workload_id, force=False) as console:
             with pytest.raises(RuntimeUnavailableError):

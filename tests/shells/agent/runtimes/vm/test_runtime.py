@@ -268,7 +268,7 @@ async def test_an_orphan_vm_is_found_and_removed_without_its_data(node: Node) ->
 
     (item,) = await node.garbage.inventory()
 
-    assert item == Item(Kind.MACHINE, item.id, order.workload_id, order.workload_id, running=True)
+    assert item == Item(Kind.VM, item.id, order.workload_id, order.workload_id, running=True)
     assert await node.garbage.remove(item) == ""
     assert await node.runtime.inspect(order) is None
     assert node.volume(order).exists()
@@ -475,10 +475,10 @@ async def test_a_vm_whose_disk_is_replaced_during_start_is_powered_off(
     assert await node.create(order) is None
     power_on = power.power_on
 
-    def swap_first(connection: Any, machine: str) -> None:
+    def swap_first(connection: Any, domain: str) -> None:
         disk.rename(place / "aside.qcow2")
         disk.symlink_to(secret)
-        power_on(connection, machine)
+        power_on(connection, domain)
 
     with monkeypatch.context() as patched:
         patched.setattr(power, "power_on", swap_first)
