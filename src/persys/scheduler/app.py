@@ -16,7 +16,7 @@ from persys.infra.clock import Clock
 from persys.scheduler import build
 from persys.scheduler.api.context import ControlApi
 from persys.scheduler.api.service import control_api
-from persys.scheduler.auth.denials import DenialLog
+from persys.scheduler.auth.audit import DenialLog
 from persys.scheduler.auth.tokens import Tokens
 from persys.scheduler.discovery import endpoints
 from persys.scheduler.discovery.dns_records import QUERY_SECONDS, Discovery, NameCheck
@@ -26,12 +26,12 @@ from persys.scheduler.ha.leader_lease import LeaderLease
 from persys.scheduler.ha.standby import Standby
 from persys.scheduler.membership.certificate_expiry import CertificateExpiry
 from persys.scheduler.membership.removed_nodes import Revoke
-from persys.scheduler.metrics.census import WorkloadCensus
 from persys.scheduler.metrics.counters import Metrics
 from persys.scheduler.metrics.gauges import ClusterCollector, GaugeSources
+from persys.scheduler.metrics.workload_counts import WorkloadCounter
 from persys.scheduler.reconcile.reconciler import policy_of
 from persys.scheduler.reconcile.suggestions import Suggestions
-from persys.scheduler.secrets.resolver import SecretSource
+from persys.scheduler.secrets.references import SecretSource
 from persys.scheduler.settings import SchedulerSettings
 from persys.scheduler.signals import Signals
 from persys.scheduler.state.cluster import ClusterState
@@ -144,7 +144,7 @@ class Scheduler:
         self.requests = OwnedWork(self.supervisor, limit=REQUESTS_MAX, stopped=not_leading)
         self.tokens = Tokens(self.cluster, self.committer, base.clock)
         self.suggestions = Suggestions(self.cluster, self.reconciler, self.committer, base.clock)
-        self.census = WorkloadCensus(self.cluster, base.clock)
+        self.workload_counter = WorkloadCounter(self.cluster, base.clock)
 
     async def lead(self, begun: Callable[[], None] = lambda: None) -> None:
         """Run all loops of a leader until cancelled. Raises FencedError when another scheduler leads."""
@@ -283,7 +283,7 @@ class Scheduler:
         settings = self._settings
         return ClusterCollector(
             self.cluster,
-            self.census,
+            self.workload_counter,
             self._clock,
             GaugeSources(
                 transactions=lambda: self._store.transactions,

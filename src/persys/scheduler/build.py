@@ -41,12 +41,12 @@ from persys.scheduler.metrics.counters import Metrics
 from persys.scheduler.reconcile.reconciler import Reconciler, policy_of
 from persys.scheduler.reconcile.resync import Resync
 from persys.scheduler.recovery.mode import ModeTracker
-from persys.scheduler.secrets.resolver import Resolver, SecretSource
+from persys.scheduler.secrets.references import Resolver, SecretSource
 from persys.scheduler.secrets.store import SecretStore
 from persys.scheduler.settings import SchedulerSettings
 from persys.scheduler.signals import NodeCall, Signals
 from persys.scheduler.state.cluster import ClusterState
-from persys.scheduler.state.loader import StateLoader
+from persys.scheduler.state.sync import StateLoader
 from persys.store.open import secrets_key_path
 from persys.store.port import Store
 

@@ -251,7 +251,7 @@ class SchedulerServer:
 
     async def _count(self) -> None:
         if self._replica is not None:
-            await self._replica.census.take()
+            await self._replica.workload_counter.take()
 
     def _health(self) -> dict[str, Any]:
         assert self._replica is not None

@@ -17,7 +17,7 @@ from persys.model.identity import Role
 from persys.scheduler.app import Scheduler
 from persys.scheduler.auth.tls import agent_connector, leader_connector
 from persys.scheduler.ha.forwarding import LeaderRouter
-from persys.scheduler.secrets.resolver import SecretSource
+from persys.scheduler.secrets.references import SecretSource
 from persys.scheduler.server import SchedulerServer
 from persys.scheduler.settings import SchedulerSettings
 from persys.wire.gen.control.v1 import control_pb2 as pb

@@ -2,8 +2,7 @@
 
 tls.py      the scheduler's certificate, and how it verifies agents and the leader
 tokens.py   access tokens of users: create, revoke
-audit.py    names the caller in the events of a request
-denials.py  denied requests as events
+audit.py    names the caller in the events of a request; denied requests as events
 
 `server` opens TLS and records denials, `api` uses tokens and audit. Who may call what is in `core/auth`.
 """

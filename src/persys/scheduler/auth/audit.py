@@ -1,16 +1,19 @@
-"""Records the caller in the events of a request.
+"""Records callers: in the events of their requests, and in events of denied requests.
 
 Events that are committed while a request is served get its identity and source address. For an RPC that
 commits nothing itself (exec, images, volumes, snapshots) an event is written, see `wire/methods.py`.
+The leader writes denied requests as events, within a limit.
 """
 
+import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import structlog
 
-from persys.errors import PersysError
+from persys.core.auth.denials import WINDOW_SECONDS, Denial, DenialLimiter
+from persys.errors import ConflictError, PersysError, StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.infra.rpc.authorizer import CALLER, peer_address
 from persys.model.event import Event, EventKind
@@ -90,3 +93,40 @@ def _detail(start: Any) -> str:
         return str(command[0])
     name: str = getattr(start, "name", "") or getattr(start, "key", "")
     return name
+
+
+class DenialLog:
+    def __init__(self, committer: Committer, clock: Clock, window: float = WINDOW_SECONDS) -> None:
+        self._committer = committer
+        self._clock = clock
+        self._ration = DenialLimiter(window)
+        self._due: list[str] = []
+        self._wakeup = asyncio.Event()
+
+    def note(self, denial: Denial) -> None:
+        if self._committer.modes.is_frozen:
+            return
+        line = self._ration.take(denial, self._clock.monotonic())
+        if line is not None:
+            self._due.append(line)
+        self._wakeup.set()
+
+    async def run(self) -> None:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._until_end()):
+                    await self._wakeup.wait()
+            self._wakeup.clear()
+            self._due += self._ration.close(self._clock.monotonic())
+            await self._write()
+
+    def _until_end(self) -> float | None:
+        ends_at = self._ration.ends_at
+        return None if ends_at is None else max(0.0, ends_at - self._clock.monotonic())
+
+    async def _write(self) -> None:
+        lines, self._due = self._due, []
+        now = self._clock.now()
+        events = [Event(now, EventKind.ACCESS_DENIED, line) for line in lines]
+        with suppress(StoreUnavailableError, ConflictError):
+            await self._committer.commit(Transaction(done=lambda: None, events=events))

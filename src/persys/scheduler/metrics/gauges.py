@@ -16,8 +16,8 @@ from persys.model.ids import NodeId
 from persys.model.node import NodeStatus
 from persys.model.status import DriftType, FailureReason, Status
 from persys.model.workload import Desired
-from persys.scheduler.metrics.census import WorkloadCensus
 from persys.scheduler.metrics.counters import SECOND_NAMES
+from persys.scheduler.metrics.workload_counts import WorkloadCounter
 from persys.scheduler.state.cluster import ClusterState, NodeState
 
 Value = TypeVar("Value", bound=str)
@@ -43,7 +43,7 @@ class ClusterCollector(Collector):
     def __init__(
         self,
         cluster: ClusterState,
-        census: WorkloadCensus,
+        workload_counter: WorkloadCounter,
         clock: Clock,
         sources: GaugeSources,
         *,
@@ -51,7 +51,7 @@ class ClusterCollector(Collector):
         grace: float,
     ) -> None:
         self._cluster = cluster
-        self._census = census
+        self._workload_counter = workload_counter
         self._clock = clock
         self._sources = sources
         self._lease = lease
@@ -73,7 +73,7 @@ class ClusterCollector(Collector):
         yield _by("queue_depth", "Work that waits", depths, depths, "queue")
 
     def _workloads(self) -> Iterator[Metric]:
-        count = self._census.latest
+        count = self._workload_counter.latest
         yield from _by_status("workloads", "Workloads by status", Status, count.statuses)
         yield _by(
             "workloads_desired", "Workloads by desired state", Desired, count.desired, "desired"

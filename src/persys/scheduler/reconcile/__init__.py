@@ -4,7 +4,7 @@ intent.py                   parses and checks apply, delete, retry and redeploy
 suggestions.py              suggestions of automation policies, and their approval
 reconciler.py               per workload: read, decide, commit, follow up
 situation_builder.py        the input of a decision: records, observations, node and copies
-decision_to_transaction.py  the records, events and memory update of a decision
+decision_to_transaction.py  the records, events, drift and memory update of a decision
 operation_log.py            one log line per operation and decision
 resync.py                   periodic resync of workloads and nodes, in case an event was missed
 

@@ -14,7 +14,7 @@ from persys.model.ids import Revision, WorkloadId, workload_id
 from persys.model.secret import Secret
 from persys.model.workload import Desired, Workload
 from persys.scheduler.reconcile.reconciler import Reconciler
-from persys.scheduler.secrets.resolver import check_stored
+from persys.scheduler.secrets.references import check_stored
 from persys.wire.control import messages as control_messages
 from persys.wire.control.spec_decode import ParsedSpec, holds_yaml, parse_spec
 from persys.wire.gen.control.v1 import control_pb2

@@ -44,10 +44,10 @@ from persys.model.spec import type_of
 from persys.model.workload import Workload
 from persys.scheduler.commit.committer import Committer, retry_on_conflict
 from persys.scheduler.commit.transaction import Transaction
-from persys.scheduler.drift.detection import add_drift_records
 from persys.scheduler.ha.leader_key import not_leading
 from persys.scheduler.metrics.counters import Metrics, Result
 from persys.scheduler.reconcile.decision_to_transaction import (
+    add_drift_records,
     intent_update,
     next_dispatch,
     releases_capacity,

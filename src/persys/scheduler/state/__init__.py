@@ -3,11 +3,10 @@
 cluster.py            ClusterState: workloads, nodes, reservations, and what was observed
 records.py            RECORDS, the table of record types; every other list of record types is derived from it
 memory.py             puts each type of record into memory and drops it
-sync.py               loads a snapshot, follows changes, encodes memory, lists what a rebuild keeps
-loader.py             loads and follows for a running scheduler; reports unreadable records
+sync.py               loads a snapshot, follows changes, encodes memory, lists what a rebuild keeps;
+                      StateLoader does so for a running scheduler
 quarantine.py         unreadable records, and the writes they block
 event_log.py          the stored events, and their watchers
-unassigned_copies.py  copies on nodes without an assignment
 
 `commit` and `ha` keep it equal to the store; everything else reads it.
 """

@@ -26,12 +26,11 @@ from persys.model.secret import Secret
 from persys.model.spec import WorkloadType
 from persys.model.status import Observation, Retry, WorkloadStatus
 from persys.model.workload import SuggestionDecision, Workload
-from persys.scheduler.drift.records import Drifts
+from persys.scheduler.drift.records import Drifts, UnassignedCopies
 from persys.scheduler.membership.heartbeat import ReportedStatuses
 from persys.scheduler.secrets.references import SecretReferences
 from persys.scheduler.state.event_log import EventLog
 from persys.scheduler.state.quarantine import Quarantine, Quarantined
-from persys.scheduler.state.unassigned_copies import UnassignedCopies
 from persys.store import keys
 
 INTERNAL_ERROR = "InternalError"  # the reason code of a workload that is set aside

@@ -7,15 +7,17 @@ everything else is applied.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
+import structlog
 from msgspec import Struct
 
 from persys.core.recovery.merge import Merged
-from persys.errors import CompactedError, RefusedError
+from persys.errors import CompactedError, QuarantinedError, RefusedError
 from persys.infra.aio.offload import TimeSlice
+from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock
 from persys.scheduler.state.cluster import ClusterState
 from persys.scheduler.state.memory import Memory
@@ -179,3 +181,52 @@ def _reserved(cluster: ClusterState) -> Iterator[None]:
         for workload_id in reserved | cluster.bound_to(node_id):
             yield
             cluster.update_reservations(workload_id, (node_id,))
+
+
+log = structlog.get_logger()
+
+QUARANTINED_NAMED_MAX = 50
+
+
+class StateLoader:
+    def __init__(
+        self,
+        cluster: ClusterState,
+        clock: Clock,
+        supervisor: Supervisor,
+        *,
+        lease: timedelta,
+        loaded: Callable[[None], None],
+    ) -> None:
+        """Nodes get a full `lease` after a load. `loaded` is called after each load."""
+        self._cluster = cluster
+        self._clock = clock
+        self._supervisor = supervisor
+        self._lease = lease
+        self._loaded = loaded
+        self.has_loaded = False  # whether memory was loaded from the store once
+
+    async def load(self, snapshot: Snapshot) -> None:
+        """Replace the records in memory by the snapshot."""
+        lease_until = self._clock.monotonic() + self._lease.total_seconds()
+        await load_in_slices(self._cluster, snapshot, lease_until=lease_until, clock=self._clock)
+        self._report_quarantined()
+        self.has_loaded = True
+        self._loaded(None)
+
+    def follow(self, changes: Sequence[WatchEvent]) -> None:
+        """Apply the changes of one revision that the leader has written."""
+        clock = self._clock
+        follow(self._cluster, changes, lease_until=clock.monotonic(), now=clock.now())
+        self._report_quarantined()
+
+    def _report_quarantined(self) -> None:
+        """Report each unreadable record by its key, unless there are very many, as after a downgrade."""
+        quarantine = self._cluster.quarantine
+        for key in quarantine.take_released():
+            self._supervisor.resolved("record", key)
+        unreported = quarantine.take_unreported()
+        for one in unreported[:QUARANTINED_NAMED_MAX]:
+            self._supervisor.record("record", one.key, QuarantinedError(one.reason))
+        if len(unreported) > QUARANTINED_NAMED_MAX:
+            log.error("records.quarantined", count=len(quarantine), last=unreported[-1].key)

@@ -10,7 +10,7 @@ from persys.cli.framework.parser import parse
 from persys.core.agent.admission import QUARANTINED
 from persys.core.agent.report import INTERNAL_ERROR
 from persys.model.status import FailureReason
-from persys.scheduler.secrets.resolver import UNRESOLVED
+from persys.scheduler.secrets.references import UNRESOLVED
 from persys.wire.gen.control.v1.control_pb2 import ReasonDetail, WorkloadView
 
 

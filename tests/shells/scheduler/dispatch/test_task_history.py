@@ -52,7 +52,7 @@ async def until_metric(cluster: Cluster, name: str, **labels: str) -> None:
     """Wait until the leader counts one."""
 
     async def is_one() -> bool:
-        await cluster.app.census.take()
+        await cluster.app.workload_counter.take()
         registry = cluster.app.metrics.registry
         return registry.get_sample_value(f"persys_scheduler_{name}", labels) == 1
 

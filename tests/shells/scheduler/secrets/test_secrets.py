@@ -11,7 +11,7 @@ import pytest
 
 from persys.errors import NotFoundError, UnavailableError
 from persys.infra.clock import SystemClock
-from persys.scheduler.secrets.resolver import SecretSource
+from persys.scheduler.secrets.references import SecretSource
 from persys.store.sqlite import SqliteStore
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb

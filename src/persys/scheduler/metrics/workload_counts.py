@@ -49,7 +49,7 @@ class WorkloadCount:
             self.pending_since = since
 
 
-class WorkloadCensus:
+class WorkloadCounter:
     def __init__(self, cluster: ClusterState, clock: Clock) -> None:
         self._cluster = cluster
         self._clock = clock

@@ -13,8 +13,8 @@ from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Capabilities, Node
 from persys.model.status import Status
 from persys.model.workload import Desired
-from persys.scheduler.metrics.census import SLICE, WorkloadCensus
 from persys.scheduler.metrics.gauges import NODES_SHOWN_MAX, ClusterCollector, GaugeSources
+from persys.scheduler.metrics.workload_counts import SLICE, WorkloadCounter
 from persys.scheduler.state.cluster import ClusterState
 
 SLICES = 4
@@ -30,7 +30,7 @@ def a_full_cluster() -> ClusterState:
 
 
 async def test_other_tasks_run_while_the_workloads_are_counted() -> None:
-    census = WorkloadCensus(a_full_cluster(), SystemClock())
+    workload_counter = WorkloadCounter(a_full_cluster(), SystemClock())
     turns = 0
 
     async def another() -> None:
@@ -41,23 +41,23 @@ async def test_other_tasks_run_while_the_workloads_are_counted() -> None:
 
     async with asyncio.TaskGroup() as group:
         other = group.create_task(another())
-        await census.take()
+        await workload_counter.take()
         other.cancel()
 
     assert turns >= SLICES
-    assert census.latest.statuses[Status.RUNNING] == SLICES * SLICE
-    assert census.latest.desired[Desired.RUNNING] == SLICES * SLICE
+    assert workload_counter.latest.statuses[Status.RUNNING] == SLICES * SLICE
+    assert workload_counter.latest.desired[Desired.RUNNING] == SLICES * SLICE
 
 
 async def test_a_recent_count_is_reused() -> None:
     cluster = a_full_cluster()
-    census = WorkloadCensus(cluster, SystemClock())
-    await census.take()
+    workload_counter = WorkloadCounter(cluster, SystemClock())
+    await workload_counter.take()
     cluster.drop_workload(WorkloadId("w0"))
 
-    await census.take()
+    await workload_counter.take()
 
-    assert census.latest.statuses[Status.RUNNING] == SLICES * SLICE
+    assert workload_counter.latest.statuses[Status.RUNNING] == SLICES * SLICE
 
 
 def test_of_very_many_nodes_those_with_the_oldest_heartbeats_are_shown() -> None:
@@ -95,6 +95,6 @@ def what_is_told(cluster: ClusterState, clock: SystemClock, *, leads: bool) -> d
         file_bytes=None,
     )
     collector = ClusterCollector(
-        cluster, WorkloadCensus(cluster, clock), clock, sources, lease=30, grace=60
+        cluster, WorkloadCounter(cluster, clock), clock, sources, lease=30, grace=60
     )
     return {family.name: family for family in collector.collect()}
