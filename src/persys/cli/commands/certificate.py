@@ -5,7 +5,7 @@ from datetime import datetime
 from pathlib import Path
 
 from persys.cli.connect.clients import ca_client
-from persys.cli.connect.settings import duration, load
+from persys.cli.connect.settings import duration, load_settings
 from persys.cli.framework.exit_codes import ExitCode
 from persys.cli.framework.output import render_rows
 from persys.client.ca.client import issued, join
@@ -37,7 +37,7 @@ def use_token(options: Namespace) -> ExitCode:
     identity = Identity(Role(token.role), token.name)
     key = new_key()
     csr = new_request(key, identity, options.host)
-    given = join(token, csr, timeout=load(options).request_timeout)
+    given = join(token, csr, timeout=load_settings(options).request_timeout)
     return _write(options, identity, key_pem(key), given)
 
 

@@ -8,7 +8,7 @@ from time import sleep
 from typing import TYPE_CHECKING
 
 from persys.cli.connect.clients import scheduler_client
-from persys.cli.connect.settings import duration, load
+from persys.cli.connect.settings import duration, load_settings
 from persys.cli.framework.ages import BLANK, age
 from persys.cli.framework.exit_codes import ExitCode
 from persys.cli.framework.live import print_or_watch
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from persys.client import SchedulerClient
 
 
+_INTERVAL_SECONDS = 0.5
+# How long a drain may show only blocked workloads before it counts as stuck: capacity that is being freed
+# elsewhere is available within seconds.
+_STUCK_SECONDS = 3.0
 _COLUMNS: tuple[Column[NodeView], ...] = (
     Column("ID", lambda node, now: node.node_id),
     Column("STATUS", lambda node, now: _status(node)),
@@ -62,6 +66,64 @@ def get_node(options: Namespace) -> ExitCode:
             ),
             watch=options.watch,
         )
+
+
+def cordon(options: Namespace) -> ExitCode:
+    with scheduler_client(options) as client:
+        client.cordon(options.id)
+    print(f"node {options.id} is cordoned; its workloads keep running")
+    return ExitCode.OK
+
+
+def uncordon(options: Namespace) -> ExitCode:
+    with scheduler_client(options) as client:
+        client.uncordon(options.id)
+    print(f"node {options.id} is schedulable again")
+    return ExitCode.OK
+
+
+def taint(options: Namespace) -> ExitCode:
+    """Add taints; a key that the node already has gets the new value."""
+    with scheduler_client(options) as client:
+        has = {_key(old): old for old in client.get_node(options.id).taints}
+        node = client.taint(options.id, (has | {_key(new): new for new in options.taints}).values())
+    return _show_taints(node)
+
+
+def untaint(options: Namespace) -> ExitCode:
+    with scheduler_client(options) as client:
+        has = client.get_node(options.id).taints
+        if options.taint_key and options.taint_key not in map(_key, has):
+            print(f"node {options.id} has no taint {options.taint_key}", file=sys.stderr)
+            return ExitCode.FAILED
+        node = client.taint(
+            options.id, [old for old in has if options.taint_key and _key(old) != options.taint_key]
+        )
+    return _show_taints(node)
+
+
+def drain(options: Namespace) -> ExitCode:
+    deadline = duration(options.deadline, "--deadline") if options.deadline else None
+    with scheduler_client(options) as client:
+        node = client.drain(options.id, deadline=deadline)
+        if options.wait is None:
+            print(_progress(node))
+            return ExitCode.OK
+        return _wait_until_empty(client, options.id, load_settings(options).wait_timeout)
+
+
+def confirm_dead(options: Namespace) -> ExitCode:
+    with scheduler_client(options) as client:
+        client.confirm_dead(options.id)
+    print(f"node {options.id} is confirmed dead; all its workloads are rescheduled")
+    return ExitCode.OK
+
+
+def remove(options: Namespace) -> ExitCode:
+    with scheduler_client(options) as client:
+        client.remove_node(options.id)
+    print(f"node {options.id} is removed")
+    return ExitCode.OK
 
 
 def _describe(node: NodeView, now: datetime, wide: bool) -> str:
@@ -115,70 +177,6 @@ def _disk(node: NodeView) -> str:
 
 def _labels(node: NodeView) -> str:
     return ",".join(f"{key}={value}" for key, value in sorted(node.labels.items()))
-
-
-_INTERVAL_SECONDS = 0.5
-# How long a drain may show only blocked workloads before it counts as stuck: capacity that is being freed
-# elsewhere is available within seconds.
-_STUCK_SECONDS = 3.0
-
-
-def cordon(options: Namespace) -> ExitCode:
-    with scheduler_client(options) as client:
-        client.cordon(options.id)
-    print(f"node {options.id} is cordoned; its workloads keep running")
-    return ExitCode.OK
-
-
-def uncordon(options: Namespace) -> ExitCode:
-    with scheduler_client(options) as client:
-        client.uncordon(options.id)
-    print(f"node {options.id} is schedulable again")
-    return ExitCode.OK
-
-
-def taint(options: Namespace) -> ExitCode:
-    """Add taints; a key that the node already has gets the new value."""
-    with scheduler_client(options) as client:
-        has = {_key(old): old for old in client.get_node(options.id).taints}
-        node = client.taint(options.id, (has | {_key(new): new for new in options.taints}).values())
-    return _show_taints(node)
-
-
-def untaint(options: Namespace) -> ExitCode:
-    with scheduler_client(options) as client:
-        has = client.get_node(options.id).taints
-        if options.taint_key and options.taint_key not in map(_key, has):
-            print(f"node {options.id} has no taint {options.taint_key}", file=sys.stderr)
-            return ExitCode.FAILED
-        node = client.taint(
-            options.id, [old for old in has if options.taint_key and _key(old) != options.taint_key]
-        )
-    return _show_taints(node)
-
-
-def drain(options: Namespace) -> ExitCode:
-    deadline = duration(options.deadline, "--deadline") if options.deadline else None
-    with scheduler_client(options) as client:
-        node = client.drain(options.id, deadline=deadline)
-        if options.wait is None:
-            print(_progress(node))
-            return ExitCode.OK
-        return _wait_until_empty(client, options.id, load(options).wait_timeout)
-
-
-def confirm_dead(options: Namespace) -> ExitCode:
-    with scheduler_client(options) as client:
-        client.confirm_dead(options.id)
-    print(f"node {options.id} is confirmed dead; all its workloads are rescheduled")
-    return ExitCode.OK
-
-
-def remove(options: Namespace) -> ExitCode:
-    with scheduler_client(options) as client:
-        client.remove_node(options.id)
-    print(f"node {options.id} is removed")
-    return ExitCode.OK
 
 
 def _key(taint: str) -> str:

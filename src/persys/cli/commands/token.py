@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from msgspec import Struct, to_builtins
 
 from persys.cli.connect.clients import ca_client, scheduler_client
-from persys.cli.connect.settings import duration, read_file
+from persys.cli.connect.settings import context_settings, duration
 from persys.cli.framework.exit_codes import ExitCode, UsageError, exit_code_of
 from persys.cli.framework.output import dump, render_rows, to_dict
 from persys.errors import PersysError
@@ -145,7 +145,7 @@ def _sources(options: Namespace) -> Iterable[tuple[str, Callable[[Namespace], li
 
 def _has_authority(options: Namespace) -> bool:
     value = options.authority or os.environ.get("PERSYS_CA_ADDR")
-    return bool(value or read_file(options).get("ca_endpoint"))
+    return bool(value or context_settings(options).get("ca_endpoint"))
 
 
 def _user_tokens(options: Namespace) -> list[Row]:

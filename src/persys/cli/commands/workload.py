@@ -19,7 +19,7 @@ from persys.cli.commands.workload_status import (
     status_text,
 )
 from persys.cli.connect.clients import scheduler_client
-from persys.cli.connect.settings import load
+from persys.cli.connect.settings import load_settings
 from persys.cli.framework.ages import BLANK, age, short_duration, timestamp
 from persys.cli.framework.exit_codes import ExitCode, exit_code_of
 from persys.cli.framework.live import live_view, print_or_watch
@@ -254,7 +254,7 @@ def _change(
                 outcomes[workload_id] = Outcome(ExitCode.OK, word)
                 targets[workload_id] = _target(goal or _goal_before(before), revision, before)
         if options.wait is not None and targets:
-            within = load(options).wait_timeout
+            within = load_settings(options).wait_timeout
             with live_view(quiet=quiet) as update:
                 outcomes |= wait_for(client, targets, within=within, update=update)
     _report(outcomes, options.output)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from persys.cli.connect.context_file import permission_warning
 from persys.cli.connect.endpoints import resolve_scheduler
-from persys.cli.connect.settings import AUTHORITY, Settings, Transport, load
+from persys.cli.connect.settings import AUTHORITY, Settings, Transport, load_settings
 from persys.cli.connect.tls import client_tls
 from persys.errors import SettingsError, UnavailableError
 from persys.model.role import Role
@@ -119,7 +119,7 @@ def ca_client(options: Namespace) -> Iterator["AuthorityClient"]:
 def _settings(options: Namespace) -> Settings:
     if warning := permission_warning():
         print(f"note: {warning}", file=sys.stderr)
-    return load(options)
+    return load_settings(options)
 
 
 class _ModeNotice:

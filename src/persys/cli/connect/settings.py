@@ -43,9 +43,9 @@ class Settings(NamedTuple):
     file: Mapping[str, object]
 
 
-def load(options: Namespace, environ: Mapping[str, str] | None = None) -> Settings:
+def load_settings(options: Namespace, environ: Mapping[str, str] | None = None) -> Settings:
     environ = os.environ if environ is None else environ
-    file = read_file(options, environ)
+    file = context_settings(options, environ)
     target = file.get("grpc_target") or "scheduler"
     if target not in ("scheduler", "agent"):
         raise SettingsError(f"invalid grpc_target {target!r}: expected scheduler or agent")
@@ -53,12 +53,12 @@ def load(options: Namespace, environ: Mapping[str, str] | None = None) -> Settin
     scheduler = options.scheduler or environ.get("PERSYS_GRPC_ENDPOINT")
     timeout = None if options.timeout is None else duration(options.timeout, "--timeout")
     waiting = duration(options.wait, "--wait") if options.wait else timeout
-    value = getattr(options, "api", None) or environ.get("PERSYS_API_ENDPOINT")
+    api = getattr(options, "api", None) or environ.get("PERSYS_API_ENDPOINT")
     cluster = getattr(options, "cluster", None) or environ.get("PERSYS_CLUSTER")
     return Settings(
         transport=_transport(options, environ, file),
         scheduler=_endpoints(scheduler or from_file.get("scheduler", SCHEDULER)),
-        gateway=_url(str(value or file.get("api_endpoint") or GATEWAY)),
+        gateway=_url(str(api or file.get("api_endpoint") or GATEWAY)),
         cluster=str(cluster or file.get("cluster") or ""),
         token=_token(environ, file),
         agent=_endpoint(
@@ -83,7 +83,7 @@ def duration(text: str, name: str) -> timedelta:
     return span
 
 
-def read_file(
+def context_settings(
     options: Namespace | None = None, environ: Mapping[str, str] | None = None
 ) -> Mapping[str, object]:
     """The keys of the selected context. Raises SettingsError."""

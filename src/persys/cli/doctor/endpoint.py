@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from persys.cli.connect.context_file import context_path, permission_warning
 from persys.cli.connect.diagnose import explain_tls_failure
-from persys.cli.connect.settings import Settings, Transport, load
+from persys.cli.connect.settings import Settings, Transport, load_settings
 from persys.cli.connect.tls import client_tls
 from persys.cli.doctor.finding import Finding, fail, ok, warn
 from persys.errors import PersysError, UnavailableError
@@ -24,7 +24,7 @@ _ANOTHER = "use another with --scheduler or --api, or switch with `persysctl con
 def check_context(options: Namespace) -> tuple[list[Finding], Settings | None]:
     """The findings, and the settings; without settings no other check can run."""
     try:
-        settings = load(options)
+        settings = load_settings(options)
     except PersysError as err:
         fix = f"correct {context_path()}, or use another context with --context"
         return [fail(_CONTEXT, str(err), fix)], None

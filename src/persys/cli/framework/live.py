@@ -15,8 +15,52 @@ from persys.cli.framework.terminal import unfiltered
 from persys.core.terminal import visible
 from persys.errors import UnavailableError
 
+T = TypeVar("T")
 Update = Callable[[Mapping[str, tuple[str, str]]], None]
 """Takes the state and the reason of each workload."""
+_INTERVAL_SECONDS = 1
+_CLEAR = "\x1b[H\x1b[2J"
+
+
+def print_or_watch(fetch: Callable[[], T], render: Callable[[T], str], *, watch: bool) -> ExitCode:
+    """Print once, or with `watch` again on every change until interrupted."""
+    found = fetch()
+    if not watch:
+        _print(render(found))
+        return ExitCode.OK
+    with suppress(KeyboardInterrupt):  # the user ends the watch
+        _watch(found, fetch, render)
+    return ExitCode.OK
+
+
+def _watch(found: T, fetch: Callable[[], T], render: Callable[[T], str]) -> None:
+    gc.enable()
+    terminal = sys.stdout.isatty()
+    shown: object = None
+    silent = False
+    while True:
+        text = render(found)
+        # A terminal is updated when an age changes too; elsewhere only a new answer is printed.
+        current: object = text if terminal else found
+        if current != shown:
+            if terminal:
+                unfiltered(sys.stdout).write(_CLEAR)
+            _print(text)
+            shown = current
+        sleep(_INTERVAL_SECONDS)
+        try:
+            found = fetch()
+        except UnavailableError as err:
+            if not silent:
+                print(f"no answer, retrying: {err}", file=sys.stderr)
+            silent = True
+        else:
+            silent = False
+
+
+def _print(text: str) -> None:
+    if text:
+        print(text, flush=True)
 
 
 @contextmanager
@@ -104,50 +148,3 @@ def show_progress() -> Iterator[Progress]:
                 console.print(Text.assemble(("✓", "green"), " ", text))
 
         yield Spinner()
-
-
-T = TypeVar("T")
-
-_INTERVAL_SECONDS = 1
-_CLEAR = "\x1b[H\x1b[2J"
-
-
-def print_or_watch(fetch: Callable[[], T], render: Callable[[T], str], *, watch: bool) -> ExitCode:
-    """Print once, or with `watch` again on every change until interrupted."""
-    found = fetch()
-    if not watch:
-        _print(render(found))
-        return ExitCode.OK
-    with suppress(KeyboardInterrupt):  # the user ends the watch
-        _watch(found, fetch, render)
-    return ExitCode.OK
-
-
-def _watch(found: T, fetch: Callable[[], T], render: Callable[[T], str]) -> None:
-    gc.enable()
-    terminal = sys.stdout.isatty()
-    shown: object = None
-    silent = False
-    while True:
-        text = render(found)
-        # A terminal is updated when an age changes too; elsewhere only a new answer is printed.
-        current: object = text if terminal else found
-        if current != shown:
-            if terminal:
-                unfiltered(sys.stdout).write(_CLEAR)
-            _print(text)
-            shown = current
-        sleep(_INTERVAL_SECONDS)
-        try:
-            found = fetch()
-        except UnavailableError as err:
-            if not silent:
-                print(f"no answer, retrying: {err}", file=sys.stderr)
-            silent = True
-        else:
-            silent = False
-
-
-def _print(text: str) -> None:
-    if text:
-        print(text, flush=True)

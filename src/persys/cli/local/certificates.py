@@ -59,7 +59,7 @@ class LocalCertificates:
     def ensure(self) -> list[str]:
         """Issue missing and expiring certificates; returns their identities. Raises SettingsError."""
         host = socket.gethostname()
-        node = own_node_id(os.environ.get("PERSYS_NODE_ID", ""), self._kept_node_id())
+        node = own_node_id(os.environ.get("PERSYS_NODE_ID", ""), self._stored_node_id())
         wanted = (
             (Identity(Role.SCHEDULER, host), _LOCAL, None),
             (Identity(Role.AGENT, node), _LOCAL, None),
@@ -68,11 +68,11 @@ class LocalCertificates:
         )
         return [
             str(identity)
-            for identity, hosts, life in wanted
-            if not self._is_good(identity) and self._issue(identity, hosts, life)
+            for identity, hosts, validity in wanted
+            if not self._is_valid(identity) and self._issue(identity, hosts, validity)
         ]
 
-    def _kept_node_id(self) -> str:
+    def _stored_node_id(self) -> str:
         """The node id in the agent's certificate, valid or expired; "" without one."""
         try:
             claims = read_claims(self.files(Role.AGENT).certificate.read_bytes())
@@ -80,7 +80,7 @@ class LocalCertificates:
             return ""
         return claims.identity.name if claims.identity is not None else ""
 
-    def _is_good(self, identity: Identity) -> bool:
+    def _is_valid(self, identity: Identity) -> bool:
         files, now = self.files(identity.role), SystemClock().now()
         try:
             pair = read_key_pair(files, now)
@@ -95,12 +95,12 @@ class LocalCertificates:
         fresh = (Freshness.FRESH, Freshness.DUE) if renews_itself else (Freshness.FRESH,)
         return pair.claims.identity == identity and left in fresh
 
-    def _issue(self, identity: Identity, hosts: Sequence[str], life: timedelta | None) -> bool:
+    def _issue(self, identity: Identity, hosts: Sequence[str], validity: timedelta | None) -> bool:
         words = ["certificate", "--role", identity.role, "--name", identity.name]
         for host in hosts:
             words += ["--host", host]
-        if life is not None:
-            words += ["--ttl", format_duration(life)]
+        if validity is not None:
+            words += ["--ttl", format_duration(validity)]
         words += ["--out", str(self._certs / identity.role)]
         run_command(words, {**os.environ, **self.ca_environ})
         return True

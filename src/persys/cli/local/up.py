@@ -14,7 +14,7 @@ from pathlib import Path
 
 from persys.cli.commands.wait import Goal, WaitTarget, wait_for
 from persys.cli.connect.context_file import ContextFile, context_path, read_contexts, write_contexts
-from persys.cli.connect.settings import SCHEDULER, STATE_DIR, read_file
+from persys.cli.connect.settings import SCHEDULER, STATE_DIR, context_settings
 from persys.cli.connect.tls import client_tls
 from persys.cli.framework.ages import BLANK, short_duration
 from persys.cli.framework.exit_codes import ExitCode, SetupError
@@ -128,7 +128,7 @@ def _trust(control_plane: ControlPlane) -> Trust | None:
     """The TLS settings of the local control plane, or those of the user."""
     if control_plane.trust.files.certificate.exists():
         return control_plane.trust
-    return client_tls(Namespace(), os.environ, read_file())
+    return client_tls(Namespace(), os.environ, context_settings())
 
 
 def _deploy(control_plane: ControlPlane, demo_port: int | None, progress: Progress) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from persys.cli.connect.settings import load
+from persys.cli.connect.settings import load_settings
 
 if TYPE_CHECKING:
     from shells.cli.conftest import Cluster, Run
@@ -39,7 +39,7 @@ def test_a_flag_beats_the_variable(cluster: Cluster, run: Run) -> None:
 
 
 def test_the_default_is_the_port_of_the_contract(run: Run) -> None:
-    settings = load(Namespace(scheduler=None, timeout=None, wait=None), {})
+    settings = load_settings(Namespace(scheduler=None, timeout=None, wait=None), {})
 
     assert (settings.scheduler, settings.agent) == ("127.0.0.1:8085", "127.0.0.1:50051")
 
@@ -128,7 +128,7 @@ def test_the_first_source_that_names_a_server_selects_the_transport(
     monkeypatch.setenv("HOME", str(home))
     config.write_text(file)
 
-    settings = load(
+    settings = load_settings(
         Namespace(**{"scheduler": None, "timeout": None, "wait": None, **flags}), variables
     )
 
