@@ -285,7 +285,7 @@ class CoreMachine(RuleBasedStateMachine):
             Copy(
                 node_id,
                 tombstone.assignment.epoch,
-                doomed=True,
+                being_removed=True,
                 lost=self.agents[node_id].phase is not Phase.ALIVE,
             )
             for node_id, tombstone in self.tombstones.items()

@@ -157,7 +157,9 @@ def carried_out(situation: Situation, decision: Decision, now: datetime) -> Situ
     )
     if decision.tombstone is not None and decision.assignment is None:
         left = decision.tombstone.assignment
-        copy = Copy(left.node_id, left.epoch, doomed=True, may_live=not situation.confirmed_dead)
+        copy = Copy(
+            left.node_id, left.epoch, being_removed=True, may_run=not situation.confirmed_dead
+        )
         situation = replace(situation, copies=(*situation.copies, copy))
     for order in orders_of(decision):
         desired = order.workload.desired if isinstance(order, Apply) else Desired.DELETED

@@ -67,15 +67,15 @@ class Desk:
                 self.waiting.discard(name)
             case _:
                 self.waiting.add(name, PendingEntry(needs))
-        self.offer(self.waiting.answered(name, self.node_index.slots))
+        self.candidates_for(self.waiting.after_decision(name, self.node_index.slots))
 
     def leave(self, name: WorkloadId) -> None:
         self.waiting.discard(name)
         self.woken.pop(name, None)
         if (node_id := self.placed.pop(name, None)) is not None:
             self.node_index.give_back(name, node_id)
-            self.offer([node_id])
-        self.offer(self.waiting.answered(name, self.node_index.slots))
+            self.candidates_for([node_id])
+        self.candidates_for(self.waiting.after_decision(name, self.node_index.slots))
 
     def change(self, deed: "NodeChange") -> None:
         self.node_index.put_node(
@@ -86,11 +86,11 @@ class Desk:
             labels={"zone": deed.zone},
             taints=frozenset(deed.taints),
         )
-        self.offer([deed.node_id])
+        self.candidates_for([deed.node_id])
 
-    def offer(self, node_ids: Iterable[NodeId]) -> None:
+    def candidates_for(self, node_ids: Iterable[NodeId]) -> None:
         for node_id in node_ids:
-            named = self.waiting.offer(self.node_index.slots[node_id])
+            named = self.waiting.candidates_for(self.node_index.slots[node_id])
             self.woken.update(dict.fromkeys(named))
 
     def wake_one(self) -> None:
@@ -183,4 +183,4 @@ def test_promise_2_thousands_that_do_not_fit_cost_nothing_when_a_little_room_app
         )
     desk.waiting.add(WorkloadId("small"), PendingEntry(Requirements(Resources(100), CONTAINER)))
 
-    assert desk.waiting.offer(desk.node_index.slots[NODES[0]]) == ["small"]
+    assert desk.waiting.candidates_for(desk.node_index.slots[NODES[0]]) == ["small"]

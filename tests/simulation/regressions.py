@@ -191,8 +191,8 @@ REGRESSIONS = (
         (
             Patch(
                 "src/persys/core/reconcile/assign.py",
-                "    if has_data and doomed:\n",
-                "    if False and doomed:\n",
+                "    if has_data and being_removed:\n",
+                "    if False and being_removed:\n",
             ),
         ),
     ),

@@ -17,7 +17,13 @@ from datetime import datetime, timedelta
 
 from persys.core.agent.deviations import DRIFT
 from persys.core.nodes import Phase
-from persys.core.reconcile.situation import Policy, Situation, awaits_retry, current, has_converged
+from persys.core.reconcile.situation import (
+    Policy,
+    Situation,
+    awaits_retry,
+    fresh_observation,
+    has_converged,
+)
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import Assignment
 from persys.model.status import Actual, Drift, DriftType, Observation
@@ -66,7 +72,7 @@ def mismatch(situation: Situation, policy: Policy, *, now: datetime) -> Drift | 
 
 def reported_drift(situation: Situation, *, now: datetime) -> Drift | None:
     """Stored at once: the agent reports it for a moment before it repairs it."""
-    seen = current(situation, Actual.RUNNING)
+    seen = fresh_observation(situation, Actual.RUNNING)
     if (
         seen is None
         or situation.workload.desired is not Desired.RUNNING

@@ -34,7 +34,7 @@ class Epochs:
         self.proof_key = ""
         self.proofs_lost = False
 
-    def learn(self, counter: EpochCounter) -> None:
+    def skip_reserved(self, counter: EpochCounter) -> None:
         """Numbers up to the counter may be in use by others."""
         self._take(counter)
         self.next = max(self.next, self.reserved_until + 1)

@@ -36,10 +36,10 @@ def test_no_leader_repeats_an_epoch_of_another(lives: list[tuple[int, bool]]) ->
     record, used = EpochCounter(0), 0
     for count, answer_lost in lives:
         epochs = Epochs()
-        epochs.learn(record)
+        epochs.skip_reserved(record)
         if answer_lost:
             record = epochs.after_next_block(epochs.next, new_key="")  # stored, and not known to be
-            epochs.learn(record)
+            epochs.skip_reserved(record)
         stored = [record]
         for _ in range(count % 7 + 1):
             epoch = next_of(epochs, stored)
@@ -59,7 +59,7 @@ def test_no_leader_repeats_an_epoch_although_the_record_is_replaced_by_an_older_
     for count, apart_ms, restored in lives:
         now += timedelta(milliseconds=apart_ms)
         epochs = Epochs()
-        epochs.learn(records[restored % len(records)])
+        epochs.skip_reserved(records[restored % len(records)])
         epochs.skip(now=now)
         for _ in range(count):
             epoch = next_of(epochs, records)
@@ -77,9 +77,9 @@ def test_no_clock_exhausts_the_counter(clock: datetime) -> None:
 
 def test_a_clock_that_is_behind_does_not_lower_the_counter() -> None:
     epochs = Epochs()
-    epochs.learn(EpochCounter(4 * 10**15))
+    epochs.skip_reserved(EpochCounter(4 * 10**15))
     epochs.skip(now=NOON)
-    epochs.learn(EpochCounter(BLOCK))
+    epochs.skip_reserved(EpochCounter(BLOCK))
 
     assert epochs.next == 4 * 10**15 + 1
 

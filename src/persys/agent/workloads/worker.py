@@ -220,7 +220,7 @@ class Worker:
                 artefact,
                 entry.progress,
                 now=self._clock.now(),
-                alone=self._must_stop(entry.order),
+                scheduler_lost=self._must_stop(entry.order),
             )
             if not self._reconciles:
                 under_way = self._journal.open_action(entry) is not None

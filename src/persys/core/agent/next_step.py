@@ -153,10 +153,10 @@ def next_step(
     progress: Progress,
     *,
     now: datetime,
-    alone: bool = False,
+    scheduler_lost: bool = False,
 ) -> Perform | Settled:
-    """`alone`: the scheduler has been lost for too long, or another machine is registered as this node."""
-    if order.desired is Desired.RUNNING and (alone or progress.halted):
+    """`scheduler_lost`: for longer than `stop_after`, or another machine is registered as this node."""
+    if order.desired is Desired.RUNNING and (scheduler_lost or progress.halted):
         return _towards_halted(order, artefact, progress, now)
     match order.desired:
         case Desired.RUNNING:

@@ -92,14 +92,14 @@ class PendingEntry:
     old_copies: frozenset[NodeId] = frozenset()
 
 
-def wait_of(situation: Situation, now: datetime) -> PendingEntry:
+def pending_entry(situation: Situation, now: datetime) -> PendingEntry:
     """Its own node counts unless it must leave it; other nodes count unless its data binds it.
 
     Capacity on a node does not wake the workloads that leave it: otherwise each departure would re-evaluate
     hundreds of them.
     """
     leaves = must_leave(situation, now)
-    homes = {copy.node_id for copy in situation.copies if copy.may_live}
+    homes = {copy.node_id for copy in situation.copies if copy.may_run}
     if situation.assignment is not None and not leaves:
         homes.add(situation.assignment.node_id)
     kept = holds_data(situation.workload) and bool(homes) and not leaves
@@ -107,7 +107,7 @@ def wait_of(situation: Situation, now: datetime) -> PendingEntry:
         requirements_of(situation.workload),
         frozenset(homes),
         anywhere=not kept,
-        old_copies=frozenset(copy.node_id for copy in situation.copies if copy.doomed),
+        old_copies=frozenset(copy.node_id for copy in situation.copies if copy.being_removed),
     )
 
 
@@ -156,14 +156,14 @@ class PendingQueue:
             if not self._at_home[node_id]:
                 del self._at_home[node_id]
 
-    def offer(self, slot: NodeSlot) -> list[WorkloadId]:
+    def candidates_for(self, slot: NodeSlot) -> list[WorkloadId]:
         """Workloads to re-evaluate because this node has free capacity, in queue order, as many as fit.
 
-        After each has been decided, `answered` returns the nodes whose capacity is still free.
+        After each has been decided, `after_decision` returns the nodes whose capacity is still free.
         """
         named = [
             workload_id
-            for workload_id in self.concerned_by(slot.node_id)
+            for workload_id in self.waiting_for(slot.node_id)
             if slot.node_id not in self._waits[workload_id].old_copies
         ]
         for workload_id in self._as_many_as_fit(slot):
@@ -171,11 +171,13 @@ class PendingQueue:
             named.append(workload_id)
         return named
 
-    def concerned_by(self, node_id: NodeId) -> list[WorkloadId]:
+    def waiting_for(self, node_id: NodeId) -> list[WorkloadId]:
         """Workloads that wait for a change of this node."""
         return list(self._at_home.get(node_id, ()))
 
-    def answered(self, workload_id: WorkloadId, slots: dict[NodeId, NodeSlot]) -> list[NodeId]:
+    def after_decision(
+        self, workload_id: WorkloadId, slots: dict[NodeId, NodeSlot]
+    ) -> list[NodeId]:
         """The nodes to offer again, after the decision for an offered workload was stored."""
         offered = self._offered.pop(workload_id, None)
         if offered is None:
@@ -190,7 +192,7 @@ class PendingQueue:
             if node_id in slots and reject(slots[node_id], wait.needs) is not None
         )
 
-    def some(self, most: int) -> list[WorkloadId]:
+    def next_batch(self, most: int) -> list[WorkloadId]:
         """The next few of the queue, round robin."""
         if self._looked_at >= len(self._waits):
             self._looked_at = 0
@@ -198,7 +200,7 @@ class PendingQueue:
         self._looked_at += most
         return chosen
 
-    def wait_of(self, workload_id: WorkloadId) -> PendingEntry:
+    def pending_entry(self, workload_id: WorkloadId) -> PendingEntry:
         return self._waits[workload_id]
 
     def _as_many_as_fit(self, slot: NodeSlot) -> Iterator[WorkloadId]:

@@ -14,7 +14,7 @@ from persys.core.reconcile.situation import (
     Decision,
     Placer,
     Situation,
-    current,
+    fresh_observation,
     is_finished,
     next_status,
 )
@@ -57,12 +57,12 @@ def _beside_copies(situation: Situation, placer: Placer, now: datetime) -> Decis
     A workload with data may only go there; any other prefers it. The order adopts the copy, which is then no
     longer an orphan. None: the copies do not affect placement.
     """
-    doomed = [copy for copy in situation.copies if copy.doomed and copy.may_live]
-    orphaned = [copy.node_id for copy in situation.copies if not copy.doomed and copy.counts]
+    being_removed = [copy for copy in situation.copies if copy.being_removed and copy.may_run]
+    orphaned = [copy.node_id for copy in situation.copies if not copy.being_removed and copy.counts]
     # A stopped workload cannot run twice, so its copies do not matter.
     has_data = holds_data(situation.workload) and situation.workload.desired is Desired.RUNNING
-    if has_data and doomed:
-        return wait(situation, _old_copies(doomed), now)
+    if has_data and being_removed:
+        return wait(situation, _old_copies(being_removed), now)
     if len(orphaned) == 1:
         (node_id,) = orphaned
         needs = requirements_of(situation.workload)
@@ -80,10 +80,10 @@ def _beside_copies(situation: Situation, placer: Placer, now: datetime) -> Decis
     return None
 
 
-def _old_copies(doomed: list[Copy]) -> str:
+def _old_copies(being_removed: list[Copy]) -> str:
     """Why a workload with data cannot start on another node yet."""
-    here = [copy.node_id for copy in doomed if not copy.lost]
-    lost = [copy.node_id for copy in doomed if copy.lost]
+    here = [copy.node_id for copy in being_removed if not copy.lost]
+    lost = [copy.node_id for copy in being_removed if copy.lost]
     texts = [f"an old copy is still being removed from {_named(here)}"] if here else []
     if lost:
         texts.append(
@@ -126,7 +126,7 @@ def wait(situation: Situation, why: str, now: datetime) -> Decision:
         message=why,
         failure=Failure(FailureReason.INSUFFICIENT_RESOURCES, why),
     )
-    stopping = (copy.stops_at for copy in situation.copies if copy.stops_at and copy.may_live)
+    stopping = (copy.stops_at for copy in situation.copies if copy.stops_at and copy.may_run)
     ask_again_at = min(
         [*(rejected.until for rejected in situation.rejected_nodes), *stopping], default=None
     )
@@ -157,7 +157,7 @@ def _assignment(
 
 def refused_by_runtime(situation: Situation) -> bool:
     """The node does not have the runtime for this type, so it has no copy of the workload."""
-    failed = current(situation, Actual.FAILED)
+    failed = fresh_observation(situation, Actual.FAILED)
     return (
         failed is not None
         and failed.failure is not None
@@ -170,7 +170,7 @@ def refused_as_full(situation: Situation) -> str:
 
     A node rejects only a workload that it does not run. But it may hold its data.
     """
-    failed = current(situation, Actual.FAILED)
+    failed = fresh_observation(situation, Actual.FAILED)
     if failed is None or failed.failure is None or failed.failure.code != NODE_FULL:
         return ""
     has_run = situation.workload_status is not None and bool(situation.workload_status.revision)
@@ -189,7 +189,7 @@ def after_refusal(situation: Situation, placer: Placer, now: datetime) -> Decisi
     assert assignment is not None
     if not holds_data(situation.workload):
         return assign(situation, placer, now)
-    left = Copy(assignment.node_id, assignment.epoch, doomed=True)
+    left = Copy(assignment.node_id, assignment.epoch, being_removed=True)
     unbound = replace(situation, assignment=None, copies=(*situation.copies, left))
     waiting = assign(unbound, placer, now)
     return replace(waiting, tombstone=Tombstone(assignment, now, keeps_data=True))

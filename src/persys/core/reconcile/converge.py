@@ -33,8 +33,8 @@ from persys.core.reconcile.situation import (
     Policy,
     Situation,
     awaits_retry,
-    current,
     due_at,
+    fresh_observation,
     had_converged,
     has_converged,
     is_about,
@@ -135,7 +135,11 @@ def runtime_unreadable(case: Case) -> Decision | None:
     situation, goal = case.situation, goal_of(case.situation)
     dispatch = situation.dispatch
     has_order = has_converged(situation) if dispatch is None else dispatch.goal == goal
-    if not situation.reports or not has_order or current(situation, Actual.UNKNOWN) is None:
+    if (
+        not situation.reports
+        or not has_order
+        or fresh_observation(situation, Actual.UNKNOWN) is None
+    ):
         return None
     return Decision(situation.assignment, _in_progress(situation, goal, case.now), situation.retry)
 
@@ -270,7 +274,7 @@ def has_lost_order(situation: Situation, goal: Goal, policy: Policy, now: dateti
         return False
     if dispatch.lost:
         return now >= dispatch.sent_at + policy.missing_grace
-    is_absent = goal.desired is not Desired.DELETED and current(situation, Actual.ABSENT)
+    is_absent = goal.desired is not Desired.DELETED and fresh_observation(situation, Actual.ABSENT)
     return bool(is_absent) and now >= max(since or now, dispatch.sent_at) + policy.missing_grace
 
 

@@ -15,7 +15,7 @@ from persys.core.reconcile.situation import (
     Decision,
     Policy,
     Situation,
-    current,
+    fresh_observation,
     is_after_dispatch,
     next_status,
     overdue,
@@ -136,7 +136,7 @@ def _removal_progress(situation: Situation, goal: Goal, policy: Policy) -> tuple
     dispatch = situation.dispatch
     if dispatch is not None and dispatch.goal == goal and dispatch.problem:
         return unreachable(situation.assignment.node_id, dispatch.problem)
-    failed = current(situation, Actual.FAILED)
+    failed = fresh_observation(situation, Actual.FAILED)
     if failed is not None and failed.message:
         return "Deleting", failed.message
     if situation.retry is not None:

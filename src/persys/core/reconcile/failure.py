@@ -9,7 +9,7 @@ from persys.core.reconcile.situation import (
     Decision,
     Policy,
     Situation,
-    current,
+    fresh_observation,
     next_status,
     retried,
 )
@@ -97,7 +97,7 @@ def before_retry(situation: Situation, retry: Retry, now: datetime) -> Decision:
 
 
 def _reported_failure(situation: Situation) -> Failure | None:
-    seen = current(situation, Actual.FAILED)
+    seen = fresh_observation(situation, Actual.FAILED)
     if seen is None:
         return None
     return seen.failure or Failure(FailureReason.RUNTIME_ERROR, seen.message)

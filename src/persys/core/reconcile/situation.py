@@ -46,8 +46,8 @@ class Copy:
 
     node_id: NodeId
     epoch: int
-    doomed: bool = False  # it has a tombstone
-    may_live: bool = True  # False: its node is confirmed dead, or its agent has stopped it
+    being_removed: bool = False  # it has a tombstone
+    may_run: bool = True  # False: its node is confirmed dead, or its agent has stopped it
     lost: bool = False  # its node is not ready
     stops_at: datetime | None = None  # by then its agent has stopped it
     counts: bool = True
@@ -120,7 +120,7 @@ class Placer:
         self.fits_on = fits_on
 
 
-def current(situation: Situation, actual: Actual) -> Observation | None:
+def fresh_observation(situation: Situation, actual: Actual) -> Observation | None:
     """The observation, if it reports `actual` for this assignment and is newer than the last dispatch."""
     seen = situation.observation
     if (
@@ -157,7 +157,7 @@ def due_at(situation: Situation, dispatch: Dispatch, deadline: timedelta) -> dat
     Each progress report of a node that reports changes extends it: the node may have other work queued, or
     pull a large image.
     """
-    at_work = current(situation, Actual.PENDING) if situation.reports else None
+    at_work = fresh_observation(situation, Actual.PENDING) if situation.reports else None
     return max(dispatch.sent_at, at_work.seen_at if at_work else dispatch.sent_at) + deadline
 
 
@@ -292,7 +292,7 @@ def describe_copies(workload_id: WorkloadId, copies: Iterable[Copy]) -> list[str
 
 def _line(workload_id: WorkloadId, copy: Copy) -> str:
     node_id = copy.node_id
-    if copy.doomed:
+    if copy.being_removed:
         return _old_copy(copy)
     commands = (
         f"`persysctl orphans get {node_id} {workload_id}` shows it, "
@@ -310,7 +310,7 @@ def _old_copy(copy: Copy) -> str:
     line = f"{copy.node_id}: an old copy with epoch {copy.epoch}, which is being removed"
     if not copy.lost:
         return line
-    if not copy.may_live:
+    if not copy.may_run:
         return f"{line} when the node returns; it does not run"
     return (
         f"{line} when the node returns; if the machine does not return: "

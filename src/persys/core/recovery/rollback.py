@@ -21,7 +21,14 @@ from persys.core.nodes import Phase
 from persys.core.placement.requirements import holds_data, requirements_of
 from persys.core.reconcile.assign import bind, wait
 from persys.core.reconcile.effects import Apply
-from persys.core.reconcile.situation import Copy, Decision, Placer, Situation, current, next_status
+from persys.core.reconcile.situation import (
+    Copy,
+    Decision,
+    Placer,
+    Situation,
+    fresh_observation,
+    next_status,
+)
 from persys.model.placement import Assignment, Tombstone
 from persys.model.status import Actual, Failure, FailureReason, Status, WorkloadStatus
 from persys.model.workload import Desired
@@ -60,7 +67,7 @@ def renewed(situation: Situation, placer: Placer, now: datetime) -> Decision | N
 
 def explained(situation: Situation) -> Situation:
     """The situation with a message that says what to do when a node refuses an epoch."""
-    failed, bound = current(situation, Actual.FAILED), situation.assignment
+    failed, bound = fresh_observation(situation, Actual.FAILED), situation.assignment
     if failed is None or failed.failure is None or bound is None or not failed.known_epoch:
         return situation
     if failed.known_epoch >= situation.next_epoch:
@@ -120,7 +127,7 @@ def _is_behind(situation: Situation) -> bool:
 
 
 def _waits_for_a_person(situation: Situation) -> bool:
-    failed = current(situation, Actual.FAILED)
+    failed = fresh_observation(situation, Actual.FAILED)
     return (
         failed is not None
         and failed.failure is not None

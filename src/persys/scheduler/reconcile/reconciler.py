@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from persys.core.epochs import KEY_BITS
 from persys.core.intent.apply import Accepted, Unchanged
-from persys.core.placement.pending_queue import wait_of
+from persys.core.placement.pending_queue import pending_entry
 from persys.core.placement.placer import BEING_REMOVED, TURNED_AWAY, excluding_nodes, placer_over
 from persys.core.placement.requirements import requirements_of
 from persys.core.reconcile.assign import refused_as_full, refused_by_runtime
@@ -89,7 +89,9 @@ def _hidden(situation: Situation) -> dict[NodeId, str]:
     are not mixed up with those of the next copy.
     """
     refused = {rejected.node_id: TURNED_AWAY for rejected in situation.rejected_nodes}
-    return refused | {copy.node_id: BEING_REMOVED for copy in situation.copies if copy.doomed}
+    return refused | {
+        copy.node_id: BEING_REMOVED for copy in situation.copies if copy.being_removed
+    }
 
 
 def _nothing(_change: Transaction) -> None:
@@ -150,11 +152,11 @@ class Reconciler:
         """The node may have free capacity: wake the waiting workloads that could use it."""
         slot = self._cluster.node_index.slots.get(node_id)
         if slot is not None and self._cluster.waiting:
-            self.wake_many(self._cluster.waiting.offer(slot))
+            self.wake_many(self._cluster.waiting.candidates_for(slot))
 
     def node_changed(self, node_id: NodeId) -> None:
         """The node record has changed: the node may be ready, closed or confirmed dead now."""
-        self.wake_many(self._cluster.waiting.concerned_by(node_id))
+        self.wake_many(self._cluster.waiting.waiting_for(node_id))
         self.capacity_freed(node_id)
 
     def _offer_later(self, node_ids: Iterable[NodeId]) -> None:
@@ -414,7 +416,9 @@ class Reconciler:
             self._request_removal(decision.tombstone)
         if old is not None and releases_capacity(old, decision):
             self.capacity_freed(old.node_id)
-        for node_id in self._cluster.waiting.answered(workload_id, self._cluster.node_index.slots):
+        for node_id in self._cluster.waiting.after_decision(
+            workload_id, self._cluster.node_index.slots
+        ):
             self.capacity_freed(node_id)
 
     def _next_epoch(self, situation: Situation, now: datetime) -> int:
@@ -477,7 +481,7 @@ class Reconciler:
         if decision.fulfilled:
             entry.dispatch = None
         if decision.waits_for_room:
-            self._cluster.waiting.add(workload.id, wait_of(situation, now))
+            self._cluster.waiting.add(workload.id, pending_entry(situation, now))
         else:
             self._cluster.waiting.discard(workload.id)
         renewed = intent_update(situation, decision) if fresh_intent else ()

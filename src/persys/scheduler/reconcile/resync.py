@@ -86,8 +86,8 @@ class Resync:
     def _wake_some_waiting(self) -> None:
         """A few per round: thousands may wait, and a missed wake-up is rare."""
         waiting = self._cluster.waiting
-        for workload_id in waiting.some(WAITING_PER_ROUND):
-            wait = waiting.wait_of(workload_id)
+        for workload_id in waiting.next_batch(WAITING_PER_ROUND):
+            wait = waiting.pending_entry(workload_id)
             if wait.homes or choose(wait.needs, self._cluster.node_index) is not None:
                 self._wake(workload_id)
 

@@ -79,8 +79,8 @@ class SituationBuilder:
         return Copy(
             old.node_id,
             old.epoch,
-            doomed=True,
-            may_live=not dead and not has_stopped,
+            being_removed=True,
+            may_run=not dead and not has_stopped,
             lost=lost,
             stops_at=tombstone.stops_at if lost else None,
         )

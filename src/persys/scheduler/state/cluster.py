@@ -325,7 +325,7 @@ class ClusterState:
         ]
         for stale in self.tombstones.values():
             known += [tombstone.assignment.epoch for tombstone in stale.values()]
-        self.epochs.learn(EpochCounter(max(known, default=0)))
+        self.epochs.skip_reserved(EpochCounter(max(known, default=0)))
 
     def prove(self, workload_id: WorkloadId, node_id: NodeId, epoch: int) -> bytes:
         """The proof that this cluster assigned the epoch to the node."""

@@ -53,7 +53,7 @@ def drop_node(memory: Memory, key: str) -> None:
 
 
 def put_epoch_counter(memory: Memory, counter: EpochCounter) -> None:
-    memory.cluster.epochs.learn(counter)
+    memory.cluster.epochs.skip_reserved(counter)
     memory.cluster.epochs.on_record = True
 
 
@@ -66,7 +66,7 @@ def assume_epochs(memory: Memory, key: str) -> None:
     """The counter is unreadable: epochs continue above all that can have been used."""
     epochs = memory.cluster.epochs
     if key == keys.EPOCHS:
-        epochs.learn(EpochCounter(restart_at([epochs.reserved_until], now=memory.now)))
+        epochs.skip_reserved(EpochCounter(restart_at([epochs.reserved_until], now=memory.now)))
 
 
 def epoch_counter(cluster: ClusterState) -> Iterable[EpochCounter]:
@@ -78,7 +78,7 @@ def rebuilt_epoch_counter(merged: Merged, held: Iterable[EpochCounter]) -> Itera
     """Keeps the key of existing proofs, if it is known."""
     epochs = Epochs()
     for counter in held:
-        epochs.learn(counter)
+        epochs.skip_reserved(counter)
     return (epochs.restarted(merged.last_epoch()),)
 
 

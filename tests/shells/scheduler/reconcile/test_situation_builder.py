@@ -38,7 +38,7 @@ def the_old_copy(status: NodeStatus | None, *, confirmed_dead: bool = False) -> 
 def test_a_copy_on_a_live_node_may_run_until_the_node_reports_otherwise() -> None:
     copy = the_old_copy(NodeStatus.READY)
 
-    assert (copy.may_live, copy.lost, copy.stops_at) == (True, False, None)
+    assert (copy.may_run, copy.lost, copy.stops_at) == (True, False, None)
 
 
 @pytest.mark.parametrize("status", [NodeStatus.NOT_READY, None], ids=["lost", "removed"])
@@ -47,8 +47,8 @@ def test_a_copy_with_stop_after_does_not_run_on_an_unreachable_node(
 ) -> None:
     copy = the_old_copy(status)
 
-    assert (copy.may_live, copy.lost, copy.stops_at) == (False, True, NOON)
+    assert (copy.may_run, copy.lost, copy.stops_at) == (False, True, NOON)
 
 
 def test_nothing_runs_on_a_node_that_is_confirmed_dead() -> None:
-    assert not the_old_copy(NodeStatus.READY, confirmed_dead=True).may_live
+    assert not the_old_copy(NodeStatus.READY, confirmed_dead=True).may_run

@@ -60,7 +60,7 @@ def a_container(
 def next_alone(
     artefact: Artefact | None, progress: Progress = LAUNCHED, restart: RestartPolicy = SERVICE
 ) -> Perform | Settled:
-    return next_step(an_order(restart), artefact, progress, now=NOW, alone=True)
+    return next_step(an_order(restart), artefact, progress, now=NOW, scheduler_lost=True)
 
 
 def test_alone_for_too_long_what_runs_is_stopped() -> None:
@@ -122,8 +122,8 @@ def test_a_stop_or_a_delete_goes_on_alone() -> None:
     delete = an_order(desired=Desired.DELETED)
     running = a_container(Condition.RUNNING)
 
-    assert next_step(stop, running, LAUNCHED, now=NOW, alone=True) == Perform(Step.STOP)
-    assert next_step(delete, running, LAUNCHED, now=NOW, alone=True) == Perform(Step.STOP)
+    assert next_step(stop, running, LAUNCHED, now=NOW, scheduler_lost=True) == Perform(Step.STOP)
+    assert next_step(delete, running, LAUNCHED, now=NOW, scheduler_lost=True) == Perform(Step.STOP)
 
 
 def test_the_agent_restarts_it_with_growing_pauses_because_docker_must_not() -> None:

@@ -15,7 +15,7 @@ from builders import (
     needs,
 )
 from persys.core.placement.index.node_index import NodeIndex
-from persys.core.placement.pending_queue import PendingEntry, PendingQueue, wait_of
+from persys.core.placement.pending_queue import PendingEntry, PendingQueue, pending_entry
 from persys.core.placement.requirements import Requirements
 from persys.core.reconcile.situation import Copy
 from persys.model.ids import WorkloadId
@@ -45,7 +45,7 @@ def cpu(amount: int, **rules: object) -> Requirements:
 
 
 def woken(waiting: PendingQueue, node_index: NodeIndex) -> list[str]:
-    return list(waiting.offer(node_index.slots[N1]))
+    return list(waiting.candidates_for(node_index.slots[N1]))
 
 
 def test_as_many_are_woken_as_the_room_could_take(node_index: NodeIndex) -> None:
@@ -69,7 +69,7 @@ def test_the_highest_priority_is_first_then_who_came_first(node_index: NodeIndex
 
 
 def test_a_closed_node_wakes_nobody(node_index: NodeIndex) -> None:
-    assert lined_up(a=cpu(100)).offer(node_index.slots[N2]) == []
+    assert lined_up(a=cpu(100)).candidates_for(node_index.slots[N2]) == []
 
 
 def test_of_those_who_must_be_apart_one_is_woken(node_index: NodeIndex) -> None:
@@ -106,8 +106,8 @@ def test_who_went_elsewhere_lets_the_room_be_offered_again(node_index: NodeIndex
     assert woken(waiting, node_index) == ["a"]
     waiting.discard(WorkloadId("a"))
 
-    assert waiting.answered(WorkloadId("a"), node_index.slots) == [N1]
-    assert waiting.answered(WorkloadId("a"), node_index.slots) == []
+    assert waiting.after_decision(WorkloadId("a"), node_index.slots) == [N1]
+    assert waiting.after_decision(WorkloadId("a"), node_index.slots) == []
     assert woken(waiting, node_index) == ["b"]
 
 
@@ -116,7 +116,7 @@ def test_who_came_too_late_lets_what_is_left_be_offered_again(node_index: NodeIn
     assert woken(waiting, node_index) == ["a"]
     node_index.hold(WorkloadId("newcomer"), N1, Resources(400), frozenset())
 
-    assert waiting.answered(WorkloadId("a"), node_index.slots) == [N1]
+    assert waiting.after_decision(WorkloadId("a"), node_index.slots) == [N1]
     assert woken(waiting, node_index) == ["b"]
 
 
@@ -124,28 +124,28 @@ def test_who_could_have_gone_there_and_did_not_is_not_asked_again(node_index: No
     waiting = lined_up(a=cpu(800))
     assert woken(waiting, node_index) == ["a"]
 
-    assert waiting.answered(WorkloadId("a"), node_index.slots) == []
+    assert waiting.after_decision(WorkloadId("a"), node_index.slots) == []
 
 
 def test_what_holds_data_waits_for_its_own_node() -> None:
     situation = a_situation(a_workload(spec=DATABASE), assignment=an_assignment())
-    wait = wait_of(situation, NOON)
+    wait = pending_entry(situation, NOON)
 
     assert wait.homes == {N1}
     assert not wait.anywhere
 
 
 def test_what_can_move_waits_for_any_node() -> None:
-    assert wait_of(a_situation(assignment=an_assignment()), NOON).anywhere
-    assert wait_of(a_situation(), NOON) == PendingEntry(needs(100, 128))
+    assert pending_entry(a_situation(assignment=an_assignment()), NOON).anywhere
+    assert pending_entry(a_situation(), NOON) == PendingEntry(needs(100, 128))
 
 
 def test_what_has_a_copy_with_its_data_waits_for_that_node() -> None:
     situation = a_situation(a_workload(spec=DATABASE))
-    bare = wait_of(situation, NOON)
+    bare = pending_entry(situation, NOON)
     assert (bare.homes, bare.anywhere) == (frozenset(), True)
 
-    copied = wait_of(replace(situation, copies=(Copy(N2, 1),)), NOON)
+    copied = pending_entry(replace(situation, copies=(Copy(N2, 1),)), NOON)
     assert copied.homes == {N2}
     assert not copied.anywhere
 
@@ -154,12 +154,12 @@ def test_who_waits_for_a_node_is_woken_by_whatever_happens_there(node_index: Nod
     waiting = PendingQueue()
     waiting.add(WorkloadId("db"), PendingEntry(cpu(9000), frozenset({N2}), anywhere=False))
 
-    assert waiting.offer(node_index.slots[N1]) == []
-    assert waiting.offer(node_index.slots[N2]) == ["db"]
+    assert waiting.candidates_for(node_index.slots[N1]) == []
+    assert waiting.candidates_for(node_index.slots[N2]) == ["db"]
 
 
 def test_what_must_leave_a_node_is_not_named_for_room_there() -> None:
-    leaving = wait_of(a_situation(assignment=an_assignment(), draining=True), NOON)
+    leaving = pending_entry(a_situation(assignment=an_assignment(), draining=True), NOON)
 
     assert (leaving.homes, leaving.anywhere) == (frozenset(), True)
 
@@ -170,11 +170,11 @@ def test_room_on_a_node_with_an_old_copy_is_offered_to_others(node_index: NodeIn
     waiting.add(WorkloadId("a"), PendingEntry(cpu(600), homes, old_copies=homes))
     waiting.add(WorkloadId("b"), PendingEntry(cpu(600)))
 
-    assert waiting.offer(node_index.slots[N1]) == ["b"]
-    assert waiting.concerned_by(N1) == ["a"]
+    assert waiting.candidates_for(node_index.slots[N1]) == ["b"]
+    assert waiting.waiting_for(N1) == ["a"]
 
 
 def test_all_who_wait_are_looked_at_in_turn() -> None:
     waiting = lined_up(a=cpu(1), b=cpu(2), c=cpu(3))
 
-    assert [waiting.some(2) for _ in range(3)] == [["a", "b"], ["c"], ["a", "b"]]
+    assert [waiting.next_batch(2) for _ in range(3)] == [["a", "b"], ["c"], ["a", "b"]]

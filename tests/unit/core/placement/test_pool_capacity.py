@@ -141,7 +141,7 @@ def test_only_as_many_who_wait_are_named_as_the_pool_can_take(node_index: NodeIn
     for name in ("a", "b", "c"):
         waiting.add(WorkloadId(name), PendingEntry(a_need(fast=20)))
 
-    assert waiting.offer(node_index.slots[N1]) == ["a", "b"]
+    assert waiting.candidates_for(node_index.slots[N1]) == ["a", "b"]
 
 
 def test_a_machine_draws_its_disks_from_their_pools_and_the_rest_from_the_first() -> None:

@@ -82,7 +82,7 @@ def test_with_data_and_two_copies_it_waits_for_the_operator() -> None:
 
 
 def test_with_data_it_waits_until_an_old_copy_is_removed() -> None:
-    decision = decided(WITH_DATA, Copy(N2, 7, doomed=True))
+    decision = decided(WITH_DATA, Copy(N2, 7, being_removed=True))
 
     assert decision.assignment is None
     assert decision.workload_status is not None
@@ -98,7 +98,7 @@ def test_an_epoch_that_a_node_reports_does_not_raise_the_next_one(claimed: int) 
 
 
 def test_with_data_it_waits_for_a_lost_node_that_may_still_run_its_old_copy() -> None:
-    decision = decided(WITH_DATA, Copy(N2, 7, doomed=True, lost=True, stops_at=after(60)))
+    decision = decided(WITH_DATA, Copy(N2, 7, being_removed=True, lost=True, stops_at=after(60)))
 
     assert decision.assignment is None
     assert decision.workload_status is not None
@@ -107,14 +107,14 @@ def test_with_data_it_waits_for_a_lost_node_that_may_still_run_its_old_copy() ->
 
 
 def test_with_data_it_starts_elsewhere_when_its_old_copy_cannot_live() -> None:
-    decision = decided(WITH_DATA, Copy(N2, 7, doomed=True, lost=True, may_live=False))
+    decision = decided(WITH_DATA, Copy(N2, 7, being_removed=True, lost=True, may_run=False))
 
     assert decision.assignment is not None
     assert decision.assignment.node_id == N1
 
 
 def test_without_data_an_old_copy_on_a_lost_node_does_not_hold_it_up() -> None:
-    decision = decided(STATELESS, Copy(N2, 7, doomed=True, lost=True))
+    decision = decided(STATELESS, Copy(N2, 7, being_removed=True, lost=True))
 
     assert decision.assignment is not None
 
@@ -159,9 +159,9 @@ def test_each_copy_is_described_with_the_command_that_resolves_it() -> None:
         [
             Copy(N1, 3),
             Copy(N2, 4, counts=False),
-            Copy(N1, 5, doomed=True),
-            Copy(N2, 6, doomed=True, lost=True),
-            Copy(N2, 7, doomed=True, lost=True, may_live=False),
+            Copy(N1, 5, being_removed=True),
+            Copy(N2, 6, being_removed=True, lost=True),
+            Copy(N2, 7, being_removed=True, lost=True, may_run=False),
         ],
     )
 
