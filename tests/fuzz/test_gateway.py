@@ -32,8 +32,8 @@ from persys.gateway.http.transcoding import request_descriptor
 from persys.infra.clock import SystemClock
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.rest.routes import API, CONTRACT_ROUTES, ROUTES
-from shells.gateway.test_webhooks import SECRET, a_push, hooked_settings
-from shells.gateway.town import House, a_gateway, quiet
+from shells.gateway.running_gateway import RunningGateway, a_gateway, quiet
+from shells.gateway.webhooks.test_github import SECRET, a_push, hooked_settings
 from shells.scheduler.harness import Cluster
 
 MEMORY_GROWTH_MAX_MB = 150
@@ -143,13 +143,13 @@ async def check_gateway(gateway: Gateway, *, memory_before: float) -> None:
 
 
 @asynccontextmanager
-async def a_house(cluster: Cluster) -> AsyncIterator[House]:
+async def a_house(cluster: Cluster) -> AsyncIterator[RunningGateway]:
     address = f"127.0.0.1:{cluster.settings.grpc_port}"
     async with a_gateway(quiet(scheduler_addr=(address,))) as house:
         yield house
 
 
-async def check_house(house: House) -> None:
+async def check_house(house: RunningGateway) -> None:
     status, told = await house.get(f"{API}/workloads/canary")
     assert (status, told["workload"]["status"]) == (200, "Running")
     async with house.session.get("/metrics") as response:

@@ -24,7 +24,7 @@ from persys.ca.csr import parse_csr
 from persys.core.agent import cloud_init
 from persys.core.agent.compose_policy import Json, first_violation, violations
 from persys.errors import PersysError
-from persys.gateway.dashboard.specs import LIMITS
+from persys.gateway.dashboard.routes import LIMITS
 from persys.model.event import Event
 from persys.model.ids import Revision, WorkloadId
 from persys.model.node import Node

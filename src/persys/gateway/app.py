@@ -10,7 +10,7 @@ import structlog
 from aiohttp import web
 
 from persys.gateway.audit import AuditLog
-from persys.gateway.dashboard.assets import dashboard_routes
+from persys.gateway.dashboard.routes import dashboard_routes
 from persys.gateway.database import Database
 from persys.gateway.http.authentication import Authenticator, TokenVerifier
 from persys.gateway.http.middleware import RequestPipeline, fallback_routes

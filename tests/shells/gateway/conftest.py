@@ -10,7 +10,7 @@ from persys.infra.clock import SystemClock
 from persys.infra.net.http_server import HttpLimits
 from persys.model.identity import Role
 from persys.store.memory import MemoryStore
-from shells.gateway.town import LIMITS, House, a_gateway, quiet
+from shells.gateway.running_gateway import LIMITS, RunningGateway, a_gateway, quiet
 from shells.scheduler.calls import World, a_world
 from shells.scheduler.calls import quiet as quiet_scheduler
 from shells.scheduler.harness import Cluster, a_cluster, brisk
@@ -26,14 +26,14 @@ async def cluster() -> AsyncIterator[Cluster]:
 
 
 @pytest.fixture
-async def house(cluster: Cluster) -> AsyncIterator[House]:
+async def api(cluster: Cluster) -> AsyncIterator[RunningGateway]:
     address = f"127.0.0.1:{cluster.settings.grpc_port}"
-    async with a_gateway(quiet(scheduler_addr=(address,))) as house:
-        yield house
+    async with a_gateway(quiet(scheduler_addr=(address,))) as api:
+        yield api
 
 
 @pytest.fixture
-async def secure(root: Root) -> AsyncIterator[Cluster]:
+async def secure_scheduler(root: Root) -> AsyncIterator[Cluster]:
     """A scheduler with TLS, and an admin client."""
     store = TroubledStore(MemoryStore(SystemClock().monotonic))
     scheduler, admin = root.tls(Role.SCHEDULER, "s1"), root.tls(Role.ADMIN, "me")
@@ -43,15 +43,15 @@ async def secure(root: Root) -> AsyncIterator[Cluster]:
 
 
 @pytest.fixture
-async def guarded(
-    request: pytest.FixtureRequest, root: Root, secure: Cluster
-) -> AsyncIterator[House]:
+async def secure_api(
+    request: pytest.FixtureRequest, root: Root, secure_scheduler: Cluster
+) -> AsyncIterator[RunningGateway]:
     """A gateway with TLS in front of it. Parametrize it indirectly for other limits."""
-    address = f"127.0.0.1:{secure.settings.grpc_port}"
+    address = f"127.0.0.1:{secure_scheduler.settings.grpc_port}"
     settings = quiet(insecure=False, scheduler_addr=(address,))
     limits: HttpLimits = getattr(request, "param", LIMITS)
-    async with a_gateway(settings, tls=root.tls(Role.GATEWAY, "g1"), limits=limits) as house:
-        yield house
+    async with a_gateway(settings, tls=root.tls(Role.GATEWAY, "g1"), limits=limits) as api:
+        yield api
 
 
 @pytest.fixture

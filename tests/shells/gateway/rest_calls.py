@@ -11,7 +11,7 @@ from google.protobuf.json_format import MessageToDict
 
 from persys.wire.methods import METHODS, Form
 from persys.wire.rest.routes import API, CONTRACT_ROUTES, ROUTES, Route
-from shells.gateway.town import House
+from shells.gateway.running_gateway import RunningGateway
 from shells.scheduler.calls import CALLS
 
 # All routes of each call.
@@ -51,16 +51,16 @@ async def sent(where: str, own: str) -> Sent:
     return Sent(route.method, path + query, body)
 
 
-async def send(house: House, context: ssl.SSLContext, where: str, own: str) -> int:
+async def send(api: RunningGateway, context: ssl.SSLContext, where: str, own: str) -> int:
     """Send the request with its own Idempotency-Key and read the response. Returns the status."""
     request = await sent(where, own)
     if REST[where].form is Form.SOCKET:
-        async with house.session.ws_connect(request.path, ssl=context) as socket:
+        async with api.session.ws_connect(request.path, ssl=context) as socket:
             async for _ in socket:
                 pass
         return HTTPStatus.SWITCHING_PROTOCOLS
     headers = {"Idempotency-Key": own}
-    async with house.session.request(
+    async with api.session.request(
         request.method, request.path, data=request.body, headers=headers, ssl=context
     ) as response:
         await response.read()

@@ -7,8 +7,8 @@ import pytest
 from certified import Root
 from persys.model.identity import Role
 from shells.gateway.rest_calls import REST, send
-from shells.gateway.town import House, a_gateway, shows
-from shells.gateway.town import quiet as quiet_gateway
+from shells.gateway.running_gateway import RunningGateway, a_gateway, client_context
+from shells.gateway.running_gateway import quiet as quiet_gateway
 from shells.scheduler.calls import CALLS, World, a_lost_store
 
 RECOVERIES = [where for where, route in REST.items() if CALLS[route.rpc].before is a_lost_store]
@@ -17,28 +17,28 @@ RECOVERIES = [where for where, route in REST.items() if CALLS[route.rpc].before 
 async def test_every_change_names_its_client_in_the_event_and_in_the_audit(
     world: World, root: Root
 ) -> None:
-    async with a_house(world, root) as house:
+    async with a_house(world, root) as api:
         for number, where in enumerate(where for where in REST if where not in RECOVERIES):
-            await named(world, house, root, where, f"x{number}")
+            await named(world, api, root, where, f"x{number}")
 
 
 @pytest.mark.parametrize("where", RECOVERIES)
 async def test_every_recovery_names_its_client(world: World, root: Root, where: str) -> None:
-    async with a_house(world, root) as house:
-        await named(world, house, root, where, "x")
+    async with a_house(world, root) as api:
+        await named(world, api, root, where, "x")
 
 
-def a_house(world: World, root: Root) -> AbstractAsyncContextManager[House]:
+def a_house(world: World, root: Root) -> AbstractAsyncContextManager[RunningGateway]:
     address = f"127.0.0.1:{world.cluster.settings.grpc_port}"
     settings = quiet_gateway(insecure=False, scheduler_addr=(address,))
     return a_gateway(settings, tls=root.tls(Role.GATEWAY, "g1"))
 
 
-async def named(world: World, house: House, root: Root, where: str, own: str) -> None:
+async def named(world: World, api: RunningGateway, root: Root, where: str, own: str) -> None:
     call = CALLS[REST[where].rpc]
     await call.before(world, own)
     known = {event for _, event in world.app.cluster.events}
-    status = await send(house, shows(root, root.write(Role.ADMIN, "bob")), where, own)
+    status = await send(api, client_context(root, root.write(Role.ADMIN, "bob")), where, own)
     assert status in (200, 101), where
 
     answer = [
@@ -48,6 +48,6 @@ async def named(world: World, house: House, root: Root, where: str, own: str) ->
     ]
     assert [event.identity for event in answer] == ["admin/bob via gateway/g1"], where
     assert [event.source for event in answer] == ["127.0.0.1"], where
-    (newest,) = await house.gateway._audit.lines(limit=1, before=0)
+    (newest,) = await api.gateway._audit.lines(limit=1, before=0)
     assert (newest.deed.deed, newest.deed.who) == (REST[where].rpc, "admin/bob"), where
     assert newest.deed.address == "127.0.0.1"

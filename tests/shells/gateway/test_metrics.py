@@ -3,36 +3,36 @@
 import re
 from pathlib import Path
 
-from shells.gateway.town import House
+from shells.gateway.running_gateway import RunningGateway
 
 ROOT = Path(__file__).parents[3]
 
 
-async def page(house: House) -> str:
-    async with house.session.get("/metrics") as response:
+async def page(api: RunningGateway) -> str:
+    async with api.session.get("/metrics") as response:
         assert response.status == 200
         return await response.text()
 
 
-async def test_requests_are_counted_by_method_and_status(house: House) -> None:
-    await house.get("/api/v1/nodes")
-    await house.get("/api/v1/workloads/nobody")
+async def test_requests_are_counted_by_method_and_status(api: RunningGateway) -> None:
+    await api.get("/api/v1/nodes")
+    await api.get("/api/v1/workloads/nobody")
 
-    answer = await page(house)
+    answer = await page(api)
 
     assert 'persys_gateway_requests_total{method="GET",status="200"} 1.0' in answer
     assert 'persys_gateway_requests_total{method="GET",status="404"} 1.0' in answer
     assert "persys_gateway_request_seconds_count 2.0" in answer
 
 
-async def test_reachable_schedulers_are_counted(house: House) -> None:
-    await house.get("/api/v1/nodes")
+async def test_reachable_schedulers_are_counted(api: RunningGateway) -> None:
+    await api.get("/api/v1/nodes")
 
-    assert 'persys_gateway_schedulers_reachable{cluster="default"} 1.0' in await page(house)
+    assert 'persys_gateway_schedulers_reachable{cluster="default"} 1.0' in await page(api)
 
 
-async def test_every_metric_is_in_the_table(house: House) -> None:
-    families = set(re.findall(r"^# TYPE (\S+)", await page(house), re.MULTILINE))
+async def test_every_metric_is_in_the_table(api: RunningGateway) -> None:
+    families = set(re.findall(r"^# TYPE (\S+)", await page(api), re.MULTILINE))
     documented = (ROOT / "docs" / "operations.md").read_text("utf-8")
 
     assert {name for name in families if f"`{name}`" not in documented} == set()

@@ -10,7 +10,7 @@ from pathlib import Path
 import aiohttp
 import yaml
 
-from shells.gateway.town import House, a_container
+from shells.gateway.running_gateway import RunningGateway, a_container
 from shells.scheduler.harness import Cluster, free_ports
 
 GATEWAY = Path(sys.executable).parent / "persys-gateway"
@@ -76,15 +76,15 @@ def test_invalid_settings_are_named(tmp_path: Path) -> None:
 
 
 async def test_a_running_request_completes_when_the_gateway_stops(
-    house: House, cluster: Cluster
+    api: RunningGateway, cluster: Cluster
 ) -> None:
     await cluster.join("n1")
     async with asyncio.TaskGroup() as group:
         asked = [
-            group.create_task(house.ask("PUT", f"/api/v1/workloads/w{n}", json=a_container()))
+            group.create_task(api.ask("PUT", f"/api/v1/workloads/w{n}", json=a_container()))
             for n in range(20)
         ]
         await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
-        await house.gateway.stop()
+        await api.gateway.stop()
 
     assert {one.result()[0] for one in asked} == {200}

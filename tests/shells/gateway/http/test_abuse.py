@@ -34,7 +34,14 @@ from persys.infra.net.http_server import HttpLimits, HttpServer
 from persys.infra.rpc.grpc_server import new_channel
 from persys.model.identity import Role
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from shells.gateway.town import House, a_container, a_gateway, ask_as, quiet, shows
+from shells.gateway.running_gateway import (
+    RunningGateway,
+    a_container,
+    a_gateway,
+    client_context,
+    quiet,
+    request_as,
+)
 from shells.scheduler.harness import Cluster as Scheduler
 
 WEB = "/api/v1/workloads/web"
@@ -42,22 +49,22 @@ DEADLINE_SECONDS = 30.0
 LARGE = 4 * 1024 * 1024
 
 
-def a_made_up_token(number: int = 1) -> dict[str, str]:
+def an_invalid_token(number: int = 1) -> dict[str, str]:
     return {"Authorization": f"Bearer psk_{number:016x}_{number:064x}"}
 
 
-async def audited(house: House, root: Root) -> list[dict[str, str]]:
-    _, answer = await ask_as(house, root, Role.ADMIN, "GET", "/api/v1/audit?limit=1000")
+async def audited(api: RunningGateway, root: Root) -> list[dict[str, str]]:
+    _, answer = await request_as(api, root, Role.ADMIN, "GET", "/api/v1/audit?limit=1000")
     found: list[dict[str, str]] = answer["deeds"]
     return found
 
 
 @pytest.mark.parametrize("path", [WEB, "/api/v1/specs/parse", "/workloads/schedule"])
 async def test_a_made_up_token_is_refused_before_its_body_is_sent(
-    guarded: House, root: Root, path: str
+    secure_api: RunningGateway, root: Root, path: str
 ) -> None:
     reader, writer = await asyncio.open_connection(
-        "127.0.0.1", guarded.gateway.port, ssl=shows(root)
+        "127.0.0.1", secure_api.gateway.port, ssl=client_context(root)
     )
     try:
         method = "PUT" if path == WEB else "POST"
@@ -65,7 +72,7 @@ async def test_a_made_up_token_is_refused_before_its_body_is_sent(
             f"{method} {path} HTTP/1.1",
             "Host: a",
             f"Content-Length: {LARGE}",
-            f"Authorization: {a_made_up_token()['Authorization']}",
+            f"Authorization: {an_invalid_token()['Authorization']}",
         ]
         writer.write("\r\n".join([*head, "", ""]).encode())
 
@@ -77,42 +84,58 @@ async def test_a_made_up_token_is_refused_before_its_body_is_sent(
         writer.close()
 
 
-async def test_a_valid_token_sends_its_body(guarded: House, root: Root, secure: Scheduler) -> None:
-    made = await secure.control.stub.CreateToken(
+async def test_a_valid_token_sends_its_body(
+    secure_api: RunningGateway, root: Root, secure_scheduler: Scheduler
+) -> None:
+    made = await secure_scheduler.control.stub.CreateToken(
         pb.CreateTokenRequest(name="ci", role="operator"), timeout=10
     )
     bearer = {"Authorization": f"Bearer {made.secret}"}
 
-    status, _ = await guarded.ask("PUT", WEB, ssl=shows(root), headers=bearer, json=a_container())
+    status, _ = await secure_api.ask(
+        "PUT", WEB, ssl=client_context(root), headers=bearer, json=a_container()
+    )
 
     assert status == 200
 
 
-async def test_unauthenticated_requests_are_not_audited(guarded: House, root: Root) -> None:
-    await ask_as(guarded, root, Role.OPERATOR, "PUT", WEB, json=a_container())
+async def test_unauthenticated_requests_are_not_audited(
+    secure_api: RunningGateway, root: Root
+) -> None:
+    await request_as(secure_api, root, Role.OPERATOR, "PUT", WEB, json=a_container())
     for number in range(30):
-        elsewhere = {"Origin": "https://evil.example", **a_made_up_token(number)}
-        await guarded.ask("DELETE", WEB, ssl=shows(root), headers=elsewhere)
-        await guarded.ask("DELETE", WEB, ssl=shows(root), headers=a_made_up_token(number))
-        await guarded.ask("PUT", WEB, ssl=shows(root), headers=a_made_up_token(number), data=b"{")
-        await guarded.ask("DELETE", "/api/v1/clusters/none/workloads/x", ssl=shows(root))
+        elsewhere = {"Origin": "https://evil.example", **an_invalid_token(number)}
+        await secure_api.ask("DELETE", WEB, ssl=client_context(root), headers=elsewhere)
+        await secure_api.ask(
+            "DELETE", WEB, ssl=client_context(root), headers=an_invalid_token(number)
+        )
+        await secure_api.ask(
+            "PUT", WEB, ssl=client_context(root), headers=an_invalid_token(number), data=b"{"
+        )
+        await secure_api.ask(
+            "DELETE", "/api/v1/clusters/none/workloads/x", ssl=client_context(root)
+        )
 
-    assert [line["who"] for line in await audited(guarded, root)] == ["operator/somebody"]
+    assert [line["who"] for line in await audited(secure_api, root)] == ["operator/somebody"]
 
 
-async def test_refused_cross_site_requests_are_counted(guarded: House, root: Root) -> None:
+async def test_refused_cross_site_requests_are_counted(
+    secure_api: RunningGateway, root: Root
+) -> None:
     elsewhere = {"Origin": "https://evil.example"}
     for _ in range(3):
-        status, _ = await ask_as(guarded, root, Role.ADMIN, "DELETE", WEB, headers=elsewhere)
+        status, _ = await request_as(secure_api, root, Role.ADMIN, "DELETE", WEB, headers=elsewhere)
         assert status == 403
 
     files = root.write(Role.ADMIN, "somebody")
-    async with guarded.session.get("/metrics", ssl=shows(root, files)) as response:
+    async with secure_api.session.get("/metrics", ssl=client_context(root, files)) as response:
         assert "persys_gateway_cross_site_refused_total 3.0" in await response.text()
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "https://127.0.0.1:1"])
-async def test_a_cross_site_websocket_is_refused(guarded: House, root: Root, origin: str) -> None:
+async def test_a_cross_site_websocket_is_refused(
+    secure_api: RunningGateway, root: Root, origin: str
+) -> None:
     files = root.write(Role.ADMIN, "somebody")
     headers = {
         "Origin": origin,
@@ -121,8 +144,8 @@ async def test_a_cross_site_websocket_is_refused(guarded: House, root: Root, ori
         "Sec-WebSocket-Version": "13",
         "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
     }
-    async with guarded.session.get(
-        f"{WEB}/exec", ssl=shows(root, files), headers=headers
+    async with secure_api.session.get(
+        f"{WEB}/exec", ssl=client_context(root, files), headers=headers
     ) as response:
         assert response.status == 403
 
@@ -293,13 +316,13 @@ async def test_an_unexpected_exception_fails_one_push_only(owned: OwnedWork) -> 
 
 
 async def test_a_delivery_without_a_signature_is_refused_before_its_body_is_sent(
-    secure: Scheduler,
+    secure_scheduler: Scheduler,
 ) -> None:
     hooks = ({"repository": "acme/shop", "secret": "s3cret"},)
-    address = f"127.0.0.1:{secure.settings.grpc_port}"
-    async with a_gateway(quiet(scheduler_addr=(address,), webhooks=hooks)) as house:
+    address = f"127.0.0.1:{secure_scheduler.settings.grpc_port}"
+    async with a_gateway(quiet(scheduler_addr=(address,), webhooks=hooks)) as api:
         for signature, status in (("", b"400"), ("X-Hub-Signature-256: made-up\r\n", b"401")):
-            reader, writer = await asyncio.open_connection("127.0.0.1", house.gateway.public_port)
+            reader, writer = await asyncio.open_connection("127.0.0.1", api.gateway.public_port)
             head = f"POST /webhooks/github HTTP/1.1\r\nHost: a\r\nContent-Length: {LARGE}\r\n"
             writer.write(f"{head}X-GitHub-Delivery: d1\r\n{signature}\r\n".encode())
             async with asyncio.timeout(DEADLINE_SECONDS):

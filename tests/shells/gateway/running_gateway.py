@@ -34,7 +34,7 @@ def quiet(**changes: Any) -> GatewaySettings:
     return GatewaySettings(**(values | changes))
 
 
-class House:
+class RunningGateway:
     """A running gateway and an HTTP client."""
 
     def __init__(self, gateway: Gateway, session: aiohttp.ClientSession) -> None:
@@ -58,7 +58,7 @@ async def a_gateway(
     limits: HttpLimits = LIMITS,
     clock: Clock | None = None,
     around: Middleware | None = None,
-) -> AsyncIterator[House]:
+) -> AsyncIterator[RunningGateway]:
     """`around` wraps every request and its handler."""
     gateway = Gateway(settings, clock or SystemClock(), tls, limits=limits)
     if around is not None:
@@ -71,7 +71,7 @@ async def a_gateway(
             base = f"http{'s' if tls else ''}://127.0.0.1:{gateway.port}"
             timeout = aiohttp.ClientTimeout(total=20)
             async with aiohttp.ClientSession(base, timeout=timeout) as session:
-                yield House(gateway, session)
+                yield RunningGateway(gateway, session)
             running.cancel()
     finally:
         await gateway.stop()
@@ -88,7 +88,7 @@ def a_container(image: str = "nginx", **more: Any) -> dict[str, Any]:
     }
 
 
-def shows(root: Root, files: CertificateFiles | None = None) -> ssl.SSLContext:
+def client_context(root: Root, files: CertificateFiles | None = None) -> ssl.SSLContext:
     context = ssl.create_default_context(cadata=root.pem.decode())
     context.check_hostname = False
     if files is not None:
@@ -96,8 +96,8 @@ def shows(root: Root, files: CertificateFiles | None = None) -> ssl.SSLContext:
     return context
 
 
-async def ask_as(
-    house: House, root: Root, role: Role | None, method: str, path: str, **how: Any
+async def request_as(
+    api: RunningGateway, root: Root, role: Role | None, method: str, path: str, **how: Any
 ) -> tuple[int, Any]:
     files = root.write(role, "somebody") if role is not None else None
-    return await house.ask(method, path, ssl=shows(root, files), **how)
+    return await api.ask(method, path, ssl=client_context(root, files), **how)

@@ -17,29 +17,29 @@ from persys.model.identity import Role
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.methods import METHODS
 from persys.wire.rest.routes import API, CONTRACT_ROUTES, ROUTES
-from shells.gateway.town import House, a_container, ask_as, shows
+from shells.gateway.running_gateway import RunningGateway, a_container, client_context, request_as
 from shells.scheduler.harness import Cluster, eventually
 
-HASTY = HttpLimits(handshake_seconds=1.0, idle_seconds=1.0, closing_seconds=1.0)
-hasty = pytest.mark.parametrize("guarded", [HASTY], indirect=True)
+SHORT_TIMEOUTS = HttpLimits(handshake_seconds=1.0, idle_seconds=1.0, closing_seconds=1.0)
+with_short_timeouts = pytest.mark.parametrize("secure_api", [SHORT_TIMEOUTS], indirect=True)
 
 
 async def test_an_operator_is_forwarded_under_its_own_identity(
-    guarded: House, root: Root, secure: Cluster
+    secure_api: RunningGateway, root: Root, secure_scheduler: Cluster
 ) -> None:
-    status, who = await ask_as(guarded, root, Role.OPERATOR, "GET", "/api/v1/identity")
+    status, who = await request_as(secure_api, root, Role.OPERATOR, "GET", "/api/v1/identity")
 
     assert status == 200
     assert (who["role"], who["name"]) == ("operator", "somebody")
-    put = await ask_as(
-        guarded, root, Role.OPERATOR, "PUT", "/api/v1/workloads/web", json=a_container()
+    put = await request_as(
+        secure_api, root, Role.OPERATOR, "PUT", "/api/v1/workloads/web", json=a_container()
     )
     assert put[0] == 200
-    assert await secure.control.names() == ["web"]
+    assert await secure_scheduler.control.names() == ["web"]
 
 
-async def test_a_viewer_reads_and_changes_nothing(guarded: House, root: Root) -> None:
-    assert (await ask_as(guarded, root, Role.VIEWER, "GET", "/api/v1/workloads"))[0] == 200
+async def test_a_viewer_reads_and_changes_nothing(secure_api: RunningGateway, root: Root) -> None:
+    assert (await request_as(secure_api, root, Role.VIEWER, "GET", "/api/v1/workloads"))[0] == 200
     for method, path in (
         ("DELETE", "/api/v1/workloads/web"),
         ("DELETE", "/workloads/web"),
@@ -47,7 +47,7 @@ async def test_a_viewer_reads_and_changes_nothing(guarded: House, root: Root) ->
         ("GET", "/api/v1/workloads/web/exec"),
         ("PUT", "/api/v1/images/x"),
     ):
-        status, problem = await ask_as(guarded, root, Role.VIEWER, method, path)
+        status, problem = await request_as(secure_api, root, Role.VIEWER, method, path)
         assert status == 403, path
         assert "viewer/somebody" in problem["detail"]
 
@@ -59,10 +59,10 @@ def tried(path: str) -> str:
 
 @pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR])
 async def test_every_route_requires_the_permission_of_its_rpc(
-    guarded: House, root: Root, role: Role
+    secure_api: RunningGateway, root: Root, role: Role
 ) -> None:
     """A request without permission is refused by the gateway, before the body is read."""
-    context = shows(root, root.write(role, "somebody"))
+    context = client_context(root, root.write(role, "somebody"))
     every = [(API, route) for route in ROUTES] + [("", route) for route in CONTRACT_ROUTES]
     refused = [
         (prefix, route)
@@ -72,87 +72,91 @@ async def test_every_route_requires_the_permission_of_its_rpc(
 
     for prefix, route in refused:
         for within in ("", "/clusters/default"):
-            asked = await guarded.ask(
+            asked = await secure_api.ask(
                 route.method, prefix + within + tried(route.path), ssl=context
             )
             assert asked[0] == 403, route
     assert refused
 
 
-async def test_every_route_requires_credentials(guarded: House, root: Root) -> None:
-    context = shows(root)
+async def test_every_route_requires_credentials(secure_api: RunningGateway, root: Root) -> None:
+    context = client_context(root)
     own = ("/clusters", f"{API}/clusters", f"{API}/overview", f"{API}/audit", f"{API}/gitops")
     every = [("GET", path) for path in own]
     every += [(route.method, API + tried(route.path)) for route in ROUTES]
     every += [(route.method, tried(route.path)) for route in CONTRACT_ROUTES]
 
     for method, path in every:
-        assert (await guarded.ask(method, path, ssl=context))[0] == 401, path
+        assert (await secure_api.ask(method, path, ssl=context))[0] == 401, path
 
 
 async def test_the_audit_log_requires_an_admin_or_a_valid_token(
-    guarded: House, root: Root, secure: Cluster
+    secure_api: RunningGateway, root: Root, secure_scheduler: Cluster
 ) -> None:
-    assert (await ask_as(guarded, root, Role.ADMIN, "GET", "/api/v1/audit"))[0] == 200
-    assert (await ask_as(guarded, root, Role.OPERATOR, "GET", "/api/v1/audit"))[0] == 403
+    assert (await request_as(secure_api, root, Role.ADMIN, "GET", "/api/v1/audit"))[0] == 200
+    assert (await request_as(secure_api, root, Role.OPERATOR, "GET", "/api/v1/audit"))[0] == 403
     made_up = {"Authorization": f"Bearer psk_{1:016x}_{1:064x}"}
     for path in ("/clusters", "/api/v1/overview", "/api/v1/audit"):
-        status, _ = await ask_as(guarded, root, None, "GET", path, headers=made_up)
+        status, _ = await request_as(secure_api, root, None, "GET", path, headers=made_up)
         assert status == 401, path
 
 
 @pytest.mark.parametrize("role", [Role.AGENT, Role.SCHEDULER, Role.GATEWAY])
-async def test_only_user_identities_are_accepted(guarded: House, root: Root, role: Role) -> None:
-    assert (await ask_as(guarded, root, role, "GET", "/api/v1/workloads"))[0] == 403
+async def test_only_user_identities_are_accepted(
+    secure_api: RunningGateway, root: Root, role: Role
+) -> None:
+    assert (await request_as(secure_api, root, role, "GET", "/api/v1/workloads"))[0] == 403
 
 
-async def test_only_health_needs_no_credentials(guarded: House, root: Root) -> None:
-    assert (await ask_as(guarded, root, None, "GET", "/health"))[0] == 200
+async def test_only_health_needs_no_credentials(secure_api: RunningGateway, root: Root) -> None:
+    assert (await request_as(secure_api, root, None, "GET", "/health"))[0] == 200
     for path in ("/clusters", "/workloads", "/api/v1/workloads", "/api/v1/events/watch"):
-        status, problem = await ask_as(guarded, root, None, "GET", path)
+        status, problem = await request_as(secure_api, root, None, "GET", path)
         assert (status, problem["title"]) == (401, "Unauthorized"), path
 
 
 async def test_a_token_authenticates_without_a_certificate(
-    guarded: House, root: Root, secure: Cluster
+    secure_api: RunningGateway, root: Root, secure_scheduler: Cluster
 ) -> None:
-    made = await secure.control.stub.CreateToken(
+    made = await secure_scheduler.control.stub.CreateToken(
         pb.CreateTokenRequest(name="ann", role="viewer"), timeout=10
     )
     bearer = {"Authorization": f"Bearer {made.secret}"}
 
-    _, who = await ask_as(guarded, root, None, "GET", "/api/v1/identity", headers=bearer)
-    refused = await ask_as(guarded, root, None, "DELETE", "/api/v1/workloads/web", headers=bearer)
+    _, who = await request_as(secure_api, root, None, "GET", "/api/v1/identity", headers=bearer)
+    refused = await request_as(
+        secure_api, root, None, "DELETE", "/api/v1/workloads/web", headers=bearer
+    )
     garbled = {"Authorization": f"Bearer {made.secret}x"}
 
     assert (who["role"], who["name"]) == ("viewer", "ann")
     assert refused[0] == 403
-    unknown = await ask_as(guarded, root, None, "GET", "/api/v1/identity", headers=garbled)
+    unknown = await request_as(secure_api, root, None, "GET", "/api/v1/identity", headers=garbled)
     assert unknown[0] == 401
 
 
-async def test_guessed_tokens_are_rate_limited(guarded: House, root: Root) -> None:
+async def test_guessed_tokens_are_rate_limited(secure_api: RunningGateway, root: Root) -> None:
     statuses = []
     for number in range(25):
         bearer = {"Authorization": f"Bearer psk_{number:016x}_{number:064x}"}
-        asked = await guarded.get("/api/v1/mode", ssl=shows(root), headers=bearer)
+        asked = await secure_api.get("/api/v1/mode", ssl=client_context(root), headers=bearer)
         statuses.append(asked[0])
 
     assert statuses[0] == 401
     assert statuses[-1] == 429
-    assert (await ask_as(guarded, root, Role.VIEWER, "GET", "/api/v1/mode"))[0] == 200
+    assert (await request_as(secure_api, root, Role.VIEWER, "GET", "/api/v1/mode"))[0] == 200
 
 
 async def test_a_websocket_accepts_a_token_as_subprotocol(
-    guarded: House, root: Root, secure: Cluster
+    secure_api: RunningGateway, root: Root, secure_scheduler: Cluster
 ) -> None:
-    made = await secure.control.stub.CreateToken(
+    made = await secure_scheduler.control.stub.CreateToken(
         pb.CreateTokenRequest(name="ann", role="operator"), timeout=10
     )
     protocols = ("persys.exec.v1", f"bearer.{made.secret}")
 
-    async with guarded.session.ws_connect(
-        "/api/v1/workloads/none/exec?command=x", ssl=shows(root), protocols=protocols
+    async with secure_api.session.ws_connect(
+        "/api/v1/workloads/none/exec?command=x", ssl=client_context(root), protocols=protocols
     ) as socket:
         assert (await socket.receive()).data == 4404
         assert socket.protocol == "persys.exec.v1"
@@ -160,7 +164,7 @@ async def test_a_websocket_accepts_a_token_as_subprotocol(
 
 @pytest.mark.parametrize("wrong", ["other root", "expired"])
 async def test_an_untrusted_certificate_gets_no_connection(
-    guarded: House, root: Root, tmp_path: Path, wrong: str
+    secure_api: RunningGateway, root: Root, tmp_path: Path, wrong: str
 ) -> None:
     if wrong == "expired":
         files = root.write(Role.ADMIN, "late", age=timedelta(days=2))
@@ -168,22 +172,22 @@ async def test_an_untrusted_certificate_gets_no_connection(
         files = Root(tmp_path / "elsewhere").write(Role.ADMIN, "me")
 
     with pytest.raises(aiohttp.ClientError):
-        await guarded.get("/health", ssl=shows(root, files))
+        await secure_api.get("/health", ssl=client_context(root, files))
 
 
-async def test_plain_http_is_refused(guarded: House) -> None:
+async def test_plain_http_is_refused(secure_api: RunningGateway) -> None:
     with pytest.raises(aiohttp.ClientError):
-        await guarded.get(f"http://127.0.0.1:{guarded.gateway.port}/health")
+        await secure_api.get(f"http://127.0.0.1:{secure_api.gateway.port}/health")
 
 
 @pytest.mark.parametrize(
     ("version", "gets_in"), [("-tls1_1", False), ("-tls1_2", True), ("-tls1_3", True)]
 )
 async def test_only_tls_1_2_and_newer_is_accepted(
-    guarded: House, version: str, gets_in: bool
+    secure_api: RunningGateway, version: str, gets_in: bool
 ) -> None:
     process = await asyncio.create_subprocess_exec(
-        *("openssl", "s_client", "-connect", f"127.0.0.1:{guarded.gateway.port}", "-quiet"),
+        *("openssl", "s_client", "-connect", f"127.0.0.1:{secure_api.gateway.port}", "-quiet"),
         *("-cipher", "ALL:@SECLEVEL=0", version),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
@@ -197,12 +201,14 @@ async def test_only_tls_1_2_and_newer_is_accepted(
     assert (b" 200 " in said) is gets_in
 
 
-@hasty
-async def test_an_idle_connection_is_closed_and_blocks_no_other(guarded: House, root: Root) -> None:
-    address = ("127.0.0.1", guarded.gateway.port)
+@with_short_timeouts
+async def test_an_idle_connection_is_closed_and_blocks_no_other(
+    secure_api: RunningGateway, root: Root
+) -> None:
+    address = ("127.0.0.1", secure_api.gateway.port)
     with ExitStack() as sockets:
         silent = [sockets.enter_context(socket.create_connection(address, 5)) for _ in range(200)]
-        assert (await ask_as(guarded, root, Role.VIEWER, "GET", "/api/v1/mode"))[0] == 200
+        assert (await request_as(secure_api, root, Role.VIEWER, "GET", "/api/v1/mode"))[0] == 200
         for one in silent:
             one.setblocking(False)
         loop = asyncio.get_running_loop()
@@ -210,10 +216,10 @@ async def test_an_idle_connection_is_closed_and_blocks_no_other(guarded: House, 
             assert await loop.sock_recv(silent[-1], 1) == b""
 
 
-@hasty
-async def test_an_incomplete_request_is_closed(guarded: House, root: Root) -> None:
+@with_short_timeouts
+async def test_an_incomplete_request_is_closed(secure_api: RunningGateway, root: Root) -> None:
     reader, writer = await asyncio.open_connection(
-        "127.0.0.1", guarded.gateway.port, ssl=shows(root)
+        "127.0.0.1", secure_api.gateway.port, ssl=client_context(root)
     )
     writer.write(b"GET /health HTTP/1.1\r\nHost: x\r\n")
     async with asyncio.timeout(10):
@@ -222,20 +228,22 @@ async def test_an_incomplete_request_is_closed(guarded: House, root: Root) -> No
     writer.close()
 
 
-async def test_new_connections_get_the_renewed_certificate(guarded: House, root: Root) -> None:
-    before = await asyncio.to_thread(shown_serial, guarded, root)
+async def test_new_connections_get_the_renewed_certificate(
+    secure_api: RunningGateway, root: Root
+) -> None:
+    before = await asyncio.to_thread(shown_serial, secure_api, root)
     root.write(Role.GATEWAY, "g1")
 
     async def swapped() -> bool:
-        return await asyncio.to_thread(shown_serial, guarded, root) != before
+        return await asyncio.to_thread(shown_serial, secure_api, root) != before
 
     await eventually(swapped, lambda: "the new certificate")
-    assert (await ask_as(guarded, root, Role.VIEWER, "GET", "/api/v1/mode"))[0] == 200
+    assert (await request_as(secure_api, root, Role.VIEWER, "GET", "/api/v1/mode"))[0] == 200
 
 
-def shown_serial(house: House, root: Root) -> str:
+def shown_serial(api: RunningGateway, root: Root) -> str:
     with (
-        socket.create_connection(("127.0.0.1", house.gateway.port), 5) as plain,
-        shows(root).wrap_socket(plain) as connection,
+        socket.create_connection(("127.0.0.1", api.gateway.port), 5) as plain,
+        client_context(root).wrap_socket(plain) as connection,
     ):
         return str((connection.getpeercert() or {})["serialNumber"])

@@ -16,7 +16,7 @@ from persys.infra.tls.identity import read_claims
 from persys.model.identity import Role
 from persys.store.memory import MemoryStore
 from persys.wire.rest.routes import API
-from shells.gateway.town import House, a_gateway, quiet, shows
+from shells.gateway.running_gateway import RunningGateway, a_gateway, client_context, quiet
 from shells.scheduler.harness import Cluster, ShiftedClock, a_cluster, brisk
 from shells.scheduler.idle_agent import with_an_idle_workload
 from shells.scheduler.stores import TroubledStore
@@ -33,7 +33,7 @@ def reader(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def secure(root: Root, listed: Listed, reader: str) -> AsyncIterator[Cluster]:
+async def secure_scheduler(root: Root, listed: Listed, reader: str) -> AsyncIterator[Cluster]:
     store = TroubledStore(MemoryStore(SystemClock().monotonic))
     lists = [listed.read_often()] if reader == "scheduler" else []
     scheduler, admin = root.tls(Role.SCHEDULER, "s1", lists=lists), root.tls(Role.ADMIN, "me")
@@ -50,10 +50,10 @@ def clock() -> ShiftedClock:
 
 
 @pytest.fixture
-async def house(
-    root: Root, listed: Listed, secure: Cluster, reader: str, clock: ShiftedClock
-) -> AsyncIterator[House]:
-    address = f"127.0.0.1:{secure.settings.grpc_port}"
+async def api(
+    root: Root, listed: Listed, secure_scheduler: Cluster, reader: str, clock: ShiftedClock
+) -> AsyncIterator[RunningGateway]:
+    address = f"127.0.0.1:{secure_scheduler.settings.grpc_port}"
     lists = [listed.read_often()] if reader == "gateway" else []
     tls = root.tls(Role.GATEWAY, "g1", lists=lists)
     settings = quiet(insecure=False, scheduler_addr=(address,))
@@ -65,7 +65,7 @@ async def house(
 def eve(root: Root) -> tuple[ssl.SSLContext, str]:
     """An operator's TLS context, and the serial of its certificate."""
     files = root.write(Role.OPERATOR, "eve")
-    return shows(root, files), read_claims(files.certificate.read_bytes()).serial
+    return client_context(root, files), read_claims(files.certificate.read_bytes()).serial
 
 
 @pytest.fixture(params=["revoked", "expired"])
@@ -74,7 +74,7 @@ def invalidate(
     listed: Listed,
     eve: tuple[ssl.SSLContext, str],
     reader: str,
-    secure: Cluster,
+    secure_scheduler: Cluster,
     clock: ShiftedClock,
 ) -> Callable[[], None]:
     """Makes the certificate invalid for one process: by its revocation list, or by its clock."""
@@ -83,7 +83,7 @@ def invalidate(
         listed.serials.add(eve[1])
 
     def expire() -> None:
-        judge = secure.clock if reader == "scheduler" else clock
+        judge = secure_scheduler.clock if reader == "scheduler" else clock
         judge.ahead = LIFE + timedelta(minutes=1)
 
     return revoke if request.param == "revoked" else expire
@@ -94,19 +94,19 @@ STREAMS = ("/workloads/web/logs?follow=true", "/events/watch")
 
 
 async def test_open_streams_end_when_the_client_certificate_becomes_invalid(
-    house: House, eve: tuple[ssl.SSLContext, str], invalidate: Callable[[], None]
+    api: RunningGateway, eve: tuple[ssl.SSLContext, str], invalidate: Callable[[], None]
 ) -> None:
     context, _ = eve
     async with AsyncExitStack() as opened, asyncio.timeout(60):
         sockets = [
             await opened.enter_async_context(
-                house.session.ws_connect(f"{API}/workloads/web/exec?{session}", ssl=context)
+                api.session.ws_connect(f"{API}/workloads/web/exec?{session}", ssl=context)
             )
             for session in SESSIONS
         ]
         streams = [
             await opened.enter_async_context(
-                house.session.get(API + path, ssl=context, timeout=UNLIMITED)
+                api.session.get(API + path, ssl=context, timeout=UNLIMITED)
             )
             for path in STREAMS
         ]
@@ -122,7 +122,7 @@ async def test_open_streams_end_when_the_client_certificate_becomes_invalid(
                 assert (closed.type, closed.data) == (aiohttp.WSMsgType.CLOSE, 4403)
             for response in streams:
                 await until_ended(response)
-    status, _ = await house.get(f"{API}/nodes", ssl=context)
+    status, _ = await api.get(f"{API}/nodes", ssl=context)
     assert status == 403
 
 

@@ -16,9 +16,9 @@ from certified import Root
 from persys.model.identity import Role
 from persys.wire.methods import METHODS, Audit, Form
 from shells.gateway.rest_calls import REST, UNARY, send
-from shells.gateway.test_webhooks import a_push, a_stack, deliver, hooked_settings
-from shells.gateway.town import House, a_gateway, shows
-from shells.gateway.town import quiet as quiet_gateway
+from shells.gateway.running_gateway import RunningGateway, a_gateway, client_context
+from shells.gateway.running_gateway import quiet as quiet_gateway
+from shells.gateway.webhooks.test_github import a_push, a_stack, deliver, hooked_settings
 from shells.scheduler.calls import CALLS, World
 from shells.scheduler.cancelled_call import Tried
 from shells.scheduler.harness import Cluster, eventually
@@ -33,7 +33,7 @@ def cancelling() -> Cancelling:
 
 
 @pytest.fixture
-async def house(root: Root, world: World, cancelling: Cancelling) -> AsyncIterator[House]:
+async def api(root: Root, world: World, cancelling: Cancelling) -> AsyncIterator[RunningGateway]:
     address = f"127.0.0.1:{world.cluster.settings.grpc_port}"
     settings = quiet_gateway(insecure=False, scheduler_addr=(address,))
     around, tls = cancelling.middleware(), root.tls(Role.GATEWAY, "g1")
@@ -42,46 +42,46 @@ async def house(root: Root, world: World, cancelling: Cancelling) -> AsyncIterat
 
 
 @pytest.fixture
-def ask(root: Root, house: House) -> RequestContext:
+def ask(root: Root, api: RunningGateway) -> RequestContext:
     """Send a call as an admin. Returns the status; 0 without a response."""
-    admin = shows(root, root.write(Role.ADMIN, "ann"))
+    admin = client_context(root, root.write(Role.ADMIN, "ann"))
 
     async def asking(where: str, own: str) -> int:
         try:
-            return await send(house, admin, where, own)
+            return await send(api, admin, where, own)
         except aiohttp.ClientError:
             return 0
 
     return asking
 
 
-async def audit_lines(house: House) -> list[int]:
+async def audit_lines(api: RunningGateway) -> list[int]:
     """The status of each response."""
-    lines = await house.gateway._audit.lines(limit=1000, before=0)
+    lines = await api.gateway._audit.lines(limit=1000, before=0)
     return [line.deed.status for line in lines]
 
 
-async def finished(house: House) -> None:
-    await house.gateway._owned.drained()
+async def finished(api: RunningGateway) -> None:
+    await api.gateway._owned.drained()
 
 
 @pytest.mark.parametrize("where", UNARY)
 async def test_a_change_is_complete_with_its_audit_or_never_happened(
-    where: str, world: World, house: House, ask: RequestContext, cancelling: Cancelling
+    where: str, world: World, api: RunningGateway, ask: RequestContext, cancelling: Cancelling
 ) -> None:
     name = REST[where].rpc
 
     async def complete(own: str) -> None:
         assert await ask(where, own) == 200
-        await finished(house)
+        await finished(api)
 
     async def cancelled(moment: Moment, own: str) -> bool:
         reached = await cancelling.cancelled(moment, ask(where, own))
-        await finished(house)
+        await finished(api)
         return reached
 
     async def beside() -> dict[str, object]:
-        return {"audit": (await audit_lines(house)).count(200)}
+        return {"audit": (await audit_lines(api)).count(200)}
 
     tried = Tried(world, name, complete, cancelled=cancelled, beside=beside)
     whole = await tried.complete()
@@ -95,7 +95,7 @@ async def test_a_change_is_complete_with_its_audit_or_never_happened(
     "where", [where for where in UNARY if "/api/v1/" in where and METHODS[REST[where].rpc].mutating]
 )
 async def test_a_retry_with_the_same_key_after_a_broken_connection_is_done_once(
-    where: str, world: World, house: House, ask: RequestContext, cancelling: Cancelling
+    where: str, world: World, api: RunningGateway, ask: RequestContext, cancelling: Cancelling
 ) -> None:
     call = CALLS[REST[where].rpc]
 
@@ -117,7 +117,7 @@ def told_of(world: World, kind: str) -> int:
 
 @pytest.mark.parametrize("where", STREAMED)
 async def test_a_cut_upload_is_complete_or_never_happened_and_is_audited(
-    where: str, world: World, house: House, ask: RequestContext, cancelling: Cancelling
+    where: str, world: World, api: RunningGateway, ask: RequestContext, cancelling: Cancelling
 ) -> None:
     name = REST[where].rpc
 
@@ -125,11 +125,11 @@ async def test_a_cut_upload_is_complete_or_never_happened_and_is_audited(
         await ask(where, own)
 
     async def cancelled(moment: Moment, own: str) -> bool:
-        lines = len(await audit_lines(house))
+        lines = len(await audit_lines(api))
         reached = await cancelling.cancelled(moment, ask(where, own))
-        await finished(house)
+        await finished(api)
         if reached:
-            assert len(await audit_lines(house)) > lines, moment
+            assert len(await audit_lines(api)) > lines, moment
         return reached
 
     tried = Tried(world, name, complete, cancelled=cancelled)
@@ -144,26 +144,26 @@ async def test_an_accepted_delivery_is_processed_after_its_sender_disconnects(
 ) -> None:
     await cluster.join()
     await a_stack(cluster, "shop")
-    async with a_gateway(hooked_settings(cluster), around=cancelling.middleware()) as house:
+    async with a_gateway(hooked_settings(cluster), around=cancelling.middleware()) as api:
 
         async def attempt(moment: Moment) -> bool:
             delivery = f"d{moment.number}{'b' if moment.late else 'a'}"
             push = a_push(after=delivery)
-            reached = await cancelling.cancelled(moment, deliver(house, push, delivery=delivery))
-            await finished(house)
-            if not await is_taken(house, delivery):
-                status, _ = await deliver(house, push, delivery=delivery)
+            reached = await cancelling.cancelled(moment, deliver(api, push, delivery=delivery))
+            await finished(api)
+            if not await is_taken(api, delivery):
+                status, _ = await deliver(api, push, delivery=delivery)
                 assert status == 202, moment
-            await until_followed(house, delivery)
-            status, _ = await deliver(house, push, delivery=delivery)
+            await until_followed(api, delivery)
+            status, _ = await deliver(api, push, delivery=delivery)
             assert status == 409, moment
             return reached
 
         assert await at_every_wait(attempt)
 
 
-async def is_taken(house: House, delivery: str) -> bool:
-    found: list[Any] = await house.gateway._database.run(
+async def is_taken(api: RunningGateway, delivery: str) -> bool:
+    found: list[Any] = await api.gateway._database.run(
         lambda database: database.execute(
             "SELECT 1 FROM taken WHERE mark = ?", (delivery,)
         ).fetchall()
@@ -171,9 +171,9 @@ async def is_taken(house: House, delivery: str) -> bool:
     return bool(found)
 
 
-async def until_followed(house: House, delivery: str) -> None:
+async def until_followed(api: RunningGateway, delivery: str) -> None:
     async def followed() -> bool:
-        _, answer = await house.get("/api/v1/gitops")
+        _, answer = await api.get("/api/v1/gitops")
         return any(
             one.get("last_delivery", {}).get("delivery") == delivery for one in answer["workloads"]
         )

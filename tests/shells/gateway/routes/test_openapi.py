@@ -6,7 +6,7 @@ from pathlib import Path
 
 from persys.gateway.routes.openapi import document
 from persys.wire.rest.routes import API, ROUTES
-from shells.gateway.town import House
+from shells.gateway.running_gateway import RunningGateway
 from shells.scheduler.harness import Cluster
 
 SECONDS_MAX = 100
@@ -27,20 +27,20 @@ def test_every_route_of_the_table_is_in_the_document() -> None:
         assert paths[API + route.path][route.method.lower()]["operationId"] == route.rpc
 
 
-async def test_the_openapi_document_needs_no_authentication(house: House) -> None:
-    status, answer = await house.get("/openapi.json")
+async def test_the_openapi_document_needs_no_authentication(api: RunningGateway) -> None:
+    status, answer = await api.get("/openapi.json")
 
     assert status == 200
     assert answer == document()
 
 
 async def test_fuzzing_from_the_openapi_document_finds_nothing(
-    house: House, cluster: Cluster, tmp_path: Path
+    api: RunningGateway, cluster: Cluster, tmp_path: Path
 ) -> None:
     await cluster.join("n1")
     process = await asyncio.create_subprocess_exec(
         *(Path(sys.executable).parent / "schemathesis", "run"),
-        f"http://127.0.0.1:{house.gateway.port}/openapi.json",
+        f"http://127.0.0.1:{api.gateway.port}/openapi.json",
         *("--checks", ",".join(CHECKS), "--phases", "coverage,fuzzing", "--max-examples", "3"),
         *(word for name in ENDLESS for word in ("--exclude-operation-id", name)),
         *(

@@ -4,16 +4,15 @@ from io import BytesIO
 
 import pytest
 
-from persys.gateway.dashboard.assets import PREFIX, pages
-from persys.gateway.dashboard.specs import BYTES_MAX, PATH
-from shells.gateway.town import House, a_gateway, quiet
+from persys.gateway.dashboard.routes import BYTES_MAX, PATH, PREFIX, pages
+from shells.gateway.running_gateway import RunningGateway, a_gateway, quiet
 
 SPEC = "id: web\ncontainer: {image: nginx}\n---\nid: db\ndesired_state: Stopped\n"
 
 
-async def test_every_file_is_served_with_its_type_and_security_headers(house: House) -> None:
+async def test_every_file_is_served_with_its_type_and_security_headers(api: RunningGateway) -> None:
     for name, page in pages().items():
-        async with house.session.get(f"{PREFIX}{name}") as answer:
+        async with api.session.get(f"{PREFIX}{name}") as answer:
             assert (answer.status, answer.content_type) == (200, page.media_type)
             assert await answer.read() == page.plain
             rules = answer.headers["Content-Security-Policy"]
@@ -22,37 +21,37 @@ async def test_every_file_is_served_with_its_type_and_security_headers(house: Ho
             assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
 
-async def test_an_unchanged_file_is_304(house: House) -> None:
-    async with house.session.get(PREFIX) as answer:
+async def test_an_unchanged_file_is_304(api: RunningGateway) -> None:
+    async with api.session.get(PREFIX) as answer:
         tag = answer.headers["ETag"]
 
-    async with house.session.get(PREFIX, headers={"If-None-Match": tag}) as again:
+    async with api.session.get(PREFIX, headers={"If-None-Match": tag}) as again:
         assert (again.status, await again.read(), again.headers["ETag"]) == (304, b"", tag)
-    async with house.session.get(PREFIX, headers={"If-None-Match": '"other"'}) as changed:
+    async with api.session.get(PREFIX, headers={"If-None-Match": '"other"'}) as changed:
         assert changed.status == 200
 
 
-async def test_a_file_is_compressed_if_the_client_accepts_gzip(house: House) -> None:
-    async with house.session.get(PREFIX, headers={"Accept-Encoding": "identity"}) as plain:
+async def test_a_file_is_compressed_if_the_client_accepts_gzip(api: RunningGateway) -> None:
+    async with api.session.get(PREFIX, headers={"Accept-Encoding": "identity"}) as plain:
         assert "Content-Encoding" not in plain.headers
-    async with house.session.get(PREFIX, headers={"Accept-Encoding": "gzip"}) as compressed:
+    async with api.session.get(PREFIX, headers={"Accept-Encoding": "gzip"}) as compressed:
         assert compressed.headers["Content-Encoding"] == "gzip"
 
 
 @pytest.mark.parametrize("path", ["/", "/ui"])
-async def test_short_paths_redirect_to_the_dashboard(house: House, path: str) -> None:
-    async with house.session.get(path) as answer:
+async def test_short_paths_redirect_to_the_dashboard(api: RunningGateway, path: str) -> None:
+    async with api.session.get(path) as answer:
         assert (answer.status, answer.url.path) == (200, PREFIX)
 
 
 @pytest.mark.parametrize("path", ["../serving.py", "%2e%2e/serving.py", "views/", "missing.js"])
-async def test_other_paths_under_ui_are_404(house: House, path: str) -> None:
-    async with house.session.get(f"{PREFIX}{path}") as answer:
+async def test_other_paths_under_ui_are_404(api: RunningGateway, path: str) -> None:
+    async with api.session.get(f"{PREFIX}{path}") as answer:
         assert answer.status == 404
 
 
-async def test_a_spec_file_is_parsed_like_persysctl_does(house: House) -> None:
-    status, answer = await house.ask("POST", PATH, data=SPEC.encode())
+async def test_a_spec_file_is_parsed_like_persysctl_does(api: RunningGateway) -> None:
+    status, answer = await api.ask("POST", PATH, data=SPEC.encode())
 
     assert status == 200
     assert answer["workloads"] == [
@@ -72,21 +71,21 @@ async def test_a_spec_file_is_parsed_like_persysctl_does(house: House) -> None:
     ],
 )
 async def test_an_invalid_spec_file_is_refused_with_the_line(
-    house: House, text: bytes, line: int, field: str
+    api: RunningGateway, text: bytes, line: int, field: str
 ) -> None:
-    status, problem = await house.ask("POST", PATH, data=text)
+    status, problem = await api.ask("POST", PATH, data=text)
 
     assert (status, problem["line"], problem["field"]) == (400, line, field)
 
 
-async def test_a_too_large_spec_file_is_refused(house: House) -> None:
-    status, _ = await house.ask("POST", PATH, data=BytesIO(b"#" * (BYTES_MAX + 1)))
+async def test_a_too_large_spec_file_is_refused(api: RunningGateway) -> None:
+    status, _ = await api.ask("POST", PATH, data=BytesIO(b"#" * (BYTES_MAX + 1)))
 
     assert status == 413
 
 
 async def test_a_spec_file_is_not_parsed_without_a_scheduler() -> None:
-    async with a_gateway(quiet(scheduler_addr=("127.0.0.1:1",))) as house:
-        status, _ = await house.ask("POST", PATH, data=SPEC.encode())
+    async with a_gateway(quiet(scheduler_addr=("127.0.0.1:1",))) as api:
+        status, _ = await api.ask("POST", PATH, data=SPEC.encode())
 
     assert status == 503

@@ -14,7 +14,7 @@ from persys.gateway.upstream.config import ClusterEntry, read_clusters
 from persys.infra.clock import SystemClock
 from persys.infra.rpc.grpc_server import new_channel
 from persys.store.memory import MemoryStore
-from shells.gateway.town import House, a_container, a_gateway, quiet
+from shells.gateway.running_gateway import RunningGateway, a_container, a_gateway, quiet
 from shells.scheduler.harness import Cluster, a_cluster, brisk, eventually, free_ports
 from shells.scheduler.stores import TroubledStore
 
@@ -28,7 +28,9 @@ async def other() -> AsyncIterator[Cluster]:
 
 
 @pytest.fixture
-async def towns(cluster: Cluster, other: Cluster, tmp_path: Path) -> AsyncIterator[House]:
+async def api_of_clusters(
+    cluster: Cluster, other: Cluster, tmp_path: Path
+) -> AsyncIterator[RunningGateway]:
     """Of the first cluster's two schedulers one is down; the third cluster is down."""
     gone, lost = free_ports(2)
 
@@ -55,76 +57,84 @@ async def towns(cluster: Cluster, other: Cluster, tmp_path: Path) -> AsyncIterat
 
 
 async def test_a_cluster_is_chosen_by_path_header_query_or_default(
-    towns: House, cluster: Cluster, other: Cluster
+    api_of_clusters: RunningGateway, cluster: Cluster, other: Cluster
 ) -> None:
-    await towns.ask("PUT", "/api/v1/workloads/a", json=a_container())
-    await towns.ask("PUT", "/api/v1/clusters/two/workloads/b", json=a_container())
+    await api_of_clusters.ask("PUT", "/api/v1/workloads/a", json=a_container())
+    await api_of_clusters.ask("PUT", "/api/v1/clusters/two/workloads/b", json=a_container())
     header = {"X-Persys-Cluster-ID": "two"}
-    await towns.ask("PUT", "/api/v1/workloads/c", json=a_container(), headers=header)
-    await towns.ask("PUT", "/api/v1/workloads/d?cluster_id=two", json=a_container())
+    await api_of_clusters.ask("PUT", "/api/v1/workloads/c", json=a_container(), headers=header)
+    await api_of_clusters.ask("PUT", "/api/v1/workloads/d?cluster_id=two", json=a_container())
 
     assert await cluster.control.names() == ["a"]
     assert await other.control.names() == ["b", "c", "d"]
-    _, listed = await towns.get("/clusters/two/workloads")
+    _, listed = await api_of_clusters.get("/clusters/two/workloads")
     assert len(listed["workloads"]) == 3
 
 
 @pytest.mark.parametrize("session", [str(number) for number in range(6)])
-async def test_an_unreachable_scheduler_is_skipped(towns: House, session: str) -> None:
+async def test_an_unreachable_scheduler_is_skipped(
+    api_of_clusters: RunningGateway, session: str
+) -> None:
     headers = {"X-Persys-Session": session}
     for method, path in (("GET", "/api/v1/mode"), ("POST", "/api/v1/workloads/none/retry")):
-        status, _ = await towns.ask(method, path, headers=headers)
+        status, _ = await api_of_clusters.ask(method, path, headers=headers)
         assert status in (200, 404)
 
 
-async def test_an_unreachable_cluster_does_not_affect_others(towns: House) -> None:
-    assert (await towns.get("/api/v1/clusters/lost/workloads"))[0] == 503
-    assert (await towns.get("/api/v1/clusters/two/workloads"))[0] == 200
+async def test_an_unreachable_cluster_does_not_affect_others(
+    api_of_clusters: RunningGateway,
+) -> None:
+    assert (await api_of_clusters.get("/api/v1/clusters/lost/workloads"))[0] == 503
+    assert (await api_of_clusters.get("/api/v1/clusters/two/workloads"))[0] == 200
 
 
-async def test_schedulers_are_shown_with_health_and_role(towns: House) -> None:
+async def test_schedulers_are_shown_with_health_and_role(api_of_clusters: RunningGateway) -> None:
     async def seen() -> bool:
-        _, answer = await towns.get("/clusters")
+        _, answer = await api_of_clusters.get("/clusters")
         healthy = {one["id"]: one["healthy_schedulers"] for one in answer["clusters"]}
         return healthy == {"one": 1, "two": 1, "lost": 0}
 
     await eventually(seen, lambda: "the schedulers to be judged")
-    _, answer = await towns.get("/clusters/two")
+    _, answer = await api_of_clusters.get("/clusters/two")
     (scheduler,) = answer["cluster"]["schedulers"]
 
     async def leads() -> bool:
-        _, answer = await towns.get("/clusters/two")
+        _, answer = await api_of_clusters.get("/clusters/two")
         return bool(answer["cluster"]["schedulers"][0]["is_leader"])
 
     await eventually(leads, lambda: "the leader to be known")
     assert scheduler["last_seen"]
 
 
-async def test_a_refusal_keeps_a_scheduler_healthy(towns: House) -> None:
+async def test_a_refusal_keeps_a_scheduler_healthy(api_of_clusters: RunningGateway) -> None:
     for _ in range(3):
-        await towns.get("/api/v1/clusters/two/workloads/none")
-    _, answer = await towns.get("/clusters/two")
+        await api_of_clusters.get("/api/v1/clusters/two/workloads/none")
+    _, answer = await api_of_clusters.get("/clusters/two")
 
     assert answer["cluster"]["healthy_schedulers"] == 1
 
 
-async def test_a_returning_scheduler_is_used_again(towns: House, other: Cluster) -> None:
+async def test_a_returning_scheduler_is_used_again(
+    api_of_clusters: RunningGateway, other: Cluster
+) -> None:
     await other.stop()
-    assert (await towns.get("/api/v1/clusters/two/mode"))[0] == 503
+    assert (await api_of_clusters.get("/api/v1/clusters/two/mode"))[0] == 503
     await other.start()
 
     async def answers() -> bool:
-        return (await towns.get("/api/v1/clusters/two/mode"))[0] == 200
+        return (await api_of_clusters.get("/api/v1/clusters/two/mode"))[0] == 200
 
     await eventually(answers, lambda: "the scheduler to be asked again")
 
 
-async def test_the_overview_has_all_clusters(towns: House, other: Cluster) -> None:
+async def test_the_overview_has_all_clusters(
+    api_of_clusters: RunningGateway, other: Cluster
+) -> None:
     await other.join("n1", cpu=4000, memory=8192)
     await other.control.apply("web", cpu=500, memory=1024)
     await other.control.until("web", "Running")
 
-    _, answer = await towns.get("/api/v1/overview")
+    _, answer = await api_of_clusters.get("/api/v1/overview")
 
     one, two, lost = answer["clusters"]
     assert one["name"] == "First"
@@ -177,11 +187,11 @@ def test_an_invalid_cluster_file_is_refused_with_the_reason(
 
 
 async def test_an_idempotency_key_counts_per_cluster(
-    towns: House, cluster: Cluster, other: Cluster
+    api_of_clusters: RunningGateway, cluster: Cluster, other: Cluster
 ) -> None:
     key = {"Idempotency-Key": "k1"}
     for headers in (key, {**key, "X-Persys-Cluster-ID": "two"}):
-        status, _ = await towns.ask(
+        status, _ = await api_of_clusters.ask(
             "PUT", "/api/v1/workloads/a", json=a_container(), headers=headers
         )
         assert status == 200

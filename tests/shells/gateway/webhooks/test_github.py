@@ -16,7 +16,7 @@ from persys.gateway.settings import GatewaySettings
 from persys.gateway.webhooks.github import read_hooks
 from persys.infra.clock import SystemClock
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from shells.gateway.town import House, a_gateway, quiet
+from shells.gateway.running_gateway import RunningGateway, a_gateway, quiet
 from shells.scheduler.harness import Cluster, eventually
 
 SECRET = "s3cret"
@@ -24,9 +24,9 @@ REPOSITORY = "https://github.com/acme/shop.git"
 
 
 @pytest.fixture
-async def hooked(cluster: Cluster) -> AsyncIterator[House]:
-    async with a_gateway(hooked_settings(cluster)) as house:
-        yield house
+async def api_with_webhooks(cluster: Cluster) -> AsyncIterator[RunningGateway]:
+    async with a_gateway(hooked_settings(cluster)) as api:
+        yield api
 
 
 def hooked_settings(cluster: Cluster, **more: Any) -> GatewaySettings:
@@ -48,7 +48,7 @@ def a_push(**changes: Any) -> dict[str, Any]:
 
 
 async def deliver(
-    house: House,
+    api: RunningGateway,
     payload: Any,
     *,
     secret: str = SECRET,
@@ -64,8 +64,8 @@ async def deliver(
         "X-GitHub-Event": event,
         **headers,
     }
-    url = f"http://127.0.0.1:{house.gateway.public_port}/webhooks/github"
-    return await house.ask("POST", url, data=body, headers=answer)
+    url = f"http://127.0.0.1:{api.gateway.public_port}/webhooks/github"
+    return await api.ask("POST", url, data=body, headers=answer)
 
 
 async def a_stack(cluster: Cluster, name: str, *, ref: str = "main", desired: str = "") -> str:
@@ -86,19 +86,21 @@ async def until_anew(cluster: Cluster, name: str, revision: str) -> None:
     await eventually(anew, lambda: f"{name} to be made anew")
 
 
-async def test_a_push_redeploys_the_stacks_of_its_branch(hooked: House, cluster: Cluster) -> None:
+async def test_a_push_redeploys_the_stacks_of_its_branch(
+    api_with_webhooks: RunningGateway, cluster: Cluster
+) -> None:
     before = {name: await a_stack(cluster, name) for name in ("shop", "shop2")}
     other = await a_stack(cluster, "other", ref="next")
     stopped = await a_stack(cluster, "stopped", desired="Stopped")
 
-    answered = await deliver(hooked, a_push(), delivery="d1")
+    answered = await deliver(api_with_webhooks, a_push(), delivery="d1")
 
     assert answered == (202, {"status": "accepted"})
     for name, revision in before.items():
         await until_anew(cluster, name, revision)
     assert (await cluster.control.workload("other")).revision_id == other
     assert (await cluster.control.workload("stopped")).revision_id == stopped
-    _, answer = await hooked.get("/api/v1/gitops")
+    _, answer = await api_with_webhooks.get("/api/v1/gitops")
     shown = {one["workload_id"]: one for one in answer["workloads"]}
     assert shown.keys() == {"shop", "shop2", "other", "stopped"}
     assert (shown["shop"]["repository"], shown["shop"]["branch"]) == (
@@ -107,18 +109,20 @@ async def test_a_push_redeploys_the_stacks_of_its_branch(hooked: House, cluster:
     )
     assert shown["shop"]["last_delivery"]["commit"] == "c0ffee"
     assert "last_delivery" not in shown["other"]
-    _, audit = await hooked.get("/api/v1/audit")
+    _, audit = await api_with_webhooks.get("/api/v1/audit")
     assert {(deed["who"], deed["target"]) for deed in audit["deeds"]} == {
         ("operator/webhook", "shop"),
         ("operator/webhook", "shop2"),
     }
 
 
-async def test_a_push_waits_for_an_unreachable_cluster(hooked: House, cluster: Cluster) -> None:
+async def test_a_push_waits_for_an_unreachable_cluster(
+    api_with_webhooks: RunningGateway, cluster: Cluster
+) -> None:
     revision = await a_stack(cluster, "shop")
     await cluster.stop()
 
-    assert (await deliver(hooked, a_push()))[0] == 202
+    assert (await deliver(api_with_webhooks, a_push()))[0] == 202
     await cluster.start()
 
     await until_anew(cluster, "shop", revision)
@@ -131,35 +135,35 @@ async def test_a_push_is_processed_after_a_restart_of_the_gateway(
     revision = await a_stack(cluster, "shop")
     await cluster.stop()
     push = a_push()
-    async with a_gateway(settings) as house:
-        assert (await deliver(house, push, delivery="d1"))[0] == 202
+    async with a_gateway(settings) as api:
+        assert (await deliver(api, push, delivery="d1"))[0] == 202
 
     await cluster.start()
-    async with a_gateway(settings) as house:
+    async with a_gateway(settings) as api:
         await until_anew(cluster, "shop", revision)
-        assert (await deliver(house, push, delivery="d2"))[0] == 409
+        assert (await deliver(api, push, delivery="d2"))[0] == 409
 
         async def noted() -> bool:
-            return await last_commit(house) == "c0ffee"
+            return await last_commit(api) == "c0ffee"
 
         await eventually(noted, lambda: "the gateway to have noted it")
 
-    async with a_gateway(settings) as house:
-        assert await last_commit(house) == "c0ffee"
+    async with a_gateway(settings) as api:
+        assert await last_commit(api) == "c0ffee"
 
 
 async def test_only_the_newest_waiting_push_of_a_branch_is_processed(
-    hooked: House, cluster: Cluster
+    api_with_webhooks: RunningGateway, cluster: Cluster
 ) -> None:
     revision = await a_stack(cluster, "shop")
     await cluster.stop()
 
     for commit in ("aaa", "bbb", "ccc"):
-        assert (await deliver(hooked, a_push(after=commit)))[0] == 202
+        assert (await deliver(api_with_webhooks, a_push(after=commit)))[0] == 202
     await cluster.start()
 
     async def followed() -> bool:
-        return await last_commit(hooked) == "ccc"
+        return await last_commit(api_with_webhooks) == "ccc"
 
     await eventually(followed, lambda: "the newest to be followed")
     # At most one was in progress when the next arrived.
@@ -169,9 +173,9 @@ async def test_only_the_newest_waiting_push_of_a_branch_is_processed(
     )
 
 
-async def last_commit(house: House) -> str:
+async def last_commit(api: RunningGateway) -> str:
     """No outcome is known while the cluster is unreachable."""
-    status, answer = await house.get("/api/v1/gitops")
+    status, answer = await api.get("/api/v1/gitops")
     if status != 200:
         return ""
     (shop,) = answer["workloads"]
@@ -189,57 +193,63 @@ async def last_commit(house: House) -> str:
     ],
 )
 async def test_an_unsigned_or_old_delivery_is_refused(
-    hooked: House, how: dict[str, str], status: int
+    api_with_webhooks: RunningGateway, how: dict[str, str], status: int
 ) -> None:
-    assert (await deliver(hooked, a_push(), **how))[0] == status
+    assert (await deliver(api_with_webhooks, a_push(), **how))[0] == status
 
 
 async def test_an_old_push_and_an_unknown_repository_are_refused(
-    hooked: House,
+    api_with_webhooks: RunningGateway,
 ) -> None:
     old = a_push()
     old["repository"]["pushed_at"] -= 100_000
     stranger = a_push()
     stranger["repository"]["clone_url"] = "https://github.com/acme/other.git"
 
-    assert (await deliver(hooked, old))[0] == 409
-    unknown = await deliver(hooked, stranger, secret="")
-    wrong = await deliver(hooked, a_push(), secret="wrong")
+    assert (await deliver(api_with_webhooks, old))[0] == 409
+    unknown = await deliver(api_with_webhooks, stranger, secret="")
+    wrong = await deliver(api_with_webhooks, a_push(), secret="wrong")
     assert (unknown[0], unknown[1]["error"]) == (401, wrong[1]["error"])
 
 
-async def test_a_delivery_is_accepted_once_even_with_another_id(hooked: House) -> None:
+async def test_a_delivery_is_accepted_once_even_with_another_id(
+    api_with_webhooks: RunningGateway,
+) -> None:
     push = a_push()
 
-    assert (await deliver(hooked, push, delivery="d1"))[0] == 202
-    assert (await deliver(hooked, push, delivery="d1"))[0] == 409
-    assert (await deliver(hooked, push, delivery="d2"))[0] == 409
+    assert (await deliver(api_with_webhooks, push, delivery="d1"))[0] == 202
+    assert (await deliver(api_with_webhooks, push, delivery="d1"))[0] == 409
+    assert (await deliver(api_with_webhooks, push, delivery="d2"))[0] == 409
 
 
-async def test_other_events_are_accepted_without_effect(hooked: House) -> None:
-    assert (await deliver(hooked, {"repository": {"full_name": "acme/shop"}}, event="ping"))[
-        0
-    ] == 202
+async def test_other_events_are_accepted_without_effect(api_with_webhooks: RunningGateway) -> None:
+    assert (
+        await deliver(api_with_webhooks, {"repository": {"full_name": "acme/shop"}}, event="ping")
+    )[0] == 202
 
 
-async def test_an_invalid_body_is_refused(hooked: House) -> None:
-    assert (await deliver(hooked, [1]))[0] == 400
-    assert (await deliver(hooked, {"repository": {"full_name": "acme/shop"}}))[0] == 400
+async def test_an_invalid_body_is_refused(api_with_webhooks: RunningGateway) -> None:
+    assert (await deliver(api_with_webhooks, [1]))[0] == 400
+    assert (await deliver(api_with_webhooks, {"repository": {"full_name": "acme/shop"}}))[0] == 400
 
 
-async def test_the_public_port_serves_only_webhooks_and_health(hooked: House) -> None:
-    base = f"http://127.0.0.1:{hooked.gateway.public_port}"
-    async with hooked.session.get(f"{base}/health") as response:
+async def test_the_public_port_serves_only_webhooks_and_health(
+    api_with_webhooks: RunningGateway,
+) -> None:
+    base = f"http://127.0.0.1:{api_with_webhooks.gateway.public_port}"
+    async with api_with_webhooks.session.get(f"{base}/health") as response:
         assert response.status == 200
     for path in ("/workloads", "/clusters", "/api/v1/workloads", "/api/v1/audit", "/ui/", "/"):
-        async with hooked.session.get(base + path) as response:
+        async with api_with_webhooks.session.get(base + path) as response:
             assert response.status == 404, path
-    async with hooked.session.post(f"http://127.0.0.1:{hooked.gateway.port}/webhooks/github") as no:
+    async with api_with_webhooks.session.post(
+        f"http://127.0.0.1:{api_with_webhooks.gateway.port}/webhooks/github"
+    ) as no:
         assert no.status == 404
 
 
-async def test_the_public_port_is_closed_without_webhooks(house: House) -> None:
-    assert house.gateway.public_port == 0
+async def test_the_public_port_is_closed_without_webhooks(api: RunningGateway) -> None:
+    assert api.gateway.public_port == 0
 
 
 @pytest.mark.parametrize(
@@ -274,7 +284,7 @@ def test_a_webhook_secret_can_be_in_a_file(tmp_path: Path) -> None:
     assert "s3cret" not in repr(hooks)
 
 
-async def deliver_raw(house: House, body: bytes, delivery: bytes) -> bytes:
+async def deliver_raw(api: RunningGateway, body: bytes, delivery: bytes) -> bytes:
     """A raw request: aiohttp's client does not send headers with arbitrary bytes."""
     signature = hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest().encode()
     lines = (
@@ -286,7 +296,7 @@ async def deliver_raw(house: House, body: bytes, delivery: bytes) -> bytes:
         b"X-GitHub-Delivery: " + delivery,
         b"X-GitHub-Event: push",
     )
-    reader, writer = await asyncio.open_connection("127.0.0.1", house.gateway.public_port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", api.gateway.public_port)
     writer.write(b"\r\n".join((*lines, b"", body)))
     async with asyncio.timeout(20):
         answer = await reader.read()
@@ -294,8 +304,10 @@ async def deliver_raw(house: House, body: bytes, delivery: bytes) -> bytes:
     return answer.split(b" ")[1]
 
 
-async def test_a_delivery_with_a_non_text_id_is_accepted_once(hooked: House) -> None:
+async def test_a_delivery_with_a_non_text_id_is_accepted_once(
+    api_with_webhooks: RunningGateway,
+) -> None:
     body = json.dumps(a_push()).encode()
 
-    assert await deliver_raw(hooked, body, b"\xff") == b"202"
-    assert await deliver_raw(hooked, body, b"\xff") == b"409"
+    assert await deliver_raw(api_with_webhooks, body, b"\xff") == b"202"
+    assert await deliver_raw(api_with_webhooks, body, b"\xff") == b"409"

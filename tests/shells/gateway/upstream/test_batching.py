@@ -8,7 +8,7 @@ import pytest
 from persys.errors import UnavailableError
 from persys.gateway.upstream import batching
 from persys.gateway.upstream.batching import Batcher
-from shells.gateway.test_sharing import turns
+from shells.gateway.upstream.test_single_flight import turns
 
 
 @pytest.fixture(autouse=True)
