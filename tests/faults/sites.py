@@ -73,7 +73,7 @@ DIRECT = [
             "volumes/programs.py",
             "runtimes/compose/cli.py",
             "runtimes/vm/storage/qemu_img.py",
-            "runtimes/vm/cloud_init_iso.py",
+            "runtimes/vm/state_dir.py",
         )
     ),
 ]

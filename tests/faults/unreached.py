@@ -65,7 +65,7 @@ ELSEWHERE = {
     "libvirt:runtimes/vm/storage/disks:VmDisks.check#1": (
         f"{_VMS}test_an_unsupported_vm_spec_is_rejected_by_field"
     ),
-    "paths:runtimes/vm/storage/inventory:DiskInventory.delete#1": (
+    "paths:runtimes/vm/storage/disks:DiskInventory.delete#1": (
         f"{_VMS}test_a_vm_that_moves_to_another_node_leaves_its_disks"
     ),
     "paths:runtimes/vm/console:lines#1": (

@@ -5,9 +5,8 @@ source         writes or fetches the files of a stack, resolves and checks them
 git            fetches repositories
 checkouts      exports a commit and copies its files for containers
 document       functions on the resolved document
-override       the agent's additions to the document: labels, cgroup parent, restart policy
 cli            detects and runs the Compose command
-project        containers, networks, volumes and project name of a stack in Docker
+project        resources and project name of a stack in Docker, and its labels
 deviations     compares running containers with their first shape
 cgroups        the cgroup of a stack, which limits it as a whole
 state_dir      the files of each stack on disk

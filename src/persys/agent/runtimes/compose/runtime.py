@@ -20,10 +20,10 @@ from persys.agent.runtimes.compose.deviations import (
     joined_outside,
     services_without_network,
 )
-from persys.agent.runtimes.compose.override import Override
 from persys.agent.runtimes.compose.project import (
     PROJECT_LABEL,
     ContainerInfo,
+    Override,
     ProjectNames,
     StackResources,
     labels_of,

@@ -7,10 +7,9 @@ kvm              tests KVM with a small guest
 domain_xml       builds and parses the domain XML
 storage/         disks, storage pools and disk files
 networks         interfaces, static addresses and DHCP reservations
-cloud_init_iso   the cloud-init data as an ISO file
 power            start, resume, shut down, power off, undefine
 inspection       state, addresses and runs of VMs, and the list of all VMs
 console          the serial console and its log
 usage            CPU, memory, disk and network usage
-state_dir        the files of each VM on disk
+state_dir        the files of each VM on disk, with the cloud-init ISO
 """

@@ -17,8 +17,7 @@ from persys.agent.runtimes.vm.kvm import Accel, detect_accel
 from persys.agent.runtimes.vm.libvirt import Libvirt, LibvirtError, load
 from persys.agent.runtimes.vm.runtime import VmRuntime
 from persys.agent.runtimes.vm.state_dir import state_dirs
-from persys.agent.runtimes.vm.storage.disks import VmDisks
-from persys.agent.runtimes.vm.storage.inventory import DiskInventory
+from persys.agent.runtimes.vm.storage.disks import DiskInventory, VmDisks
 from persys.agent.runtimes.vm.storage.pools import AgentPool
 from persys.agent.settings import AgentSettings
 from persys.agent.workloads.node_policy import policy_of

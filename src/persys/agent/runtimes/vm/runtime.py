@@ -17,7 +17,6 @@ import structlog
 from persys.agent.ports import Images, PullWatch
 from persys.agent.runtimes.docker.mapping import OwnerLabels
 from persys.agent.runtimes.vm import power
-from persys.agent.runtimes.vm.cloud_init_iso import write_cloud_init_iso
 from persys.agent.runtimes.vm.console import tail_of
 from persys.agent.runtimes.vm.domain_xml import (
     ADDRESSES_LABEL,
@@ -41,7 +40,7 @@ from persys.agent.runtimes.vm.libvirt import (
     is_code,
 )
 from persys.agent.runtimes.vm.networks import AttachedInterface, VmNetworks
-from persys.agent.runtimes.vm.state_dir import Run, VmStateDir
+from persys.agent.runtimes.vm.state_dir import Run, VmStateDir, write_cloud_init_iso
 from persys.agent.runtimes.vm.storage.disk_guard import HeldDisk
 from persys.agent.runtimes.vm.storage.disks import VmDisks
 from persys.core.agent.cloud_init import is_wanted, seed

@@ -20,8 +20,7 @@ from persys.agent.runtimes.vm.inspection import VmGarbage
 from persys.agent.runtimes.vm.kvm import Accel
 from persys.agent.runtimes.vm.libvirt import Libvirt
 from persys.agent.runtimes.vm.runtime import VmRuntime
-from persys.agent.runtimes.vm.storage.disks import VmDisks
-from persys.agent.runtimes.vm.storage.inventory import DiskInventory
+from persys.agent.runtimes.vm.storage.disks import DiskInventory, VmDisks
 from persys.agent.runtimes.vm.storage.pools import AgentPool
 from persys.agent.workloads.node_policy import NodePolicy
 from persys.core.agent.garbage import Item, Kind

@@ -1,8 +1,7 @@
 """The disks of VMs. `vm.runtime` creates, checks and removes disks through `disks`.
 
-disks        creates, grows, checks and removes the disks of a VM
+disks        creates, grows, checks, lists and removes disks
 pools        storage pools of libvirt and their volumes
 qemu_img     disk files through qemu-img
 disk_guard   verifies that a VM runs on the files that were checked
-inventory    lists and deletes disks, also those of deleted VMs
 """
