@@ -27,7 +27,7 @@ from persys.agent.settings import AgentSettings
 from persys.agent.uplink.heartbeat import Refusals, observation_of
 from persys.agent.volumes.inventory import Inventory
 from persys.agent.workloads.orders import Accepted, OrderService, Refused, Skipped
-from persys.core.agent.actions import select
+from persys.core.agent.report import select_actions
 from persys.core.secrets import redacted
 from persys.errors import (
     InvalidError,
@@ -271,7 +271,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
                 "limit",
                 f"invalid value {request.limit}: expected 0 (no limit) or a positive number",
             )
-        found = select(
+        found = select_actions(
             self._journal.actions.values(),
             workload_id=request.workload_id,
             kind=request.action_type,

@@ -9,9 +9,8 @@
     compose_policy.py  which Compose documents and host paths a node accepts
     cloud_init.py      the cloud-init seed of a VM
     storage.py         pools, changes of volumes, headers of disk files
-    report.py          status metadata, notes, usage and pull progress
+    report.py          status metadata, notes, usage, pull progress and actions
     garbage.py         what may be removed from the node
-    actions.py         selection of recorded actions
 
 The agent process calls it; core.reconcile uses the codes that both sides share.
 """

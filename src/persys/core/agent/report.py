@@ -1,4 +1,4 @@
-"""What an agent reports about its workloads: status metadata, notes, resource usage and pull progress.
+"""What an agent reports about its workloads: status metadata, notes, usage, pull progress and actions.
 
 The metadata has the keys of the API contract and is bounded, so one workload cannot make a heartbeat too
 large to send. Notes are about fields of a spec that are accepted but have no effect. CPU usage needs two
@@ -14,11 +14,35 @@ from msgspec import Struct
 from persys.core.agent.deviations import DRIFT, summary
 from persys.core.agent.health import HEALTH
 from persys.core.agent.next_step import Artefact, Condition
+from persys.model.action import Action
 from persys.model.ids import WorkloadId
 from persys.model.node import WorkloadUsage
 from persys.model.spec import ComposeSpec, VMSpec, WorkloadType
 from persys.model.status import Failure, FailureReason
 from persys.model.workload import Order
+
+
+def select_actions(
+    actions: Iterable[Action],
+    *,
+    workload_id: str = "",
+    kind: str = "",
+    state: str = "",
+    limit: int = 0,
+    newest_first: bool = False,
+) -> list[Action]:
+    """`actions` come oldest first. Empty filters let all pass; a limit keeps the newest, 0 all."""
+    found = [
+        action
+        for action in actions
+        if (not workload_id or action.workload_id == workload_id)
+        and (not kind or action.kind == kind.lower())
+        and (not state or action.state == state.lower())
+    ]
+    if limit > 0:
+        found = found[-limit:]
+    return found[::-1] if newest_first else found
+
 
 LOG_TAIL_BYTES_MAX = 4096
 MESSAGE_LENGTH_MAX = 4096

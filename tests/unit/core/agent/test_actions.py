@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persys.core.agent.actions import select
+from persys.core.agent.report import select_actions
 from persys.model.action import Action, ActionKind, ActionState
 from persys.model.ids import ActionId, WorkloadId
 
@@ -26,7 +26,7 @@ histories = st.lists(
 
 @given(histories, st.integers(0, 25), st.booleans())
 def test_a_limit_keeps_the_newest(history: list[Action], limit: int, newest_first: bool) -> None:
-    found = select(history, limit=limit, newest_first=newest_first)
+    found = select_actions(history, limit=limit, newest_first=newest_first)
 
     newest = history[-limit:] if limit else history
     assert found == (newest[::-1] if newest_first else newest)
@@ -34,11 +34,11 @@ def test_a_limit_keeps_the_newest(history: list[Action], limit: int, newest_firs
 
 @given(histories)
 def test_every_filter_lets_through_only_what_it_names(history: list[Action]) -> None:
-    found = select(history, workload_id="a", kind="DELETE_WORKLOAD", state="Failed")
+    found = select_actions(history, workload_id="a", kind="DELETE_WORKLOAD", state="Failed")
 
     assert all(
         (action.workload_id, action.kind, action.state)
         == ("a", ActionKind.DELETE, ActionState.FAILED)
         for action in found
     )
-    assert select(history) == history
+    assert select_actions(history) == history
