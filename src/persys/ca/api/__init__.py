@@ -1,7 +1,9 @@
 """The HTTPS API of the CA. `ca.app` serves it; every request runs on the CA's single thread.
 
-authorization   size, time and certificate checks of every request, and the request and response types
-routes          the native routes: join, renew, create, revoke, list, health, metrics, CRL
-cfssl           the message types of the cfssl API
-cfssl_routes    the cfssl routes, with the same rules as the native ones
+Clients are `persys.client.ca` and cfssl clients.
+
+    authorization   size, time and certificate checks of every request, and the request and response types
+    routes          the native routes: join, renew, create, revoke, list, health, metrics, CRL
+    cfssl           the message types of the cfssl API
+    cfssl_routes    the cfssl routes, with the same rules as the native ones
 """

@@ -1,15 +1,18 @@
 """Containers on the Docker Engine. `compose/` uses most modules too.
 
-runtime        the container runtime
-engine         calls to the Docker Engine API; the only module that imports aiodocker
-mapping        orders, containers and events in Docker's form; names and labels of the agent
-pull           images from registries, with credentials
-start          start a container, and the reason of a failed start
-deviations     networks, ports, limits and name of a running container, and their repair
-config_files   files and secrets of containers
-exec_logs      logs and exec of containers
-log_frames     Docker's log stream format
-usage          CPU, memory, disk and network usage
-disk_limits    measures disk usage and applies disk_gb
-leftovers      lists and removes everything the agent created, for garbage collection
+`runtimes.detect` builds the runtime; the steps of an order in `agent.workloads` call it. `agent.access` reads
+logs and runs commands.
+
+    runtime        the container runtime
+    engine         calls to the Docker Engine API; the only module that imports aiodocker
+    mapping        orders, containers and events in Docker's form; names and labels of the agent
+    pull           images from registries, with credentials
+    start          start a container, and the reason of a failed start
+    deviations     networks, ports, limits and name of a running container, and their repair
+    config_files   files and secrets of containers
+    exec_logs      logs and exec of containers
+    log_frames     Docker's log stream format
+    usage          CPU, memory, disk and network usage
+    disk_limits    measures disk usage and applies disk_gb
+    leftovers      lists and removes everything the agent created, for garbage collection
 """
