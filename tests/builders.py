@@ -152,14 +152,14 @@ def a_dispatch(
     desired: Desired = Desired.RUNNING,
     revision: str = "r1",
     epoch: int = 1,
-    again_at: datetime | None = None,
+    resend_at: datetime | None = None,
     problem: str = "",
 ) -> Dispatch:
     return Dispatch(
         Goal(Revision(revision), desired, epoch),
         sent_at,
-        answered_at=sent_at if answered and again_at is None else None,
-        again_at=again_at,
+        answered_at=sent_at if answered and resend_at is None else None,
+        resend_at=resend_at,
         problem=problem,
     )
 

@@ -119,7 +119,7 @@ situations = st.builds(
         desired=st.sampled_from(list(Desired)),
         revision=revisions,
         epoch=epochs,
-        again_at=st.none() | instants,
+        resend_at=st.none() | instants,
         problem=st.sampled_from(["", "refused"]),
     ),
     st.sampled_from(list(Phase)),
@@ -262,7 +262,7 @@ def test_whoever_waits_on_a_living_node_will_be_looked_at_again(situation: Situa
     waiting = carried_out(situation, decision, NOON)
     in_flight = waiting.dispatch is not None and waiting.dispatch.in_flight
 
-    assert decision.effects or decision.wake_at or decision.waits_for_room or in_flight
+    assert decision.effects or decision.wake_at or decision.waits_for_capacity or in_flight
 
 
 @settings(max_examples=200, deadline=None)

@@ -63,7 +63,7 @@ def displaced(
         told.append(f"{goes}; the copy on {node_id} is removed")
         if holds_data(old):
             told.append(f"its data stays on {node_id}")
-    elif decision.waits_for_room:
+    elif decision.waits_for_capacity:
         told.append(f"the copy on {node_id} is unchanged until there is capacity")
     elif new.desired is Desired.STOPPED and runs:
         told.append(f"the copy on {node_id} is stopped")

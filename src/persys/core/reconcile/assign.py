@@ -131,7 +131,7 @@ def wait(situation: Situation, why: str, now: datetime) -> Decision:
         [*(rejected.until for rejected in situation.rejected_nodes), *stopping], default=None
     )
     return Decision(
-        None, workload_status, situation.retry, waits_for_room=True, wake_at=ask_again_at
+        None, workload_status, situation.retry, waits_for_capacity=True, wake_at=ask_again_at
     )
 
 
@@ -249,14 +249,14 @@ def resize(
         message=message,
         failure=Failure(FailureReason.INSUFFICIENT_RESOURCES, message),
     )
-    return Decision(assignment, workload_status, situation.retry, waits_for_room=True)
+    return Decision(assignment, workload_status, situation.retry, waits_for_capacity=True)
 
 
 def misplaced(situation: Situation, here: Decision, why: str, now: datetime) -> Decision:
     """The decision for its current node, with a status that says why it should move."""
     found = here.workload_status
     if found is None or found.code not in ("", MISPLACED):
-        return replace(here, waits_for_room=True)
+        return replace(here, waits_for_capacity=True)
     workload_status = next_status(
         situation,
         found.status,
@@ -267,7 +267,7 @@ def misplaced(situation: Situation, here: Decision, why: str, now: datetime) -> 
         revision=found.revision,
         metadata=found.metadata,
     )
-    return replace(here, workload_status=workload_status, waits_for_room=True)
+    return replace(here, workload_status=workload_status, waits_for_capacity=True)
 
 
 def _resized(assignment: Assignment, needs: Requirements) -> Assignment:

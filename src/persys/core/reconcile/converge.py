@@ -248,18 +248,18 @@ def send_or_wait(
         return (effect,), None
     if dispatch.in_flight:
         return (), None
-    if dispatch.again_at is not None:
-        return ((effect,), None) if now >= dispatch.again_at else ((), dispatch.again_at)
+    if dispatch.resend_at is not None:
+        return ((effect,), None) if now >= dispatch.resend_at else ((), dispatch.resend_at)
     overdue_at = due_at(situation, dispatch, deadline)
     if now >= overdue_at:
         return (effect,), None
     if situation.reports:
         return (), overdue_at
     assert situation.assignment is not None
-    ask = PollStatus(situation.assignment.node_id, situation.workload.id)
+    poll = PollStatus(situation.assignment.node_id, situation.workload.id)
     # Heartbeats do not postpone the poll: some carry neither a revision nor an error.
-    ask_at = (dispatch.asked_at or dispatch.sent_at) + policy.ask_interval
-    return ((ask,), now + policy.ask_interval) if now >= ask_at else ((), ask_at)
+    poll_at = (dispatch.polled_at or dispatch.sent_at) + policy.poll_interval
+    return ((poll,), now + policy.poll_interval) if now >= poll_at else ((), poll_at)
 
 
 def has_lost_order(situation: Situation, goal: Goal, policy: Policy, now: datetime) -> bool:

@@ -88,7 +88,7 @@ def _node_draining(case: Case) -> Decision | None:
     """Its node is draining and it may move: assign it to another node, or stay until one has capacity."""
     if case.situation.phase is Phase.LOST or not must_leave(case.situation, case.now):
         return None
-    return _leave(case) or replace(stay(case), waits_for_room=True)
+    return _leave(case) or replace(stay(case), waits_for_capacity=True)
 
 
 def _leave(case: Case) -> Decision | None:

@@ -30,17 +30,17 @@ class Dispatch:
     sent_at: datetime
     answered_at: datetime | None = None
     unanswered_count: int = 0  # consecutive attempts without a response
-    again_at: datetime | None = None  # when to send again after no response
+    resend_at: datetime | None = None  # when to send again after no response
     problem: str = ""
     task_id: str = ""  # the node's id of the action that it started
     refused: bool = False  # the node responded with a refusal
-    asked_at: datetime | None = None  # when the node last responded to a poll about it
+    polled_at: datetime | None = None  # when the node last responded to a poll about it
     lost: bool = False  # the node accepted it, but does not list a task for it
     repeats: int = 0  # how often the same order was sent and accepted before
 
     @property
     def in_flight(self) -> bool:
-        return self.answered_at is None and self.again_at is None
+        return self.answered_at is None and self.resend_at is None
 
 
 def answered(
@@ -65,7 +65,7 @@ def unanswered(dispatch: Dispatch, problem: str, *, now: datetime) -> Dispatch:
         dispatch.goal,
         dispatch.sent_at,
         unanswered_count=dispatch.unanswered_count + 1,
-        again_at=now + delay,
+        resend_at=now + delay,
         problem=problem,
         repeats=dispatch.repeats,
     )

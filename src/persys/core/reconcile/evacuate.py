@@ -36,12 +36,12 @@ def stop_grace_seconds(spec: Spec) -> int:
             return STOP_GRACE_SECONDS
 
 
-def stopped_after(workload: Workload, *, neighbours: int) -> timedelta:
+def stopped_after(workload: Workload, *, node_workload_count: int) -> timedelta:
     """Time since the last heartbeat after which the workload no longer runs on the node.
 
-    `neighbours` is the number of workloads on the node: it does not stop all of them at once.
+    `node_workload_count` is the number of workloads on the node: it does not stop all of them at once.
     """
-    rounds = max(1, ceil(neighbours / STOPS_AT_ONCE))
+    rounds = max(1, ceil(node_workload_count / STOPS_AT_ONCE))
     span = timedelta(
         seconds=workload.stop_after_seconds + rounds * stop_grace_seconds(workload.spec)
     )
@@ -76,7 +76,7 @@ def stopped_by_agent_at(situation: Situation, now: datetime) -> datetime | None:
         or (workload.desired is not Desired.DELETED and workload.updated_at > heard_at)
     ):
         return None
-    return heard_at + stopped_after(workload, neighbours=situation.neighbours)
+    return heard_at + stopped_after(workload, node_workload_count=situation.node_workload_count)
 
 
 def _knows_its_order(situation: Situation) -> bool:
@@ -134,4 +134,4 @@ def stranded(situation: Situation, placer: Placer, now: datetime) -> Decision:
     assert nowhere is not None
     message = f"node {assignment.node_id} is lost; other nodes: {nowhere.message}"
     workload_status = next_status(situation, Status.UNKNOWN, now, code="NodeLost", message=message)
-    return Decision(assignment, workload_status, situation.retry, waits_for_room=True)
+    return Decision(assignment, workload_status, situation.retry, waits_for_capacity=True)

@@ -32,7 +32,7 @@ class Policy:
     apply_deadline: timedelta = timedelta(seconds=45)
     vm_apply_deadline: timedelta = timedelta(seconds=240)
     delete_deadline: timedelta = timedelta(seconds=60)
-    ask_interval: timedelta = timedelta(seconds=1)
+    poll_interval: timedelta = timedelta(seconds=1)
     missing_grace: timedelta = timedelta(seconds=10)
 
 
@@ -81,7 +81,7 @@ class Situation:
     copies: tuple[Copy, ...] = ()  # on other nodes than the assigned one
     supports_stop_after: bool = False  # the agent of the assigned node supports `stop_after`
     silent: timedelta = timedelta()  # since the last heartbeat of the assigned node
-    neighbours: int = 0  # workloads on the assigned node, including this one
+    node_workload_count: int = 0  # workloads on the assigned node, including this one
     rejected_nodes: tuple[RejectedNode, ...] = ()  # excluded from placement
     next_epoch: int = 0  # of the cluster's counter, for a new assignment
 
@@ -100,7 +100,7 @@ class Decision:
     tombstone: Tombstone | None = None
     effects: tuple[Effect, ...] = ()
     wake_at: datetime | None = None
-    waits_for_room: bool = False
+    waits_for_capacity: bool = False
     fulfilled: bool = False  # the last dispatch has reached its goal
     rule: str = ""  # the name of the rule that made the decision
 

@@ -249,7 +249,7 @@ class Dispatcher:
             return  # polled again later; a node that stays unreachable loses its lease
         entry = self._cluster.entries.get(effect.workload_id)
         if entry is not None and entry.dispatch is not None and not entry.dispatch.in_flight:
-            entry.dispatch = replace(entry.dispatch, asked_at=self._clock.now())
+            entry.dispatch = replace(entry.dispatch, polled_at=self._clock.now())
             _note_revision(entry, seen)
         self._observations.take(seen)
 

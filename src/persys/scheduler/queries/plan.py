@@ -136,7 +136,9 @@ class PlanBuilder:
             self._room.give_back(workload.id, held.node_id)
         if got is not None:
             self._room.reserve(got)
-        after = PlannedWorkload(workload, got, decision.workload_status, decision.waits_for_room)
+        after = PlannedWorkload(
+            workload, got, decision.workload_status, decision.waits_for_capacity
+        )
         self._standing[workload.id] = after
         self._leave_queue(workload)
         if after.waits:

@@ -60,7 +60,7 @@ def log_decision(situation: Situation, decision: Decision, *, written: bool) -> 
         code=workload_status.code if workload_status is not None else "",
         effects=[type(effect).__name__ for effect in decision.effects],
         wake_at=decision.wake_at.isoformat() if decision.wake_at is not None else "",
-        waits_for_room=decision.waits_for_room,
+        waits_for_room=decision.waits_for_capacity,
         written=written,
     )
 

@@ -480,7 +480,7 @@ class Reconciler:
             entry.reset_observations()
         if decision.fulfilled:
             entry.dispatch = None
-        if decision.waits_for_room:
+        if decision.waits_for_capacity:
             self._cluster.waiting.add(workload.id, pending_entry(situation, now))
         else:
             self._cluster.waiting.discard(workload.id)
@@ -506,6 +506,6 @@ def policy_of(settings: SchedulerSettings) -> Policy:
         apply_deadline=settings.agent_apply_timeout,
         vm_apply_deadline=settings.agent_vm_apply_timeout,
         delete_deadline=settings.agent_delete_timeout,
-        ask_interval=settings.agent_status_poll_interval,
+        poll_interval=settings.agent_status_poll_interval,
         missing_grace=settings.missing_grace_period,
     )

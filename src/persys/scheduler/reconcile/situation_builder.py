@@ -46,7 +46,7 @@ class SituationBuilder:
             confirmed_dead=member.node.confirmed_dead,
             supports_stop_after=feature.STOP_AFTER in member.node.capabilities.features,
             silent=self._silence(member),
-            neighbours=len(self._cluster.on_node.get(member.node.id, ())),
+            node_workload_count=len(self._cluster.on_node.get(member.node.id, ())),
         )
 
     def _silence(self, member: NodeState) -> timedelta:

@@ -50,7 +50,7 @@ def test_an_action_has_the_word_of_what_a_user_does() -> None:
 
 def a_decision(node_id: str | None, *, waits: bool = False) -> Decision:
     assignment = an_assignment(node_id) if node_id else None
-    return Decision(assignment, None, None, waits_for_room=waits)
+    return Decision(assignment, None, None, waits_for_capacity=waits)
 
 
 def test_a_new_revision_in_place_makes_the_running_copy_anew() -> None:

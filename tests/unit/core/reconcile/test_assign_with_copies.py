@@ -66,7 +66,7 @@ def test_with_data_it_waits_for_room_where_its_copy_is_and_says_so() -> None:
     decision = decided(WITH_DATA, Copy(N2, 7), full=True)
 
     assert decision.assignment is None
-    assert decision.waits_for_room
+    assert decision.waits_for_capacity
     assert decision.workload_status is not None
     assert decision.workload_status.status is Status.PENDING
     assert "n2 has an orphan of it" in decision.workload_status.message

@@ -71,7 +71,7 @@ def test_rules_that_its_node_meets_are_noted_and_nothing_is_applied_again() -> N
     decision = decided(running(IN_A))
 
     assert kept(decision) == an_assignment(rules=IN_A)
-    assert not decision.waits_for_room
+    assert not decision.waits_for_capacity
 
 
 def test_a_cordon_or_a_taint_is_no_reason_to_move_when_rules_change() -> None:
@@ -95,7 +95,7 @@ def test_what_can_go_nowhere_else_runs_on_and_says_so() -> None:
     decision = decided(running(IN_B), zone_of_n2="c")
 
     assert kept(decision) == ON_N1
-    assert decision.waits_for_room
+    assert decision.waits_for_capacity
     assert decision.workload_status is not None
     assert (decision.workload_status.status, decision.workload_status.code) == (
         Status.RUNNING,
@@ -110,7 +110,7 @@ def test_what_holds_data_runs_on_where_it_is_and_says_so_once() -> None:
     first = decided(running(IN_B, spec=DATABASE))
 
     assert kept(first) == ON_N1
-    assert first.waits_for_room
+    assert first.waits_for_capacity
     assert first.workload_status is not None
     assert (
         first.workload_status.message == "on n1, not meeting 'zone = b'; its data is on that node"
@@ -126,7 +126,7 @@ def test_it_is_no_longer_misplaced_when_its_rules_allow_it_again() -> None:
     assert kept(decision) == ON_N1
     assert decision.workload_status is not None
     assert (decision.workload_status.code, decision.workload_status.message) == ("", "")
-    assert not decision.waits_for_room
+    assert not decision.waits_for_capacity
 
 
 def test_what_moves_keeps_no_distance_from_itself() -> None:

@@ -71,7 +71,7 @@ def test_an_unassigned_workload_that_fits_nowhere_waits_and_says_why() -> None:
     decision = decided(a_situation(a_workload(resources=Resources(5000))))
 
     assert decision.assignment is None
-    assert decision.waits_for_room
+    assert decision.waits_for_capacity
     assert decision.effects == ()
     assert decision.workload_status is not None
     assert (decision.workload_status.status, decision.workload_status.code) == (
@@ -85,7 +85,7 @@ def test_a_workload_created_stopped_gets_no_node() -> None:
     decision = decided(a_situation(a_workload(desired=Desired.STOPPED)))
 
     assert decision.assignment is None
-    assert not decision.waits_for_room
+    assert not decision.waits_for_capacity
     assert decision.workload_status is not None
     assert (decision.workload_status.status, decision.workload_status.code) == (
         Status.STOPPED,
@@ -271,7 +271,7 @@ def test_an_agent_that_does_not_report_is_asked_every_interval() -> None:
 def test_a_question_answered_is_asked_again_an_interval_later() -> None:
     situation = a_situation(
         assignment=ON_N1,
-        dispatch=replace(a_dispatch(), asked_at=after(10)),
+        dispatch=replace(a_dispatch(), polled_at=after(10)),
         observation=an_observation(Actual.PENDING, seen_at=after(10)),
     )
 
@@ -282,7 +282,7 @@ def test_a_question_answered_is_asked_again_an_interval_later() -> None:
 def test_a_heartbeat_does_not_put_off_the_next_question() -> None:
     situation = a_situation(
         assignment=ON_N1,
-        dispatch=replace(a_dispatch(), asked_at=after(10)),
+        dispatch=replace(a_dispatch(), polled_at=after(10)),
         observation=an_observation(Actual.PENDING, seen_at=after(10.9)),
     )
 
@@ -317,7 +317,7 @@ def test_a_state_without_a_revision_counts_when_the_order_was_taken_or_all_was_w
 def an_order_that_is_not_there(*, repeats: int = 0, reports: bool = False) -> Situation:
     return a_situation(
         assignment=ON_N1,
-        dispatch=replace(a_dispatch(), repeats=repeats, asked_at=after(30)),
+        dispatch=replace(a_dispatch(), repeats=repeats, polled_at=after(30)),
         observation=an_observation(Actual.ABSENT, revision="", epoch=0, seen_at=after(30)),
         observed_since=after(20),
         reports=reports,
@@ -348,7 +348,7 @@ def test_an_order_that_is_lost_again_is_a_failure_with_a_next_attempt() -> None:
 def test_an_update_without_a_task_is_sent_again_although_the_old_revision_runs() -> None:
     situation = a_situation(
         assignment=ON_N1,
-        dispatch=replace(a_dispatch(), lost=True, asked_at=after(10)),
+        dispatch=replace(a_dispatch(), lost=True, polled_at=after(10)),
         observation=an_observation(Actual.RUNNING, revision="r0", seen_at=after(10)),
         observed_since=NOON,
     )
@@ -364,7 +364,7 @@ def test_a_node_that_reports_by_itself_loses_no_order() -> None:
 
 
 def test_an_agent_that_gave_no_answer_is_tried_again_when_the_time_comes() -> None:
-    silent = a_dispatch(again_at=after(4), problem="connection refused")
+    silent = a_dispatch(resend_at=after(4), problem="connection refused")
     situation = a_situation(assignment=ON_N1, dispatch=silent)
     waiting, again = decided(situation, now=after(3)), decided(situation, now=after(4))
 

@@ -123,7 +123,7 @@ def test_each_removal_that_is_overdue_is_counted_once_and_the_next_gets_twice_as
 
 def test_a_removal_that_its_node_has_no_task_of_is_sent_again_once_after_the_grace() -> None:
     def decided_with(repeats: int, now: datetime) -> Decision:
-        lost = replace(SENT, lost=True, repeats=repeats, asked_at=after(10))
+        lost = replace(SENT, lost=True, repeats=repeats, polled_at=after(10))
         seen = an_observation(Actual.RUNNING, seen_at=after(10))
         return decided(
             a_situation(LEAVING, assignment=ON_N1, dispatch=lost, observation=seen), now=now
@@ -135,7 +135,7 @@ def test_a_removal_that_its_node_has_no_task_of_is_sent_again_once_after_the_gra
 
 
 def test_a_removal_that_gets_no_answer_says_so() -> None:
-    unanswered = a_dispatch(desired=Desired.DELETED, again_at=after(9), problem="refused")
+    unanswered = a_dispatch(desired=Desired.DELETED, resend_at=after(9), problem="refused")
 
     decision = decided(
         a_situation(LEAVING, assignment=ON_N1, dispatch=unanswered, reports=True), now=after(1)

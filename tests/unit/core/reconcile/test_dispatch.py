@@ -10,8 +10,8 @@ def test_a_silent_node_is_tried_a_little_later_each_time_but_never_given_up() ->
     dispatch, delays = a_dispatch(answered=False), []
     for _ in range(200):
         dispatch = unanswered(dispatch, "no route to host", now=NOON)
-        assert dispatch.again_at is not None
-        delays.append((dispatch.again_at - NOON).total_seconds())
+        assert dispatch.resend_at is not None
+        delays.append((dispatch.resend_at - NOON).total_seconds())
 
     assert delays[:5] == [1, 2, 4, 8, 15]
     assert set(delays[5:]) == {15}
@@ -22,7 +22,7 @@ def test_a_silent_node_is_tried_a_little_later_each_time_but_never_given_up() ->
     [
         (a_dispatch(answered=False), True),
         (a_dispatch(answered=True), False),
-        (a_dispatch(again_at=after(1)), False),
+        (a_dispatch(resend_at=after(1)), False),
     ],
     ids=["no answer yet", "answered", "got no answer"],
 )
@@ -37,4 +37,4 @@ def test_an_answer_ends_the_trouble() -> None:
     heard = answered(silent, now=after(3))
 
     assert (heard.answered_at, heard.sent_at) == (after(3), NOON)
-    assert (heard.unanswered_count, heard.again_at, heard.problem) == (0, None, "")
+    assert (heard.unanswered_count, heard.resend_at, heard.problem) == (0, None, "")

@@ -63,7 +63,7 @@ def test_without_room_elsewhere_it_stays_bound_and_waits() -> None:
     decision = decided(lost())
 
     assert decision.assignment == ON_N1
-    assert decision.waits_for_room
+    assert decision.waits_for_capacity
     assert decision.workload_status is not None
     assert decision.workload_status.code == "NodeLost"
 
@@ -122,7 +122,7 @@ def test_what_fits_nowhere_else_goes_on_running_on_a_draining_node() -> None:
     assert decision.assignment == ON_N1
     assert decision.workload_status is not None
     assert decision.workload_status.status is Status.RUNNING
-    assert decision.waits_for_room
+    assert decision.waits_for_capacity
 
 
 def test_what_stops_by_itself_does_not_leave_a_draining_node_that_cannot_be_heard() -> None:

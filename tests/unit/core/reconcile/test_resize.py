@@ -70,7 +70,7 @@ def test_what_holds_data_stays_where_it_is_and_waits(spec: Spec) -> None:
 
     assert decision.assignment == ON_N1
     assert (decision.effects, decision.tombstone) == ((), None)
-    assert decision.waits_for_room
+    assert decision.waits_for_capacity
     assert decision.workload_status is not None
     assert (decision.workload_status.status, decision.workload_status.code) == (
         Status.PENDING,
@@ -83,7 +83,7 @@ def test_what_fits_nowhere_stays_where_it_is_and_waits() -> None:
     decision = decided(a_situation(bigger(), assignment=ON_N1), cpu_n1=1000, cpu_n2=1000)
 
     assert decision.assignment == ON_N1
-    assert decision.waits_for_room
+    assert decision.waits_for_capacity
 
 
 def test_a_new_host_port_is_reserved_too() -> None:
@@ -115,4 +115,4 @@ def test_what_grows_and_fits_nowhere_is_not_ordered_to_its_node(*, draining: boo
     decision = decided(situation, cpu_n1=1000)
 
     assert (decision.assignment, decision.effects) == (ON_N1, ())
-    assert decision.waits_for_room
+    assert decision.waits_for_capacity

@@ -43,7 +43,7 @@ def lost(*, silent: timedelta, **changes: object) -> Situation:
         ),
         supports_stop_after=True,
         silent=silent,
-        neighbours=1,
+        node_workload_count=1,
     )
     return replace(known, **changes)  # type: ignore[arg-type]  # fields of a situation
 
@@ -122,7 +122,7 @@ def test_a_suspect_node_is_not_left_however_long_it_is_silent() -> None:
 
 
 def test_a_crowd_takes_longer_to_stop() -> None:
-    alone, crowd = (stopped_after(DATA, neighbours=count) for count in (16, 17))
+    alone, crowd = (stopped_after(DATA, node_workload_count=count) for count in (16, 17))
 
     assert crowd - alone == timedelta(seconds=10) * 1.05
 
@@ -130,6 +130,6 @@ def test_a_crowd_takes_longer_to_stop() -> None:
 def test_its_own_grace_counts() -> None:
     slow = structs.replace(DATA, spec=ContainerSpec("db", stop_grace_seconds=100))
 
-    assert stopped_after(slow, neighbours=1) - stopped_after(DATA, neighbours=1) == timedelta(
-        seconds=94.5
-    )
+    assert stopped_after(slow, node_workload_count=1) - stopped_after(
+        DATA, node_workload_count=1
+    ) == timedelta(seconds=94.5)

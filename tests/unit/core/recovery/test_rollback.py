@@ -217,7 +217,7 @@ def test_with_data_it_starts_nowhere_else_while_its_newest_copy_has_no_room() ->
     decision = decided(situation, full=True)
 
     assert (epoch_of(decision), decision.effects) == (5, ())
-    assert decision.waits_for_room
+    assert decision.waits_for_capacity
     assert decision.workload_status is not None
     assert "n2 has its newest copy with the data" in decision.workload_status.message
 
