@@ -94,12 +94,12 @@ def in_memory(cluster: ClusterState) -> dict[str, Struct]:
 def recovered(base: ClusterState) -> dict[str, bytes]:
     """The records that a recovery writes when every node responds and matches the records."""
     recorded = Recorded(
-        {node_id: member.node for node_id, member in base.members.items()},
-        {workload_id: entry.workload for workload_id, entry in base.entries.items()},
-        base.assignments_of(base.entries),
+        {node_id: member.node for node_id, member in base.nodes.items()},
+        {workload_id: entry.workload for workload_id, entry in base.workloads.items()},
+        base.assignments_of(base.workloads),
         tuple(one for stale in base.tombstones.values() for one in stale.values()),
     )
-    reports = [NodeReport(member.node) for member in base.members.values()]
+    reports = [NodeReport(member.node) for member in base.nodes.values()]
     return rebuilt(merge(recorded, reports, epochs_used=10_000, now=NOON), base)
 
 

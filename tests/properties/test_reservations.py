@@ -67,7 +67,7 @@ class World:
             desired=step.desired,
             rules=Rules(group=step.group, apart=True) if step.group else Rules(),
         )
-        entry = self.cluster.entries.get(workload.id)
+        entry = self.cluster.workloads.get(workload.id)
         situation = Situation(
             workload,
             entry.assignment if entry else None,
@@ -158,7 +158,7 @@ def test_no_part_of_a_batch_overcommits_a_node(
 def test_room_of_a_workload_that_shrinks_is_not_given_away_before_that_is_stored() -> None:
     world = World()
     for name in NODES[1:]:
-        closed = replace(world.cluster.members[NodeId(name)].node, cordoned=True)
+        closed = replace(world.cluster.nodes[NodeId(name)].node, cordoned=True)
         world.cluster.put_node(closed)
     large = Step("a", 900, 0, "", Desired.RUNNING, stored=True)
     first = world.decide(large)

@@ -107,9 +107,9 @@ def shown(cluster: ClusterState) -> object:
     return (
         {
             name: (entry.workload, entry.assignment, entry.workload_status, entry.retry)
-            for name, entry in cluster.entries.items()
+            for name, entry in cluster.workloads.items()
         },
-        {node_id: member.node for node_id, member in cluster.members.items()},
+        {node_id: member.node for node_id, member in cluster.nodes.items()},
         {node_id: held for node_id, held in cluster.tombstones.items() if held},
         {node_id: held for node_id, held in cluster.on_node.items() if held},
         list(cluster.drifts),

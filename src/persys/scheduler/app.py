@@ -316,6 +316,6 @@ class Scheduler:
             "leaderEndpoint": self.lead_key.endpoint,
             "clusterUid": marker.uid if marker else "",
             "dataAgeMs": round(self.modes.data_age().total_seconds() * 1000),
-            "nodes": len(self.cluster.members),
-            "workloads": len(self.cluster.entries),
+            "nodes": len(self.cluster.nodes),
+            "workloads": len(self.cluster.workloads),
         }

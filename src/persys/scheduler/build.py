@@ -143,7 +143,7 @@ def build_commit(
         versions=versions,
         lead=lead,
         modes=modes,
-        remembers=lambda: bool(cluster.entries or cluster.members),
+        remembers=lambda: bool(cluster.workloads or cluster.nodes),
         wake=queue.wake,
         on_reload=loader.load,
         on_events=on_events,
@@ -356,7 +356,7 @@ def connect(
     reconciler = reconcile.reconciler
 
     def close_old_connections(node_id: NodeId) -> None:
-        node = cluster.members.get(node_id)
+        node = cluster.nodes.get(node_id)
         agents.agents.node_changed(node_id, node.node.endpoint if node is not None else None)
 
     signals.effect_decided.connect(dispatch.dispatcher.submit)

@@ -247,7 +247,7 @@ class SchedulerServer:
             await replica.close()
 
     def _workload_count(self) -> int:
-        return len(self._replica.cluster.entries) if self._replica is not None else 0
+        return len(self._replica.cluster.workloads) if self._replica is not None else 0
 
     async def _count(self) -> None:
         if self._replica is not None:

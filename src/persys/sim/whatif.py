@@ -122,7 +122,7 @@ class WhatIf:
         self._host.processes.append(process)
         group.create_task(_ended(process.run(self._host.run)))
         await asyncio.sleep(STARTING_SECONDS)
-        for node_id, member in sorted(self.scheduler.cluster.members.items()):
+        for node_id, member in sorted(self.scheduler.cluster.nodes.items()):
             if member.node.status is not NodeStatus.NOT_READY:
                 node = self._nodes[node_id] = self._process(node_id)
                 obedient = InstantNode(node_id, self._host.wall.now)
@@ -136,7 +136,7 @@ class WhatIf:
 
     def places(self) -> Places:
         """The node and the status text of each workload."""
-        return {name: _place(entry) for name, entry in self.scheduler.cluster.entries.items()}
+        return {name: _place(entry) for name, entry in self.scheduler.cluster.workloads.items()}
 
     async def lose(self, node_id: NodeId) -> None:
         """Crash a node, and wait until the scheduler has made all decisions."""
@@ -182,7 +182,7 @@ def lose(contents: Sequence[tuple[str, bytes]], node_id: NodeId) -> list[Workloa
     """The effect of losing a node. Raises NotFoundError for an unknown node."""
 
     async def scenario(cluster: WhatIf) -> list[WorkloadMove]:
-        if node_id not in cluster.scheduler.cluster.members:
+        if node_id not in cluster.scheduler.cluster.nodes:
             raise NotFoundError("node", node_id)
         before = cluster.places()
         await cluster.lose(node_id)

@@ -214,7 +214,7 @@ async def a_waiting_workload(world: World, name: str) -> None:
     world.app.reconciler.wake(workload.id)
 
     async def waits() -> bool:
-        return world.app.cluster.entries[workload.id].workload_status is not None
+        return world.app.cluster.workloads[workload.id].workload_status is not None
 
     await eventually(waits, lambda: f"{name} to wait")
 

@@ -238,7 +238,7 @@ async def test_internal_errors_of_an_agent_are_kept_with_its_node() -> None:
         )
 
         async def kept() -> bool:
-            known = replicas[-1].cluster.members[NodeId("n1")].internal_errors
+            known = replicas[-1].cluster.nodes[NodeId("n1")].internal_errors
             return [(one.where, one.key, one.count) for one in known] == [("worker", "web", 3)]
 
         assert await kept()

@@ -70,13 +70,13 @@ class DiagnosticsApi:
         )
 
     def _node_errors(self) -> Iterable[control_pb2.NodeErrors]:
-        for node_id, member in sorted(self._cluster.members.items()):
+        for node_id, member in sorted(self._cluster.nodes.items()):
             if member.internal_errors:
                 errors = map(_error, member.internal_errors)
                 yield control_pb2.NodeErrors(node_id=node_id, internal_errors=errors)
 
     def _violations(self) -> Iterable[control_pb2.PolicyViolation]:
-        for workload_id, entry in sorted(self._cluster.entries.items()):
+        for workload_id, entry in sorted(self._cluster.workloads.items()):
             workload_status, bound = entry.workload_status, entry.assignment
             if workload_status is None or bound is None:
                 continue

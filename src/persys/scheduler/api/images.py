@@ -93,7 +93,7 @@ class ImagesApi:
     def _bound(self, node_id: NodeId, name: str) -> list[str]:
         """Workloads that are assigned to the node and start from the image."""
         bound = {
-            workload_id: self._cluster.entries[workload_id].workload.spec
+            workload_id: self._cluster.workloads[workload_id].workload.spec
             for workload_id in self._cluster.on_node.get(node_id, ())
         }
         return sorted(

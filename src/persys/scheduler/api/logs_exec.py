@@ -58,16 +58,14 @@ class LogsExecApi:
 
     @contextmanager
     def _call(self, named: str, method: str) -> Iterator[OpenCall]:
-        entry = self._cluster.entries.get(WorkloadId(named))
+        entry = self._cluster.workloads.get(WorkloadId(named))
         if entry is None:
             raise NotFoundError("workload", named)
         if entry.assignment is None:
             raise RefusedError(
                 f"workload {named} is not assigned to a node; run `persysctl explain {named}` for the reason"
             )
-        node = self._cluster.members[
-            entry.assignment.node_id
-        ].node  # assigned, so the node is known
+        node = self._cluster.nodes[entry.assignment.node_id].node  # assigned, so the node is known
         try:
             with self._agents.stream(node.id, node.endpoint, method) as open_call:
                 yield open_call

@@ -72,8 +72,8 @@ class RecoveryApi:
             version=__version__,
             data_age_ms=round(modes.data_age().total_seconds() * 1000),
             cluster_uid=_uid(modes.standing, lead.marker.uid if lead.marker else ""),
-            nodes=len(self._cluster.members),
-            workloads=len(self._cluster.entries),
+            nodes=len(self._cluster.nodes),
+            workloads=len(self._cluster.workloads),
             next_steps=_NEXT_STEPS[state.mode],
         )
         if modes.in_recovery:

@@ -46,7 +46,7 @@ class VolumesApi:
     async def _delete(self, request: control_pb2.DeleteVolumeRequest) -> None:
         named = NodeId(request.node_id) if request.node_id else await self._only_holder(request)
         (node,) = select_nodes(self._cluster, [named])
-        entry = self._cluster.entries.get(WorkloadId(request.workload_id))
+        entry = self._cluster.workloads.get(WorkloadId(request.workload_id))
         bound = entry.assignment if entry is not None else None
         if bound is not None and bound.node_id == node.id:
             # Its order may not have reached the node yet.

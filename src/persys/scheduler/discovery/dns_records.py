@@ -133,7 +133,7 @@ class Discovery:
     async def _compare_all(self) -> None:
         zone = self._zone()
         snapshot = await self._store.read(f"{keys.name_key(zone.of_shard)}/")
-        nodes = [member.node for member in self._cluster.members.values()]
+        nodes = [member.node for member in self._cluster.nodes.values()]
         # In a thread, because thousands take a while. A node that changes meanwhile is written afterwards.
         difference = await asyncio.to_thread(_difference, nodes, snapshot.records, zone)
         await self._write(difference.puts, difference.withdrawn)
@@ -143,7 +143,7 @@ class Discovery:
         puts: dict[str, Announcement] = {}
         withdrawn: list[str] = []
         for node_id in node_ids:
-            member = self._cluster.members.get(node_id)
+            member = self._cluster.nodes.get(node_id)
             record = announce_agent(member.node, zone) if member is not None else None
             if record is None:
                 withdrawn.append(agent_name(node_id, zone))

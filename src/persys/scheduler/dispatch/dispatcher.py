@@ -134,7 +134,7 @@ class Dispatcher:
             await self._send(effect)
 
     async def _send(self, effect: Effect) -> None:
-        member = self._cluster.members.get(effect.node_id)
+        member = self._cluster.nodes.get(effect.node_id)
         if member is None:
             return
         if not self._may_order() and isinstance(effect, Apply | Remove):
@@ -155,13 +155,13 @@ class Dispatcher:
 
     def _drop(self, effect: Apply | Remove) -> None:
         """Reset the dispatch: the effect counts as never sent."""
-        entry = self._cluster.entries.get(_workload_of(effect))
+        entry = self._cluster.workloads.get(_workload_of(effect))
         if entry is not None and entry.dispatch is not None and entry.dispatch.in_flight:
             entry.dispatch = None
 
     def _note_failure(self, effect: Effect, error: InternalError) -> None:
         """A poll is repeated at the next reconciliation; an order is sent again after its back-off."""
-        entry = self._cluster.entries.get(_workload_of(effect))
+        entry = self._cluster.workloads.get(_workload_of(effect))
         if entry is None or entry.dispatch is None or not entry.dispatch.in_flight:
             return
         if isinstance(effect, Apply | Remove):
@@ -171,7 +171,7 @@ class Dispatcher:
 
     async def _apply(self, effect: Apply, endpoint: str) -> None:
         workload = effect.workload
-        entry = self._cluster.entries.get(workload.id)
+        entry = self._cluster.workloads.get(workload.id)
         if entry is None or not _still_wanted(entry, effect):
             return
         assert entry.dispatch is not None
@@ -207,7 +207,7 @@ class Dispatcher:
         self._wake(workload.id)
 
     async def _remove(self, effect: Remove, endpoint: str) -> None:
-        entry = self._cluster.entries.get(effect.workload_id)
+        entry = self._cluster.workloads.get(effect.workload_id)
         requested_at = self._clock.now()
         sent = None
         if (
@@ -247,7 +247,7 @@ class Dispatcher:
             seen = await self._poll_status(effect.node_id, endpoint, effect.workload_id)
         except PersysError:
             return  # polled again later; a node that stays unreachable loses its lease
-        entry = self._cluster.entries.get(effect.workload_id)
+        entry = self._cluster.workloads.get(effect.workload_id)
         if entry is not None and entry.dispatch is not None and not entry.dispatch.in_flight:
             entry.dispatch = replace(entry.dispatch, polled_at=self._clock.now())
             _note_revision(entry, seen)
@@ -279,7 +279,7 @@ class Dispatcher:
         return seen
 
     def _note_loss(self, workload_id: WorkloadId, sent: Operation, lost: bool) -> None:
-        entry = self._cluster.entries.get(workload_id)
+        entry = self._cluster.workloads.get(workload_id)
         if entry is None or entry.dispatch is None or entry.dispatch.in_flight:
             return
         if entry.dispatch.goal.desired is sent.desired and entry.dispatch.lost is not lost:
@@ -287,7 +287,7 @@ class Dispatcher:
 
     def _operation(self, node_id: NodeId, workload_id: WorkloadId) -> Operation | None:
         """The last order sent to a node that does not push its status."""
-        member, entry = self._cluster.members.get(node_id), self._cluster.entries.get(workload_id)
+        member, entry = self._cluster.nodes.get(node_id), self._cluster.workloads.get(workload_id)
         if member is None or feature.PUSHES_STATUS in member.node.capabilities.features:
             return None
         if entry is not None and entry.assignment and entry.assignment.node_id == node_id:
@@ -308,7 +308,7 @@ class Dispatcher:
         actions: Sequence[Action] | None = None,
     ) -> None:
         """Store the tasks once per order, when it has ended. A deleted workload has no history."""
-        entry = self._cluster.entries.get(seen.workload_id)
+        entry = self._cluster.workloads.get(seen.workload_id)
         if entry is None or seen.actual not in _ENDED or entry.traced_at == sent.sent_at:
             return
         entry.traced_at = sent.sent_at

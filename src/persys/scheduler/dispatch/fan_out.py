@@ -28,9 +28,9 @@ def select_nodes(cluster: ClusterState, node_ids: Iterable[str]) -> list[Node]:
     """The named nodes, or all if none is named. Raises NotFoundError."""
     wanted = [NodeId(name) for name in node_ids if name]
     for name in wanted:
-        if name not in cluster.members:
+        if name not in cluster.nodes:
             raise NotFoundError("node", name)
-    return [cluster.members[name].node for name in wanted or sorted(cluster.members)]
+    return [cluster.nodes[name].node for name in wanted or sorted(cluster.nodes)]
 
 
 async def call_all(

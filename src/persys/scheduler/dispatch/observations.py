@@ -48,7 +48,7 @@ class Observations:
 
     def take(self, seen: Observation, *, from_heartbeat: bool = False) -> None:
         seen = _bounded(seen)
-        entry = self._cluster.entries.get(seen.workload_id)
+        entry = self._cluster.workloads.get(seen.workload_id)
         if entry is None or entry.assignment is None or entry.assignment.node_id != seen.node_id:
             if seen.actual is Actual.ABSENT:
                 self._removed(seen.node_id, seen.workload_id)

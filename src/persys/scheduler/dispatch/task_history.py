@@ -49,7 +49,7 @@ class TaskHistory:
         """Store tasks that have ended, for later queries."""
 
         async def commit() -> None:
-            entry, now = self._cluster.entries.get(workload_id), self._clock.now()
+            entry, now = self._cluster.workloads.get(workload_id), self._clock.now()
             if entry is None:
                 return
             history = remember(entry.history, workload_id, node_id, actions, now=now)
@@ -70,7 +70,7 @@ class TaskHistory:
         self, inquiry: FetchActions, actions: Sequence[Action], problem: str, health: str
     ) -> Transaction:
         now = self._clock.now()
-        entry = self._cluster.entries.get(inquiry.workload_id)
+        entry = self._cluster.workloads.get(inquiry.workload_id)
         change = Transaction(done=lambda: None)
         if entry is None:
             return change  # it was deleted with its history

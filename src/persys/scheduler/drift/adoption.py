@@ -138,7 +138,7 @@ class Adoption:
             raise RefusedError(f"node {node_id} cannot take {workload.id}: {why}")
 
     def _where(self, workload_id: WorkloadId) -> str:
-        assignment = self._cluster.entries[workload_id].assignment
+        assignment = self._cluster.workloads[workload_id].assignment
         if assignment is None:
             return "exists and waits for a node; it adopts this copy as soon as it fits on the node"
         return (
@@ -147,7 +147,7 @@ class Adoption:
         )
 
     def _member(self, node_id: NodeId) -> NodeState:
-        member = self._cluster.members.get(node_id)
+        member = self._cluster.nodes.get(node_id)
         if member is None:
             raise NotFoundError("node", node_id)
         return member

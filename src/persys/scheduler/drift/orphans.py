@@ -76,7 +76,7 @@ class Orphans:
 
     def listed(self, node_id: NodeId, listed: Sequence[Observation]) -> None:
         """Process a full list of a node. A node that is being removed is ignored."""
-        member = self._cluster.members.get(node_id)
+        member = self._cluster.nodes.get(node_id)
         if member is None or member.node.removing_since is not None:
             return
         found = drift.unassigned_copies(
@@ -160,7 +160,7 @@ class Orphans:
 
     async def _was_removed(self, orphan: Drift) -> bool:
         """Whether a third-party agent has removed a workload that it lists as stopped."""
-        member = self._cluster.members.get(orphan.node_id)
+        member = self._cluster.nodes.get(orphan.node_id)
         if member is None or feature.PUSHES_STATUS in member.node.capabilities.features:
             return False
         if orphan.actual is not Actual.STOPPED:
@@ -194,7 +194,7 @@ class Orphans:
 
     async def _check_adoptable(self, node_id: NodeId) -> None:
         """Find out for which of its orphans the node stores the spec."""
-        member = self._cluster.members.get(node_id)
+        member = self._cluster.nodes.get(node_id)
         if member is None:
             return
         try:

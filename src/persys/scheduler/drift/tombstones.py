@@ -127,11 +127,11 @@ class TombstoneCleaner:
     def _is_polled(self, node_id: NodeId) -> bool:
         if not self._is_ready(node_id):
             return False
-        has = self._cluster.members[node_id].node.capabilities
+        has = self._cluster.nodes[node_id].node.capabilities
         return feature.PUSHES_STATUS not in has.features
 
     def _is_ready(self, node_id: NodeId) -> bool:
-        member = self._cluster.members.get(node_id)
+        member = self._cluster.nodes.get(node_id)
         return member is not None and member.node.status is not NodeStatus.NOT_READY
 
     async def sweep(self) -> None:

@@ -66,7 +66,7 @@ class NodeLeases:
 
     def renew_all(self) -> None:
         """Give every node a full lease: heartbeats may have been missed because of this scheduler."""
-        for member in self._cluster.members.values():
+        for member in self._cluster.nodes.values():
             member.lease_until = max(member.lease_until, self.ends() + member.lease_extra)
             member.lost_noted = False
 
@@ -86,7 +86,7 @@ class NodeLeases:
         marked minutes late.
         """
         next_end = now + JUDGE_AGAIN_SECONDS
-        members = list(self._cluster.members.values())
+        members = list(self._cluster.nodes.values())
         for start in range(0, len(members), SLICE):
             async with asyncio.TaskGroup() as group:
                 for member in members[start : start + SLICE]:

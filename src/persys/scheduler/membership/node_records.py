@@ -44,7 +44,7 @@ class NodeRecords:
 
     async def put(self, node: Node, kind: EventKind) -> None:
         """Does nothing if the record is unchanged. Raises the errors of a commit."""
-        known = self._cluster.members.get(node.id)
+        known = self._cluster.nodes.get(node.id)
         if known is not None and known.node == node:
             return
         now = self._clock.now()
@@ -66,7 +66,7 @@ class NodeRecords:
 
     def _events(self, node: Node, kind: EventKind, text: str, now: datetime) -> list[Event]:
         """Repeated registrations of a ready node are aggregated into few events with a count."""
-        known = self._cluster.members.get(node.id)
+        known = self._cluster.nodes.get(node.id)
         ready = known is not None and known.node.status is not NodeStatus.NOT_READY
         if kind is EventKind.NODE_REGISTERED_AGAIN and ready:
             left_out = self._repeats.take(node.id, now)
@@ -78,7 +78,7 @@ class NodeRecords:
 
     def show(self, node: Node) -> None:
         """Put the record into memory."""
-        self._cluster.put_node(node, lease_until=None if node.id in self._cluster.members else 0.0)
+        self._cluster.put_node(node, lease_until=None if node.id in self._cluster.nodes else 0.0)
         self._wake_many(self._cluster.on_node.get(node.id, ()))
         self._node_changed(node.id)
 

@@ -80,7 +80,7 @@ class NodeRemoval:
             raise UnavailableError(f"node {node_id} is still being removed; try again") from err
 
     async def _until_gone(self, node_id: NodeId) -> None:
-        while (member := self._cluster.members.get(node_id)) is not None:
+        while (member := self._cluster.nodes.get(node_id)) is not None:
             if member.node.removing_since is None:
                 raise RefusedError(
                     f"node {node_id} was assigned a workload and is not removed; drain it first"
@@ -105,12 +105,12 @@ class NodeRemoval:
     def _marked(self) -> list[NodeId]:
         return [
             node_id
-            for node_id, member in self._cluster.members.items()
+            for node_id, member in self._cluster.nodes.items()
             if member.node.removing_since is not None
         ]
 
     async def _finish(self, node_id: NodeId) -> None:
-        while (member := self._cluster.members.get(node_id)) and member.node.removing_since:
+        while (member := self._cluster.nodes.get(node_id)) and member.node.removing_since:
             try:
                 await self._step(node_id, is_request=False)
             except RefusedError:
@@ -125,7 +125,7 @@ class NodeRemoval:
         moved.set()
 
     async def _make_step(self, node_id: NodeId, *, is_request: bool) -> None:
-        member = self._cluster.members.get(node_id)
+        member = self._cluster.nodes.get(node_id)
         if member is None:
             raise NotFoundError("node", node_id)
         node, now = member.node, self._clock.now()
@@ -206,5 +206,5 @@ class NodeRemoval:
 
 
 def _show(cluster: ClusterState, node: Node) -> None:
-    if node.id in cluster.members:
+    if node.id in cluster.nodes:
         cluster.put_node(node)

@@ -96,7 +96,7 @@ class Membership:
     ) -> ClusterMarker:
         """Returns the cluster marker. `cluster_uid` and `workload_count` are reported by the agent."""
         node = application.node
-        known = self._cluster.members.get(node.id)
+        known = self._cluster.nodes.get(node.id)
         if why := cluster_refusal(node, known.node if known else None, self._cluster_id):
             raise RefusedError(why)
         pending_node = PendingNode(node, cluster_uid, workload_count, self._clock.now())
@@ -118,16 +118,16 @@ class Membership:
                 marker,
                 said_uid=uid,
                 workload_count=pending_node.workload_count,
-                holds_workloads=bool(self._cluster.entries),
+                holds_workloads=bool(self._cluster.workloads),
                 claims=len(claiming),
-                others=len(self._cluster.members.keys() - claiming),
+                others=len(self._cluster.nodes.keys() - claiming),
             )
             if lost is None:
                 return
             modes.take(lost)
             self._mark_stale()  # so that the store is probed for the lost records
         self.pending_nodes.note(pending_node)
-        if member := self._cluster.members.get(pending_node.node.id):
+        if member := self._cluster.nodes.get(pending_node.node.id):
             self._leases.on_contact(member)
         raise modes.refusal()
 
@@ -135,7 +135,7 @@ class Membership:
         node = application.node
 
         async def attempt() -> Node:
-            known = self._cluster.members.get(node.id)
+            known = self._cluster.nodes.get(node.id)
             holder = self._holder(known) if known is not None else None
             if why := registration_refusal(application, holder):
                 assert holder is not None, "only a registered holder is a reason to refuse"
@@ -155,7 +155,7 @@ class Membership:
 
         async with self._locks.hold(node.id):
             shown = await retry_on_conflict(attempt)
-            member = self._cluster.members[node.id]
+            member = self._cluster.nodes[node.id]
             self._leases.on_contact(member)
             member.boot_id = application.boot_id
             self._refusals.forget(node.id)
@@ -206,7 +206,7 @@ class Membership:
 
     def stream_opened(self, node_id: NodeId) -> None:
         """A node without an inbound port can receive orders from now on."""
-        if node_id in self._cluster.members:
+        if node_id in self._cluster.nodes:
             self._node_returned(node_id)
 
     def statuses_of(self, node_id: NodeId) -> ReportedStatuses:
@@ -252,7 +252,7 @@ class Membership:
         return self._known(node_id).node.drain is not None
 
     def _known(self, node_id: NodeId) -> NodeState:
-        member = self._cluster.members.get(node_id)
+        member = self._cluster.nodes.get(node_id)
         if member is None:
             raise NotFoundError("node", node_id)
         return member
@@ -279,7 +279,7 @@ class Membership:
         for workload_id in report.removed:
             self._observations.take(Observation(workload_id, node_id, Actual.ABSENT, now))
         for used in report.workload_usage:
-            entry = self._cluster.entries.get(used.workload_id)
+            entry = self._cluster.workloads.get(used.workload_id)
             # The usage of a stale copy on another node does not belong to this assignment.
             if entry and entry.assignment and entry.assignment.node_id == node_id:
                 entry.usage = used

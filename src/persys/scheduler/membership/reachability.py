@@ -57,7 +57,7 @@ class Reachability:
 
     def reset(self, node_id: NodeId) -> None:
         """The node has replied or has just connected."""
-        if self._unreachable.pop(node_id, node_id) is None and node_id in self._cluster.members:
+        if self._unreachable.pop(node_id, node_id) is None and node_id in self._cluster.nodes:
             self._cluster.set_unreachable(node_id, "")
             self._room_appeared(node_id)
             self._answers_again(node_id)
@@ -65,7 +65,7 @@ class Reachability:
 
     def probe_runtimes(self, node_id: NodeId) -> None:
         """Probe the runtimes of a node soon. Nodes that push their status are skipped."""
-        member = self._cluster.members.get(node_id)
+        member = self._cluster.nodes.get(node_id)
         if member is not None and feature.PUSHES_STATUS not in member.node.capabilities.features:
             self._unhealthy[node_id] = None
             self._wakeup.set()
@@ -87,7 +87,7 @@ class Reachability:
                     group.create_task(self._probe(node_id))
 
     async def _probe(self, node_id: NodeId) -> None:
-        member = self._cluster.members.get(node_id)
+        member = self._cluster.nodes.get(node_id)
         was_due = self._unhealthy.pop(node_id, node_id) is None
         if member is None:
             self._unreachable.pop(node_id, None)
@@ -107,7 +107,7 @@ class Reachability:
             self._note_runtimes(node_id, unhealthy)
 
     def _note_runtimes(self, node_id: NodeId, unhealthy: frozenset[WorkloadType]) -> None:
-        member = self._cluster.members.get(node_id)
+        member = self._cluster.nodes.get(node_id)
         if member is None:
             return
         before = member.unhealthy_types
@@ -122,7 +122,7 @@ class Reachability:
             self._unhealthy[member.node.id] = None
 
     def _close(self, node_id: NodeId, problem: str) -> None:
-        if node_id in self._unreachable or node_id not in self._cluster.members:
+        if node_id in self._unreachable or node_id not in self._cluster.nodes:
             return
         self._unreachable[node_id] = None
         self._cluster.set_unreachable(node_id, problem)

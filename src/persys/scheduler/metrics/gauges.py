@@ -97,7 +97,7 @@ class ClusterCollector(Collector):
         yield _gauge("pending_age_seconds", "How long the oldest pending workload waits", waiting)
 
     def _nodes(self) -> Iterator[Metric]:
-        members = self._cluster.members.values()
+        members = self._cluster.nodes.values()
         statuses = Tally(member.node.status for member in members)
         yield from _by_status("nodes", "Nodes by status", NodeStatus, statuses)
         now = self._clock.monotonic()

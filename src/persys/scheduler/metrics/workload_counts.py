@@ -62,7 +62,7 @@ class WorkloadCounter:
         if self._taken_at is not None and now - self._taken_at < FRESH_SECONDS:
             return
         count = WorkloadCount()
-        entries = list(self._cluster.entries.values())
+        entries = list(self._cluster.workloads.values())
         for start in range(0, len(entries), SLICE):
             count.add(entries[start : start + SLICE])
             await asyncio.sleep(0)

@@ -40,7 +40,7 @@ class Explainer:
         self._clock = clock
 
     async def explain(self, wanted: str, *, limit: int) -> control_pb2.ExplainWorkloadResponse:
-        entry = self._cluster.entries.get(WorkloadId(wanted))
+        entry = self._cluster.workloads.get(WorkloadId(wanted))
         if entry is None:
             raise NotFoundError("workload", wanted)
         node_index = self._cluster.node_index
@@ -139,7 +139,7 @@ class Explainer:
 
     def _on(self, node_id: NodeId) -> Iterator[WorkloadState]:
         here: Iterable[WorkloadId] = self._cluster.on_node.get(node_id, ())
-        entries = (self._cluster.entries[workload_id] for workload_id in here)
+        entries = (self._cluster.workloads[workload_id] for workload_id in here)
         return (entry for entry in entries if entry.workload.desired is not Desired.DELETED)
 
 

@@ -115,7 +115,7 @@ class PlanBuilder:
     def _of(self, wanted: WorkloadId) -> PlannedWorkload | None:
         if wanted in self._standing:
             return self._standing[wanted]
-        entry = self._cluster.entries.get(wanted)
+        entry = self._cluster.workloads.get(wanted)
         if entry is None:
             return None
         return PlannedWorkload(
@@ -182,7 +182,7 @@ def _queues_of(cluster: ClusterState) -> dict[Requirements, dict[WorkloadId, Non
     """The waiting workloads by needs: thousands may have the same."""
     queues: dict[Requirements, dict[WorkloadId, None]] = {}
     for waiting in cluster.waiting:
-        needs = requirements_of(cluster.entries[waiting].workload)
+        needs = requirements_of(cluster.workloads[waiting].workload)
         queues.setdefault(needs, {})[waiting] = None
     return queues
 

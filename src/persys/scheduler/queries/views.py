@@ -51,12 +51,12 @@ class Queries:
         wanted = _status_named(status, _NODE_STATUSES) if status else None
         return [
             self._node_view(member)
-            for _, member in sorted(self._cluster.members.items())
+            for _, member in sorted(self._cluster.nodes.items())
             if wanted is None or member.node.status is wanted
         ]
 
     def get_node(self, node_id: str) -> control_pb2.NodeView:
-        member = self._cluster.members.get(NodeId(node_id))
+        member = self._cluster.nodes.get(NodeId(node_id))
         if member is None:
             raise NotFoundError("node", node_id)
         return self._node_view(member)
@@ -65,13 +65,13 @@ class Queries:
         wanted = _status_named(status, _WORKLOAD_STATUSES) if status else None
         return [
             self._workload_view(entry)
-            for _, entry in sorted(self._cluster.entries.items())
+            for _, entry in sorted(self._cluster.workloads.items())
             if (wanted is None or _status(entry) is wanted)
             and (not node_id or (entry.assignment and entry.assignment.node_id == node_id))
         ]
 
     def get_workload(self, workload_id: str) -> control_pb2.WorkloadView:
-        entry = self._cluster.entries.get(WorkloadId(workload_id))
+        entry = self._cluster.workloads.get(WorkloadId(workload_id))
         if entry is None:
             raise NotFoundError("workload", workload_id)
         return self._whole_view(entry)
@@ -80,7 +80,7 @@ class Queries:
         """The existing ones, until the response is full."""
         size = 0
         for workload_id in workload_ids:
-            entry = self._cluster.entries.get(WorkloadId(workload_id))
+            entry = self._cluster.workloads.get(WorkloadId(workload_id))
             if entry is None:
                 continue
             view = self._whole_view(entry)
@@ -106,8 +106,8 @@ class Queries:
         return view
 
     def summary(self) -> control_pb2.GetClusterSummaryResponse:
-        nodes = Counter(member.node.status for member in self._cluster.members.values())
-        statuses = Counter(_status(entry) for entry in self._cluster.entries.values())
+        nodes = Counter(member.node.status for member in self._cluster.nodes.values())
+        statuses = Counter(_status(entry) for entry in self._cluster.workloads.values())
         return control_pb2.GetClusterSummaryResponse(
             total_nodes=nodes.total(),
             ready_nodes=nodes[NodeStatus.READY],
@@ -186,7 +186,7 @@ class Queries:
         if workload_id in self._cluster.detached:
             block.reason, block.stays = "its record is unreadable or missing", True
             return block
-        workload = self._cluster.entries[workload_id].workload
+        workload = self._cluster.workloads[workload_id].workload
         if workload.desired is Desired.DELETED:
             block.reason = "is being deleted"
         elif because := stays_because(workload):

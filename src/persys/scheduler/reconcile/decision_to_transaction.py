@@ -211,7 +211,7 @@ def _apply(
         cluster.put_tombstone(decision.tombstone)
     cluster.detached.pop(workload.id, None)  # attached to its workload again
     if decision.forget:
-        if workload.id in cluster.entries:
+        if workload.id in cluster.workloads:
             cluster.drop_workload(workload.id)
     else:
         entry = cluster.put_workload(workload)

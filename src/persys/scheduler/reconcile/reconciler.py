@@ -146,7 +146,7 @@ class Reconciler:
         self._wakeup.set()
 
     def wake_all(self) -> None:
-        self.wake_many(list(self._cluster.entries))
+        self.wake_many(list(self._cluster.workloads))
 
     def capacity_freed(self, node_id: NodeId) -> None:
         """The node may have free capacity: wake the waiting workloads that could use it."""
@@ -223,7 +223,7 @@ class Reconciler:
     ) -> Workload:
         async def attempt() -> Workload:
             self._check_not_blocked(workload_id)
-            entry = self._cluster.entries.get(workload_id)
+            entry = self._cluster.workloads.get(workload_id)
             outcome = judge(entry.workload if entry is not None else None)
             add = partial(extra_writes, outcome) if extra_writes is not None else _nothing
             match outcome:
@@ -256,7 +256,7 @@ class Reconciler:
     async def _reconcile(self, workload_id: WorkloadId) -> None:
         try:
             async with self._locks.hold(workload_id):
-                entry = self._cluster.entries.get(workload_id)
+                entry = self._cluster.workloads.get(workload_id)
                 # While frozen nothing can be written; all workloads are woken when that ends.
                 if (
                     entry is None
@@ -279,7 +279,7 @@ class Reconciler:
 
     def _back_off(self, workload_id: WorkloadId, error: InternalError) -> None:
         """Its step raised an unexpected error: it is not reconciled until the back-off is over."""
-        entry = self._cluster.entries.get(workload_id)
+        entry = self._cluster.workloads.get(workload_id)
         if entry is None:
             return
         after = self._supervisor.retry_after(error)
@@ -297,7 +297,7 @@ class Reconciler:
 
     def _end_back_off(self, workload_id: WorkloadId) -> None:
         """A decision succeeded: end the back-off."""
-        entry = self._cluster.entries.get(workload_id)
+        entry = self._cluster.workloads.get(workload_id)
         if entry is not None and entry.set_aside is not None:
             entry.set_aside = None
             self._supervisor.resolved(STEP, workload_id)
@@ -471,7 +471,7 @@ class Reconciler:
         self, situation: Situation, decision: Decision, *, fresh_intent: bool, now: datetime
     ) -> None:
         workload = situation.workload
-        entry = self._cluster.entries.get(workload.id)
+        entry = self._cluster.workloads.get(workload.id)
         if timer := self._timers.pop(workload.id, None):
             timer.cancel()
         if entry is None:

@@ -55,7 +55,7 @@ class Resync:
         """Wake every workload that has not converged."""
         while True:
             await asyncio.sleep(every.total_seconds())
-            workload_ids = list(self._cluster.entries)
+            workload_ids = list(self._cluster.workloads)
             for start in range(0, len(workload_ids), SLICE):
                 self._wake_slice(workload_ids[start : start + SLICE])
                 await asyncio.sleep(0)
@@ -75,7 +75,7 @@ class Resync:
                     self._wake_unconverged((workload_id,))
 
     def _wake_unconverged(self, workload_ids: Iterable[WorkloadId]) -> None:
-        entries, waiting = self._cluster.entries, self._cluster.waiting
+        entries, waiting = self._cluster.workloads, self._cluster.waiting
         for workload_id in workload_ids:
             entry = entries.get(workload_id)
             if entry is None or _has_converged(entry):
@@ -110,14 +110,14 @@ class Resync:
                 round_number += 1
                 next_round = self._clock.monotonic() + every.total_seconds()
             async with asyncio.TaskGroup() as group:
-                for member in list(self._cluster.members.values()):
+                for member in list(self._cluster.nodes.values()):
                     due = member.node.id in changed or (is_round and _is_due(member, round_number))
                     if due and _is_ready(member) and self._nodes.is_due(member.node.id):
                         group.create_task(self._poll_contained(member))
 
     def poll_soon(self, node_id: NodeId) -> None:
         """No order caused a change on this node: others may have happened, so poll it soon."""
-        member = self._cluster.members.get(node_id)
+        member = self._cluster.nodes.get(node_id)
         if member is not None and not _pushes_status(member):
             self._changed.add(node_id)
             self._changed_wakeup.set()

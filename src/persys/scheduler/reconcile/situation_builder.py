@@ -28,7 +28,7 @@ class SituationBuilder:
     def _with_node(self, situation: Situation) -> Situation:
         if situation.assignment is None:
             return situation
-        member = self._cluster.members.get(situation.assignment.node_id)
+        member = self._cluster.nodes.get(situation.assignment.node_id)
         if member is None:
             return situation
         phase = phase_of(
@@ -70,7 +70,7 @@ class SituationBuilder:
 
     def _old_copy(self, tombstone: Tombstone) -> Copy:
         old = tombstone.assignment
-        member = self._cluster.members.get(old.node_id)
+        member = self._cluster.nodes.get(old.node_id)
         lost = member is None or member.node.status is NodeStatus.NOT_READY
         dead = member is not None and member.node.confirmed_dead
         has_stopped = (

@@ -117,7 +117,7 @@ class Suggestions:
         now = self._clock.now()
         rejected = SuggestionDecision(suggestion, accepted=False, decided_at=now, submitted_by=by)
         try:
-            entry = self._cluster.entries.get(WorkloadId(suggestion.target_workload))
+            entry = self._cluster.workloads.get(WorkloadId(suggestion.target_workload))
             target = entry.workload if entry is not None else None
             suggestions.evaluate(suggestion, _desired(suggestion), target, now=now)
         except RefusedError as err:

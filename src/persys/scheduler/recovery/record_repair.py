@@ -153,7 +153,7 @@ class RecordRepair:
                 await self._look_for_copies(WorkloadId(_name(record.key)))
             case "tombstone":
                 name = record.key.removeprefix(keys.TOMBSTONES).partition("/")[0]
-                member = self._cluster.members.get(NodeId(name))
+                member = self._cluster.nodes.get(NodeId(name))
                 await self._poll(WorkloadId(_name(record.key)), [member.node] if member else [])
             case _:
                 return
@@ -173,10 +173,10 @@ class RecordRepair:
 
     async def _look_for_copies(self, workload_id: WorkloadId) -> None:
         """A workload without data may be started again; a second copy of one with data is not allowed."""
-        entry = self._cluster.entries.get(workload_id)
+        entry = self._cluster.workloads.get(workload_id)
         if entry is not None and not holds_data(entry.workload):
             return
-        await self._poll(workload_id, [one.node for one in self._cluster.members.values()])
+        await self._poll(workload_id, [one.node for one in self._cluster.nodes.values()])
 
     async def _poll(self, workload_id: WorkloadId, nodes: Iterable[Node]) -> None:
         """Poll these nodes for their full lists. Raises RefusedError if one does not reply."""

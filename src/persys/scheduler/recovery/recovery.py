@@ -126,7 +126,7 @@ class Recovery:
             return "the content of the store was accepted"
 
         await self._alone(write)
-        return Recovered(len(self._cluster.members), len(self._cluster.entries))
+        return Recovered(len(self._cluster.nodes), len(self._cluster.workloads))
 
     def _check_in_recovery(self) -> None:
         modes = self._committer.modes
@@ -136,7 +136,7 @@ class Recovery:
             )
 
     def _check_may_restore(self) -> None:
-        modes, entries = self._committer.modes, self._cluster.entries
+        modes, entries = self._committer.modes, self._cluster.workloads
         if modes.in_recovery:
             return
         if modes.is_frozen:
@@ -160,8 +160,8 @@ class Recovery:
         return replace(marker, accepted=accepted)
 
     async def _reports(self, base: ClusterState) -> list[NodeReport]:
-        nodes = {node_id: member.node for node_id, member in base.members.items()}
-        for node_id, member in self._cluster.members.items():
+        nodes = {node_id: member.node for node_id, member in base.nodes.items()}
+        for node_id, member in self._cluster.nodes.items():
             nodes[node_id] = _with_operator_settings(nodes.get(node_id), member.node)
         for pending_node in self._applicants.all():
             node = pending_node.node
@@ -236,17 +236,17 @@ def _reported(reports: Iterable[NodeReport], base: ClusterState) -> list[tuple[N
         (report.node.id, intent.workload)
         for report in reports
         for intent in report.intents
-        if intent.workload.id not in base.entries
+        if intent.workload.id not in base.workloads
     ]
 
 
 def _recorded(base: ClusterState) -> Recorded:
     return Recorded(
-        {node_id: member.node for node_id, member in base.members.items()},
-        {workload_id: entry.workload for workload_id, entry in base.entries.items()},
+        {node_id: member.node for node_id, member in base.nodes.items()},
+        {workload_id: entry.workload for workload_id, entry in base.workloads.items()},
         {
             workload_id: entry.assignment
-            for workload_id, entry in base.entries.items()
+            for workload_id, entry in base.workloads.items()
             if entry.assignment is not None
         },
         tuple(one for stale in base.tombstones.values() for one in stale.values()),

@@ -113,8 +113,8 @@ class ClusterState:
         node_changed: Callable[[NodeId], None] = lambda _node_id: None,
     ) -> None:
         """`node_changed` is called after each change of a node's record."""
-        self.entries: dict[WorkloadId, WorkloadState] = {}
-        self.members: dict[NodeId, NodeState] = {}
+        self.workloads: dict[WorkloadId, WorkloadState] = {}
+        self.nodes: dict[NodeId, NodeState] = {}
         self._promised: dict[WorkloadId, Assignment] = {}
         # Assignments whose workload record is unreadable or missing. They keep their reservations, and are
         # attached again when the record becomes readable or the workload is applied again.
@@ -148,7 +148,7 @@ class ClusterState:
         without a tombstone placed beside a stale copy.
         """
         needed = [keys.workload_key(workload_id), keys.assignment_key(workload_id)]
-        entry = self.entries.get(workload_id)
+        entry = self.workloads.get(workload_id)
         if entry is not None and entry.assignment is not None:
             needed.append(keys.node_key(entry.assignment.node_id))
         else:
@@ -156,15 +156,15 @@ class ClusterState:
         return next((why for key in needed if (why := self.quarantine.reason(key))), "")
 
     def put_workload(self, workload: Workload) -> WorkloadState:
-        entry = self.entries.get(workload.id)
+        entry = self.workloads.get(workload.id)
         if entry is None:
-            entry = self.entries[workload.id] = WorkloadState(workload)
+            entry = self.workloads[workload.id] = WorkloadState(workload)
         entry.workload = workload
         self.secret_uses.put(workload)
         return entry
 
     def put_assignment(self, workload_id: WorkloadId, assignment: Assignment | None) -> None:
-        entry = self.entries[workload_id]
+        entry = self.workloads[workload_id]
         if entry.assignment is not None:
             self.on_node[entry.assignment.node_id].discard(workload_id)
         entry.assignment = assignment
@@ -174,15 +174,15 @@ class ClusterState:
 
     def drop_workload(self, workload_id: WorkloadId) -> None:
         self.put_assignment(workload_id, None)
-        del self.entries[workload_id]
+        del self.workloads[workload_id]
         self.secret_uses.drop(workload_id)
         self.waiting.discard(workload_id)
 
     def put_node(self, node: Node, *, lease_until: float | None = None) -> NodeState:
-        member = self.members.get(node.id)
+        member = self.nodes.get(node.id)
         if member is None:
             assert lease_until is not None
-            member = self.members[node.id] = NodeState(node, lease_until)
+            member = self.nodes[node.id] = NodeState(node, lease_until)
         member.node = node
         if lease_until is not None:
             member.lease_until = lease_until
@@ -209,20 +209,20 @@ class ClusterState:
 
     def set_unreachable(self, node_id: NodeId, problem: str) -> None:
         """Set why the node does not reply to calls, "" if it does: it gets no new work meanwhile."""
-        member = self.members[node_id]
+        member = self.nodes[node_id]
         member.unreachable = problem
         self.update_placement(member)
 
     def is_known_by_host(self, node_id: NodeId) -> bool:
         """Whether the agent's certificate identifies only a host: it is third-party or shared."""
-        member = self.members.get(node_id)
+        member = self.nodes.get(node_id)
         if member is None:
             return False
         return member.node.known_by_host or bool(member.node.bound_host)
 
     def set_unavailable(self, node_id: NodeId, types: frozenset[WorkloadType]) -> bool:
         """Set the types whose runtime does not respond on the node. True: one of them responds again."""
-        member = self.members[node_id]
+        member = self.nodes[node_id]
         if member.unavailable_types == types:
             return False
         recovered = bool(member.unavailable_types - types)
@@ -232,7 +232,7 @@ class ClusterState:
 
     def set_unhealthy(self, node_id: NodeId, types: frozenset[WorkloadType]) -> bool:
         """Set the types that HealthCheck reports unhealthy. True: one of them is healthy again."""
-        member = self.members[node_id]
+        member = self.nodes[node_id]
         types &= member.node.capabilities.types
         recovered = bool(member.unhealthy_types - types)
         if member.unhealthy_types != types:
@@ -242,18 +242,18 @@ class ClusterState:
 
     def stop_offering(self, node_id: NodeId, kind: WorkloadType) -> None:
         """The node cannot run this type: it is not offered this type until it registers again."""
-        member = self.members.get(node_id)
+        member = self.nodes.get(node_id)
         if member is not None and kind not in member.refused_types:
             member.refused_types.add(kind)
             self.update_placement(member)
 
     def exclude_node(self, workload_id: WorkloadId, rejected: RejectedNode) -> None:
         """The node rejected this workload for lack of capacity: it is excluded for a while."""
-        self.entries[workload_id].rejected_nodes[rejected.node_id] = rejected
+        self.workloads[workload_id].rejected_nodes[rejected.node_id] = rejected
 
     def exclusions_of(self, workload_id: WorkloadId, now: datetime) -> tuple[RejectedNode, ...]:
         """The rejections that have not expired."""
-        entry = self.entries.get(workload_id)
+        entry = self.workloads.get(workload_id)
         if entry is None or not entry.rejected_nodes:
             return ()
         entry.rejected_nodes = {
@@ -264,7 +264,7 @@ class ClusterState:
         return tuple(entry.rejected_nodes.values())
 
     def drop_node(self, node_id: NodeId) -> None:
-        del self.members[node_id]
+        del self.nodes[node_id]
         # A node that registers with this id again starts without reservations.
         self.node_index.give_back_all(node_id)
         self.node_index.remove_node(node_id)
@@ -279,7 +279,8 @@ class ClusterState:
         return {
             workload_id: entry.assignment
             for workload_id in workload_ids
-            if (entry := self.entries.get(workload_id)) is not None and entry.assignment is not None
+            if (entry := self.workloads.get(workload_id)) is not None
+            and entry.assignment is not None
         }
 
     def bound_to(self, node_id: NodeId) -> set[WorkloadId]:
@@ -294,7 +295,7 @@ class ClusterState:
         return [
             workload_id
             for workload_id in self.on_node.get(node_id, ())
-            if not _is_settled(self.entries[workload_id])
+            if not _is_settled(self.workloads[workload_id])
         ]
 
     def put_tombstone(self, tombstone: Tombstone) -> None:
@@ -316,11 +317,11 @@ class ClusterState:
 
     def raise_epochs(self) -> None:
         """Raise the counter above all recorded epochs: stores of older versions have no counter."""
-        bound = (entry.assignment for entry in self.entries.values())
+        bound = (entry.assignment for entry in self.workloads.values())
         known = [one.epoch for one in bound if one is not None]
         known += [
             entry.workload_status.epoch
-            for entry in self.entries.values()
+            for entry in self.workloads.values()
             if entry.workload_status is not None
         ]
         for stale in self.tombstones.values():
@@ -343,7 +344,7 @@ class ClusterState:
 
     def recorded_reservation(self, workload_id: WorkloadId, node_id: NodeId) -> Assignment | None:
         """The record for which capacity is reserved for a workload on a node."""
-        entry = self.entries.get(workload_id)
+        entry = self.workloads.get(workload_id)
         if (
             entry is not None
             and entry.assignment is not None

@@ -33,14 +33,14 @@ class Memory:
 
 
 def put_node(memory: Memory, node: Node) -> None:
-    known = memory.cluster.members.get(node.id)
+    known = memory.cluster.nodes.get(node.id)
     memory.cluster.put_node(node, lease_until=known.lease_until if known else memory.lease_until)
 
 
 def drop_node(memory: Memory, key: str) -> None:
     """Other records of the node stay: its own record may be unreadable instead of deleted."""
     cluster, node_id = memory.cluster, NodeId(_name(key))
-    if node_id not in cluster.members:
+    if node_id not in cluster.nodes:
         return
     tombstones, drifts = cluster.tombstones.get(node_id, {}), cluster.drifts.on(node_id)
     cluster.drop_node(node_id)
@@ -89,7 +89,7 @@ def put_removal(memory: Memory, removal: RemovedNode) -> None:
 def assume_removed(memory: Memory, key: str) -> None:
     """The time of removal is unknown: certificates from before now are refused, unless the node is back."""
     node_id = NodeId(_name(key))
-    if node_id not in memory.cluster.members:
+    if node_id not in memory.cluster.nodes:
         memory.cluster.removed.put(RemovedNode(node_id, memory.now))
 
 
@@ -102,7 +102,7 @@ def put_workload(memory: Memory, workload: Workload) -> None:
 
 def drop_workload(memory: Memory, key: str) -> None:
     cluster, workload_id = memory.cluster, WorkloadId(_name(key))
-    entry = cluster.entries.get(workload_id)
+    entry = cluster.workloads.get(workload_id)
     if entry is None:
         return
     assignment = entry.assignment
@@ -121,7 +121,7 @@ def drop_assignment(memory: Memory, key: str) -> None:
 
 
 def _bind(cluster: ClusterState, workload_id: WorkloadId, assignment: Assignment | None) -> None:
-    entry = cluster.entries.get(workload_id)
+    entry = cluster.workloads.get(workload_id)
     old = entry.assignment if entry is not None else cluster.detached.get(workload_id)
     if entry is not None:
         cluster.put_assignment(workload_id, assignment)
@@ -134,7 +134,7 @@ def _bind(cluster: ClusterState, workload_id: WorkloadId, assignment: Assignment
 
 
 def assignments(cluster: ClusterState) -> Iterable[Assignment]:
-    for entry in cluster.entries.values():
+    for entry in cluster.workloads.values():
         if entry.assignment is not None:
             yield entry.assignment
     yield from cluster.detached.values()
@@ -146,32 +146,32 @@ def assignments_on(cluster: ClusterState, node_id: NodeId) -> list[Assignment]:
 
 
 def put_status(memory: Memory, workload_status: WorkloadStatus) -> None:
-    if entry := memory.cluster.entries.get(workload_status.workload_id):
+    if entry := memory.cluster.workloads.get(workload_status.workload_id):
         entry.workload_status = workload_status
 
 
 def drop_belief(memory: Memory, key: str) -> None:
-    if entry := memory.cluster.entries.get(WorkloadId(_name(key))):
+    if entry := memory.cluster.workloads.get(WorkloadId(_name(key))):
         entry.workload_status = None
 
 
 def put_retry(memory: Memory, retry: Retry) -> None:
-    if entry := memory.cluster.entries.get(retry.workload_id):
+    if entry := memory.cluster.workloads.get(retry.workload_id):
         entry.retry = retry
 
 
 def drop_retry(memory: Memory, key: str) -> None:
-    if entry := memory.cluster.entries.get(WorkloadId(_name(key))):
+    if entry := memory.cluster.workloads.get(WorkloadId(_name(key))):
         entry.retry = None
 
 
 def put_history(memory: Memory, history: History) -> None:
-    if entry := memory.cluster.entries.get(history.workload_id):
+    if entry := memory.cluster.workloads.get(history.workload_id):
         entry.history = history
 
 
 def drop_history(memory: Memory, key: str) -> None:
-    if entry := memory.cluster.entries.get(WorkloadId(_name(key))):
+    if entry := memory.cluster.workloads.get(WorkloadId(_name(key))):
         entry.history = None
 
 

@@ -145,7 +145,7 @@ RECORDS: tuple[RecordType, ...] = (
         put=memory.put_node,
         drop=memory.drop_node,
         stand_in=_nothing,
-        in_memory=lambda cluster: (member.node for member in cluster.members.values()),
+        in_memory=lambda cluster: (member.node for member in cluster.nodes.values()),
         rebuilt=lambda merged, _held: merged.nodes.values(),
     ),
     _type(
@@ -175,7 +175,7 @@ RECORDS: tuple[RecordType, ...] = (
         put=memory.put_workload,
         drop=memory.drop_workload,
         stand_in=_nothing,
-        in_memory=lambda cluster: (entry.workload for entry in cluster.entries.values()),
+        in_memory=lambda cluster: (entry.workload for entry in cluster.workloads.values()),
         rebuilt=lambda merged, _held: merged.workloads.values(),
     ),
     _type(
@@ -207,7 +207,7 @@ RECORDS: tuple[RecordType, ...] = (
         stand_in=_nothing,
         in_memory=lambda cluster: (
             entry.workload_status
-            for entry in cluster.entries.values()
+            for entry in cluster.workloads.values()
             if entry.workload_status is not None
         ),
         rebuilt=lambda merged, held: (
@@ -230,7 +230,7 @@ RECORDS: tuple[RecordType, ...] = (
         drop=memory.drop_retry,
         stand_in=_nothing,
         in_memory=lambda cluster: (
-            entry.retry for entry in cluster.entries.values() if entry.retry is not None
+            entry.retry for entry in cluster.workloads.values() if entry.retry is not None
         ),
         rebuilt=lambda merged, held: (
             retry for retry in held if retry.workload_id in merged.workloads
@@ -249,7 +249,7 @@ RECORDS: tuple[RecordType, ...] = (
         drop=memory.drop_history,
         stand_in=_nothing,
         in_memory=lambda cluster: (
-            entry.history for entry in cluster.entries.values() if entry.history is not None
+            entry.history for entry in cluster.workloads.values() if entry.history is not None
         ),
         rebuilt=lambda merged, held: (
             history for history in held if history.workload_id in merged.workloads

@@ -76,7 +76,7 @@ def _taken(memory: Memory, decoded: _Decoded) -> Iterator[None]:
     """Applies the records to memory. It yields where it may pause: not while the differences are partly
     applied, unless memory was empty and serves no requests yet."""
     cluster, found = memory.cluster, decoded.found
-    was_empty = not cluster.entries and not cluster.members
+    was_empty = not cluster.workloads and not cluster.nodes
     gone: list[tuple[RecordType, str]] = []
     for kind in reversed(RECORDS):
         stored = found[kind.name]
@@ -176,7 +176,7 @@ def _read(kind: RecordType, key: str, value: bytes) -> Struct | Quarantined:
 def _reserved(cluster: ClusterState) -> Iterator[None]:
     """Updates all reservations from the records, also reservations whose record is gone."""
     detached = {one.node_id for one in cluster.detached.values()}
-    for node_id in {*cluster.members, *cluster.on_node, *cluster.tombstones, *detached}:
+    for node_id in {*cluster.nodes, *cluster.on_node, *cluster.tombstones, *detached}:
         reserved = {*cluster.node_index.holders(node_id), *cluster.tombstones.get(node_id, ())}
         for workload_id in reserved | cluster.bound_to(node_id):
             yield

@@ -136,7 +136,7 @@ def _why_waiting(workload: Workload, mirror: StoreMirror, bound: Assignment | No
 
 def oversized(scheduler: Scheduler) -> str:
     """What the scheduler holds from a node's report beyond the limits of reports; "" if nothing."""
-    for workload_id, entry in sorted(scheduler.cluster.entries.items()):
+    for workload_id, entry in sorted(scheduler.cluster.workloads.items()):
         for held in (entry.observation, entry.workload_status):
             if held is None:
                 continue
@@ -151,10 +151,10 @@ def differences(mirror: StoreMirror, scheduler: Scheduler) -> Iterator[str]:
     """Differences between the scheduler's memory and the store."""
     cluster = scheduler.cluster
     stored = {workload.id for workload in mirror.workloads.values()}
-    if stored != set(cluster.entries):
-        yield f"memory and store disagree on {sorted(stored ^ set(cluster.entries))}"
+    if stored != set(cluster.workloads):
+        yield f"memory and store disagree on {sorted(stored ^ set(cluster.workloads))}"
         return
-    for workload_id, entry in sorted(cluster.entries.items()):
+    for workload_id, entry in sorted(cluster.workloads.items()):
         remembered = (entry.workload, entry.assignment, entry.workload_status, entry.retry)
         recorded = (
             mirror.workload(workload_id),

@@ -95,4 +95,4 @@ class SimScheduler:
 
 
 def remembers(scheduler: Scheduler | None) -> bool:
-    return scheduler is not None and bool(scheduler.cluster.members or scheduler.cluster.entries)
+    return scheduler is not None and bool(scheduler.cluster.nodes or scheduler.cluster.workloads)

@@ -36,7 +36,7 @@ class Inside:
 
     def end_lease(self) -> None:
         assert self.scheduler is not None
-        self.scheduler.cluster.members[N1].lease_until = 0.0
+        self.scheduler.cluster.nodes[N1].lease_until = 0.0
 
     async def judge(self) -> None:
         assert self.scheduler is not None

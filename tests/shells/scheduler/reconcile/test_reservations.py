@@ -46,7 +46,7 @@ def test_a_node_that_was_removed_and_registers_again_has_no_reservations() -> No
     old = an_assignment(N1)
     cluster.put_tombstone(Tombstone(old, NOON))
     cluster.update_reservations(old.workload_id, (N1,))
-    node = cluster.members[N1].node
+    node = cluster.nodes[N1].node
 
     cluster.drop_node(N1)
     cluster.put_node(node, lease_until=0.0)

@@ -63,7 +63,7 @@ async def delete_workload(large: Large) -> None:
     answer = await large.stub.DeleteWorkload(request, timeout=SECONDS)
 
     assert answer.success, answer.error_message
-    await large.until(lambda: "run0" not in large.cluster.app.cluster.entries, "run0 to be gone")
+    await large.until(lambda: "run0" not in large.cluster.app.cluster.workloads, "run0 to be gone")
 
 
 async def retry_workload(large: Large) -> None:
@@ -190,7 +190,7 @@ async def remove_node(large: Large) -> None:
     """Together with all recorded stale copies and orphans."""
     await _asked(large, "RemoveNode", DEAD)
     # With a slow store it takes longer than the caller waits; the removal continues.
-    await large.until(lambda: DEAD not in large.cluster.app.cluster.members, "its removal")
+    await large.until(lambda: DEAD not in large.cluster.app.cluster.nodes, "its removal")
 
     assert not await large.has(keys.node_key(DEAD))
     assert not await large.has(f"{keys.TOMBSTONES}{DEAD}/")

@@ -124,7 +124,7 @@ async def test_leases_of_many_nodes_that_end_together_share_transactions(
     await fill(store, {**MARKER, **silent_nodes(size, ready), **removals(size)})
     measured = MeasuredStore(store)
     async with a_scheduler(measured, Fleet(), calm(node_lease=timedelta(seconds=1))) as cluster:
-        members = cluster.app.cluster.members
+        members = cluster.app.cluster.nodes
         before = measured.commits
 
         with bounded(measured):
