@@ -34,7 +34,7 @@ arrangements = st.builds(
 
 @settings(max_examples=40, deadline=None)
 @given(arrangements, st.integers(0, 1 << 32).map(Random))
-def test_a_kept_ranking_is_as_one_made_anew(by: Arrangement, random: Random) -> None:
+def test_an_updated_ranking_equals_a_new_one(by: Arrangement, random: Random) -> None:
     node_index = NodeIndex()
     for node_id in NODES:
         put(node_index, node_id, random)

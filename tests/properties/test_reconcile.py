@@ -205,7 +205,7 @@ def test_a_decision_that_was_carried_out_needs_no_second_one(situation: Situatio
 
 @settings(max_examples=200, deadline=None)
 @given(situations)
-def test_without_a_deed_nothing_is_left_to_write_at_once(situation: Situation) -> None:
+def test_without_an_effect_the_next_decision_writes_nothing(situation: Situation) -> None:
     placer = rooms_for(situation)
     decision = decided(situation, placer=placer)
     if decision.effects or decision.forget:
@@ -249,7 +249,7 @@ def test_the_next_look_is_in_the_future(situation: Situation) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(situations)
-def test_whoever_waits_on_a_living_node_will_be_looked_at_again(situation: Situation) -> None:
+def test_every_pending_workload_on_an_alive_node_is_decided_again(situation: Situation) -> None:
     """Nothing hangs: an order in flight ends, all else has a wake time, waits for capacity or is done."""
     decision = decided(situation)
     if decision.forget or situation.phase is not Phase.ALIVE or decision.assignment is None:

@@ -247,7 +247,7 @@ async def test_a_token_that_was_revoked_is_renewed(guarded: Server, take: Take) 
         assert len(await take(store.watch("/", after=outcome.revision - 1), 2)) == 2
 
 
-async def test_a_change_among_the_users_interrupts_nobody(guarded: Server) -> None:
+async def test_a_change_of_the_users_interrupts_no_call(guarded: Server) -> None:
     async with connected(guarded.endpoint, user="root", password="secret") as store:
         await store.commit([Unit(puts={"/a": b"v"})])
         administer(guarded, "auth/user/add", name="other", password="other")
@@ -266,7 +266,7 @@ async def test_a_user_without_rights_is_unavailable_and_never_absence(guarded: S
             await anext(aiter(store.watch("/", after=0)))
 
 
-async def test_a_password_is_no_harm_where_none_is_asked_for(start_etcd: StartEtcd) -> None:
+async def test_a_password_is_ignored_without_authentication(start_etcd: StartEtcd) -> None:
     server = start_etcd()
     async with connected(server.endpoint, user="root", password="secret") as store:
         assert await store.get("/a") is None

@@ -241,7 +241,7 @@ async def test_leases_begin_again_with_their_full_time_after_reopening(tmp_path:
     await again.close()
 
 
-async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+async def test_a_file_that_is_not_a_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "store.db").write_text("not a database, but longer than a header of one " * 100)
 
     with pytest.raises(SettingsError, match="not a SQLite database"):

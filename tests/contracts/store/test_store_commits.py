@@ -138,7 +138,7 @@ async def test_a_delete_removes_and_frees_the_name(store: Store) -> None:
     assert isinstance(outcome, Committed)
 
 
-async def test_deleting_what_is_absent_is_no_error(store: Store) -> None:
+async def test_deleting_an_absent_key_is_allowed(store: Store) -> None:
     (outcome,) = await store.commit([Unit(deletes=["/never"], puts={"/a": b"v"})])
 
     assert isinstance(outcome, Committed)

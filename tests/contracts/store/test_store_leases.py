@@ -65,7 +65,7 @@ async def test_a_revoked_lease_takes_its_records_along_at_once(store: Store) -> 
     assert not await store.keep_lease(lease)
 
 
-async def test_revoking_what_has_ended_is_no_error(store: Store) -> None:
+async def test_revoking_an_ended_lease_is_allowed(store: Store) -> None:
     await store.revoke_lease(NEVER)
 
 

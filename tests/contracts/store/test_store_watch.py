@@ -85,7 +85,7 @@ async def test_a_snapshot_and_a_watch_from_its_revision_leave_no_gap(
     assert keys == [f"/w/{number:03d}" for number in range(60)]
 
 
-async def test_a_conflict_is_no_change(store: Store, take: Take) -> None:
+async def test_a_conflict_changes_nothing(store: Store, take: Take) -> None:
     after = await start(store)
     await commit(store, Unit(puts={"/a": b"1"}))
     await store.commit([Unit(guards={"/a": 0}, puts={"/a": b"never"})])
@@ -143,7 +143,7 @@ async def test_a_compaction_keeps_its_own_revision_and_all_records(
     assert [record.key for record in (await store.read("/")).records] == ["/a", "/c"]
 
 
-async def test_compacting_twice_or_in_the_future_is_no_error(store: Store, take: Take) -> None:
+async def test_compacting_twice_or_in_the_future_is_allowed(store: Store, take: Take) -> None:
     after = await commit(store, Unit(puts={"/a": b"1"}))
     last = await commit(store, Unit(puts={"/a": b"2"}))
 

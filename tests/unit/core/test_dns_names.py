@@ -88,7 +88,7 @@ def test_an_id_that_is_a_label_is_its_own_name(name: str) -> None:
     assert label_of(NodeId(name)) == name
 
 
-def test_an_id_that_is_no_label_looks_like_itself_and_has_a_mark() -> None:
+def test_an_id_that_is_not_a_label_is_converted_with_a_hash() -> None:
     assert label_of(NodeId("Rack_3.example")) == "rack_3-example-156c1292"
 
 
@@ -122,7 +122,7 @@ def test_a_domain_is_taken_in_lower_case_and_without_the_last_dot() -> None:
 
 
 @pytest.mark.parametrize("text", ["", ".", "a..b", "-a", "a/b", "a b", "x" * 64, "x." * 100 + "y"])
-def test_what_is_no_domain_is_refused_by_name(text: str) -> None:
+def test_an_invalid_domain_is_refused_by_name(text: str) -> None:
     with pytest.raises(SettingsError, match="DOMAIN"):
         checked_name(text, field="DOMAIN")
 

@@ -129,7 +129,7 @@ def test_what_runs_although_it_shall_be_stopped_is_a_drift() -> None:
     ],
     ids=["as wanted", "says no revision", "pending", "unknown", "failed"],
 )
-def test_what_agrees_or_is_no_difference_yet_is_no_drift(seen: Observation) -> None:
+def test_agreement_and_pending_states_are_not_drift(seen: Observation) -> None:
     assert drift_of(settled(seen)) is None
 
 
@@ -162,18 +162,18 @@ def test_what_agrees_or_is_no_difference_yet_is_no_drift(seen: Observation) -> N
         "deleted",
     ],
 )
-def test_what_is_under_way_is_no_drift(changes: dict[str, object]) -> None:
+def test_an_operation_in_progress_is_not_drift(changes: dict[str, object]) -> None:
     assert drift_of(settled(an_observation(Actual.ABSENT), **changes)) is None
 
 
-def test_a_node_gets_its_grace_to_heal_by_itself() -> None:
+def test_an_agent_gets_the_grace_period_to_repair() -> None:
     situation = settled(an_observation(Actual.ABSENT))
 
     assert drift_of(situation, now=after(9)) is None
     assert drift_of(situation, now=after(10)) is not None
 
 
-def test_a_stranger_is_neither_bound_there_nor_named_by_a_tombstone_nor_gone() -> None:
+def test_an_unassigned_copy_has_neither_an_assignment_nor_a_tombstone() -> None:
     listed = [
         replace(an_observation(), workload_id=WorkloadId(name))
         for name in ("bound", "buried", "ghost")
@@ -186,7 +186,7 @@ def test_a_stranger_is_neither_bound_there_nor_named_by_a_tombstone_nor_gone() -
 
 
 @given(*[st.frozensets(st.sampled_from("abcdefgh").map(WorkloadId))] * 3)
-def test_nothing_that_is_bound_or_buried_is_ever_a_stranger(
+def test_an_assignment_or_tombstone_is_never_an_unassigned_copy(
     listed: frozenset[WorkloadId], bound: frozenset[WorkloadId], buried: frozenset[WorkloadId]
 ) -> None:
     seen = [replace(an_observation(), workload_id=name) for name in listed]

@@ -93,7 +93,7 @@ def test_two_restores_of_one_snapshot_go_on_at_different_epochs(apart_ms: int, k
     assert first <= EPOCH_MAX
 
 
-def test_a_reported_epoch_is_believed_only_if_it_was_handed_out() -> None:
+def test_a_reported_epoch_counts_only_if_it_was_assigned() -> None:
     assert credible(5, 10) == 5
     assert credible(11, 10) == 0
     assert credible(2**63 - 1, 10) == 0

@@ -95,7 +95,7 @@ def test_the_limit_holds_and_no_source_loses_more_than_its_share(
 
 
 @given(st.permutations(list(range(1, 9))))
-def test_the_order_in_which_events_are_learnt_does_not_matter(order: list[int]) -> None:
+def test_the_order_in_which_events_arrive_does_not_matter(order: list[int]) -> None:
     retention = EventRetention(EventLimits(3))
 
     for sequence in order:

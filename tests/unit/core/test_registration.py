@@ -114,7 +114,7 @@ def test_an_old_copy_of_the_disk_stays_refused_after_the_lease_with_certificates
     assert registration_refusal(asked("i2"), gone) == ""
 
 
-def test_a_machine_that_joined_anew_replaces_the_holder_at_once() -> None:
+def test_a_machine_that_joined_again_replaces_the_registered_agent_at_once() -> None:
     assert registration_refusal(asked("", enrolled_at=NOON + timedelta(seconds=1)), held()) == ""
 
 

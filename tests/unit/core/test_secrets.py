@@ -72,7 +72,7 @@ def test_a_reference_is_read(text: str, expected: Reference) -> None:
         "plain",
     ],
 )
-def test_what_is_no_reference_is_refused_with_its_field(text: str) -> None:
+def test_an_invalid_reference_is_refused_with_its_field(text: str) -> None:
     with pytest.raises(InvalidError, match=r"^spec\.x: invalid reference"):
         parse(text, "spec.x")
 
@@ -124,7 +124,7 @@ def test_values_take_the_place_of_references_and_nothing_else_changes() -> None:
 
 
 @pytest.mark.parametrize("value", [b"\xff", b"a\0b"])
-def test_a_variable_cannot_hold_what_is_no_text(value: bytes) -> None:
+def test_a_variable_cannot_hold_binary_data(value: bytes) -> None:
     with pytest.raises(InvalidError, match=r"spec\.compose\.env\['A'\]"):
         put_in(ComposeSpec(env={"A": "secret://a"}), {StoredReference("a"): value})
 

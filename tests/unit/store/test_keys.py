@@ -37,7 +37,7 @@ def test_the_drifts_of_a_node_are_not_those_of_one_with_a_longer_name() -> None:
     assert drift.startswith(keys.node_drifts(NodeId("n10")))
 
 
-def test_a_node_called_lease_is_no_lease() -> None:
+def test_a_node_named_lease_is_not_a_lease() -> None:
     assert keys.is_node_lease(keys.node_lease_key(NodeId("lease")))
     assert not keys.is_node_lease(keys.node_key(NodeId("lease")))
 
@@ -60,7 +60,7 @@ def test_event_keys_sort_by_time_and_then_by_sequence(
     assert in_key_order == ((one_at, one) < (other_at, other))
 
 
-def test_a_name_in_dns_is_found_where_coredns_looks_and_is_no_record() -> None:
+def test_a_dns_name_has_the_key_that_coredns_reads_and_is_not_a_record() -> None:
     key = keys.name_key("n1.default.agents.persys.cloud")
 
     assert key == "/skydns/cloud/persys/agents/default/n1"

@@ -55,7 +55,7 @@ def test_user_data_goes_as_it_came(text: str) -> None:
     assert the_file("user-data", a_machine(login, user_data=text)) == text
 
 
-def test_user_data_in_one_string_is_decoded_even_if_it_is_no_text() -> None:
+def test_user_data_in_one_string_is_decoded_even_if_binary() -> None:
     packed = b"\x1f\x8b\x00\xff"
     spec = replace(MACHINE, cloud_init_base64=b64encode(packed).decode())
 
@@ -111,7 +111,7 @@ def test_a_machine_that_only_grows_is_the_same_instance() -> None:
     ],
     ids=["user data", "vendor data", "login", "network"],
 )
-def test_what_cloud_init_must_do_anew_is_another_instance(other: VMSpec) -> None:
+def test_a_changed_seed_is_another_instance(other: VMSpec) -> None:
     before = a_machine(user_data=SCRIPT)
 
     assert the_config("meta-data", before) != the_config("meta-data", other)

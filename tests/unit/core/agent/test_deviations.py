@@ -149,7 +149,7 @@ def test_a_repair_that_took_longer_than_its_pause_is_shown_before_the_next() -> 
     assert found.look_again_at == NOW + timedelta(seconds=10)
 
 
-def test_each_repair_in_vain_waits_longer_for_the_next() -> None:
+def test_each_failed_repair_doubles_the_delay() -> None:
     waits = []
     for count in (1, 2, 3, 30):
         found = settled(running(RENAMED), after_repairs(count))

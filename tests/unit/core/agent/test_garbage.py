@@ -47,18 +47,18 @@ def doomed(
     return [each.item.id for each in found]
 
 
-def test_what_the_journal_knows_is_nobodys_at_no_time() -> None:
+def test_an_item_in_the_journal_always_has_an_owner() -> None:
     assert unowned_since([an_item("web")], {}, known=[WEB], now=NOW) == {}
 
 
-def test_an_item_is_nobodys_since_it_was_first_seen_so() -> None:
+def test_an_item_has_no_owner_since_it_was_first_seen_without_one() -> None:
     item = an_item()
     first = unowned_since([item], {}, known=[WEB], now=LONG_AGO)
 
     assert unowned_since([item], first, known=[WEB], now=NOW) == {item.id: LONG_AGO}
 
 
-def test_what_came_to_belong_to_somebody_begins_anew() -> None:
+def test_an_item_that_had_an_owner_starts_again() -> None:
     item = an_item()
     first = unowned_since([item], {}, known=[], now=LONG_AGO)
     claimed = unowned_since([item], first, known=[OLD], now=LONG_AGO)

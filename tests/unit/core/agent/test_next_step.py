@@ -153,7 +153,7 @@ def test_a_crash_between_keeping_and_starting_starts_and_one_after_it_does_not()
     assert settled(order, after, kept).code == "Completed"
 
 
-def test_a_bad_exit_without_restarts_is_a_failure_nobody_need_retry() -> None:
+def test_a_failed_exit_without_restarts_is_not_retryable() -> None:
     outcome = settled(
         an_order(restart=RestartPolicy("no")), an_artefact(Condition.EXITED, exit_code=3)
     )
@@ -181,7 +181,7 @@ def test_on_failure_fails_when_its_retries_are_used_up_and_is_started_before() -
 
 
 @pytest.mark.parametrize("restart", ["always", "unless-stopped"])
-def test_what_somebody_stopped_by_hand_is_started_again(restart: str) -> None:
+def test_a_container_stopped_manually_is_started_again(restart: str) -> None:
     stopped = an_artefact(Condition.EXITED, exit_code=143)
 
     assert step(an_order(restart=RestartPolicy(restart)), stopped) is Step.START

@@ -111,7 +111,7 @@ def test_it_stays_stopped_when_the_scheduler_is_back_until_an_order_comes() -> N
     assert again == Perform(Step.START)
 
 
-def test_what_somebody_starts_behind_its_back_is_stopped_again() -> None:
+def test_a_container_started_manually_is_stopped_again() -> None:
     step = next_step(an_order(), a_container(Condition.RUNNING), HALTED, now=NOW)
 
     assert step == Perform(Step.STOP, halts=True)

@@ -55,7 +55,7 @@ def test_a_container_that_started_again_counts_from_nothing() -> None:
     assert usage[WEB].cpu_percent == pytest.approx(10)
 
 
-def test_what_nobody_ordered_is_left_out() -> None:
+def test_usage_of_an_unknown_workload_is_left_out() -> None:
     unassigned = WorkloadId("stranger")
     looks = [a_sample("c", at, at, workload=unassigned) for at in (1, 2)]
 

@@ -100,14 +100,14 @@ def test_a_machine_that_never_comes_up_is_in_a_crash_loop() -> None:
     assert settled.failure.reason is FailureReason.VM_BOOT_FAILED
 
 
-def test_a_machine_that_failed_to_boot_is_believed_only_after_a_while() -> None:
+def test_a_vm_that_failed_to_boot_counts_as_running_only_after_a_while() -> None:
     looping = after_settling(LAUNCHED, the_settled(after(CRASHED, an_order())))
 
     assert the_settled(after(RUNNING, an_order(), looping, seconds=5)).actual is Actual.FAILED
     assert the_settled(after(RUNNING, an_order(), looping, seconds=61)).actual is Actual.RUNNING
 
 
-def test_a_crash_long_after_the_start_is_no_failed_boot() -> None:
+def test_a_crash_long_after_the_start_is_not_a_failed_boot() -> None:
     late = replace(CRASHED, finished_at=NOON + timedelta(hours=1))
 
     settled = the_settled(after(late, an_order("no")))
@@ -154,7 +154,7 @@ def test_a_machine_without_room_is_failed_until_there_is_some() -> None:
     assert after(replace(stuck, trouble=None), an_order()) == Perform(Step.START)
 
 
-def test_a_machine_of_which_more_will_be_known_is_looked_at_again() -> None:
+def test_a_vm_is_inspected_again_when_more_will_be_known() -> None:
     young = replace(RUNNING, look_again_after=timedelta(seconds=1))
 
     settled = the_settled(after(young, an_order()))

@@ -19,7 +19,7 @@ def test_the_first_of_each_pair_is_told_at_once_and_the_rest_as_a_number() -> No
     ]
 
 
-def test_a_window_in_which_nothing_was_left_out_ends_in_silence() -> None:
+def test_a_window_without_omitted_denials_reports_nothing() -> None:
     ration = DenialLimiter()
     assert ration.take(a_denial(), 0.0)
     assert ration.close(WINDOW_SECONDS) == []
@@ -54,7 +54,7 @@ def test_what_was_left_out_under_many_names_is_told_as_one_number() -> None:
     assert ration.close(WINDOW_SECONDS) == ["2 more calls were denied in the last minute"]
 
 
-def test_somebody_unknown_is_told_as_such() -> None:
+def test_an_unknown_identity_is_reported_as_unknown() -> None:
     told = DenialLimiter().take(a_denial(who=""), 0.0)
     assert told is not None
     assert told.startswith("unknown identity at ")

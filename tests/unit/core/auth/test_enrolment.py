@@ -53,7 +53,7 @@ def test_a_name_that_no_person_can_have_is_refused(name: str) -> None:
         check_identity(Identity(Role.ADMIN, name))
 
 
-def test_nobody_else_becomes_the_authority() -> None:
+def test_no_certificate_is_issued_for_the_role_of_the_ca() -> None:
     with pytest.raises(InvalidError, match="role"):
         check_identity(Identity(Role.CA, "ca"))
 

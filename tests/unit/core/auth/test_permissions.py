@@ -16,12 +16,12 @@ CHANGING = {
 }
 
 
-def test_every_role_has_its_deeds() -> None:
+def test_every_role_has_its_permissions() -> None:
     assert set(ROLES) == set(Role)
 
 
 @pytest.mark.parametrize("role", [Role.VIEWER, Role.GATEWAY])
-def test_who_only_looks_changes_nothing(role: Role) -> None:
+def test_a_role_that_only_reads_changes_nothing(role: Role) -> None:
     assert not ROLES[role] & CHANGING
 
 

@@ -76,7 +76,7 @@ def test_a_name_is_one_that_a_certificate_could_have(name: str) -> None:
         a_token(name=name)
 
 
-def test_a_deed_beyond_the_role_is_named() -> None:
+def test_a_permission_beyond_the_role_is_named() -> None:
     with pytest.raises(InvalidError, match=r"^deeds: role viewer does not allow 'exec'"):
         a_token("viewer", "read", "exec")
     with pytest.raises(InvalidError, match=r"does not allow 'dance'"):
@@ -88,7 +88,7 @@ def test_a_scope_leaves_only_what_it_names_and_what_anyone_may() -> None:
     assert allowed(a_token("operator")) == ROLES[Role.OPERATOR]
 
 
-def test_nobody_gives_what_he_may_not_do_himself() -> None:
+def test_a_caller_cannot_grant_permissions_it_does_not_have() -> None:
     narrow = a_caller(Role.ADMIN, Permission.TOKENS, Permission.READ, Permission.ANYONE)
     with pytest.raises(DeniedError, match=r"that you do not have: logs$"):
         a_token("viewer", by=narrow)
@@ -122,7 +122,7 @@ def test_a_token_is_read_back_from_its_text() -> None:
         assert parse(text) is None
 
 
-def test_only_who_knows_the_secret_hears_that_a_token_is_over() -> None:
+def test_only_the_right_secret_shows_that_a_token_has_expired() -> None:
     token = a_token()
     later = token.expires_at
     guess = TokenSecret(DRAWN.id, "00" * 32)
@@ -154,7 +154,7 @@ def none_revoked(_serial: str) -> bool:
     return False
 
 
-def test_its_holder_is_who_the_token_says_for_as_long_as_it_lasts() -> None:
+def test_a_token_gives_the_caller_its_identity_until_it_expires() -> None:
     token = a_token("viewer", "read")
     found = holder(token, "7")
     assert (found.identity, found.expires_at) == (Identity(Role.VIEWER, "ops"), token.expires_at)

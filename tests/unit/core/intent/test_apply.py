@@ -142,7 +142,7 @@ def test_a_workload_that_is_not_there_has_no_desired_state(desired: Desired) -> 
 
 
 @pytest.mark.parametrize("desired", list(Desired))
-def test_the_desired_state_it_has_is_no_change(desired: Desired) -> None:
+def test_the_present_desired_state_changes_nothing(desired: Desired) -> None:
     assert isinstance(
         change_desired(a_workload(desired=desired), WEB, desired, now=LATER), Unchanged
     )

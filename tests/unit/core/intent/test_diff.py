@@ -53,7 +53,7 @@ def a_decision(node_id: str | None, *, waits: bool = False) -> Decision:
     return Decision(assignment, None, None, waits_for_capacity=waits)
 
 
-def test_a_new_revision_in_place_makes_the_running_copy_anew() -> None:
+def test_a_new_revision_on_the_same_node_recreates_the_copy() -> None:
     told = displaced(a_workload(), an_assignment("n1"), a_workload(revision="r2"), a_decision("n1"))
 
     assert told == ("the copy on n1 is stopped and recreated",)

@@ -49,6 +49,6 @@ def test_a_stack_without_a_branch_follows_only_the_usual_one() -> None:
     assert not follows(a_push("next", is_default=False), git_repo="acme/shop", git_ref="")
 
 
-def test_a_tag_is_no_branch() -> None:
+def test_a_tag_is_not_a_branch() -> None:
     assert branch_of("refs/heads/a/b") == "a/b"
     assert branch_of("refs/tags/v1") == ""

@@ -90,7 +90,7 @@ def test_an_unknown_workload_is_refused_by_its_field() -> None:
         evaluate(a_suggestion(SuggestedAction.DELETE_WORKLOAD), None, None, now=NOON)
 
 
-def test_the_words_around_a_deed_do_not_make_it_another() -> None:
+def test_a_reason_does_not_make_a_suggestion_different() -> None:
     first = Suggestion("s1", "web", SuggestedAction.SET_DESIRED_STATE, "Stopped", reason="night")
     again = Suggestion("s1", "web", SuggestedAction.SET_DESIRED_STATE, "stopped", reason="late")
     other = Suggestion("s1", "web", SuggestedAction.SET_DESIRED_STATE, "running", reason="night")

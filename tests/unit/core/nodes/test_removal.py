@@ -24,7 +24,7 @@ GONE = RemovedNode(NodeId("n1"), NOW)
 LATER = NOW + REMEMBERED + timedelta(days=1)
 
 
-def test_who_was_let_in_until_the_removal_is_out_and_who_came_later_is_in() -> None:
+def test_only_certificates_from_before_the_removal_are_refused() -> None:
     assert is_from_before_removal(GONE, NOW - SECOND)
     assert is_from_before_removal(GONE, NOW)
     assert not is_from_before_removal(GONE, NOW + SECOND)

@@ -59,7 +59,7 @@ def test_the_largest_finds_its_place_first() -> None:
     )
 
 
-def test_nobody_moves_to_the_node_that_is_lost_or_to_a_closed_one() -> None:
+def test_no_workload_moves_to_a_lost_or_closed_node() -> None:
     node_index = a_cluster(4000, 4000)
     node_index.close(N2, "cordoned")
 

@@ -65,7 +65,7 @@ def test_a_constraint_is_read_and_written_again(text: str, constraint: Constrain
     ],
     ids=lambda text: text[:20],
 )
-def test_what_is_no_constraint_is_refused_with_its_field(text: str, problem: str) -> None:
+def test_an_invalid_constraint_is_refused_with_its_field(text: str, problem: str) -> None:
     with pytest.raises(InvalidError) as refused:
         parse(text, "spec.placement.constraints[1]")
 

@@ -46,7 +46,7 @@ def test_all_that_stands_in_the_way_is_told_and_not_only_the_first() -> None:
     )
 
 
-def test_who_holds_a_host_port_or_is_of_the_group_is_named() -> None:
+def test_the_holder_of_a_host_port_or_a_group_member_is_named() -> None:
     node_index = NodeIndex()
     add_node(node_index, "n1")
     node_index.hold(WEB, N1, Resources(), frozenset({HostPort(80)}), group="shop")
@@ -57,7 +57,7 @@ def test_who_holds_a_host_port_or_is_of_the_group_is_named() -> None:
     assert a_change(node_index, apart) == "move web of group shop off n1"
 
 
-def test_who_has_a_project_name_is_named() -> None:
+def test_the_holder_of_a_project_name_is_named() -> None:
     node_index, shop = NodeIndex(), HostPort.of_project("shop")
     add_node(node_index, "n1")
     node_index.hold(WEB, N1, Resources(), frozenset({shop}))

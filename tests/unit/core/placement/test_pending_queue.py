@@ -54,13 +54,15 @@ def test_as_many_are_woken_as_the_room_could_take(node_index: NodeIndex) -> None
     assert woken(waiting, node_index) == ["a", "b"]
 
 
-def test_who_does_not_fit_is_not_woken_and_stops_nobody(node_index: NodeIndex) -> None:
+def test_a_workload_that_does_not_fit_is_not_woken_and_blocks_no_other(
+    node_index: NodeIndex,
+) -> None:
     waiting = lined_up(large=cpu(2000), small=cpu(400), forbidden=needs(traits={"type:vm"}))
 
     assert woken(waiting, node_index) == ["small"]
 
 
-def test_the_highest_priority_is_first_then_who_came_first(node_index: NodeIndex) -> None:
+def test_the_highest_priority_is_first_then_queue_order(node_index: NodeIndex) -> None:
     waiting = lined_up(
         a=cpu(100), b=cpu(100, priority=100), c=cpu(101), d=cpu(100, priority=100), e=cpu(100)
     )
@@ -68,11 +70,11 @@ def test_the_highest_priority_is_first_then_who_came_first(node_index: NodeIndex
     assert woken(waiting, node_index) == ["b", "d", "a", "c", "e"]
 
 
-def test_a_closed_node_wakes_nobody(node_index: NodeIndex) -> None:
+def test_a_closed_node_wakes_no_workload(node_index: NodeIndex) -> None:
     assert lined_up(a=cpu(100)).candidates_for(node_index.slots[N2]) == []
 
 
-def test_of_those_who_must_be_apart_one_is_woken(node_index: NodeIndex) -> None:
+def test_only_one_workload_with_anti_affinity_is_woken(node_index: NodeIndex) -> None:
     apart = cpu(100, group="g", apart=True)
 
     assert woken(lined_up(a=apart, b=apart), node_index) == ["a"]
@@ -84,7 +86,7 @@ def test_a_host_port_is_given_once(node_index: NodeIndex) -> None:
     assert woken(lined_up(a=web, b=web), node_index) == ["a"]
 
 
-def test_who_waits_for_the_same_again_keeps_the_place_in_line(node_index: NodeIndex) -> None:
+def test_the_same_requirements_keep_the_queue_position(node_index: NodeIndex) -> None:
     waiting = lined_up(a=cpu(800), b=cpu(800))
     waiting.add(WorkloadId("a"), PendingEntry(cpu(800)))
     assert woken(waiting, node_index) == ["a"]
@@ -93,7 +95,7 @@ def test_who_waits_for_the_same_again_keeps_the_place_in_line(node_index: NodeIn
     assert woken(waiting, node_index) == ["b"]
 
 
-def test_who_no_longer_waits_is_not_woken(node_index: NodeIndex) -> None:
+def test_a_workload_that_no_longer_waits_is_not_woken(node_index: NodeIndex) -> None:
     waiting = lined_up(a=cpu(100), b=cpu(100))
     waiting.discard(WorkloadId("a"))
 
@@ -101,7 +103,7 @@ def test_who_no_longer_waits_is_not_woken(node_index: NodeIndex) -> None:
     assert woken(waiting, node_index) == ["b"]
 
 
-def test_who_went_elsewhere_lets_the_room_be_offered_again(node_index: NodeIndex) -> None:
+def test_capacity_of_a_workload_that_moved_is_offered_again(node_index: NodeIndex) -> None:
     waiting = lined_up(a=cpu(800), b=cpu(800))
     assert woken(waiting, node_index) == ["a"]
     waiting.discard(WorkloadId("a"))
@@ -111,7 +113,7 @@ def test_who_went_elsewhere_lets_the_room_be_offered_again(node_index: NodeIndex
     assert woken(waiting, node_index) == ["b"]
 
 
-def test_who_came_too_late_lets_what_is_left_be_offered_again(node_index: NodeIndex) -> None:
+def test_capacity_left_over_is_offered_again(node_index: NodeIndex) -> None:
     waiting = lined_up(a=cpu(800), b=cpu(500))
     assert woken(waiting, node_index) == ["a"]
     node_index.hold(WorkloadId("newcomer"), N1, Resources(400), frozenset())
@@ -120,7 +122,7 @@ def test_who_came_too_late_lets_what_is_left_be_offered_again(node_index: NodeIn
     assert woken(waiting, node_index) == ["b"]
 
 
-def test_who_could_have_gone_there_and_did_not_is_not_asked_again(node_index: NodeIndex) -> None:
+def test_a_node_that_was_not_chosen_is_not_offered_again(node_index: NodeIndex) -> None:
     waiting = lined_up(a=cpu(800))
     assert woken(waiting, node_index) == ["a"]
 
@@ -150,7 +152,9 @@ def test_what_has_a_copy_with_its_data_waits_for_that_node() -> None:
     assert not copied.anywhere
 
 
-def test_who_waits_for_a_node_is_woken_by_whatever_happens_there(node_index: NodeIndex) -> None:
+def test_a_workload_that_waits_for_a_node_is_woken_by_any_change_there(
+    node_index: NodeIndex,
+) -> None:
     waiting = PendingQueue()
     waiting.add(WorkloadId("db"), PendingEntry(cpu(9000), frozenset({N2}), anywhere=False))
 
@@ -174,7 +178,7 @@ def test_room_on_a_node_with_an_old_copy_is_offered_to_others(node_index: NodeIn
     assert waiting.waiting_for(N1) == ["a"]
 
 
-def test_all_who_wait_are_looked_at_in_turn() -> None:
+def test_all_pending_workloads_are_visited_in_turn() -> None:
     waiting = lined_up(a=cpu(1), b=cpu(2), c=cpu(3))
 
     assert [waiting.next_batch(2) for _ in range(3)] == [["a", "b"], ["c"], ["a", "b"]]

@@ -136,7 +136,7 @@ def test_capacity_ends_where_the_pool_does(node_index: NodeIndex) -> None:
     assert (room.fits, room.limited_by) == (2, "short of disk in pool fast")
 
 
-def test_only_as_many_who_wait_are_named_as_the_pool_can_take(node_index: NodeIndex) -> None:
+def test_only_as_many_workloads_are_woken_as_the_pool_can_take(node_index: NodeIndex) -> None:
     waiting = PendingQueue()
     for name in ("a", "b", "c"):
         waiting.add(WorkloadId(name), PendingEntry(a_need(fast=20)))

@@ -74,12 +74,12 @@ def test_rules_that_its_node_meets_are_noted_and_nothing_is_applied_again() -> N
     assert not decision.waits_for_capacity
 
 
-def test_a_cordon_or_a_taint_is_no_reason_to_move_when_rules_change() -> None:
+def test_a_cordon_or_a_taint_moves_nothing_when_rules_change() -> None:
     assert kept(decided(running(IN_A), closed_n1="cordoned")).rules == IN_A
     assert kept(decided(running(IN_A), taint_n1="gpu")).rules == IN_A
 
 
-def test_what_its_node_breaks_moves_and_its_old_copy_is_buried() -> None:
+def test_a_workload_that_violates_its_rules_moves_with_a_tombstone() -> None:
     situation = running(IN_B)
     decision = decided(situation)
 

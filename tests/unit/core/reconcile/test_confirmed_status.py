@@ -26,7 +26,7 @@ def test_what_differs_confirms_nothing(seen: Observation) -> None:
     assert not confirms_status(seen, a_status(), a_workload(), an_assignment())
 
 
-def test_what_is_not_believed_or_not_wanted_any_more_is_not_confirmed() -> None:
+def test_another_status_or_intent_is_not_confirmed() -> None:
     seen = an_observation()
     assert not confirms_status(seen, a_status(Status.PENDING), a_workload(), an_assignment())
     assert not confirms_status(

@@ -159,7 +159,7 @@ def test_what_is_said_of_something_else_is_not_convergence(seen: Observation) ->
     assert [type(effect) for effect in decision.effects] == [Apply]
 
 
-def test_what_was_settled_is_not_sent_again_before_there_is_news() -> None:
+def test_a_converged_workload_is_not_sent_again_before_an_observation() -> None:
     workload_status = a_status(Status.RUNNING)
     decision = decided(a_situation(assignment=ON_N1, workload_status=workload_status))
 
@@ -357,7 +357,7 @@ def test_an_update_without_a_task_is_sent_again_although_the_old_revision_runs()
     assert [type(effect) for effect in decided(situation, now=after(10)).effects] == [Apply]
 
 
-def test_a_node_that_reports_by_itself_loses_no_order() -> None:
+def test_a_node_that_reports_changes_loses_no_order() -> None:
     decision = decided(an_order_that_is_not_there(reports=True), now=after(30))
 
     assert decision.effects == ()
@@ -468,7 +468,7 @@ def test_another_state_on_the_node_is_shown_at_once_and_remedied_after_a_while()
     assert [type(effect) for effect in late.effects] == [Apply]
 
 
-def test_a_state_that_the_node_corrects_by_itself_is_settled_again() -> None:
+def test_a_state_that_the_agent_repairs_is_converged_again() -> None:
     drifted = a_status(Status.STOPPED, code="StateMismatch")
     situation = a_situation(assignment=ON_N1, workload_status=drifted, observation=an_observation())
 

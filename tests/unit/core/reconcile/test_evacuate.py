@@ -125,7 +125,7 @@ def test_what_fits_nowhere_else_goes_on_running_on_a_draining_node() -> None:
     assert decision.waits_for_capacity
 
 
-def test_what_stops_by_itself_does_not_leave_a_draining_node_that_cannot_be_heard() -> None:
+def test_a_stop_after_workload_does_not_leave_a_suspect_draining_node() -> None:
     """Its agent may not have stopped it yet."""
     single = replace(a_workload(), stop_after_seconds=60)
     situation = a_situation(

@@ -117,7 +117,7 @@ def test_a_failure_without_words_is_a_runtime_error() -> None:
     assert (failure.reason, failure.message) == (FailureReason.RUNTIME_ERROR, "exited")
 
 
-def test_a_failure_seen_before_the_order_was_sent_is_no_news() -> None:
+def test_a_failure_observed_before_the_order_is_ignored() -> None:
     older = an_observation(Actual.FAILED, failure=a_failure(), seen_at=after(-1))
     decision = decided(a_situation(assignment=ON_N1, dispatch=a_dispatch(), observation=older))
 
@@ -144,7 +144,7 @@ def test_what_is_overdue_is_counted_once_as_a_failure_then_tried_again() -> None
     assert [type(effect) for effect in decided(known, now=after(50)).effects] == [Apply]
 
 
-def test_a_node_that_reports_that_it_is_at_it_gets_its_time_anew() -> None:
+def test_a_progress_report_extends_the_deadline() -> None:
     situation = a_situation(
         assignment=ON_N1,
         dispatch=a_dispatch(),

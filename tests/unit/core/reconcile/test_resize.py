@@ -50,7 +50,7 @@ def test_what_fits_where_it_is_grows_there() -> None:
     assert decision.tombstone is None
 
 
-def test_what_fits_only_elsewhere_moves_and_its_old_copy_is_buried() -> None:
+def test_a_workload_that_fits_only_on_another_node_moves_with_a_tombstone() -> None:
     workload = bigger()
     decision = decided(a_situation(workload, assignment=ON_N1), cpu_n1=1000, cpu_n2=4000)
 

@@ -80,7 +80,7 @@ def test_a_permanent_failure_is_not_retried(reason: FailureReason) -> None:
     assert retry(failure=a_failure(reason)).next_at is None
 
 
-def test_an_agent_that_has_given_up_is_believed() -> None:
+def test_a_failure_that_is_not_retryable_is_not_retried() -> None:
     assert retry(failure=a_failure(retryable=False)).next_at is None
 
 

@@ -146,7 +146,7 @@ def test_tasks_that_end_with_the_removal_of_an_id_show_that_it_is_gone(
     assert shows_removed(actions, is_not_found=lambda text: "not found" in text) is removed
 
 
-def test_an_old_error_of_what_runs_is_no_failure_of_its_stop() -> None:
+def test_an_old_error_of_a_running_workload_does_not_fail_its_stop() -> None:
     running = Observation(WEB, N1, Actual.RUNNING, after(20), metadata={"last_error": "no route"})
 
     assert ended(running, Operation(Desired.STOPPED, after(10))) is None

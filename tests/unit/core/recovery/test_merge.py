@@ -70,7 +70,7 @@ def test_the_copy_with_the_highest_epoch_wins_over_an_older_record() -> None:
     assert binding(merged) == (N2, USED + 1)
 
 
-def test_a_lower_copy_that_holds_no_data_is_buried() -> None:
+def test_an_older_copy_without_data_gets_a_tombstone() -> None:
     merged = merge(
         Recorded(),
         [a_report(N1, 3, intent=a_workload()), a_report(N2, 2, intent=a_workload())],
@@ -96,7 +96,7 @@ def test_a_lower_copy_that_holds_data_stays_for_the_operator() -> None:
     assert merged.left_out == ["web: an older copy on n2 stays as an orphan"]
 
 
-def test_what_nobody_kept_is_left_out_and_named() -> None:
+def test_a_workload_without_a_stored_intent_is_left_out_and_reported() -> None:
     merged = merge(Recorded(), [a_report(N1, 0)], epochs_used=USED, now=NOON)
 
     assert merged.workloads == {}
@@ -152,7 +152,7 @@ def test_what_holds_data_is_not_started_while_it_may_run_on_a_silent_node() -> N
     assert "it may run on n2, which did not respond" in merged.left_out[-1]
 
 
-def test_the_newer_wish_of_record_and_node_counts() -> None:
+def test_the_newer_intent_of_record_and_node_wins() -> None:
     newer = a_workload(revision="r2")
     newer = Workload(
         newer.id, newer.spec, newer.revision, created_at=after(50), updated_at=after(60)
@@ -168,7 +168,7 @@ def test_the_newer_wish_of_record_and_node_counts() -> None:
     assert merged.workloads[WEB].created_at == NOON
 
 
-def test_a_revision_that_nobody_kept_is_named() -> None:
+def test_a_revision_whose_spec_is_lost_is_reported() -> None:
     merged = merge(
         recorded(a_workload(revision="r0"), an_assignment()),
         [a_report(N1, 1)],
@@ -186,7 +186,7 @@ def test_workloads_without_a_node_come_back_without_one() -> None:
     assert merged.assignments == {}
 
 
-def test_what_was_believed_of_an_answering_node_is_forgotten_unless_the_work_is_done() -> None:
+def test_the_status_on_a_responding_node_is_dropped_unless_completed() -> None:
     merged = merge(
         recorded(a_workload(), an_assignment()),
         [a_report(N1), a_report(N2, problem="no route")],
@@ -240,7 +240,7 @@ def test_what_a_node_runs_comes_before_what_the_record_has_there() -> None:
     ]
 
 
-def test_a_copy_that_is_in_nobodys_books_and_finds_no_room_stays_an_orphan() -> None:
+def test_an_unrecorded_copy_without_capacity_stays_an_orphan() -> None:
     """Found by seed 312: a removed node returned with more workloads than its capacity."""
     shop = a_workload("shop", resources=Resources(3900, 256))
     both = NodeReport(

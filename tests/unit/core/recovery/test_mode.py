@@ -55,7 +55,7 @@ def test_the_newest_reason_is_told() -> None:
     assert after(DEGRADED, StoreHealthy()).reason == ""
 
 
-def test_an_empty_store_is_a_new_cluster_only_for_who_remembers_nothing() -> None:
+def test_an_empty_store_is_a_new_cluster_only_without_known_records() -> None:
     new = classify_store(None, holds_records=False, known_uid="", remembers=False)
     lost = classify_store(None, holds_records=False, known_uid="ours", remembers=True)
 
@@ -91,7 +91,7 @@ def test_a_store_whose_operator_accepted_the_loss_of_ours_is_followed() -> None:
     ) == SameCluster(heir)
 
 
-def test_recovery_ends_by_itself_only_with_the_marker_that_was_lost() -> None:
+def test_recovery_ends_automatically_only_with_the_lost_marker() -> None:
     assert is_awaited(RECOVERY, OURS)
     assert not is_awaited(RECOVERY, OTHERS)
     assert is_awaited(ModeCondition(Mode.RECOVERY, "damaged"), OTHERS)

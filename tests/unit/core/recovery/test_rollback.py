@@ -94,7 +94,7 @@ def test_a_delete_reaches_a_node_with_a_later_epoch() -> None:
 
 
 @pytest.mark.parametrize("claimed", [40, 41, 2**53, 2**63 - 1])
-def test_an_epoch_that_the_cluster_cannot_have_given_out_renews_nothing(claimed: int) -> None:
+def test_an_epoch_that_the_cluster_did_not_assign_renews_nothing(claimed: int) -> None:
     reported = decided(bound(STATELESS, an_observation(epoch=claimed)))
     assert epoch_of(reported) == 5
 
