@@ -17,10 +17,10 @@ import grpc
 from bench.stored import FEATURES, REVISION, node_labels, node_name, workload_names
 from persys.infra.clock import SystemClock
 from persys.model import feature
-from persys.wire.control.messages import timestamp
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.gen.control.v1 import control_pb2_grpc
+from persys.wire.times import timestamp
 
 CHANNELS = 40
 REGISTERING_AT_ONCE = 200

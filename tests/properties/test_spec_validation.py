@@ -15,8 +15,9 @@ from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.workload import Workload
 from persys.wire.agent import derived_fields
 from persys.wire.agent import messages as agent_messages
-from persys.wire.control import messages as control_messages
 from persys.wire.control import placement
+from persys.wire.control.spec_decode import VM_SPEC_KEY, workload_spec
+from persys.wire.control.spec_encode import spec_message
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.stored import records
@@ -118,11 +119,7 @@ messages = st.one_of(
             metadata=mostly(
                 maps,
                 st.fixed_dictionaries(
-                    {
-                        control_messages.VM_SPEC_KEY: usually(
-                            "e30=", "eyJ2Y3B1cyI6MSwibWVtb3J5X21iIjoxfQ=="
-                        )
-                    }
+                    {VM_SPEC_KEY: usually("e30=", "eyJ2Y3B1cyI6MSwibWVtb3J5X21iIjoxfQ==")}
                 ),
             ),
             **{kind: spec},
@@ -172,7 +169,7 @@ def test_placement_rules_are_refused_or_can_be_evaluated_and_encoded(
 @given(messages)
 def test_a_spec_is_refused_or_reaches_the_agent_completely(message: pb.WorkloadSpec) -> None:
     try:
-        spec, resources, metadata = control_messages.workload_spec(message)
+        spec, resources, metadata = workload_spec(message)
     except InvalidError as refused:
         event(f"refused: {refused.field.partition('[')[0]}")
         return
@@ -183,9 +180,7 @@ def test_a_spec_is_refused_or_reaches_the_agent_completely(message: pb.WorkloadS
         agent_messages.apply_message(workload, 1)
     ).spec == derived_fields.with_derived_fields(workload)
     assert records.decode(records.encode(workload), Workload) == workload
-    assert control_messages.workload_spec(
-        control_messages.spec_message(spec, resources, metadata)
-    ) == (
+    assert workload_spec(spec_message(spec, resources, metadata)) == (
         spec,
         resources,
         metadata,

@@ -46,10 +46,12 @@ from persys.wire.agent import derived_fields
 from persys.wire.agent import messages as agent_messages
 from persys.wire.compose import source as compose_source
 from persys.wire.control import messages as control_messages
+from persys.wire.control.spec_decode import workload_rules, workload_spec
+from persys.wire.control.spec_encode import spec_message
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.specfile.parser import read_spec_file
 from persys.wire.stored import records, revision
-from persys.wire.times import EPOCH
+from persys.wire.times import EPOCH, instant, timestamp
 
 NODE = NodeId("n1")
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -342,12 +344,12 @@ def rule_sets(draw: st.DrawFn) -> Rules:
 def test_placement_rules_round_trip_through_messages_and_stored_bytes(
     spec: ContainerSpec, rules: Rules, stop_after_seconds: int
 ) -> None:
-    message = control_messages.spec_message(
+    message = spec_message(
         spec, Resources(), {}, rules=rules, stop_after_seconds=stop_after_seconds
     )
 
-    assert control_messages.workload_rules(message) == (rules, stop_after_seconds)
-    assert control_messages.workload_spec(message) == (spec, Resources(), {})
+    assert workload_rules(message) == (rules, stop_after_seconds)
+    assert workload_spec(message) == (spec, Resources(), {})
     assert records.decode(records.encode(rules), Rules) == rules
 
 
@@ -355,9 +357,7 @@ def test_placement_rules_round_trip_through_messages_and_stored_bytes(
 def test_a_spec_round_trips_through_a_control_message(
     spec: Spec, needs: Resources, metadata: dict[str, str]
 ) -> None:
-    got, got_needs, got_metadata = control_messages.workload_spec(
-        control_messages.spec_message(spec, needs, metadata)
-    )
+    got, got_needs, got_metadata = workload_spec(spec_message(spec, needs, metadata))
 
     assert (got, got_metadata) == (spec, metadata)
     if isinstance(spec, VMSpec):
@@ -374,7 +374,7 @@ def test_a_spec_round_trips_through_a_control_message(
 def test_a_workload_that_is_shown_as_yaml_can_be_applied_again(
     name: str, spec: Spec, needs: Resources, metadata: dict[str, str]
 ) -> None:
-    message = control_messages.spec_message(spec, needs, metadata)
+    message = spec_message(spec, needs, metadata)
     view = control_pb2.WorkloadView(workload_id=name, status="Running", spec=message)
     shown = MessageToDict(
         view, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
@@ -382,9 +382,7 @@ def test_a_workload_that_is_shown_as_yaml_can_be_applied_again(
 
     (document,) = read_spec_file(dump(shown))
 
-    assert control_messages.workload_spec(document.request.spec) == control_messages.workload_spec(
-        message
-    )
+    assert workload_spec(document.request.spec) == workload_spec(message)
 
 
 @given(names, specs, resources, st.sampled_from([Desired.RUNNING, Desired.STOPPED]), amounts)
@@ -444,14 +442,14 @@ def test_a_revision_does_not_depend_on_the_order_of_maps(
         random.shuffle(items)
         return dict(items)
 
-    message = control_messages.spec_message(spec, needs, metadata)
-    same = control_messages.spec_message(spec, needs, shuffled(metadata))
+    message = spec_message(spec, needs, metadata)
+    same = spec_message(spec, needs, shuffled(metadata))
     same.container.ClearField("env")
     for key, value in shuffled(spec.env).items():
         same.container.env[key] = value
 
-    assert revision.revision_of(*control_messages.workload_spec(message)) == revision.revision_of(
-        *control_messages.workload_spec(same)
+    assert revision.revision_of(*workload_spec(message)) == revision.revision_of(
+        *workload_spec(same)
     )
 
 
@@ -522,4 +520,4 @@ def test_an_action_round_trips(done: Action) -> None:
 
 @given(instants)
 def test_a_time_round_trips(at: datetime) -> None:
-    assert control_messages.instant(control_messages.timestamp(at)) == at
+    assert instant(timestamp(at)) == at

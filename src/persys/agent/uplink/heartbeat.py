@@ -19,14 +19,10 @@ from persys.model.spec import WorkloadType
 from persys.model.status import Observation
 from persys.model.workload import Desired
 from persys.wire.agent.messages import REASON_CODE, TASK_ID
-from persys.wire.control.messages import (
-    status_message,
-    timestamp,
-    usage_message,
-    workload_usage_message,
-)
+from persys.wire.control.messages import status_message, usage_message, workload_usage_message
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.times import timestamp
 
 TASK_STATUS = "task_status"
 INTERNAL_ERRORS_MAX = 16

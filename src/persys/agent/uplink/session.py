@@ -36,8 +36,9 @@ from persys.infra.net.address import is_service, local_address_towards
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Capabilities
 from persys.model.workload import Desired
-from persys.wire.control.messages import capabilities_message, timestamp
+from persys.wire.control.messages import capabilities_message
 from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.times import timestamp
 
 log = structlog.get_logger()
 

@@ -11,8 +11,8 @@ from persys.scheduler.api.context import Context, need
 from persys.scheduler.recovery.record_repair import RecordRepair
 from persys.scheduler.state.cluster import ClusterState
 from persys.scheduler.state.quarantine import Quarantined
-from persys.wire.control.messages import timestamp
 from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.times import timestamp
 
 RECORDS_SHOWN_MAX = 10_000
 

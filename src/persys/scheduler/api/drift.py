@@ -6,9 +6,9 @@ from persys.model.status import Drift, DriftType
 from persys.scheduler.api.context import Context, need
 from persys.scheduler.drift.adoption import Adoption
 from persys.scheduler.state.cluster import ClusterState
-from persys.wire.control import messages as control_messages
 from persys.wire.control.views import orphan_view
 from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.times import timestamp
 
 
 class DriftApi:
@@ -72,7 +72,7 @@ class DriftApi:
             workload_id=drift.workload_id,
             type=drift.type,
             detail=drift.detail,
-            detected_at=control_messages.timestamp(drift.detected_at),
+            detected_at=timestamp(drift.detected_at),
             revision_id=drift.revision,
             epoch=drift.epoch,
             state=actual.value.title(),

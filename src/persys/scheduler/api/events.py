@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 from persys.errors import InvalidError, RefusedError
 from persys.scheduler.api.context import Context
 from persys.scheduler.state.event_log import Bookmark, EventLog, Filter
-from persys.wire.control.messages import instant
 from persys.wire.control.views import event_kinds, event_message
 from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.times import instant
 
 # Below the maximum message size of clients.
 ANSWER_BYTES_MAX = 7 * 1024 * 1024

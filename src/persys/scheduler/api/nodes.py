@@ -26,6 +26,7 @@ from persys.wire.control import messages as control_messages
 from persys.wire.control.placement import node_taints
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.limits import check as limits_check
+from persys.wire.times import timestamp
 
 DRAIN_SECONDS_MAX = 30 * 24 * 3600
 
@@ -86,9 +87,7 @@ class NodesApi:
         return control_pb2.RegisterNodeResponse(
             accepted=True,
             heartbeat_interval_seconds=self._heartbeat_seconds,
-            lease_expires_at=control_messages.timestamp(
-                self._membership.lease_ends_at(node_id(request.node_id))
-            ),
+            lease_expires_at=timestamp(self._membership.lease_ends_at(node_id(request.node_id))),
             cluster_uid=marker.uid,
             instance_id=self._membership.instance_of(node_id(request.node_id)),
         )
@@ -113,7 +112,7 @@ class NodesApi:
             acknowledged=True,
             # While nothing can be written no node gets new work; running workloads continue.
             drain_node=self._modes.is_frozen or self._membership.is_draining(sender),
-            lease_expires_at=control_messages.timestamp(self._membership.lease_ends_at(sender)),
+            lease_expires_at=timestamp(self._membership.lease_ends_at(sender)),
             leads=self._authority.is_confirmed,
         )
 

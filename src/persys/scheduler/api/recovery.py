@@ -12,10 +12,10 @@ from persys.scheduler.recovery.pending_nodes import PendingNodes
 from persys.scheduler.recovery.recovery import Recovered, Recovery
 from persys.scheduler.recovery.snapshots import Snapshots
 from persys.scheduler.state.cluster import ClusterState
-from persys.wire.control import messages as control_messages
 from persys.wire.control.views import recovered_view
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.stored import snapshot
+from persys.wire.times import timestamp
 
 LEFT_OUT_SHOWN_MAX = 1000
 RECOVERED_SHOWN_MAX = 500
@@ -64,7 +64,7 @@ class RecoveryApi:
         view = control_pb2.ModeView(
             mode=state.mode,
             reason=state.reason,
-            since=control_messages.timestamp(state.since),
+            since=timestamp(state.since),
             store=self._store,
             role="leader",
             leader=lead.name,

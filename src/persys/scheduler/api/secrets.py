@@ -5,8 +5,8 @@ from persys.model.secret import Secret
 from persys.scheduler.api.context import Context, need
 from persys.scheduler.secrets.store import SecretStore
 from persys.scheduler.state.cluster import ClusterState
-from persys.wire.control.messages import timestamp
 from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.times import timestamp
 
 
 class SecretsApi:

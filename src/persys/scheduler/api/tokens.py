@@ -8,8 +8,8 @@ from persys.infra.rpc.authorizer import CALLER
 from persys.model.identity import Token
 from persys.scheduler.api.context import Context, need
 from persys.scheduler.auth.tokens import Tokens
-from persys.wire.control import messages as control_messages
 from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.times import timestamp
 
 
 class IdentityApi:
@@ -23,7 +23,7 @@ class IdentityApi:
             role=caller.identity.role,
             name=caller.identity.name,
             deeds=sorted(caller.deeds),
-            expires_at=control_messages.timestamp(caller.expires_at),
+            expires_at=timestamp(caller.expires_at),
             serial=caller.serial,
             token_id=caller.token_id,
         )
@@ -83,7 +83,7 @@ def _view(token: Token) -> control_pb2.TokenView:
         name=token.name,
         role=token.role,
         deeds=sorted(rules.allowed(token)),
-        created_at=control_messages.timestamp(token.created_at),
+        created_at=timestamp(token.created_at),
         created_by=token.created_by,
-        expires_at=control_messages.timestamp(token.expires_at),
+        expires_at=timestamp(token.expires_at),
     )

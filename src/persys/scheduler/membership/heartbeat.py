@@ -20,7 +20,7 @@ from persys.scheduler.metrics.counters import Metrics
 from persys.wire.control import messages as control_messages
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.limits import check as limits_check
-from persys.wire.times import EPOCH
+from persys.wire.times import EPOCH, instant
 
 log = structlog.get_logger()
 
@@ -145,13 +145,11 @@ def _internal_error(message: control_pb2.InternalError) -> InternalError:
         key=message.key,
         text=message.text,
         count=message.count,
-        last_at=control_messages.instant(message.last_at) or EPOCH,
+        last_at=instant(message.last_at) or EPOCH,
     )
 
 
 def _skew(heartbeat: control_pb2.HeartbeatRequest, now: datetime) -> timedelta:
     """How far the sender's clock is ahead; 0 if it sends no timestamp."""
-    sent_at = (
-        control_messages.instant(heartbeat.timestamp) if heartbeat.HasField("timestamp") else None
-    )
+    sent_at = instant(heartbeat.timestamp) if heartbeat.HasField("timestamp") else None
     return sent_at - now if sent_at is not None else timedelta()

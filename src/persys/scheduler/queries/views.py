@@ -29,6 +29,7 @@ from persys.wire.control import messages as control_messages
 from persys.wire.control.messages import sighting_message
 from persys.wire.control.spec_encode import spec_message
 from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.times import timestamp
 
 T = TypeVar("T", bound=str)
 
@@ -117,7 +118,7 @@ class Queries:
             pending_workloads=statuses[Status.PENDING],
             failed_workloads=statuses[Status.FAILED],
             deleted_workloads=statuses[Status.DELETING],
-            generated_at=control_messages.timestamp(self._clock.now()),
+            generated_at=timestamp(self._clock.now()),
         )
 
     def _node_view(self, member: NodeState) -> control_pb2.NodeView:
@@ -151,9 +152,9 @@ class Queries:
         if node.drain is not None:
             view.drain.CopyFrom(self._drain_view(node.id, node.drain))
         if node.status_at is not None:
-            view.status_updated_at.CopyFrom(control_messages.timestamp(node.status_at))
+            view.status_updated_at.CopyFrom(timestamp(node.status_at))
         if member.last_heartbeat is not None:
-            view.last_heartbeat.CopyFrom(control_messages.timestamp(member.last_heartbeat))
+            view.last_heartbeat.CopyFrom(timestamp(member.last_heartbeat))
         return view
 
     def _drain_view(self, node_id: NodeId, drain: Drain) -> control_pb2.DrainView:
@@ -165,7 +166,7 @@ class Queries:
         late = drain.deadline_at is not None and self._clock.now() >= drain.deadline_at
         view = control_pb2.DrainView(
             state="drained" if not remaining else "overdue" if late else "draining",
-            started_at=control_messages.timestamp(drain.started_at),
+            started_at=timestamp(drain.started_at),
             remaining=remaining,
             blocked=[
                 *(self._drain_block(workload_id) for workload_id in shown),
@@ -178,7 +179,7 @@ class Queries:
             ],
         )
         if drain.deadline_at is not None:
-            view.deadline_at.CopyFrom(control_messages.timestamp(drain.deadline_at))
+            view.deadline_at.CopyFrom(timestamp(drain.deadline_at))
         return view
 
     def _drain_block(self, workload_id: WorkloadId) -> control_pb2.DrainBlock:
@@ -208,7 +209,7 @@ class Queries:
             status=_status(entry),
             revision_id=workload.revision,
             retry_max_attempts=self._attempts_max,
-            last_updated=control_messages.timestamp(max(workload.updated_at, _changed_at(entry))),
+            last_updated=timestamp(max(workload.updated_at, _changed_at(entry))),
         )
         if entry.assignment is not None:
             view.assigned_node_id = entry.assignment.node_id
@@ -222,8 +223,8 @@ class Queries:
         ):
             view.retry_attempts = retry.attempts
             if retry.next_at is not None:
-                view.retry_next_at.CopyFrom(control_messages.timestamp(retry.next_at))
-                view.reason.next_retry_at.CopyFrom(control_messages.timestamp(retry.next_at))
+                view.retry_next_at.CopyFrom(timestamp(retry.next_at))
+                view.reason.next_retry_at.CopyFrom(timestamp(retry.next_at))
         if workload_status is not None:
             _set_reason(view, entry)
         if entry.set_aside is not None:
@@ -284,7 +285,7 @@ def _set_reason(view: control_pb2.WorkloadView, entry: WorkloadState) -> None:
     if workload_status.code or workload_status.message:
         view.reason.code = workload_status.code
         view.reason.message = workload_status.message
-        view.reason.last_transition.CopyFrom(control_messages.timestamp(workload_status.changed_at))
+        view.reason.last_transition.CopyFrom(timestamp(workload_status.changed_at))
     if workload_status.status is Status.PENDING and (seen := _progress(entry)) is not None:
         # Progress changes every second: it is shown as last reported, and never stored.
         view.reason.code, view.reason.message = seen.metadata[REASON_CODE], seen.message
@@ -302,7 +303,7 @@ def _set_internal_error(view: control_pb2.WorkloadView, set_aside: BackOff) -> N
     view.reason.code = INTERNAL_ERROR
     view.reason.message = set_aside.text
     view.reason.retryable = True
-    view.reason.next_retry_at.CopyFrom(control_messages.timestamp(set_aside.until))
+    view.reason.next_retry_at.CopyFrom(timestamp(set_aside.until))
 
 
 def _progress(entry: WorkloadState) -> Observation | None:

@@ -15,38 +15,13 @@ from persys.model.placement import Resources
 from persys.model.spec import WorkloadType
 from persys.model.status import Actual, Failure, FailureReason, Observation
 from persys.model.workload import Desired
-from persys.wire.control.spec_decode import VM_SPEC_KEY, workload_rules, workload_spec
-from persys.wire.control.spec_encode import spec_message
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.spec import checks
-from persys.wire.spec.checks import SPEC_BYTES_MAX
 from persys.wire.times import EPOCH, instant, timestamp
 from persys.wire.usage import usage_fields, usage_of
 
 _KINDS = {kind.value: kind for kind in ActionKind}
 _ENDED = {state.value: state for state in (ActionState.COMPLETED, ActionState.FAILED)}
-
-__all__ = [
-    "SPEC_BYTES_MAX",
-    "VM_SPEC_KEY",
-    "capabilities",
-    "capabilities_message",
-    "desired",
-    "desired_word",
-    "failure_enum",
-    "failure_reason",
-    "instant",
-    "observation",
-    "spec_message",
-    "status_message",
-    "timestamp",
-    "usage",
-    "usage_message",
-    "workload_rules",
-    "workload_spec",
-    "workload_usage",
-    "workload_usage_message",
-]
 
 _DESIRED_WORDS = {
     "": Desired.RUNNING,

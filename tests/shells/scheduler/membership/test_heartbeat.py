@@ -13,8 +13,8 @@ from persys.scheduler.dispatch.observations import Observations
 from persys.scheduler.membership.heartbeat import ReportedStatuses, ReportLimits, read
 from persys.scheduler.metrics.counters import Metrics
 from persys.scheduler.state.cluster import ClusterState
-from persys.wire.control.messages import timestamp
 from persys.wire.gen.control.v1 import control_pb2 as pb
+from persys.wire.times import timestamp
 
 NODE = NodeId("n1")
 NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)

@@ -14,6 +14,7 @@ from persys.model.status import Actual, Failure, FailureReason, Observation
 from persys.model.workload import Desired
 from persys.wire.control import messages as control_messages
 from persys.wire.gen.control.v1 import control_pb2 as pb
+from persys.wire.times import instant, timestamp
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 NODE = NodeId("n1")
@@ -178,13 +179,11 @@ def test_a_node_with_impossible_amounts_is_refused(
 
 @pytest.mark.parametrize("seconds", [0, -62_135_596_800, 1 << 60])
 def test_a_time_that_was_never_set_is_none(seconds: int) -> None:
-    assert control_messages.instant(Timestamp(seconds=seconds)) is None
+    assert instant(Timestamp(seconds=seconds)) is None
 
 
 def test_a_time_keeps_its_microseconds() -> None:
     before_the_epoch = datetime(1969, 12, 31, tzinfo=UTC) + timedelta(microseconds=1)
 
-    assert control_messages.instant(control_messages.timestamp(NOW)) == NOW
-    assert (
-        control_messages.instant(control_messages.timestamp(before_the_epoch)) == before_the_epoch
-    )
+    assert instant(timestamp(NOW)) == NOW
+    assert instant(timestamp(before_the_epoch)) == before_the_epoch

@@ -9,8 +9,9 @@ from persys.core.placement.constraints import written
 from persys.errors import InvalidError
 from persys.model.placement import Constraint, Operator, Resources, Rules, Strategy
 from persys.model.spec import ContainerSpec
-from persys.wire.control.messages import spec_message, workload_rules
 from persys.wire.control.placement import node_taints, rules
+from persys.wire.control.spec_decode import workload_rules
+from persys.wire.control.spec_encode import spec_message
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.specfile.parser import read_spec_file
 from persys.wire.specfile.strict import SpecFileError

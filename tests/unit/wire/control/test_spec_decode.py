@@ -22,8 +22,10 @@ from persys.model.spec import (
     VMSpec,
     VolumeMount,
 )
-from persys.wire.control.messages import SPEC_BYTES_MAX, VM_SPEC_KEY, spec_message, workload_spec
+from persys.wire.control.spec_decode import VM_SPEC_KEY, workload_spec
+from persys.wire.control.spec_encode import spec_message
 from persys.wire.gen.control.v1 import control_pb2 as pb
+from persys.wire.spec.checks import SPEC_BYTES_MAX
 
 COMPOSE_FILE = "services:\n  web:\n    image: nginx\n"
 
