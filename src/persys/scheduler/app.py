@@ -156,9 +156,9 @@ class Scheduler:
 
     async def take_over(self) -> None:
         """Take the leader key and load what is stored."""
-        remembers = self.store_watch.remembers()
+        has_records = self.store_watch.has_records()
         snapshot = await self.store_watch.take_over()
-        if not (self.modes.in_recovery and remembers):  # else only memory has the records
+        if not (self.modes.in_recovery and has_records):  # else only memory has the records
             await self.loader.load(snapshot)
         self._begin_to_lead()
 
@@ -180,8 +180,8 @@ class Scheduler:
         if self.discovery is not None:
             self.discovery.wake()
 
-    def standby(self, notice: Callable[[], None]) -> Standby:
-        """`notice` is called when another scheduler is found to lead."""
+    def standby(self, leader_changed: Callable[[], None]) -> Standby:
+        """`leader_changed` is called when another scheduler is found to lead."""
         return Standby(
             self._store,
             self.lead_key,
@@ -189,8 +189,8 @@ class Scheduler:
             self._clock,
             load=self._load_followed,
             take=self._follow,
-            remembers=self.store_watch.remembers,
-            notice=notice,
+            has_records=self.store_watch.has_records,
+            leader_changed=leader_changed,
         )
 
     async def _load_followed(self, snapshot: Snapshot) -> None:

@@ -143,7 +143,7 @@ def build_commit(
         versions=versions,
         lead=lead,
         modes=modes,
-        remembers=lambda: bool(cluster.workloads or cluster.nodes),
+        has_records=lambda: bool(cluster.workloads or cluster.nodes),
         wake=queue.wake,
         on_reload=loader.load,
         on_events=on_events,
@@ -223,7 +223,7 @@ def build_dispatch(
         base.cluster,
         agents,
         capacity_freed=reconcile.reconciler.capacity_freed,
-        answers_again=base.signals.node_replies.emit,
+        replies_again=base.signals.node_replies.emit,
     )
     cleaner = _build_tombstone_cleaner(base, commit, reconcile.reconciler)
     orphans = Orphans(

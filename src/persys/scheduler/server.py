@@ -74,17 +74,17 @@ class SchedulerServer:
         clock: Clock,
         *,
         tls: Tls | None,
-        front: LeaderRouter,
+        router: LeaderRouter,
         names: EtcdOptions | None = None,
         shared: bool = False,
         new_replica: Callable[..., Scheduler] = Scheduler,
         loaded: Callable[[], None] = lambda: None,
     ) -> None:
-        """`names` is the etcd that CoreDNS reads. A simulation passes its own `front` and `new_replica`.
+        """`names` is the etcd that CoreDNS reads. A simulation passes its own `router` and `new_replica`.
 
         `loaded` is called when this process becomes the leader: all records are in memory then.
 
-        With `tls` None (-insecure) every caller is served; otherwise `new_replica` and `front` need it too.
+        With `tls` None (-insecure) every caller is served; otherwise `new_replica` and `router` need it too.
         """
         self._settings = settings
         self._clock = clock
@@ -93,7 +93,7 @@ class SchedulerServer:
         self._metrics = Metrics()
         self.supervisor = Supervisor("scheduler", clock, self._metrics.registry)
         self._store = StoreGuard(store, self.supervisor)
-        self._front = front
+        self._router = router
         self._make_replica = new_replica
         self._loaded = loaded
         self._tls = tls
@@ -115,7 +115,7 @@ class SchedulerServer:
             check=self._check,
             gateway_role=self._settings.gateway_role,
         )
-        AuthorizedService(self._front, SERVICE_DESCRIPTOR, authorizer, self.supervisor).add_to(
+        AuthorizedService(self._router, SERVICE_DESCRIPTOR, authorizer, self.supervisor).add_to(
             server
         )
         side = SideServer(
@@ -129,7 +129,7 @@ class SchedulerServer:
             async with asyncio.TaskGroup() as group:
                 replicas = group.create_task(self.run_replicas())
                 renewing = group.create_task(self._renew())
-                await self._front.until_open()  # no port is opened before calls can be served
+                await self._router.until_serving()  # no port is opened before calls can be served
                 await side.start(settings.grpc_addr, settings.metrics_port)
                 port = await start_server(
                     server,
@@ -150,7 +150,7 @@ class SchedulerServer:
         finally:
             await server.stop(0)
             await side.stop()
-            await self._front.close()
+            await self._router.close()
             await self._store.close()
 
     def _check(self, claims: Claims) -> None:
@@ -163,7 +163,7 @@ class SchedulerServer:
 
     def _note_denial(self, denial: Denial) -> None:
         self._metrics.denied(denial.role, denial.method)
-        if self._replica is not None and self._front.leads:
+        if self._replica is not None and self._router.leads:
             self._replica.denials.note(denial)
 
     def _find_token(self, token_id: str) -> Token | None:
@@ -196,7 +196,7 @@ class SchedulerServer:
     def _open(self, replica: Scheduler) -> None:
         self._standby = None
         self._loaded()
-        self._front.lead(replica.api(), revision=lambda: replica.store_watch.revision)
+        self._router.lead(replica.api(), revision=lambda: replica.store_watch.revision)
         log.info("leadership.taken", leader=self.name)
 
     async def _come_to_lead(self, replica: Scheduler) -> None:
@@ -204,8 +204,8 @@ class SchedulerServer:
         if not self._shared:
             await replica.take_over()
             return
-        standby = self._standby = replica.standby(self._front.notice)
-        self._front.stand_by(replica.api(), standby)
+        standby = self._standby = replica.standby(self._router.leader_changed)
+        self._router.stand_by(replica.api(), standby)
         while True:
             try:
                 if await standby.until_leading():
@@ -242,7 +242,7 @@ class SchedulerServer:
                 yield replica
                 announcing.cancel()
         finally:
-            self._front.leave()
+            self._router.stop_serving()
             await self._resign(replica)
             await replica.close()
 
@@ -292,14 +292,14 @@ async def serve(settings: SchedulerSettings, stop: asyncio.Event) -> None:
         await refuse_second_cluster(store)
     names = _names(etcd, discovery_endpoints.dns_etcd_endpoints(settings))
     shared = settings.store == ETCD
-    plane = SchedulerServer(
+    scheduler_server = SchedulerServer(
         settings,
         store,
         clock,
         names=names,
         shared=shared,
         tls=tls,
-        front=LeaderRouter(leader_connector(tls)),
+        router=LeaderRouter(leader_connector(tls)),
         new_replica=partial(
             Scheduler,
             connect=agent_connector(tls),
@@ -314,11 +314,15 @@ async def serve(settings: SchedulerSettings, stop: asyncio.Event) -> None:
     )
     async with task_group() as group:
         background = [
-            group.create_task(plane.supervisor.keep_running("garbage", tune_garbage_collector))
+            group.create_task(
+                scheduler_server.supervisor.keep_running("garbage", tune_garbage_collector)
+            )
         ]
         if vault is not None and tls is None:  # else the login is renewed with the certificate
-            background.append(group.create_task(plane.supervisor.keep_running("vault", vault.run)))
-        await plane.run(stop)
+            background.append(
+                group.create_task(scheduler_server.supervisor.keep_running("vault", vault.run))
+            )
+        await scheduler_server.run(stop)
         for task in background:
             task.cancel()
 

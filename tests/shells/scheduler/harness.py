@@ -250,7 +250,7 @@ class Cluster:
             self.store,
             self.clock,
             tls=self._tls,
-            front=LeaderRouter(leader_connector(self._tls)),
+            router=LeaderRouter(leader_connector(self._tls)),
             new_replica=partial(
                 self._new_app,
                 connect=agent_connector(self._tls),

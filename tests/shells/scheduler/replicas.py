@@ -51,7 +51,7 @@ class Replicas:
             SystemClock(),
             shared=True,
             tls=tls,
-            front=LeaderRouter(leader_connector(tls)),
+            router=LeaderRouter(leader_connector(tls)),
             new_replica=partial(
                 Scheduler,
                 connect=agent_connector(tls),

@@ -7,7 +7,7 @@ from persys.infra.aio.offload import TimeSlice
 from persys.infra.clock import Clock
 from persys.scheduler.api.context import Context, need
 from persys.scheduler.queries.explain import Explainer
-from persys.scheduler.queries.plan import PlanBuilder, Situated
+from persys.scheduler.queries.plan import CompleteSituation, PlanBuilder
 from persys.scheduler.state.cluster import ClusterState
 from persys.wire.gen.control.v1 import control_pb2
 
@@ -18,16 +18,16 @@ class PlanningApi:
         cluster: ClusterState,
         clock: Clock,
         *,
-        situated: Situated,
+        complete_situation: CompleteSituation,
         policy: Policy,
         lease: timedelta,
     ) -> None:
         self._cluster = cluster
         self._clock = clock
-        self._situated = situated
+        self._complete_situation = complete_situation
         self._policy = policy
         self._lease = lease
-        self._outlook = Explainer(cluster, situated, clock)
+        self._outlook = Explainer(cluster, complete_situation, clock)
 
     async def ExplainWorkload(
         self, request: control_pb2.ExplainWorkloadRequest, context: Context
@@ -39,7 +39,11 @@ class PlanningApi:
         self, request: control_pb2.PlanWorkloadsRequest, context: Context
     ) -> control_pb2.PlanWorkloadsResponse:
         planning = PlanBuilder(
-            self._cluster, self._situated, self._policy, now=self._clock.now(), lease=self._lease
+            self._cluster,
+            self._complete_situation,
+            self._policy,
+            now=self._clock.now(),
+            lease=self._lease,
         )
         plans = await planning.judge_all(request.workloads, TimeSlice(self._clock))
         return control_pb2.PlanWorkloadsResponse(plans=plans)

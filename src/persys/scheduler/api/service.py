@@ -63,7 +63,7 @@ def control_api(
         PlanningApi(
             app.cluster,
             clock,
-            situated=app.reconciler.situated,
+            complete_situation=app.reconciler.complete_situation,
             policy=policy,
             lease=settings.node_lease,
         ),

@@ -51,12 +51,12 @@ class StoreWatch:
         versions: RecordVersions,
         lead: LeaderKey,
         modes: ModeTracker,
-        remembers: Callable[[], bool],
+        has_records: Callable[[], bool],
         wake: Callable[[], None],
         on_reload: Callable[[Snapshot], Awaitable[None]],
         on_events: Callable[[list[NumberedEvent], list[int]], None],
     ) -> None:
-        """`remembers`: whether memory has records. `wake` wakes the committer's loop. `on_reload` loads a
+        """`has_records`: whether memory has records. `wake` wakes the committer's loop. `on_reload` loads a
         snapshot into memory; nothing is written until it returns.
 
         `on_events` gets the stored events in the order of their numbers, and the numbers of deleted events.
@@ -70,7 +70,7 @@ class StoreWatch:
         self._on_events = on_events
         self._unanswered = False  # a request may still be in progress in the store
         self._restores: list[_RestoreRequest] = []
-        self.remembers = remembers
+        self.has_records = has_records
         self.is_stale = False  # memory may differ from the store
         self.is_new_cluster = False  # created by this process
         self.revision = 0  # of the store, when it was read or after the last commit
@@ -83,7 +83,7 @@ class StoreWatch:
         """Take the leader key, then read everything. An empty store becomes a new cluster."""
         await self._lead.take()
         snapshot = await self._read_all()
-        match self._lead.classify(snapshot, remembers=self.remembers()):
+        match self._lead.classify(snapshot, remembers=self.has_records()):
             case SameCluster(marker=marker):
                 self._lead.marker = marker
             case NewCluster():
@@ -196,7 +196,7 @@ class StoreWatch:
         """
         try:
             if self._modes.in_recovery and not await self._is_back():
-                await self._lead.hold_place()
+                await self._lead.hold_key()
                 return self._modes.refusal()
             if self.is_stale and not await self._read_again():
                 return self._modes.refusal()
@@ -226,16 +226,16 @@ class StoreWatch:
         self.is_stale, is_read = False, False  # a mark during the read causes another read
         try:
             snapshot = await self._read_all()
-            match self._lead.classify(snapshot, remembers=self.remembers()):
+            match self._lead.classify(snapshot, remembers=self.has_records()):
                 case RecordsLost() as lost:
                     self._modes.take(lost)
-                    await self._lead.hold_place()
+                    await self._lead.hold_key()
                     return False
                 case NewCluster():
                     await self._lead.take(again=True)
                     await self._create_cluster(self._lead.marker or self._lead.new_marker())
                 case SameCluster():
-                    await self._lead.keep_place(snapshot)
+                    await self._lead.ensure_key(snapshot)
             is_read = True
         finally:
             self.is_stale = self.is_stale or not is_read

@@ -146,7 +146,7 @@ class LeaderRouter:
         """`revision` is the store's revision after the last commit."""
         self._revision = revision
         self._leading, self._reading, self._standby = api, None, None
-        self.notice()
+        self.leader_changed()
 
     @property
     def leads(self) -> bool:
@@ -154,9 +154,9 @@ class LeaderRouter:
 
     def stand_by(self, api: ControlApi, standby: Standby) -> None:
         self._leading, self._reading, self._standby = None, api, standby
-        self.notice()
+        self.leader_changed()
 
-    def notice(self) -> None:
+    def leader_changed(self) -> None:
         """The leader may have changed: waiting calls check again, calls to the old leader end."""
         leader = self._standby.leader if self._standby is not None else None
         if self._upstream is not None and (
@@ -169,16 +169,16 @@ class LeaderRouter:
         wakeup, self._wakeup = self._wakeup, asyncio.Event()
         wakeup.set()
 
-    def leave(self) -> None:
+    def stop_serving(self) -> None:
         """Neither leader nor standby: calls wait until the next replica starts."""
         self._leading = self._reading = self._standby = None
 
-    async def until_open(self) -> None:
+    async def until_serving(self) -> None:
         while self._leading is None and self._reading is None:
             await self._wakeup.wait()
 
     async def close(self) -> None:
-        self.leave()
+        self.stop_serving()
         for one in (self._upstream, *self._left):
             if one is not None:
                 await one.close()

@@ -88,7 +88,7 @@ class LeaderKey:
         self._check_ours(found)
         return kept and found is not None
 
-    async def keep_place(self, snapshot: Snapshot) -> None:
+    async def ensure_key(self, snapshot: Snapshot) -> None:
         """Write the leader key again if it is not as we wrote it."""
         found = next((one for one in snapshot.records if one.key == keys.LEADER), None)
         if found is None or (keys.LEADER, found.version) != self.fence:
@@ -102,7 +102,7 @@ class LeaderKey:
         if found is not None:
             await self.take(again=True)
 
-    async def hold_place(self) -> None:
+    async def hold_key(self) -> None:
         """In a store that has lost its records: hold the leader key, so that no new cluster is created."""
         if not self.lease_seconds or await self.stored_marker() is not None:
             return

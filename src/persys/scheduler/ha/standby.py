@@ -44,8 +44,8 @@ class Standby:
         *,
         load: Callable[[Snapshot], Awaitable[None]],
         take: Callable[[Sequence[WatchEvent]], None],
-        remembers: Callable[[], bool],
-        notice: Callable[[], None],
+        has_records: Callable[[], bool],
+        leader_changed: Callable[[], None],
     ) -> None:
         """`load` replaces memory by a snapshot, `take` applies the changes of one revision."""
         self._store = store
@@ -54,8 +54,8 @@ class Standby:
         self._clock = clock
         self._load = load
         self._take = take
-        self._remembers = remembers
-        self._notice = notice
+        self._has_records = has_records
+        self._leader_changed = leader_changed
         self._confirmed_at = clock.monotonic()
         self._leaderless_since: float | None = None
         self._revision = 0
@@ -88,7 +88,7 @@ class Standby:
                 await asyncio.sleep(CHECK_SECONDS)
                 continue
             leads = next((one for one in snapshot.records if one.key == keys.LEADER), None)
-            match self._lead.classify(snapshot, remembers=self._remembers()):
+            match self._lead.classify(snapshot, remembers=self._has_records()):
                 case RecordsLost() as lost:
                     if self._must_wait(lost, leads):
                         await asyncio.sleep(CHECK_SECONDS)
@@ -224,7 +224,7 @@ class Standby:
         if self.leader != leader:
             log.info("leader.followed", leader=leader.name, endpoint=leader.endpoint)
         self.leader = leader
-        self._notice()
+        self._leader_changed()
 
 
 def _cancel_requests() -> int:

@@ -37,13 +37,13 @@ class Reachability:
         agents: Agents,
         *,
         capacity_freed: Callable[[NodeId], None],
-        answers_again: Callable[[NodeId], None],
+        replies_again: Callable[[NodeId], None],
     ) -> None:
-        """`answers_again` sends the removals again that got no reply."""
+        """`replies_again` sends the removals again that got no reply."""
         self._cluster = cluster
         self._agents = agents
         self._room_appeared = capacity_freed
-        self._answers_again = answers_again
+        self._replies_again = replies_again
         self._unreachable: dict[NodeId, None] = {}
         self._unhealthy: dict[NodeId, None] = {}  # their runtimes are to be probed
         self._wakeup = asyncio.Event()
@@ -60,7 +60,7 @@ class Reachability:
         if self._unreachable.pop(node_id, node_id) is None and node_id in self._cluster.nodes:
             self._cluster.set_unreachable(node_id, "")
             self._room_appeared(node_id)
-            self._answers_again(node_id)
+            self._replies_again(node_id)
             log.info("node.answering", node_id=node_id)
 
     def probe_runtimes(self, node_id: NodeId) -> None:

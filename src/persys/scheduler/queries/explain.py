@@ -22,7 +22,7 @@ from persys.infra.clock import Clock
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.placement import Assignment
 from persys.model.workload import Desired, Workload
-from persys.scheduler.queries.plan import Situated
+from persys.scheduler.queries.plan import CompleteSituation
 from persys.scheduler.reconcile.situation_builder import situation_of
 from persys.scheduler.state.cluster import ClusterState, WorkloadState
 from persys.wire.control.planning import capacity_message, explanation_message, loss_message
@@ -34,9 +34,11 @@ EXPLAINED_AT_ONCE = 200  # more are explained in a thread, on a copy of the plac
 
 
 class Explainer:
-    def __init__(self, cluster: ClusterState, situated: Situated, clock: Clock) -> None:
+    def __init__(
+        self, cluster: ClusterState, complete_situation: CompleteSituation, clock: Clock
+    ) -> None:
         self._cluster = cluster
-        self._situated = situated
+        self._complete_situation = complete_situation
         self._clock = clock
 
     async def explain(self, wanted: str, *, limit: int) -> control_pb2.ExplainWorkloadResponse:
@@ -67,7 +69,9 @@ class Explainer:
             summary=self._summary(entry, found),
             rule=entry.rule,
             changes=found.changes() if workload.id in self._cluster.waiting else (),
-            copies=describe_copies(workload.id, self._situated(situation_of(entry)).copies),
+            copies=describe_copies(
+                workload.id, self._complete_situation(situation_of(entry)).copies
+            ),
         )
 
     def _summary(self, entry: WorkloadState, found: Explanation) -> str:
@@ -81,7 +85,7 @@ class Explainer:
             if found.fit_count:
                 return f"waits, although it fits on {found.fit_count} nodes: {message}"
             return f"waits: {found.refusals()}"
-        where = self._situated(Situation(workload, assignment, entry.workload_status))
+        where = self._complete_situation(Situation(workload, assignment, entry.workload_status))
         node_id = assignment.node_id
         if workload.id in self._cluster.waiting:
             return f"is assigned to {node_id} and waits for capacity on another node: {message}"

@@ -26,7 +26,7 @@ from persys.scheduler.state.cluster import ClusterState
 from persys.wire.control.planning import change_messages, fields_of
 from persys.wire.gen.control.v1 import control_pb2
 
-Situated = Callable[[Situation], Situation]
+CompleteSituation = Callable[[Situation], Situation]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +43,14 @@ class PlanBuilder:
     def __init__(
         self,
         cluster: ClusterState,
-        situated: Situated,
+        complete_situation: CompleteSituation,
         policy: Policy,
         *,
         now: datetime,
         lease: timedelta,
     ) -> None:
         self._cluster = cluster
-        self._situated = situated
+        self._complete_situation = complete_situation
         self._policy = policy
         self._now = now
         self._lease = lease
@@ -125,7 +125,7 @@ class PlanBuilder:
     def _decide(
         self, workload: Workload, held: Assignment | None, workload_status: WorkloadStatus | None
     ) -> Decision:
-        situation = self._situated(Situation(workload, held, workload_status))
+        situation = self._complete_situation(Situation(workload, held, workload_status))
         return decide(situation, self._rooms, self._policy, now=self._now, roll=0.0)
 
     def _take(

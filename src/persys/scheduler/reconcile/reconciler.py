@@ -348,9 +348,9 @@ class Reconciler:
     def _read(self, situation: Situation, now: datetime) -> Situation:
         """Add the state of nodes, excluded nodes and the next epoch. Refusals of the node are recorded."""
         workload = situation.workload
-        situation = self.situated(situation)
+        situation = self.complete_situation(situation)
         if refused_by_runtime(situation) and situation.assignment is not None:
-            self._cluster.stop_offering(situation.assignment.node_id, type_of(workload.spec))
+            self._cluster.exclude_type(situation.assignment.node_id, type_of(workload.spec))
         if (why := refused_as_full(situation)) and situation.assignment is not None:
             rejected = RejectedNode(situation.assignment.node_id, now + ASIDE_AFTER_REFUSAL, why)
             self._cluster.exclude_node(workload.id, rejected)
@@ -463,9 +463,9 @@ class Reconciler:
         first = marker.proof_key if marker is not None else ""
         return first or f"{self._random.getrandbits(KEY_BITS):064x}"
 
-    def situated(self, situation: Situation) -> Situation:
+    def complete_situation(self, situation: Situation) -> Situation:
         """The situation with the state of the workload's node and of copies on other nodes."""
-        return self._situating.situated(situation)
+        return self._situating.complete_situation(situation)
 
     def _dispatch(
         self, situation: Situation, decision: Decision, *, fresh_intent: bool, now: datetime

@@ -22,7 +22,7 @@ class SituationBuilder:
         self._lease = node_lease
         self._node_grace = node_grace
 
-    def situated(self, situation: Situation) -> Situation:
+    def complete_situation(self, situation: Situation) -> Situation:
         return self._with_copies(self._with_node(situation))
 
     def _with_node(self, situation: Situation) -> Situation:

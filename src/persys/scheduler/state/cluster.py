@@ -240,7 +240,7 @@ class ClusterState:
             self.update_placement(member)
         return recovered
 
-    def stop_offering(self, node_id: NodeId, kind: WorkloadType) -> None:
+    def exclude_type(self, node_id: NodeId, kind: WorkloadType) -> None:
         """The node cannot run this type: it is not offered this type until it registers again."""
         member = self.nodes.get(node_id)
         if member is not None and kind not in member.refused_types:

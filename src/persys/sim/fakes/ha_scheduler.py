@@ -19,7 +19,7 @@ from persys.scheduler.ha.standby import Standby
 from persys.scheduler.server import SchedulerServer
 from persys.scheduler.settings import SchedulerSettings
 from persys.sim.engine.process import SimProcess
-from persys.sim.fakes.scheduler import METHODS, SimScheduler, remembers
+from persys.sim.fakes.scheduler import METHODS, SimScheduler, has_records
 from persys.sim.fakes.store import Committing, SharedStore, SimStore
 from persys.sim.network.channel import SimChannel
 from persys.sim.network.network import Network
@@ -32,14 +32,14 @@ class SimSchedulerServer(SchedulerServer):
         settings: SchedulerSettings,
         store: SimStore,
         clock: Clock,
-        front: LeaderRouter,
+        router: LeaderRouter,
         new_replica: Callable[..., Scheduler],
     ) -> None:
         super().__init__(
-            settings, store, clock, tls=None, shared=True, front=front, new_replica=new_replica
+            settings, store, clock, tls=None, shared=True, router=router, new_replica=new_replica
         )
         self.name = name
-        self.front = front
+        self.router = router
 
     @property
     def scheduler(self) -> Scheduler | None:
@@ -63,7 +63,7 @@ class HaScheduler(SimScheduler):
     @property
     def leads(self) -> bool:
         """Whether it considers itself the leader."""
-        return self.is_up and self.plane is not None and self.plane.front.leads
+        return self.is_up and self.plane is not None and self.plane.router.leads
 
     @property
     def scheduler(self) -> Scheduler | None:
@@ -85,7 +85,7 @@ class HaScheduler(SimScheduler):
 
     def with_records(self) -> list[str]:
         known = self.scheduler or self.follower
-        return [self.newest.title] if self.newest is not None and remembers(known) else []
+        return [self.newest.title] if self.newest is not None and has_records(known) else []
 
     @property
     def is_up(self) -> bool:
@@ -93,23 +93,23 @@ class HaScheduler(SimScheduler):
         return newest is not None and newest.alive and not newest.frozen
 
     async def run(self, process: SimProcess) -> None:
-        front = LeaderRouter(upstream=partial(self._upstream, process))
+        router = LeaderRouter(upstream=partial(self._upstream, process))
         store = self._reach_store(process)
         plane = self.plane = SimSchedulerServer(
             process.title,
             self.settings,
             store,
             self.wall.as_read(),
-            front,
+            router,
             partial(
                 self.scheduler_type, connect=partial(self._connect, process), random=self._random
             ),
         )
-        await process.together([plane.run_replicas(), self._open(process, front)])
+        await process.together([plane.run_replicas(), self._open(process, router)])
 
-    async def _open(self, process: SimProcess, front: LeaderRouter) -> None:
-        await front.until_open()
-        process.serves = {name: getattr(front, name) for name in METHODS}
+    async def _open(self, process: SimProcess, router: LeaderRouter) -> None:
+        await router.until_serving()
+        process.serves = {name: getattr(router, name) for name in METHODS}
         await asyncio.Event().wait()
 
     def _upstream(self, process: SimProcess, endpoint: str) -> LeaderConnection:

@@ -61,7 +61,7 @@ class SimScheduler:
         return [
             process.title
             for process in self.processes
-            if process.alive and process.serves and remembers(self.schedulers.get(process.title))
+            if process.alive and process.serves and has_records(self.schedulers.get(process.title))
         ]
 
     async def run(self, process: SimProcess) -> None:
@@ -94,5 +94,5 @@ class SimScheduler:
         return AgentStub(channel), channel.close
 
 
-def remembers(scheduler: Scheduler | None) -> bool:
+def has_records(scheduler: Scheduler | None) -> bool:
     return scheduler is not None and bool(scheduler.cluster.nodes or scheduler.cluster.workloads)

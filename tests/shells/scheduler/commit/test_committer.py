@@ -53,7 +53,7 @@ class Leading:
             versions=versions,
             lead=lead,
             modes=self.modes,
-            remembers=lambda: False,
+            has_records=lambda: False,
             wake=queue.wake,
             on_reload=self._reload,
             on_events=self._on_events,

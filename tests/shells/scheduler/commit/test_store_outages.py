@@ -243,7 +243,7 @@ async def test_a_store_that_is_down_at_the_start_ends_the_scheduler(cluster: Clu
     store = TroubledStore(cluster.store.store)
     store.down = True
     scheduler = SchedulerServer(
-        brisk(), store, SystemClock(), tls=None, front=LeaderRouter(leader_connector(None))
+        brisk(), store, SystemClock(), tls=None, router=LeaderRouter(leader_connector(None))
     )
 
     with pytest.raises(ExceptionGroup) as ended:

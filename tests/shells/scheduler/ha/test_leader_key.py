@@ -33,7 +33,7 @@ async def test_a_leader_whose_store_was_wiped_has_its_key_back_before_it_continu
     await mine.take()
     await store.wipe()
 
-    await mine.hold_place()
+    await mine.hold_key()
 
     with pytest.raises(FencedError, match="me leads now"):
         await other.take()

@@ -50,8 +50,8 @@ async def test_a_cancelled_standby_ends_although_its_watch_breaks(steps: int) ->
         clock,
         load=load,
         take=lambda _changes: None,
-        remembers=lambda: True,
-        notice=lambda: None,
+        has_records=lambda: True,
+        leader_changed=lambda: None,
     )
     async with asyncio.TaskGroup() as group:
         waiting = group.create_task(standby.until_leading())
@@ -88,7 +88,7 @@ async def test_a_cancelled_leader_ends_although_a_write_is_in_progress(shared: b
         SystemClock(),
         shared=shared,
         tls=None,
-        front=LeaderRouter(leader_connector(None)),
+        router=LeaderRouter(leader_connector(None)),
         new_replica=partial(Interrupted, connect=agent_connector(None), watches_certificates=False),
     )
     running = asyncio.get_running_loop().create_task(plane.run(stop))
