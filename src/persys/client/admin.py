@@ -75,9 +75,9 @@ class AdminCalls(SchedulerCalls):
 
     def get_audit(self, *, limit: int = 0, cursor: str = "") -> Plain:
         """`deeds`, newest first, and `next_cursor` for older ones. Requires the tokens permission."""
-        asked = {"limit": str(limit) if limit else "", "cursor": cursor}
-        words = "&".join(f"{name}={value}" for name, value in asked.items() if value)
-        return self._fetch(f"/audit?{words}" if words else "/audit")
+        parameters = {"limit": str(limit) if limit else "", "cursor": cursor}
+        query = "&".join(f"{name}={value}" for name, value in parameters.items() if value)
+        return self._fetch(f"/audit?{query}" if query else "/audit")
 
     def get_gitops(self) -> Plain:
         """`workloads` that follow a git branch, and `problems` of unreachable clusters."""

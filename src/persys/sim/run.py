@@ -31,7 +31,7 @@ from persys.sim.scenario.plan import Plan, PlannedEvent
 from persys.sim.world import World
 from persys.store import keys
 
-PEACE_SECONDS_MAX = 1200.0
+CONVERGENCE_SECONDS_MAX = 1200.0
 LOOK_SECONDS = 5.0
 QUIET_SECONDS = 120.0
 # Allowed reconciler steps per workload in that time: for healthy and for failed workloads.
@@ -109,8 +109,8 @@ async def _run(plan: Plan, world_type: type[World], bugs: list[str]) -> World:
                 watch_leadership(world),
                 compare_followers(world),
                 probe_streams(world),
-                _note_hindrances(world),
-                _watch_defects(world, bugs),
+                _record_hindrances(world),
+                _watch_bugs(world, bugs),
                 watch_present_images(world),
             )
         ]
@@ -123,22 +123,22 @@ async def _run(plan: Plan, world_type: type[World], bugs: list[str]) -> World:
 
 
 async def _act(world: World) -> None:
-    await _trouble(world)
+    await _faults(world)
     world.end_faults()
-    await _settle(world)
-    await _stay_quiet(world)
+    await _await_convergence(world)
+    await _check_quiet_phase(world)
     world.over.set()
 
 
-async def _trouble(world: World) -> None:
+async def _faults(world: World) -> None:
     time = asyncio.get_running_loop().time
     for event in world.plan.happenings:
         await asyncio.sleep(max(0.0, event.at - time()))
-        _happen(world, event)
+        _execute(world, event)
     await asyncio.sleep(max(0.0, world.plan.shape.minutes * 60 - time()))
 
 
-def _happen(world: World, event: PlannedEvent) -> None:
+def _execute(world: World, event: PlannedEvent) -> None:
     world.trace.add("plan", f"{event.kind} {event.target} {event.word}")
     if event.kind in USER_KINDS:
         world.users.do(event)
@@ -146,20 +146,20 @@ def _happen(world: World, event: PlannedEvent) -> None:
         inject(world, event)
 
 
-async def _settle(world: World) -> None:
+async def _await_convergence(world: World) -> None:
     time = asyncio.get_running_loop().time
-    until = time() + PEACE_SECONDS_MAX
+    until = time() + CONVERGENCE_SECONDS_MAX
     if world.invariants.has_unaccounted:
         await asyncio.sleep(ORPHAN_SECONDS)
     while time() < until:
         await asyncio.sleep(LOOK_SECONDS)
-        if world.host.scheduler is not None and not any(_open_questions(world)):
+        if world.host.scheduler is not None and not any(_unconverged(world)):
             return
-    problems = list(islice(_open_questions(world), SHOWN_MAX)) or ["no scheduler"]
+    problems = list(islice(_unconverged(world), SHOWN_MAX)) or ["no scheduler"]
     world.invariants.fail("8 everything ends", "; ".join(problems))
 
 
-def _open_questions(world: World) -> list[str]:
+def _unconverged(world: World) -> list[str]:
     if world.invariants.losses.open:
         return ["the store was lost, and no recovery has completed"]
     hostile = world.invariants.mirror.nodes.get(keys.node_key(NodeId(HOSTILE)))
@@ -198,7 +198,7 @@ async def _compare(world: World) -> None:
             world.invariants.fail("memory", found)
 
 
-async def _watch_defects(world: World, bugs: list[str]) -> None:
+async def _watch_bugs(world: World, bugs: list[str]) -> None:
     """A contained exception fails only one key, but it is still a bug."""
     while True:
         await asyncio.sleep(DEFECT_SECONDS)
@@ -206,7 +206,7 @@ async def _watch_defects(world: World, bugs: list[str]) -> None:
             world.invariants.fail("no defect", bugs[0])
 
 
-async def _note_hindrances(world: World) -> None:
+async def _record_hindrances(world: World) -> None:
     """Record agents that are dead or without Docker: deadlines do not apply to them."""
     time = asyncio.get_running_loop().time
     hindered = world.invariants.contacts.hindered
@@ -215,7 +215,7 @@ async def _note_hindrances(world: World) -> None:
         await asyncio.sleep(HINDRANCE_SECONDS)
 
 
-def _asks_again(world: World) -> bool:
+def _is_placed_again(world: World) -> bool:
     """Whether workloads blocked by orphans are placed again every minute."""
     mirror = world.invariants.mirror
     return bool(mirror.orphans()) and any(
@@ -224,16 +224,16 @@ def _asks_again(world: World) -> bool:
     )
 
 
-async def _stay_quiet(world: World) -> None:
+async def _check_quiet_phase(world: World) -> None:
     scheduler, mirror = world.host.scheduler, world.invariants.mirror
     assert scheduler is not None
-    restless = any(
+    has_exits = any(
         container.exits_alone
         for node in world.nodes.values()
         for container in node.docker.containers.values()
         if container.condition.active or container.is_left_to_agent
-    ) or _asks_again(world)
-    restless = restless or any(
+    ) or _is_placed_again(world)
+    has_exits = has_exits or any(
         is_retried_slowly(mirror, one.id) for one in mirror.workloads.values()
     )
     await asyncio.sleep(LOOK_SECONDS)
@@ -242,13 +242,13 @@ async def _stay_quiet(world: World) -> None:
     steps, written = scheduler.reconciler.steps, world.store.transactions
     due = len(mirror.retries)  # retry records are deleted after ten healthy minutes
     await asyncio.sleep(QUIET_SECONDS)
-    problems = _open_questions(world)
-    if restless and problems:
+    problems = _unconverged(world)
+    if has_exits and problems:
         await asyncio.sleep(LOOK_SECONDS)  # an exited container is about to be restarted
-        problems = [problem for problem in _open_questions(world) if problem in problems]
+        problems = [problem for problem in _unconverged(world) if problem in problems]
     for problem in problems:
         world.invariants.fail("8 everything ends", f"after convergence: {problem}")
-    if restless:
+    if has_exits:
         return  # containers that exit cause changes
     steps, written = scheduler.reconciler.steps - steps, world.store.transactions - written
     failed = sum(

@@ -126,7 +126,7 @@ class World:
         """The leader reaches the store, and leadership is unambiguous."""
         host = self.host
         newest = host.newest
-        if not host.trouble.none or newest is None or self.invariants.losses.open:
+        if not host.faults.none or newest is None or self.invariants.losses.open:
             return False
         return newest.title == self.leader_name if self.shared else len(host.processes) == 1
 
@@ -372,7 +372,7 @@ class World:
     def _check_read(self, listener: SimProcess, answer: Any, beside: dict[str, str]) -> None:
         """Check reads of the leader, and of standbys with their reported age."""
         host = self.hosts[listener.name]
-        if not isinstance(host, HaScheduler) or not host.trouble.is_long_over:
+        if not isinstance(host, HaScheduler) or not host.faults.is_long_over:
             return
         if self.invariants.losses.open or host.in_recovery:
             return
@@ -383,14 +383,16 @@ class World:
         if method in _ORDERS and sender.name in self.hosts:
             self._check_authority(sender, f"orders {method}")
 
-    def _check_authority(self, process: SimProcess, deed: str) -> None:
+    def _check_authority(self, process: SimProcess, action: str) -> None:
         """Forwarded calls are not orders of the forwarder."""
         host = self.hosts[process.name]
         if not isinstance(host, HaScheduler) or not host.leads:
             return
         leader = self.leader_name
         if leader not in ("", process.title):
-            self.invariants.fail("authority", f"{process.title} {deed}, but the leader is {leader}")
+            self.invariants.fail(
+                "authority", f"{process.title} {action}, but the leader is {leader}"
+            )
 
     def _failed(self, violation: Violation) -> None:
         if self.violation is None:

@@ -25,7 +25,7 @@ class TokenInterceptor(
     grpc.StreamStreamClientInterceptor,
 ):
     def __init__(self, token: str) -> None:
-        self._shown = ("authorization", f"Bearer {token}")
+        self._header = ("authorization", f"Bearer {token}")
 
     def _intercept(
         self, continuation: Callable[[Any, Any], Any], details: Any, request: Any
@@ -33,7 +33,7 @@ class TokenInterceptor(
         with_token = _Details(
             details.method,
             details.timeout,
-            [*(details.metadata or ()), self._shown],
+            [*(details.metadata or ()), self._header],
             details.credentials,
             details.wait_for_ready,
             details.compression,
@@ -52,8 +52,8 @@ OnMode = Callable[[str, timedelta], None]
 
 
 class ModeInterceptor(grpc.UnaryUnaryClientInterceptor):
-    def __init__(self, told: OnMode) -> None:
-        self._told = told
+    def __init__(self, on_mode: OnMode) -> None:
+        self._on_mode = on_mode
 
     def intercept_unary_unary(
         self, continuation: Callable[[Any, Any], Any], details: Any, request: Any
@@ -62,5 +62,5 @@ class ModeInterceptor(grpc.UnaryUnaryClientInterceptor):
         beside = dict(answer.trailing_metadata() or ())
         if MODE in beside:
             age_ms = int(beside.get(DATA_AGE_MS, 0))
-            self._told(str(beside[MODE]), timedelta(milliseconds=age_ms))
+            self._on_mode(str(beside[MODE]), timedelta(milliseconds=age_ms))
         return answer

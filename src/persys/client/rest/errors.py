@@ -61,10 +61,10 @@ def _by_code(code: str, text: str) -> PersysError | None:
 
 
 def _invalid(text: str) -> RefusedError:
-    field, said, problem = text.partition(": ")
-    return InvalidError(field, problem) if said else RefusedError(text)
+    field, separator, problem = text.partition(": ")
+    return InvalidError(field, problem) if separator else RefusedError(text)
 
 
 def _not_found(text: str) -> NotFoundError:
-    kind, ours, name = text.partition(" not found: ")
-    return NotFoundError(kind, name) if ours else NotFoundError("object", text)
+    kind, separator, name = text.partition(" not found: ")
+    return NotFoundError(kind, name) if separator else NotFoundError("object", text)

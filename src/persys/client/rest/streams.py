@@ -71,10 +71,10 @@ class Stream:
 
 def events(stub: "RestStub", route: Route) -> Callable[..., Stream]:
     def method(request: pb.WatchEventsRequest, *, timeout: float | None = None) -> Stream:
-        asked = pb.WatchEventsRequest()
-        asked.CopyFrom(request)
-        asked.ClearField("bookmarks")  # a gateway always sends them
-        return _get(stub, stub.url(route, asked), "text/event-stream", _server_sent)
+        copied = pb.WatchEventsRequest()
+        copied.CopyFrom(request)
+        copied.ClearField("bookmarks")  # a gateway always sends them
+        return _get(stub, stub.url(route, copied), "text/event-stream", _server_sent)
 
     return method
 

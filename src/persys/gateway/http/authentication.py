@@ -117,9 +117,9 @@ def _narrowed(who: Caller, token: str) -> Caller:
 
 
 def _token(request: web.Request) -> str:
-    said = request.headers.get("Authorization", "")
-    if said[: len(_BEARER)].lower() == _BEARER:
-        token = said[len(_BEARER) :].strip()
+    header = request.headers.get("Authorization", "")
+    if header[: len(_BEARER)].lower() == _BEARER:
+        token = header[len(_BEARER) :].strip()
     else:
         offered = request.headers.get("Sec-WebSocket-Protocol", "")
         named = (part.strip() for part in offered.split(",")) if offered else ()

@@ -38,7 +38,7 @@ class _Kept(Struct, frozen=True):
 class _Key(NamedTuple):
     who: str
     cluster_id: str
-    said: str
+    idempotency_key: str
 
 
 class IdempotencyCache:
@@ -60,12 +60,12 @@ class IdempotencyCache:
 
         `cluster_id` is the target cluster, whether it comes from the path, the header or the query.
         """
-        said = request.headers.get(IDEMPOTENCY_KEY)
-        if said is None:
+        idempotency_key = request.headers.get(IDEMPOTENCY_KEY)
+        if idempotency_key is None:
             return await do()
-        if not 0 < len(said) <= _KEY_LENGTH_MAX:
+        if not 0 < len(idempotency_key) <= _KEY_LENGTH_MAX:
             raise InvalidError(IDEMPOTENCY_KEY, f"expected 1 to {_KEY_LENGTH_MAX} characters")
-        key = _Key(who, cluster_id, said)
+        key = _Key(who, cluster_id, idempotency_key)
         mark = _mark(request, body)
         async with self._locks.hold(key):
             self._forget()

@@ -69,7 +69,11 @@ class Operator:
     def _look_at_normal(self) -> None:
         """The recovery response was lost, or the leader restarted and no agent has reported yet."""
         leader = self._leader()
-        if self._losses.asked or leader is None or leader.title not in self._losses.with_records:
+        if (
+            self._losses.recovery_requested
+            or leader is None
+            or leader.title not in self._losses.with_records
+        ):
             self._losses.close()
             return
         lost_for = self._losses.time() - self._losses.lost_at
@@ -79,7 +83,7 @@ class Operator:
 
     async def _recover(self) -> None:
         self._losses.reopen()
-        self._losses.asked = True
+        self._losses.recovery_requested = True
         recovery = self.recovery if self._chunks or self.recovery != RESTORE else REBUILD
         self._trace.add("user", f"recovers: {recovery}")
         match recovery:

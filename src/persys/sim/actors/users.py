@@ -75,18 +75,22 @@ class Users:
                     spec=spec_of(self._seed, name, variant),
                     revision_id=revision,
                 )
-                await self._insist("ApplyWorkload", apply, UserRequest(revision))
+                await self._request_with_retries("ApplyWorkload", apply, UserRequest(revision))
             case "stop" | "start":
                 desired = Desired.STOPPED if event.kind == "stop" else Desired.RUNNING
                 want = control_pb2.ApplyWorkloadRequest(
                     workload_id=name, desired_state=desired.title()
                 )
-                await self._insist("ApplyWorkload", want, UserRequest(desired=desired))
+                await self._request_with_retries(
+                    "ApplyWorkload", want, UserRequest(desired=desired)
+                )
             case "delete":
                 delete = control_pb2.DeleteWorkloadRequest(workload_id=name)
-                await self._insist("DeleteWorkload", delete, UserRequest(desired=Desired.DELETED))
+                await self._request_with_retries(
+                    "DeleteWorkload", delete, UserRequest(desired=Desired.DELETED)
+                )
             case "retry":
-                self._invariants.asks(WorkloadId(name), UserRequest())
+                self._invariants.requested(WorkloadId(name), UserRequest())
                 await self._call(
                     "RetryWorkload", control_pb2.RetryWorkloadRequest(workload_id=name)
                 )
@@ -95,11 +99,15 @@ class Users:
             case "remove":
                 await self._remove(name)
             case "drain":
-                self._invariants.removals.told[NodeId(name)] = asyncio.get_running_loop().time()
+                self._invariants.removals.restricted_at[NodeId(name)] = (
+                    asyncio.get_running_loop().time()
+                )
                 await self._call("DrainNode", control_pb2.DrainNodeRequest(node_id=name))
             case kind:
                 if kind == "cordon":
-                    self._invariants.removals.told[NodeId(name)] = asyncio.get_running_loop().time()
+                    self._invariants.removals.restricted_at[NodeId(name)] = (
+                        asyncio.get_running_loop().time()
+                    )
                 await self._call(OPERATOR_CALLS[kind], control_pb2.NodeRequest(node_id=name))
 
     async def _remove(self, name: str) -> None:
@@ -120,14 +128,14 @@ class Users:
             if answer is not None and answer.accepted:
                 return
 
-    async def _insist(self, method: str, request: Any, word: UserRequest) -> None:
+    async def _request_with_retries(self, method: str, request: Any, change: UserRequest) -> None:
         """Repeat a request until it is acknowledged or the attempts are used up."""
         workload_id = WorkloadId(request.workload_id)
-        self._invariants.asks(workload_id, word)
+        self._invariants.requested(workload_id, change)
         for _ in range(ATTEMPTS_MAX):
             answer = await self._call(method, request)
             if answer is not None and answer.success:
-                self._trace.add("user", f"accepted: {method} {workload_id} {word.revision}")
+                self._trace.add("user", f"accepted: {method} {workload_id} {change.revision}")
                 return
             await asyncio.sleep(1)
 

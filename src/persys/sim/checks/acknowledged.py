@@ -48,13 +48,13 @@ class AllowedStates:
     def of(self, workload_id: WorkloadId) -> frozenset[State]:
         return self.allowed.get(workload_id, frozenset({None}))
 
-    def ask(self, workload_id: WorkloadId, word: UserRequest, *, now: float) -> None:
+    def request(self, workload_id: WorkloadId, change: UserRequest, *, now: float) -> None:
         before = self.of(workload_id)
         self.allowed[workload_id] = _with_time(
-            before | {word.applied_to(state) for state in before}
+            before | {change.applied_to(state) for state in before}
         )
         self.asked_at[workload_id] = now
-        if word.desired is Desired.DELETED:
+        if change.desired is Desired.DELETED:
             self.deleted.add(workload_id)
 
     def allow_stored(self, stored: Mapping[WorkloadId, Collection[State]]) -> None:
@@ -62,15 +62,17 @@ class AllowedStates:
         for workload_id, states in stored.items():
             self.allowed[workload_id] = frozenset({*self.of(workload_id), *states, None})
 
-    def reset(self, workload_id: WorkloadId, states: Collection[State], word: UserRequest) -> None:
+    def reset(
+        self, workload_id: WorkloadId, states: Collection[State], change: UserRequest
+    ) -> None:
         """Reset to `states`; one request may still be in flight."""
         self.allowed[workload_id] = _with_time(
-            frozenset({*states, *(word.applied_to(state) for state in states)})
+            frozenset({*states, *(change.applied_to(state) for state in states)})
         )
 
-    def acknowledge(self, workload_id: WorkloadId, word: UserRequest) -> None:
-        after = frozenset(word.applied_to(state) for state in self.of(workload_id))
-        if word.desired is not Desired.DELETED:
+    def acknowledge(self, workload_id: WorkloadId, change: UserRequest) -> None:
+        after = frozenset(change.applied_to(state) for state in self.of(workload_id))
+        if change.desired is not Desired.DELETED:
             after = frozenset(each for each in after if not _is_going(each))
         self.allowed[workload_id] = _with_time(after)
 

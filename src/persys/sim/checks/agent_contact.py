@@ -138,12 +138,12 @@ class RecordingLink:
         self,
         inner: Link,
         heard: Callable[[float], None],
-        joining: Callable[[], None],
+        registered_at: Callable[[], None],
         reporting: Callable[[control_pb2.HeartbeatRequest], None],
     ) -> None:
         self._inner = inner
         self._heard = heard
-        self._joining = joining
+        self._joining = registered_at
         self._reporting = reporting
 
     @property
@@ -184,9 +184,9 @@ async def recorded(
     link: AbstractAsyncContextManager[Link],
     *,
     heard: Callable[[float], None],
-    joining: Callable[[], None],
+    registered_at: Callable[[], None],
     reporting: Callable[[control_pb2.HeartbeatRequest], None],
 ) -> AsyncIterator[Link]:
     """`reporting` may change a heartbeat before it is sent."""
     async with link as inner:
-        yield RecordingLink(inner, heard, joining, reporting)
+        yield RecordingLink(inner, heard, registered_at, reporting)

@@ -101,7 +101,7 @@ class Invariants:
         self.reads.forget()
 
     def joins(self, node_id: NodeId) -> None:
-        self.removals.joining[node_id] = self._facts.probe.time()
+        self.removals.registered_at[node_id] = self._facts.probe.time()
 
     def _mark_unaccounted(self, node_id: NodeId) -> None:
         """The copies that the node has now need no records any more."""
@@ -127,9 +127,9 @@ class Invariants:
 
     # Requests of users
 
-    def asks(self, workload_id: WorkloadId, word: UserRequest) -> None:
-        self.losses.last_requests[workload_id] = word
-        self._facts.intents.ask(workload_id, word, now=self._facts.probe.time())
+    def requested(self, workload_id: WorkloadId, change: UserRequest) -> None:
+        self.losses.last_requests[workload_id] = change
+        self._facts.intents.request(workload_id, change, now=self._facts.probe.time())
 
     def answered(
         self, process: SimProcess, method: str, request: Any, answer: Any, beside: Mapping[str, str]
@@ -178,8 +178,10 @@ class RemovalChecks:
     time: Callable[[], float]
     fail: Callable[[str, str], None]
     # The last registration request of each agent.
-    joining: dict[NodeId, float] = field(default_factory=dict)
-    told: dict[NodeId, float] = field(default_factory=dict)  # last cordon or drain by an operator
+    registered_at: dict[NodeId, float] = field(default_factory=dict)
+    restricted_at: dict[NodeId, float] = field(
+        default_factory=dict
+    )  # last cordon or drain by an operator
     removed: dict[NodeId, float] = field(default_factory=dict)
 
     def committed(self, touched: Collection[str], before: Mapping[str, Node]) -> None:
@@ -200,10 +202,10 @@ class RemovalChecks:
         gone_at = self.removed.get(node.id)
         if gone_at is None:
             return
-        if self.joining.get(node.id, NEVER) < gone_at - LATE_SECONDS:
+        if self.registered_at.get(node.id, NEVER) < gone_at - LATE_SECONDS:
             self.fail("removal", f"{node.id} was removed and is back without a registration")
         closed = node.cordoned or node.drain is not None or bool(node.taints)
-        if closed and self.told.get(node.id, NEVER) < gone_at - LATE_SECONDS:
+        if closed and self.restricted_at.get(node.id, NEVER) < gone_at - LATE_SECONDS:
             self.fail("removal", f"{node.id} was removed and is back cordoned, drained or tainted")
 
     def _check_bound(self, touched: Collection[str]) -> None:

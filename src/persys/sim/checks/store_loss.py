@@ -31,7 +31,7 @@ class StoreLoss:
     fail: Callable[[str, str], None]
     kept_by: Callable[[NodeId], Iterable[WorkloadId]]
     open: bool = False  # no recovery has completed yet
-    asked: bool = False  # an operator has requested a recovery
+    recovery_requested: bool = False  # an operator has requested a recovery
     lost_at: float = float("-inf")
     last_requests: dict[WorkloadId, UserRequest] = field(
         default_factory=dict
@@ -49,7 +49,7 @@ class StoreLoss:
             }
             self.with_records = with_records
         self.with_records &= with_records
-        self.open, self.asked, self.lost_at = True, False, self.time()
+        self.open, self.recovery_requested, self.lost_at = True, False, self.time()
         self.mirror.lose()
         self.intents.allow_stored(self.mirror.stored)
 
@@ -60,7 +60,7 @@ class StoreLoss:
             self.intents.allow_stored(self.mirror.stored)
 
     def committed(self, process: SimProcess, units: Sequence[Unit]) -> None:
-        if not self.open or self.asked or process.title not in self.with_records:
+        if not self.open or self.recovery_requested or process.title not in self.with_records:
             return
         written = {key for unit in units for key in (*unit.puts, *unit.deletes)} - {keys.LEADER}
         if written:
@@ -98,11 +98,11 @@ class StoreLoss:
 
     def close(self) -> None:
         """The recovery is complete: from now on requests apply to the restored state."""
-        self.open = self.asked = False
+        self.open = self.recovery_requested = False
         for workload_id in list(self.intents.allowed):
             now = state_of(self.mirror.workload(workload_id))
-            word = self.last_requests.get(workload_id, UserRequest())
-            self.intents.reset(workload_id, {now, None}, word)
+            change = self.last_requests.get(workload_id, UserRequest())
+            self.intents.reset(workload_id, {now, None}, change)
 
     @property
     def ever(self) -> bool:
@@ -112,10 +112,10 @@ class StoreLoss:
         self, process: SimProcess, method: str, left_out: Sequence[str]
     ) -> dict[WorkloadId, str]:
         """Workloads that should be restored and are not, unless the response lists them as left out."""
-        told = " ".join(left_out)
+        listed = " ".join(left_out)
         found: dict[WorkloadId, str] = {}
         for node in self.mirror.nodes.values():
-            if f"node {node.id} did not respond" not in told:
+            if f"node {node.id} did not respond" not in listed:
                 found |= dict.fromkeys(self.kept_by(node.id), f"{node.id} has it")
         if method == "RestoreSnapshot":
             found |= dict.fromkeys(self.snapshot, "the snapshot has it")
@@ -126,5 +126,5 @@ class StoreLoss:
         return {
             workload_id: why
             for workload_id, why in found.items()
-            if self.mirror.workload(workload_id) is None and f"{workload_id}" not in told
+            if self.mirror.workload(workload_id) is None and f"{workload_id}" not in listed
         }

@@ -84,7 +84,7 @@ async def watch_leadership(world: World) -> None:
             well_at = max(well_at, taken_at)  # the next leader had been elected, and failed too
         lease = world.shared[0].settings.leader_lease.total_seconds()
         candidates = [host for host in world.shared if host.is_up]
-        ailing = world.invariants.losses.open or not all(host.trouble.none for host in candidates)
+        ailing = world.invariants.losses.open or not all(host.faults.none for host in candidates)
         if not candidates or ailing:
             well_at = time() + AFTERMATH_SECONDS
         elif _leads(world):
@@ -104,7 +104,7 @@ async def compare_followers(world: World) -> None:
             found = next(_differences(world, host), "")
             if (
                 not found
-                or not host.trouble.is_long_over
+                or not host.faults.is_long_over
                 or world.invariants.losses.open
                 or host.in_recovery
             ):

@@ -30,7 +30,7 @@ class SimProcess:
         self._group: asyncio.TaskGroup | None = None
         self._task: asyncio.Task[None] | None = None
         self._context = Context()
-        self._struck: Callable[[], None] = lambda: None
+        self._on_crash: Callable[[], None] = lambda: None
         self._crash_at: tuple[str, int] | None = None  # crash at this gate, after this many passes
 
     async def run(self, body: Callable[["SimProcess"], Coroutine[None, None, None]]) -> None:
@@ -48,27 +48,27 @@ class SimProcess:
         self.calls.add(task)
         task.add_done_callback(self.calls.discard)
 
-    def crash_at(self, deed: str, count: int, struck: Callable[[], None] = lambda: None) -> None:
+    def crash_at(self, point: str, count: int, on_crash: Callable[[], None] = lambda: None) -> None:
         """Crash at the `count`-th pass of this gate from now on."""
-        self._crash_at = (deed, count)
-        self._struck = struck
+        self._crash_at = (point, count)
+        self._on_crash = on_crash
 
     def cancel_crash(self) -> None:
         self._crash_at = None
 
-    def passes(self, deed: str) -> None:
+    def reach_point(self, point: str) -> None:
         """Crash here if this gate was chosen."""
-        if self.alive and self._crash_at is not None and self._crash_at[0] == deed:
+        if self.alive and self._crash_at is not None and self._crash_at[0] == point:
             left = self._crash_at[1] - 1
-            self._crash_at = (deed, left) if left > 0 else None
+            self._crash_at = (point, left) if left > 0 else None
             if left <= 0:
-                self._trace.add(self.name, f"crashes at {deed}")
-                self._struck()
+                self._trace.add(self.name, f"crashes at {point}")
+                self._on_crash()
                 self.crash()
 
-    async def gate(self, deed: str) -> None:
+    async def gate(self, point: str) -> None:
         """Called before and after each effect. A crashed process does not pass."""
-        self.passes(deed)
+        self.reach_point(point)
         if self.alive:
             return
         task = asyncio.current_task()

@@ -58,11 +58,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.Handle:
-        mortal = context.get(owner) if context is not None else owner.get(None)
-        if mortal is None or not mortal.frozen:
+        process = context.get(owner) if context is not None else owner.get(None)
+        if process is None or not process.frozen:
             return super().call_soon(callback, *args, context=context)
         handle = asyncio.Handle(callback, args, self, context)
-        mortal.backlog.append(handle)
+        process.backlog.append(handle)
         return handle
 
     def go_on(self, backlog: Iterable[asyncio.Handle]) -> None:
@@ -77,14 +77,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        mortal = context.get(owner) if context is not None else owner.get(None)
-        if mortal is None:
+        process = context.get(owner) if context is not None else owner.get(None)
+        if process is None:
             return super().call_at(when, callback, *args, context=context)
 
         def ring() -> None:
-            if mortal.frozen:
+            if process.frozen:
                 self.call_soon(ring, context=context)
-            elif mortal.alive and not timer.cancelled():
+            elif process.alive and not timer.cancelled():
                 callback(*args)
 
         timer = super().call_at(when, ring, context=context)
@@ -149,6 +149,6 @@ class _TimeMachine:
         return []
 
 
-def later(seconds: float, deed: Callable[[], object]) -> asyncio.TimerHandle:
+def later(seconds: float, callback: Callable[[], object]) -> asyncio.TimerHandle:
     """A timer that belongs to no simulated process."""
-    return asyncio.get_running_loop().call_later(seconds, deed, context=Context())
+    return asyncio.get_running_loop().call_later(seconds, callback, context=Context())

@@ -146,7 +146,7 @@ class Docker:
             _holds_data(order.spec),
         )
         self.containers[order.workload_id] = container
-        self._tell(container)
+        self._notify(container)
         return container
 
     def port_conflict(self, container: Container) -> int | None:
@@ -159,7 +159,7 @@ class Docker:
         self._observer.container_starts(self.node_id, container, by_agent=by_agent)
         if by_agent:
             container.restart_count = 0
-        self._calm(container)
+        self._cancel_timers(container)
         container.condition = Condition.RUNNING
         container.oom_killed = False
         container.started_at = self._clock.now()
@@ -167,7 +167,7 @@ class Docker:
         kind, seconds = behaves_like(container.spec.image)
         if kind in ("job", "faulty"):
             self._later(container, float(seconds), lambda: self._ends(container, kind == "faulty"))
-        self._tell(container)
+        self._notify(container)
 
     def stop(self, container: Container, order: Order) -> None:
         if not container.condition.active:
@@ -179,11 +179,11 @@ class Docker:
     def remove(self, container: Container, order: Order) -> None:
         if container.condition.active:
             self._observer.container_stops(self.node_id, container, order)
-        self._calm(container)
+        self._cancel_timers(container)
         container.condition = Condition.DEAD
         if self.containers.get(container.workload_id) is container:
             del self.containers[container.workload_id]
-        self._tell(container)
+        self._notify(container)
 
     def kill_one(self, *, oom: bool) -> None:
         """Kill the process in a random running container."""
@@ -195,7 +195,7 @@ class Docker:
 
     def power_off(self) -> None:
         for container in self.containers.values():
-            self._calm(container)
+            self._cancel_timers(container)
             if container.condition.active:
                 container.condition = Condition.EXITED
                 container.exit_code = KILLED
@@ -250,21 +250,21 @@ class Docker:
         container.restart_count = count
 
     def _exit(self, container: Container, code: int) -> None:
-        self._calm(container)
+        self._cancel_timers(container)
         container.condition = Condition.EXITED
         container.exit_code = code
         container.finished_at = self._clock.now()
-        self._tell(container)
+        self._notify(container)
 
-    def _later(self, container: Container, seconds: float, deed: Callable[[], None]) -> None:
-        container.timers.append(later(seconds, deed))
+    def _later(self, container: Container, seconds: float, callback: Callable[[], None]) -> None:
+        container.timers.append(later(seconds, callback))
 
-    def _calm(self, container: Container) -> None:
+    def _cancel_timers(self, container: Container) -> None:
         for timer in container.timers:
             timer.cancel()
         container.timers.clear()
 
-    def _tell(self, container: Container) -> None:
+    def _notify(self, container: Container) -> None:
         for listener in self.listeners:
             listener(container.workload_id)
 

@@ -47,30 +47,30 @@ class RuntimeFaults:
 class RuntimeCalls:
     """Runtime calls of one process. Each can fail before or after its effect."""
 
-    def __init__(self, process: SimProcess, trouble: RuntimeFaults, random: Random) -> None:
+    def __init__(self, process: SimProcess, faults: RuntimeFaults, random: Random) -> None:
         self._process = process
-        self._trouble = trouble
+        self._faults = faults
         self._random = random
 
     async def reach(self, call: str, span: tuple[float, float]) -> None:
         await self._process.gate(call)
-        await asyncio.sleep(self._random.uniform(*span) * self._trouble.slowness)
+        await asyncio.sleep(self._random.uniform(*span) * self._faults.slowness)
         await self._process.gate("runtime")
-        if self._trouble.out:
+        if self._faults.out:
             await asyncio.sleep(self._random.uniform(0, NO_ANSWER_SECONDS))
             raise RuntimeUnavailableError("docker is not responding")
-        if self._random.random() < self._trouble.os_errors:
+        if self._random.random() < self._faults.os_errors:
             raise self._random.choice(UNEXPECTED)()
 
     async def answer(self, call: str) -> None:
         """The effect happened. The response may be lost."""
         await self._process.gate(f"{call}.done")
-        if self._random.random() < self._trouble.answers_lost:
+        if self._random.random() < self._faults.answers_lost:
             raise RuntimeUnavailableError("the response of docker was lost")
 
     def fails(self) -> bool:
         """Whether Docker responds with an error."""
-        return self._random.random() < self._trouble.errors
+        return self._random.random() < self._faults.errors
 
 
 class SimEngine:

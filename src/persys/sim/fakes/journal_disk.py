@@ -143,7 +143,7 @@ class _Writer(Executor):
         return done
 
     def _write(self, done: Future[T], work: Callable[[], T]) -> None:
-        self._process.passes("disk.write")
+        self._process.reach_point("disk.write")
         if not self._process.alive:
             return
         try:
@@ -152,6 +152,6 @@ class _Writer(Executor):
             done.set_exception(err)
             return
         result = work()
-        self._process.passes("disk.written")
+        self._process.reach_point("disk.written")
         if self._process.alive and not done.cancelled():
             done.set_result(result)

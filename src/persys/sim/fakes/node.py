@@ -91,7 +91,7 @@ class SimNode:
         self.process: SimProcess | None = None
         self.journal: Journal | None = None
         self.wall = WallClock()
-        self.trouble = RuntimeFaults()
+        self.faults = RuntimeFaults()
         self.silent_since: float | None = None  # since when Docker does not respond
         self.false_reports = 0.0  # share of its heartbeats with arbitrary content
         random = rng(seed, name, "disk")
@@ -122,16 +122,16 @@ class SimNode:
     def cannot_act(self) -> bool:
         """Whether the agent is dead or Docker has a fault."""
         up = self.process is not None and self.process.alive
-        return self.powered and (not up or self.trouble != RuntimeFaults())
+        return self.powered and (not up or self.faults != RuntimeFaults())
 
     def docker_fails(self, now: float) -> None:
         """Docker stops responding and sending events."""
-        self.trouble.out = True
+        self.faults.out = True
         self.silent_since = now if self.silent_since is None else self.silent_since
         self.docker.lose_listeners()
 
     def docker_returns(self) -> None:
-        self.trouble.out = False
+        self.faults.out = False
         self.silent_since = None
 
     def end(self) -> None:
@@ -176,7 +176,7 @@ class SimNode:
             return recorded(
                 link,
                 heard=lambda sent: self._observer.heard(self.id, sent),
-                joining=lambda: self._observer.joins(self.id),
+                registered_at=lambda: self._observer.joins(self.id),
                 reporting=self._report,
             )
 
@@ -184,7 +184,7 @@ class SimNode:
         runtime = self.runtime_type(
             self.docker,
             process,
-            self.trouble,
+            self.faults,
             random,
             self._observer,
             self._network.silent_registries,

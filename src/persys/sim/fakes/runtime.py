@@ -39,7 +39,7 @@ class SimRuntime:
         self,
         docker: Docker,
         process: SimProcess,
-        trouble: RuntimeFaults,
+        faults: RuntimeFaults,
         random: Random,
         observer: Observer,
         silent_registries: set[str],
@@ -47,7 +47,7 @@ class SimRuntime:
         self._docker = docker
         self._observer = observer
         self._process = process
-        self._way = way = RuntimeCalls(process, trouble, random)
+        self._way = way = RuntimeCalls(process, faults, random)
         engine = cast("Engine", SimEngine(docker, way, silent_registries))
         self._puller = Puller(engine, Credentials(Path("/credentials")), DirectPathCalls())
 

@@ -35,7 +35,7 @@ class SimScheduler:
         self.name = name
         self.settings = SchedulerSettings(cluster_id=CLUSTER)
         self.wall = WallClock()
-        self.trouble = StoreFaults()
+        self.faults = StoreFaults()
         self.store = store or SharedStore(self.wall.elapsed)
         self.processes: list[SimProcess] = []  # the newest last
         self.schedulers: dict[str, Scheduler] = {}
@@ -85,7 +85,7 @@ class SimScheduler:
         """Give the process a unique title and its view of the store."""
         self._count += 1
         process.title = f"{self.name}-{self._count}"
-        return SimStore(self.store, process, self.trouble, self._random, committed=self._committed)
+        return SimStore(self.store, process, self.faults, self._random, committed=self._committed)
 
     def _connect(
         self, process: SimProcess, node_id: NodeId, endpoint: str

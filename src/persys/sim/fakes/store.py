@@ -93,7 +93,7 @@ class SimStore:
         self,
         inner: SharedStore,
         process: SimProcess,
-        trouble: StoreFaults,
+        faults: StoreFaults,
         random: Random,
         *,
         committed: Committing,
@@ -101,7 +101,7 @@ class SimStore:
         """`committed` is called for each write, also if its response is lost, with the previous leader."""
         self._inner = inner
         self._process = process
-        self._trouble = trouble
+        self._faults = faults
         self._random = random
         self._committed = committed
 
@@ -120,15 +120,15 @@ class SimStore:
     ) -> list[Outcome]:
         await self._reach()
         await self._process.gate("store.commit")
-        if self._random.random() < self._trouble.late:
+        if self._random.random() < self._faults.late:
             await self._commit_late(units, fence)
-        if len(units) > 1 and self._random.random() < self._trouble.partial:
+        if len(units) > 1 and self._random.random() < self._faults.partial:
             units = self._random.sample(units, k=self._random.randint(1, len(units) - 1))
             await self._write(units, fence)
             raise StoreUnavailableError("the connection to the store was lost within a batch")
         outcomes = await self._write(units, fence)
         await self._process.gate("store.committed")
-        if self._random.random() < self._trouble.answers_lost:
+        if self._random.random() < self._faults.answers_lost:
             await asyncio.sleep(self._random.uniform(0, NO_ANSWER_SECONDS))
             raise StoreUnavailableError("the response of the store was lost")
         await self._pause()
@@ -163,7 +163,7 @@ class SimStore:
             if self._inner.revision <= changes[0].version:
                 await self._pause()  # earlier changes are already in flight
             await self._process.gate("store.watch")
-            if self._trouble.out or self._random.random() < self._trouble.answers_lost / 10:
+            if self._faults.out or self._random.random() < self._faults.answers_lost / 10:
                 await asyncio.sleep(self._random.uniform(0, NO_ANSWER_SECONDS))
                 raise StoreUnavailableError("the watch was lost")
             yield changes
@@ -194,13 +194,13 @@ class SimStore:
     async def _reach(self) -> None:
         await self._process.gate("store")
         await self._pause()
-        if self._trouble.out:
+        if self._faults.out:
             await asyncio.sleep(self._random.uniform(0, NO_ANSWER_SECONDS))
             raise StoreUnavailableError("the store does not respond")
 
     async def _pause(self) -> None:
         delay = self._random.uniform(*DELAY_SECONDS)
-        if self._trouble.delay_seconds:
-            delay += self._random.expovariate(1 / self._trouble.delay_seconds)
+        if self._faults.delay_seconds:
+            delay += self._random.expovariate(1 / self._faults.delay_seconds)
         await asyncio.sleep(delay)
         await self._process.gate("store")

@@ -79,7 +79,7 @@ def _crash(process: SimProcess, event: PlannedEvent) -> None:
 
 
 def _crash_agent_at(world: World, event: PlannedEvent) -> None:
-    """Crash an agent at a gate; with ANYBODY the first agent that reaches it."""
+    """Crash an agent at a gate; with ANY_AGENT the first agent that reaches it."""
     if event.target == ANY_AGENT:
         processes = [node.process for node in world.nodes.values()]
     else:
@@ -92,7 +92,7 @@ def _crash_agent_at(world: World, event: PlannedEvent) -> None:
 
     for process in doomed:
         process.restart_seconds = event.seconds
-        process.crash_at(event.word, int(event.amount), struck=cancel_crash)
+        process.crash_at(event.word, int(event.amount), on_crash=cancel_crash)
     world.undo_after(FOR_GOOD_SECONDS, cancel_crash)
 
 
@@ -246,14 +246,14 @@ def _delay(_world: World, event: PlannedEvent) -> list[LinkFaults]:
     ]
 
 
-def _store_trouble(begin: Callable[[StoreFaults, float], None]) -> Inject:
+def _store_fault(begin: Callable[[StoreFaults, float], None]) -> Inject:
     """A store fault for all schedulers, or for the target of the event."""
 
     def inject_it(world: World, event: PlannedEvent) -> None:
         hosts = [world.host_of(event.target)] if event.target else list(world.hosts.values())
         for host in hosts:
-            begin(host.trouble, event.amount)
-            world.undo_after(event.seconds, host.trouble.heal)
+            begin(host.faults, event.amount)
+            world.undo_after(event.seconds, host.faults.heal)
 
     return inject_it
 
@@ -270,14 +270,14 @@ def _wipe_store(world: World, event: PlannedEvent) -> None:
     world.users.operator.patience_seconds = event.seconds
 
 
-def _runtime_trouble(name: str, *, value: float | bool | None = None) -> Inject:
+def _runtime_fault(name: str, *, value: float | bool | None = None) -> Inject:
     """Set a field of the node's runtime faults to `value`, by default the event's amount."""
 
     def inject_it(world: World, event: PlannedEvent) -> None:
-        trouble = world.nodes[event.target].trouble
-        healthy = getattr(type(trouble)(), name)
-        setattr(trouble, name, event.amount if value is None else value)
-        world.undo_after(event.seconds, lambda: setattr(trouble, name, healthy))
+        faults = world.nodes[event.target].faults
+        healthy = getattr(type(faults)(), name)
+        setattr(faults, name, event.amount if value is None else value)
+        world.undo_after(event.seconds, lambda: setattr(faults, name, healthy))
 
     return inject_it
 
@@ -365,24 +365,24 @@ def _late_order(world: World, event: PlannedEvent) -> None:
     world.deliver_old_order(world.nodes[event.target])
 
 
-def _out(trouble: StoreFaults, _amount: float) -> None:
-    trouble.out = True
+def _out(faults: StoreFaults, _amount: float) -> None:
+    faults.out = True
 
 
-def _answers_lost(trouble: StoreFaults, amount: float) -> None:
-    trouble.answers_lost = amount
+def _answers_lost(faults: StoreFaults, amount: float) -> None:
+    faults.answers_lost = amount
 
 
-def _partial(trouble: StoreFaults, amount: float) -> None:
-    trouble.partial = amount
+def _partial(faults: StoreFaults, amount: float) -> None:
+    faults.partial = amount
 
 
-def _late(trouble: StoreFaults, amount: float) -> None:
-    trouble.late = amount
+def _late(faults: StoreFaults, amount: float) -> None:
+    faults.late = amount
 
 
-def _slow(trouble: StoreFaults, amount: float) -> None:
-    trouble.delay_seconds = amount
+def _slow(faults: StoreFaults, amount: float) -> None:
+    faults.delay_seconds = amount
 
 
 MANY, STREAMS = Group.MANY_SCHEDULERS, Group.STREAMS
@@ -407,24 +407,24 @@ FAULTS: dict[str, Fault] = {
     "hostile-node": Fault(draws.hostile, _hostile_node),
     "false-reports": Fault(draws.on_node(0.3, 1.0), _false_reports),
     "late-order": Fault(draws.on_node(), _late_order),
-    "store-out": Fault(draws.on_all(), _store_trouble(_out)),
-    "answers-lost": Fault(draws.on_all(*draws.SHARES), _store_trouble(_answers_lost), timely=True),
-    "partial-commits": Fault(draws.on_all(*draws.SHARES), _store_trouble(_partial), timely=True),
-    "late-commits": Fault(draws.on_all(*draws.SHARES), _store_trouble(_late), timely=True),
+    "store-out": Fault(draws.on_all(), _store_fault(_out)),
+    "answers-lost": Fault(draws.on_all(*draws.SHARES), _store_fault(_answers_lost), timely=True),
+    "partial-commits": Fault(draws.on_all(*draws.SHARES), _store_fault(_partial), timely=True),
+    "late-commits": Fault(draws.on_all(*draws.SHARES), _store_fault(_late), timely=True),
     "outside-write": Fault(draws.outside_write, _write_from_outside),
-    "slow-store": Fault(draws.on_all(0.1, 2.0), _store_trouble(_slow)),
-    "cut-store": Fault(draws.on_scheduler(), _store_trouble(_out), MANY),
-    "one-answers-lost": Fault(draws.on_scheduler(0.1, 0.5), _store_trouble(_answers_lost), MANY),
-    "one-late-commits": Fault(draws.on_scheduler(0.1, 0.5), _store_trouble(_late), MANY),
-    "one-slow-store": Fault(draws.on_scheduler(0.1, 1.0), _store_trouble(_slow), MANY),
+    "slow-store": Fault(draws.on_all(0.1, 2.0), _store_fault(_slow)),
+    "cut-store": Fault(draws.on_scheduler(), _store_fault(_out), MANY),
+    "one-answers-lost": Fault(draws.on_scheduler(0.1, 0.5), _store_fault(_answers_lost), MANY),
+    "one-late-commits": Fault(draws.on_scheduler(0.1, 0.5), _store_fault(_late), MANY),
+    "one-slow-store": Fault(draws.on_scheduler(0.1, 1.0), _store_fault(_slow), MANY),
     "wipe-store": Fault(draws.drawn_elsewhere, _wipe_store, Group.LOSSES),
     "docker-out": Fault(draws.on_node(), _docker_out),
-    "docker-errors": Fault(draws.on_node(*draws.SHARES), _runtime_trouble("errors")),
+    "docker-errors": Fault(draws.on_node(*draws.SHARES), _runtime_fault("errors")),
     "docker-answers-lost": Fault(
-        draws.on_node(*draws.SHARES), _runtime_trouble("answers_lost"), timely=True
+        draws.on_node(*draws.SHARES), _runtime_fault("answers_lost"), timely=True
     ),
-    "slow-docker": Fault(draws.on_node(5.0, 40.0), _runtime_trouble("slowness")),
-    "os-errors": Fault(draws.on_node(*draws.SHARES), _runtime_trouble("os_errors"), timely=True),
+    "slow-docker": Fault(draws.on_node(5.0, 40.0), _runtime_fault("slowness")),
+    "os-errors": Fault(draws.on_node(*draws.SHARES), _runtime_fault("os_errors"), timely=True),
     "slow-disk": Fault(draws.on_node(0.1, 2.0, 15.0, 40.0), _slow_disk, timely=True),
     "disk-errors": Fault(draws.disk_errors, _fail_disk, timely=True),
     "silent-registry": Fault(draws.silent_registry, _silence_registry, timely=True),
