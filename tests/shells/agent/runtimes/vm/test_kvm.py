@@ -32,7 +32,7 @@ async def test_a_guest_without_output_is_killed_at_the_deadline(tmp_path: Path) 
     assert not await runs_a_guest(str(silent), Accel.KVM, ThreadPathCalls(), deadline=0.2)
 
 
-@pytest.mark.parametrize("wish", list(Accel))
+@pytest.mark.parametrize("configured", list(Accel))
 async def test_a_configured_acceleration_is_not_tested(configured: Accel, tmp_path: Path) -> None:
     found = tmp_path / "kvm.json"
 
