@@ -31,7 +31,7 @@ CHANGES = [row.name for row in AGENT_METHODS.values() if row.mutating]
 BURIED = WorkloadId("buried")
 
 
-class HalfWay(NoVolumes):
+class TwoStepVolumes(NoVolumes):
     """Volumes whose deletion takes two steps."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class HalfWay(NoVolumes):
         self.records.discard(workload_id)
 
 
-class Rubbish:
+class DeletedWorkloadGarbage:
     """Leftovers of a workload that was deleted. Implements agent.ports.GarbageSource."""
 
     def __init__(self) -> None:
@@ -67,8 +67,8 @@ class Rubbish:
 @dataclass
 class World:
     running: Running
-    volumes: HalfWay
-    rubbish: Rubbish
+    volumes: TwoStepVolumes
+    seen_garbage: DeletedWorkloadGarbage
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,9 @@ async def a_volume(world: World, name: str) -> None:
     world.volumes.records.add(name)
 
 
-async def rubbish(world: World, name: str) -> None:
+async def seen_garbage(world: World, name: str) -> None:
     """Seen once: an item is removed only when it is found a second time."""
-    world.rubbish.items |= {f"{name}-{part}" for part in "abc"}
+    world.seen_garbage.items |= {f"{name}-{part}" for part in "abc"}
     request = agent_pb2.GarbageCollectRequest(dry_run=True)
     await world.running.api.GarbageCollect(request, a_context())
     await asyncio.sleep(0.01)
@@ -125,8 +125,8 @@ CALLS: dict[str, Call] = {
     ),
     "GarbageCollect": Call(
         lambda _name: agent_pb2.GarbageCollectRequest(),
-        lambda world, name: len([one for one in world.rubbish.items if one.startswith(name)]),
-        before=rubbish,
+        lambda world, name: len([one for one in world.seen_garbage.items if one.startswith(name)]),
+        before=seen_garbage,
     ),
     "DeleteVolume": Call(
         lambda name: agent_pb2.DeleteVolumeRequest(workload_id=name, name="data"),
@@ -144,7 +144,7 @@ def test_every_mutating_call_has_a_case() -> None:
 
 @pytest.mark.parametrize("name", CALLS)
 async def test_a_cancelled_call_is_complete_or_has_no_effect(name: str, tmp_path: Path) -> None:
-    volumes, leftovers = HalfWay(), Rubbish()
+    volumes, leftovers = TwoStepVolumes(), DeletedWorkloadGarbage()
     node = Node(tmp_path, volumes=volumes)
     node.more.garbage[frozenset({Kind.CONTAINER})] = leftovers
     node.settings = replace(node.settings, gc_zombie_after=timedelta(milliseconds=1))
@@ -175,7 +175,7 @@ async def test_a_cancelled_call_is_complete_or_has_no_effect(name: str, tmp_path
 
 
 @dataclass
-class Torn:
+class PartialService:
     """The part of the service that a call needs."""
 
     owned: OwnedWork
@@ -191,7 +191,7 @@ class Torn:
 @pytest.mark.parametrize("name", CHANGES)
 async def test_a_started_handler_completes_when_its_caller_disconnects(name: str) -> None:
     supervisor = a_supervisor()
-    torn = Torn(OwnedWork(supervisor, limit=100), supervisor)
+    torn = PartialService(OwnedWork(supervisor, limit=100), supervisor)
 
     def handler(moment: Moment) -> Callable[..., Coroutine[Any, Any, Any]]:
         async def change(_api: Any, _request: Any, _context: Any) -> None:

@@ -590,7 +590,7 @@ async def test_a_cancelled_removal_completes(
         await until(lambda: store.names == frozenset())
 
 
-class PatientScheduler(Scheduler):
+class RareHeartbeatScheduler(Scheduler):
     """A scheduler with a heartbeat interval of ten minutes."""
 
     async def register(
@@ -604,7 +604,7 @@ class PatientScheduler(Scheduler):
 async def test_a_node_reports_a_new_image_at_once(
     store: ImageStore, pending_reports: PendingReports, disk: bytes, tmp_path: Path
 ) -> None:
-    scheduler = PatientScheduler()
+    scheduler = RareHeartbeatScheduler()
 
     @asynccontextmanager
     async def connect(_address: str) -> AsyncIterator[Link]:

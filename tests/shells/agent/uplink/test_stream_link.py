@@ -15,7 +15,7 @@ from persys.agent.uplink.stream_link import Call, StreamLink
 from persys.wire.gen.control.v1 import control_pb2
 
 
-class TwoWays:
+class FakeStream:
     """A stream that the test controls."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ async def listen(link: StreamLink, group: asyncio.TaskGroup) -> None:
 
 
 async def test_responses_out_of_order_reach_their_heartbeats() -> None:
-    stream = TwoWays()
+    stream = FakeStream()
     link = StreamLink(cast("Call", stream), TunnelServer(cast("AgentApi", None), a_supervisor()))
     async with asyncio.TaskGroup() as group:
         group.create_task(listen(link, group))
@@ -67,7 +67,7 @@ async def test_responses_out_of_order_reach_their_heartbeats() -> None:
 
 
 async def test_an_unexpected_response_is_not_used_for_a_registration() -> None:
-    stream = TwoWays()
+    stream = FakeStream()
     link = StreamLink(cast("Call", stream), TunnelServer(cast("AgentApi", None), a_supervisor()))
     stream.coming.put_nowait(registered("stale"))
     async with asyncio.TaskGroup() as group:

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 RUNNING = agent_pb2.ACTUAL_STATE_RUNNING
 STOPPED = agent_pb2.ACTUAL_STATE_STOPPED
-ATONCE = 5
+CONCURRENT_CASES = 5
 
 
-class Story:
-    """Apply, update, stop and delete one workload; the agent dies at the point somewhere on the way.
+class CrashCase:
+    """Apply, update, stop and delete one workload; the agent crashes at the failpoint.
 
-    After its death only the deletion is still told: that everything else works is told elsewhere.
+    After the crash only the deletion is still performed; the other steps are covered elsewhere.
     """
 
     def __init__(self, agent: "Agent", spec: agent_pb2.ContainerSpec) -> None:
@@ -30,81 +30,82 @@ class Story:
         self._spec = agent_pb2.ContainerSpec()
         self._spec.CopyFrom(spec)
         self._spec.managed_volumes.add(name="data", mount_path="/data")
-        self.deaths = 0
+        self.crashes = 0
         self.containers: dict[str, list[str]] = {}
 
-    def tell(self, point: str) -> "Story":
+    def run(self, point: str) -> "CrashCase":
         self.agent.start(failpoint=point)
-        self._chapter("applied", lambda: self._order("r1"), lambda: self._settles(RUNNING))
+        self._stage("applied", lambda: self._order("r1"), lambda: self._settles(RUNNING))
         self._spec.env["NEW"] = "revision"
-        self._chapter("updated", lambda: self._order("r2"), lambda: self._settles(RUNNING))
+        self._stage("updated", lambda: self._order("r2"), lambda: self._settles(RUNNING))
         stop = agent_pb2.DESIRED_STATE_STOPPED
-        self._chapter("stopped", lambda: self._order("r2", stop), lambda: self._settles(STOPPED))
-        self._chapter("deleted", self._delete, lambda: self.agent.wait_until_gone("story"))
+        self._stage("stopped", lambda: self._order("r2", stop), lambda: self._settles(STOPPED))
+        self._stage("deleted", self._delete, lambda: self.agent.wait_until_gone("crashing"))
         return self
 
-    def _chapter(self, name: str, order: Callable[[], None], settle: Callable[[], None]) -> None:
-        if self.deaths and name != "deleted":
+    def _stage(self, name: str, order: Callable[[], None], settle: Callable[[], None]) -> None:
+        if self.crashes and name != "deleted":
             return
         try:
             order()
             settle()
-            self._see_what_follows()
+            self._check_alive()
         except grpc.RpcError:
             self.agent.wait_until_dead()
-            self.deaths += 1
+            self.crashes += 1
             self.agent.start()
             order()  # a caller without a response retries
             settle()
-        self.containers[name] = self.agent.containers("story")
+        self.containers[name] = self.agent.containers("crashing")
 
-    def _see_what_follows(self) -> None:
-        """An answer after it settled: a death right at the end is seen in this chapter."""
+    def _check_alive(self) -> None:
+        """A response after it has settled: a crash at the very end is noticed in this stage."""
         self.agent.stub.HealthCheck(agent_pb2.HealthCheckRequest(), timeout=10)
 
     def _order(
         self, revision: str, desired: agent_pb2.DesiredState = agent_pb2.DESIRED_STATE_RUNNING
     ) -> None:
-        self.agent.apply("story", self._spec, revision=revision, desired=desired)
+        self.agent.apply("crashing", self._spec, revision=revision, desired=desired)
 
     def _settles(self, actual: agent_pb2.ActualState) -> None:
-        self.agent.wait_for("story", actual)
+        self.agent.wait_for("crashing", actual)
 
     def _delete(self) -> None:
-        self.agent.delete("story")
+        self.agent.delete("crashing")
 
 
 @pytest.fixture(scope="module")
-def stories(
+def crash_cases(
     agent_in: "Callable[[Path], Agent]",
     tmp_path_factory: pytest.TempPathFactory,
     demo_image: str,
-) -> Iterator[dict[str, Future[Story]]]:
-    """One story per point, several told at once."""
+) -> Iterator[dict[str, Future[CrashCase]]]:
+    """One case per failpoint, several run concurrently."""
     spec = agent_pb2.ContainerSpec(image=demo_image, command=["sleep", "3600"], init=True)
-    told = {
-        point: Story(agent_in(tmp_path_factory.mktemp("crash")), spec) for point in failpoints.ALL
+    cases = {
+        point: CrashCase(agent_in(tmp_path_factory.mktemp("crash")), spec)
+        for point in failpoints.ALL
     }
-    with ThreadPoolExecutor(ATONCE) as pool:
-        yield {point: pool.submit(story.tell, point) for point, story in told.items()}
-    for story in told.values():
-        story.agent.close()
+    with ThreadPoolExecutor(CONCURRENT_CASES) as pool:
+        yield {point: pool.submit(case.run, point) for point, case in cases.items()}
+    for case in cases.values():
+        case.agent.close()
 
 
 @pytest.mark.parametrize("point", failpoints.ALL)
 def test_a_crash_at_a_failpoint_loses_and_duplicates_nothing(
-    point: str, stories: dict[str, Future[Story]]
+    point: str, crash_cases: dict[str, Future[CrashCase]]
 ) -> None:
-    story = stories[point].result(timeout=120)
+    case = crash_cases[point].result(timeout=120)
 
-    assert story.deaths == 1
-    assert story.containers.pop("deleted") == []
-    assert {len(found) for found in story.containers.values()} == {1}
-    if "updated" in story.containers:
-        assert story.containers["updated"] != story.containers["applied"]
-    if "stopped" in story.containers:
-        assert story.containers["stopped"] == story.containers["updated"]
-    assert not (story.agent.volumes / "story").exists()
+    assert case.crashes == 1
+    assert case.containers.pop("deleted") == []
+    assert {len(found) for found in case.containers.values()} == {1}
+    if "updated" in case.containers:
+        assert case.containers["updated"] != case.containers["applied"]
+    if "stopped" in case.containers:
+        assert case.containers["stopped"] == case.containers["updated"]
+    assert not (case.agent.volumes / "crashing").exists()
 
 
 def test_a_killed_agent_restarts_no_container_and_restores_its_state(
