@@ -119,4 +119,4 @@ def test_the_command_answers_from_a_snapshot_file(
     )
 
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("if n1 dies: 1 move, 2 stay or wait")
+    assert done.stdout.startswith("loss of n1: 1 workloads move, 2 stay or are pending")
