@@ -18,8 +18,7 @@ from e2e.process import free_port
 from e2e.waiting import eventually
 from persys.wire.gen.agent.v1 import agent_pb2, agent_pb2_grpc
 
-# test_deploy_compose builds the image with all programs, and runs the control plane from it, in each run.
-pytestmark = [pytest.mark.full, pytest.mark.timeout(images.BUILD_SECONDS + 300)]
+pytestmark = pytest.mark.timeout(images.BUILD_SECONDS + 300)
 PROGRAMS = {
     "persys-scheduler": "persys-scheduler",
     "persys-gateway": "persys-gateway",
