@@ -64,7 +64,7 @@ def stay(case: Case) -> Decision:
         if isinstance(resized, Misplaced):
             here = misplaced(situation, converge(case), resized.why, case.now)
             return replace(here, rule="misplaced")
-        case = replace(case, situation=replace(situation, assignment=resized))
+        case = case._replace(situation=replace(situation, assignment=resized))
     return converge(case)
 
 

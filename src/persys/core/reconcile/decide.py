@@ -39,21 +39,22 @@ from persys.model.workload import Desired
 def decide(
     situation: Situation, placer: Placer, policy: Policy, *, now: datetime, roll: float
 ) -> Decision:
-    case = Case(situation, placer, policy, now, roll, as_stored=situation)
     if situation.workload.desired is Desired.DELETED:
-        return first_match(DELETE_RULES, case)
-    return first_match(RULES, replace(case, situation=_with_current_retry(case)))
+        rules, seen = DELETE_RULES, situation
+    else:
+        rules, seen = RULES, _with_current_retry(situation, policy, now)
+    return first_match(rules, Case(seen, placer, policy, now, roll, as_stored=situation))
 
 
-def _with_current_retry(case: Case) -> Situation:
+def _with_current_retry(situation: Situation, policy: Policy, now: datetime) -> Situation:
     """The situation with the retry of the current revision only, limited by the policy."""
-    situation = explained(case.situation)
+    situation = explained(situation)
     retry = situation.retry
     if retry is None:
         return situation
     if retry.revision != situation.workload.revision:
         return replace(situation, retry=None)
-    return replace(situation, retry=within_policy(retry, case.policy.retry, now=case.now))
+    return replace(situation, retry=within_policy(retry, policy.retry, now=now))
 
 
 def _record_outdated(case: Case) -> Decision | None:

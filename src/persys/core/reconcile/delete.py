@@ -71,7 +71,7 @@ def removal_overdue(case: Case) -> Decision | None:
     if not _is_overdue(case, goal):
         return None
     situation = replace(situation, retry=removal_counted(situation, case.now))
-    sent = _send_or_wait(replace(case, situation=situation), goal, _deadline(case))
+    sent = _send_or_wait(case._replace(situation=situation), goal, _deadline(case))
     assert situation.assignment is not None
     assert sent.workload_status is not None
     bound = situation.assignment

@@ -1,14 +1,14 @@
 """Named rules: the type of the tables through which `decide` goes."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from persys.core.reconcile.situation import Decision, Placer, Policy, Situation
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(NamedTuple):
     """What a rule may use. `roll` in [0, 1) places a retry inside its jitter window: 0 is earliest.
 
     `as_stored` is the situation before a retry of another revision was dropped from it.
@@ -41,5 +41,5 @@ def first_match(rules: Sequence[Rule], case: Case) -> Decision:
     for rule in rules:
         decision = rule.apply(case)
         if decision is not None:
-            return decision if decision.rule else replace(decision, rule=rule.name)
+            return decision if decision.rule else decision.by(rule.name)
     raise AssertionError("the last rule of a table always applies")

@@ -104,6 +104,21 @@ class Decision:
     fulfilled: bool = False  # the last dispatch has reached its goal
     rule: str = ""  # the name of the rule that made the decision
 
+    def by(self, rule: str) -> "Decision":
+        """The same decision, made by this rule. On the hot path, and faster than `replace`."""
+        return Decision(
+            self.assignment,
+            self.workload_status,
+            self.retry,
+            self.forget,
+            self.tombstone,
+            self.effects,
+            self.wake_at,
+            self.waits_for_capacity,
+            self.fulfilled,
+            rule,
+        )
+
 
 class Placer:
     """Placement as `decide` uses it: find a node for requirements, or check one node.
