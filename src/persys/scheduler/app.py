@@ -107,7 +107,7 @@ class Scheduler:
         commit = build.build_commit(
             base, name=name, shared=shared, new_leader_lease=self.leader_lease_type
         )
-        self.modes, self.lead_key, self.loader = commit.modes, commit.lead, commit.loader
+        self.modes, self.leader_key, self.loader = commit.modes, commit.leader_key, commit.loader
         self.store_watch, self.committer = commit.store_watch, commit.committer
         self.leader_lease = commit.leader_lease
         return commit
@@ -169,7 +169,7 @@ class Scheduler:
         self._begin_to_lead()
 
     def _begin_to_lead(self) -> None:
-        epochs, marker = self.cluster.epochs, self.lead_key.marker
+        epochs, marker = self.cluster.epochs, self.leader_key.marker
         epochs.set_first_key(marker.proof_key if marker is not None else "")
         if not self.store_watch.is_new_cluster:
             epochs.skip(now=self._clock.now())
@@ -184,7 +184,7 @@ class Scheduler:
         """`leader_changed` is called when another scheduler is found to lead."""
         return Standby(
             self._store,
-            self.lead_key,
+            self.leader_key,
             self.modes,
             self._clock,
             load=self._load_followed,
@@ -263,7 +263,7 @@ class Scheduler:
         return control_api(self, settings, self._store, self._clock, policy_of(settings))
 
     def _discovery(self, names: Store) -> Discovery:
-        settings, lead = self._settings, self.lead_key
+        settings, lead = self._settings, self.leader_key
         zone = endpoints.zone_of(settings)
         # A different etcd does not hold the leader key, so writes to it cannot be fenced.
         same_etcd = not settings.discovery_etcd_endpoints
@@ -294,7 +294,7 @@ class Scheduler:
                     "waiting_for_room": len(self.cluster.waiting),
                 },
                 mode=lambda: self.modes.state.mode,
-                leads=lambda: self.lead_key.fence is not None,
+                leads=lambda: self.leader_key.fence is not None,
                 unanswered=self.agents.unanswered,
                 records=self.store_watch.record_count,
                 file_bytes=file_bytes(settings.store),
@@ -304,7 +304,7 @@ class Scheduler:
         )
 
     def health(self) -> dict[str, Any]:
-        state, marker = self.modes.state, self.lead_key.marker
+        state, marker = self.modes.state, self.leader_key.marker
         return {
             "status": state.mode.value if self.modes.is_frozen else "ok",
             "service": "persys-scheduler",
@@ -312,8 +312,8 @@ class Scheduler:
             "reason": state.reason,
             "modeChangedAt": state.since.isoformat(),
             "store": self._settings.store,
-            "leader": self.lead_key.name,
-            "leaderEndpoint": self.lead_key.endpoint,
+            "leader": self.leader_key.name,
+            "leaderEndpoint": self.leader_key.endpoint,
             "clusterUid": marker.uid if marker else "",
             "dataAgeMs": round(self.modes.data_age().total_seconds() * 1000),
             "nodes": len(self.cluster.nodes),

@@ -71,7 +71,7 @@ class Base:
 @dataclass(frozen=True, slots=True)
 class CommitParts:
     modes: ModeTracker
-    lead: LeaderKey
+    leader_key: LeaderKey
     loader: StateLoader
     store_watch: StoreWatch
     committer: Committer
@@ -116,7 +116,7 @@ def build_commit(
     """The mode, the leader key, the committer and what keeps memory equal to the store."""
     settings, clock, cluster, store = base.settings, base.clock, base.cluster, base.store
     modes = ModeTracker(clock, on_normal=lambda: base.signals.mode_normal.emit(None))
-    lead = LeaderKey(
+    leader_key = LeaderKey(
         store,
         clock,
         name=name,
@@ -141,7 +141,7 @@ def build_commit(
     watch = StoreWatch(
         store,
         versions=versions,
-        lead=lead,
+        leader_key=leader_key,
         modes=modes,
         has_records=lambda: bool(cluster.workloads or cluster.nodes),
         wake=queue.wake,
@@ -154,14 +154,14 @@ def build_commit(
         queue=queue,
         watch=watch,
         versions=versions,
-        lead=lead,
+        leader_key=leader_key,
         modes=modes,
         quarantine=cluster.quarantine,
         metrics=base.metrics,
         on_events=on_events,
     )
-    lease = new_leader_lease(lead, clock, mark_stale=watch.mark_stale, confirm=modes.confirm)
-    return CommitParts(modes, lead, loader, watch, committer, lease)
+    lease = new_leader_lease(leader_key, clock, mark_stale=watch.mark_stale, confirm=modes.confirm)
+    return CommitParts(modes, leader_key, loader, watch, committer, lease)
 
 
 def build_reconcile(base: Base, commit: CommitParts) -> ReconcileParts:

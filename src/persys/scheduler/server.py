@@ -222,7 +222,7 @@ class SchedulerServer:
     async def _resign(self, replica: Scheduler) -> None:
         with suppress(PersysError, TimeoutError):
             async with asyncio.timeout(RESIGN_SECONDS):
-                await replica.lead_key.resign()
+                await replica.leader_key.resign()
 
     @asynccontextmanager
     async def _new_replica(self) -> AsyncIterator[Scheduler]:

@@ -45,7 +45,7 @@ class Replicas:
         store = TroubledStore(self.store)
         settings = brisk(leader_lease=LEASE, secrets_key_file=key_file)
         stop = asyncio.Event()
-        plane = SchedulerServer(
+        server = SchedulerServer(
             settings,
             store,
             SystemClock(),
@@ -59,7 +59,7 @@ class Replicas:
                 watches_certificates=tls is not None,
             ),
         )
-        self.running.append(asyncio.get_running_loop().create_task(plane.run(stop)))
+        self.running.append(asyncio.get_running_loop().create_task(server.run(stop)))
         self.stores.append(store)
         self._stops.append(stop)
         control = Control(settings.grpc_port, user)

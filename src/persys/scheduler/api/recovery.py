@@ -59,7 +59,7 @@ class RecoveryApi:
     async def GetMode(
         self, request: control_pb2.GetModeRequest, context: Context
     ) -> control_pb2.ModeView:
-        modes, lead = self._committer.modes, self._committer.lead
+        modes, lead = self._committer.modes, self._committer.leader_key
         state = modes.state
         view = control_pb2.ModeView(
             mode=state.mode,

@@ -48,7 +48,7 @@ def control_api(
         limited=app.limited,
         expiry=app.expiry,
     )
-    intake = IntentService(
+    intents = IntentService(
         app.reconciler, clock, lease=settings.node_lease, secrets=app.cluster.secrets
     )
     adoption = Adoption(
@@ -57,7 +57,7 @@ def control_api(
     return ControlApi(
         nodes,
         ControlStreamApi(nodes, app.streams, app.requests),
-        WorkloadsApi(intake, queries),
+        WorkloadsApi(intents, queries),
         DriftApi(app.cluster, adoption),
         EventsApi(app.events),
         PlanningApi(

@@ -11,36 +11,36 @@ from persys.wire.gen.control.v1 import control_pb2
 
 
 class WorkloadsApi:
-    def __init__(self, intake: IntentService, queries: Queries) -> None:
-        self._intake = intake
+    def __init__(self, intents: IntentService, queries: Queries) -> None:
+        self._intents = intents
         self._queries = queries
 
     async def ApplyWorkload(
         self, request: control_pb2.ApplyWorkloadRequest, context: Context
     ) -> control_pb2.ApplyWorkloadResponse:
         need(request.workload_id, "workload_id")
-        workload = await self._intake.apply(request)
+        workload = await self._intents.apply(request)
         return control_pb2.ApplyWorkloadResponse(success=True, revision_id=workload.revision)
 
     async def DeleteWorkload(
         self, request: control_pb2.DeleteWorkloadRequest, context: Context
     ) -> control_pb2.DeleteWorkloadResponse:
         need(request.workload_id, "workload_id")
-        await self._intake.delete(request)
+        await self._intents.delete(request)
         return control_pb2.DeleteWorkloadResponse(success=True)
 
     async def RetryWorkload(
         self, request: control_pb2.RetryWorkloadRequest, context: Context
     ) -> control_pb2.RetryWorkloadResponse:
         need(request.workload_id, "workload_id")
-        await self._intake.retry(request)
+        await self._intents.retry(request)
         return control_pb2.RetryWorkloadResponse(accepted=True)
 
     async def RedeployWorkload(
         self, request: control_pb2.RedeployWorkloadRequest, context: Context
     ) -> control_pb2.RedeployWorkloadResponse:
         need(request.workload_id, "workload_id")
-        workload = await self._intake.redeploy(request)
+        workload = await self._intents.redeploy(request)
         return control_pb2.RedeployWorkloadResponse(accepted=True, revision_id=workload.revision)
 
     async def ListWorkloads(

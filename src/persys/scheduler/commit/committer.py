@@ -71,7 +71,7 @@ class Committer:
         queue: CommitQueue,
         watch: StoreWatch,
         versions: RecordVersions,
-        lead: LeaderKey,
+        leader_key: LeaderKey,
         modes: ModeTracker,
         quarantine: Quarantine,
         metrics: Metrics,
@@ -91,7 +91,7 @@ class Committer:
         self._on_events = on_events
         self._ended: FencedError | None = None
         self.modes = modes
-        self.lead = lead
+        self.leader_key = leader_key
 
     async def commit(self, change: Transaction, *, repairs: bool = False) -> None:
         """Returns when the change is stored and memory updated. `repairs`: it may replace unreadable records.
@@ -147,7 +147,7 @@ class Committer:
             now = self._clock.now()
             prepared = self._versions.prepare((pending.item for pending in batch), now)
             outcomes = await self._store.commit(
-                [one.unit for one in prepared], fence=self.lead.fence
+                [one.unit for one in prepared], fence=self.leader_key.fence
             )
         except StoreUnavailableError as err:
             self._measure(began, failed=len(batch))

@@ -49,7 +49,7 @@ class StoreWatch:
         store: Store,
         *,
         versions: RecordVersions,
-        lead: LeaderKey,
+        leader_key: LeaderKey,
         modes: ModeTracker,
         has_records: Callable[[], bool],
         wake: Callable[[], None],
@@ -63,7 +63,7 @@ class StoreWatch:
         """
         self._store = store
         self._versions = versions
-        self._lead = lead
+        self._leader_key = leader_key
         self._modes = modes
         self._wake = wake
         self._on_reload = on_reload
@@ -81,21 +81,21 @@ class StoreWatch:
 
     async def take_over(self) -> Snapshot:
         """Take the leader key, then read everything. An empty store becomes a new cluster."""
-        await self._lead.take()
+        await self._leader_key.take()
         snapshot = await self._read_all()
-        match self._lead.classify(snapshot, remembers=self.has_records()):
+        match self._leader_key.classify(snapshot, remembers=self.has_records()):
             case SameCluster(marker=marker):
-                self._lead.marker = marker
+                self._leader_key.marker = marker
             case NewCluster():
-                await self._create_cluster(self._lead.new_marker())
+                await self._create_cluster(self._leader_key.new_marker())
             case RecordsLost() as lost:
                 self._modes.take(lost)
         return snapshot
 
     async def resume_as_leader(self) -> None:
         """Lead after standby, with all changes of the last leader. An empty store becomes a new cluster."""
-        if self._lead.marker is None:
-            await self._create_cluster(self._lead.new_marker())
+        if self._leader_key.marker is None:
+            await self._create_cluster(self._leader_key.new_marker())
 
     async def set_versions(self, snapshot: Snapshot) -> Snapshot:
         """Set the known versions from a full snapshot. Returns it without DNS names, which are not records.
@@ -143,7 +143,7 @@ class StoreWatch:
         """The leader key has changed. Raises FencedError if another scheduler leads; a missing key means that
         the store has lost data, so everything is read again."""
         try:
-            await self._lead.check_not_taken()
+            await self._leader_key.check_not_taken()
         except StoreUnavailableError as err:
             self.note_outage(err)
         finally:
@@ -168,8 +168,8 @@ class StoreWatch:
                     f"the mode is {self._modes.state.mode}: expected recovery; check it with "
                     "`persysctl recovery status`"
                 )
-            await self._lead.take(again=True)
-            why = await request.make(self._store, self._lead)
+            await self._leader_key.take(again=True)
+            why = await request.make(self._store, self._leader_key)
             self.is_stale = False  # a mark during the read causes another read
             await self._on_reload(await self._read_all())
             await self._resume(why)
@@ -196,7 +196,7 @@ class StoreWatch:
         """
         try:
             if self._modes.in_recovery and not await self._is_back():
-                await self._lead.hold_key()
+                await self._leader_key.hold_key()
                 return self._modes.refusal()
             if self.is_stale and not await self._read_again():
                 return self._modes.refusal()
@@ -211,31 +211,33 @@ class StoreWatch:
         return ConflictError("the store was read again; decide again")
 
     async def _is_back(self) -> bool:
-        marker = await self._lead.stored_marker()
+        marker = await self._leader_key.stored_marker()
         if marker is None or not is_awaited(self._modes.standing, marker):
             return False
-        self._lead.marker = marker
+        self._leader_key.marker = marker
         self.is_stale = True
         return True
 
     async def _read_again(self) -> bool:
         """False: the store has lost its records. Memory is kept in this case."""
         if self._unanswered:
-            await self._lead.renew_fence()
+            await self._leader_key.renew_fence()
             self._unanswered = False
         self.is_stale, is_read = False, False  # a mark during the read causes another read
         try:
             snapshot = await self._read_all()
-            match self._lead.classify(snapshot, remembers=self.has_records()):
+            match self._leader_key.classify(snapshot, remembers=self.has_records()):
                 case RecordsLost() as lost:
                     self._modes.take(lost)
-                    await self._lead.hold_key()
+                    await self._leader_key.hold_key()
                     return False
                 case NewCluster():
-                    await self._lead.take(again=True)
-                    await self._create_cluster(self._lead.marker or self._lead.new_marker())
+                    await self._leader_key.take(again=True)
+                    await self._create_cluster(
+                        self._leader_key.marker or self._leader_key.new_marker()
+                    )
                 case SameCluster():
-                    await self._lead.ensure_key(snapshot)
+                    await self._leader_key.ensure_key(snapshot)
             is_read = True
         finally:
             self.is_stale = self.is_stale or not is_read
@@ -247,11 +249,11 @@ class StoreWatch:
 
     async def _create_cluster(self, marker: ClusterMarker) -> None:
         unit = Unit(guards={keys.CLUSTER: 0}, puts={keys.CLUSTER: records.encode(marker)})
-        outcome = (await self._store.commit([unit], fence=self._lead.fence))[0]
+        outcome = (await self._store.commit([unit], fence=self._leader_key.fence))[0]
         if isinstance(outcome, Conflict):
             raise ConflictError("another scheduler is starting on this store at the same time")
         self._versions.stored(unit, outcome.revision)
-        self._lead.marker = marker
+        self._leader_key.marker = marker
         self.is_new_cluster = True
         log.info("cluster.began", cluster_uid=marker.uid)
 
@@ -259,7 +261,7 @@ class StoreWatch:
         """Write the leader key and the events of the outage: success proves that writes work."""
         numbered = self._versions.number(self._modes.history(why))
         try:
-            written = await self._lead.take(
+            written = await self._leader_key.take(
                 puts=self._versions.event_puts(numbered),
                 guards={keys.CLUSTER: self._versions.versions.get(keys.CLUSTER, 0)},
                 again=True,

@@ -21,19 +21,19 @@ CONFIRMED_SHARE_OF_LEASE = 0.8
 class LeaderLease:
     def __init__(
         self,
-        lead: LeaderKey,
+        leader_key: LeaderKey,
         clock: Clock,
         *,
         mark_stale: Callable[[], None],
         confirm: Callable[[], None],
     ) -> None:
         """`confirm` is called when the store confirms this leader, `mark_stale` when it may have changed."""
-        self._lead = lead
+        self._leader_key = leader_key
         self._confirm = confirm
         self._mark_stale = mark_stale
         self._clock = clock
         self.certain_at = float("-inf")  # when the store last confirmed that we lead
-        lease = float(lead.lease_seconds or RENEWALS_PER_LEASE * RENEW_SECONDS_MAX)
+        lease = float(leader_key.lease_seconds or RENEWALS_PER_LEASE * RENEW_SECONDS_MAX)
         self._renew_seconds = min(RENEW_SECONDS_MAX, lease / RENEWALS_PER_LEASE)
         self._confirmed_seconds = min(CONFIRMED_SECONDS_MAX, lease * CONFIRMED_SHARE_OF_LEASE)
 
@@ -47,7 +47,7 @@ class LeaderLease:
             started_at = self._clock.monotonic()
             try:
                 async with asyncio.timeout(self._confirmed_seconds):
-                    leads = await self._lead.renew()
+                    leads = await self._leader_key.renew()
                 if leads:
                     self.certain_at = started_at
                     self._confirm()

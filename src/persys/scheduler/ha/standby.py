@@ -38,7 +38,7 @@ class Standby:
     def __init__(
         self,
         store: Store,
-        lead: LeaderKey,
+        leader_key: LeaderKey,
         modes: ModeTracker,
         clock: Clock,
         *,
@@ -49,7 +49,7 @@ class Standby:
     ) -> None:
         """`load` replaces memory by a snapshot, `take` applies the changes of one revision."""
         self._store = store
-        self._lead = lead
+        self._leader_key = leader_key
         self._modes = modes
         self._clock = clock
         self._load = load
@@ -88,14 +88,14 @@ class Standby:
                 await asyncio.sleep(CHECK_SECONDS)
                 continue
             leads = next((one for one in snapshot.records if one.key == keys.LEADER), None)
-            match self._lead.classify(snapshot, remembers=self._has_records()):
+            match self._leader_key.classify(snapshot, remembers=self._has_records()):
                 case RecordsLost() as lost:
                     if self._must_wait(lost, leads):
                         await asyncio.sleep(CHECK_SECONDS)
                         continue
                     return False
                 case SameCluster(marker=marker):
-                    self._lead.marker = marker
+                    self._leader_key.marker = marker
                 case NewCluster():
                     pass
             await self._load_snapshot(snapshot)
@@ -125,7 +125,7 @@ class Standby:
             return True
         if self._leaderless_since is None:
             self._leaderless_since = now
-        return now < self._leaderless_since + LEADERLESS_LEASES * self._lead.lease_seconds
+        return now < self._leaderless_since + LEADERLESS_LEASES * self._leader_key.lease_seconds
 
     async def _load_snapshot(self, snapshot: Snapshot) -> None:
         await self._load(snapshot)
@@ -165,7 +165,7 @@ class Standby:
             self._move_to(max(change.version for change in changes))
             for change in changes:
                 if change.key == keys.CLUSTER and change.value is not None:
-                    self._lead.take_marker(Record(change.key, change.value, change.version))
+                    self._leader_key.take_marker(Record(change.key, change.value, change.version))
                 if change.key != keys.LEADER:
                     continue
                 self._leader_version = change.version if change.value is not None else 0
@@ -180,7 +180,7 @@ class Standby:
     async def _try_to_lead(self) -> int:
         """The version of our leader key; 0 if another scheduler was faster."""
         try:
-            await self._lead.take()
+            await self._leader_key.take()
         except (FencedError, ConflictError) as err:
             log.info("leadership.missed", reason=str(err))
             if await self._store.get(keys.LEADER) is None:
@@ -188,14 +188,14 @@ class Standby:
                     "there is no leader, and the leader key could not be written"
                 ) from err
             return 0
-        assert self._lead.fence is not None
-        return self._lead.fence[1]
+        assert self._leader_key.fence is not None
+        return self._leader_key.fence[1]
 
     async def _give_up(self) -> None:
         """The leader key may or may not be written: remove it, because we do not lead."""
         with suppress(PersysError, TimeoutError):
             async with asyncio.timeout(CHECK_SECONDS):
-                await self._lead.resign()
+                await self._leader_key.resign()
 
     async def _keep_checking(self) -> None:
         """Confirm the connection by reads; changes arrive by the watch.

@@ -103,11 +103,11 @@ class Membership:
         self._admit(pending_node)
         await self._register(application)
         self.pending_nodes.drop(node.id)
-        assert self._committer.lead.marker is not None
-        return self._committer.lead.marker
+        assert self._committer.leader_key.marker is not None
+        return self._committer.leader_key.marker
 
     def _admit(self, pending_node: PendingNode) -> None:
-        modes, marker = self._committer.modes, self._committer.lead.marker
+        modes, marker = self._committer.modes, self._committer.leader_key.marker
         if not modes.is_frozen:
             assert marker is not None
             uid = pending_node.cluster_uid

@@ -459,7 +459,7 @@ class Reconciler:
 
     def _proof_key(self) -> str:
         """The key of the marker, or a new one for a cluster of an older version, which has none."""
-        marker = self._committer.lead.marker
+        marker = self._committer.leader_key.marker
         first = marker.proof_key if marker is not None else ""
         return first or f"{self._random.getrandbits(KEY_BITS):064x}"
 

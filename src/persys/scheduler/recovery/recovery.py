@@ -103,7 +103,7 @@ class Recovery:
         reported = _reported(reports, self._cluster)
         if dry_run:
             return Recovered(len(merged.nodes), len(merged.workloads), merged.left_out, reported)
-        standing, known = self._committer.modes.standing, self._committer.lead.marker
+        standing, known = self._committer.modes.standing, self._committer.leader_key.marker
         marker = self._marker(standing.awaits or (known.uid if known else ""))
         encoded = await asyncio.to_thread(rebuilt, merged, self._cluster)
         done = await self._replace(encoded, merged, marker, "rebuilt from the agents")
@@ -150,9 +150,9 @@ class Recovery:
     def _marker(self, uid: str) -> ClusterMarker:
         """A marker that accepts every other cluster uid that agents reported: their loss is acknowledged."""
         committer = self._committer
-        marker = committer.lead.new_marker()
+        marker = committer.leader_key.new_marker()
         marker = replace(marker, uid=uid or marker.uid)
-        known = committer.lead.marker
+        known = committer.leader_key.marker
         ours = [committer.modes.standing.awaits]
         if known is not None:
             ours += [known.uid, *known.accepted]

@@ -32,7 +32,7 @@ class Snapshots:
         return self._written(kept, revision=stored.revision, source="store")
 
     def _written(self, kept: dict[str, bytes], *, revision: int, source: str) -> Iterator[bytes]:
-        marker = self._committer.lead.marker
+        marker = self._committer.leader_key.marker
         header = Header(
             FORMAT,
             cluster_uid=marker.uid if marker else "",

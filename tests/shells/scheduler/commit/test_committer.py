@@ -44,14 +44,14 @@ class Leading:
         self.quarantine = Quarantine()
         self.reloads: list[Snapshot] = []
         self.events: list[Event] = []
-        lead = LeaderKey(
+        leader_key = LeaderKey(
             self.store, clock, name="me", endpoint="", new_uid=lambda: "u1", lease_seconds=0
         )
         versions, queue = RecordVersions(events), new_commit_queue()
         self.watch = StoreWatch(
             self.store,
             versions=versions,
-            lead=lead,
+            leader_key=leader_key,
             modes=self.modes,
             has_records=lambda: False,
             wake=queue.wake,
@@ -64,7 +64,7 @@ class Leading:
             queue=queue,
             watch=self.watch,
             versions=versions,
-            lead=lead,
+            leader_key=leader_key,
             modes=self.modes,
             quarantine=self.quarantine,
             metrics=Metrics(),

@@ -34,8 +34,10 @@ async def test_a_cancelled_standby_ends_although_its_watch_breaks(steps: int) ->
     """Found by seed 13: after this many loop steps the cancellation was lost."""
     clock = SystemClock()
     store = MemoryStore(clock.monotonic)
-    lead = LeaderKey(store, clock, name="me", endpoint="", new_uid=lambda: "u1", lease_seconds=15)
-    marker = records.encode(lead.new_marker())
+    leader_key = LeaderKey(
+        store, clock, name="me", endpoint="", new_uid=lambda: "u1", lease_seconds=15
+    )
+    marker = records.encode(leader_key.new_marker())
     leader = records.encode(Leader("another", "another:1"))
     await store.commit([Unit(puts={keys.CLUSTER: marker, keys.LEADER: leader})])
     read = asyncio.Event()
@@ -45,7 +47,7 @@ async def test_a_cancelled_standby_ends_although_its_watch_breaks(steps: int) ->
 
     standby = Standby(
         store,
-        lead,
+        leader_key,
         ModeTracker(clock, on_normal=lambda: None),
         clock,
         load=load,
@@ -82,7 +84,7 @@ class Interrupted(Scheduler):
 @pytest.mark.parametrize("shared", [False, True])
 async def test_a_cancelled_leader_ends_although_a_write_is_in_progress(shared: bool) -> None:
     settings, stop = brisk(leader_lease=timedelta(seconds=3)), asyncio.Event()
-    plane = SchedulerServer(
+    server = SchedulerServer(
         settings,
         TroubledStore(MemoryStore(SystemClock().monotonic)),
         SystemClock(),
@@ -91,7 +93,7 @@ async def test_a_cancelled_leader_ends_although_a_write_is_in_progress(shared: b
         router=LeaderRouter(leader_connector(None)),
         new_replica=partial(Interrupted, connect=agent_connector(None), watches_certificates=False),
     )
-    running = asyncio.get_running_loop().create_task(plane.run(stop))
+    running = asyncio.get_running_loop().create_task(server.run(stop))
     control = Control(settings.grpc_port)
     await control.summary()
     if shared:
