@@ -300,21 +300,29 @@ class AgentSettings(TlsSettings, TraceSettings):
         """Check values and their combinations. Raises SettingsError."""
         self.check_tls()
         if self.reconcile_interval <= timedelta(0):
-            raise SettingsError("PERSYS_RECONCILE_INTERVAL: expected more than 0s")
+            raise SettingsError(
+                "PERSYS_RECONCILE_INTERVAL=0s: expected more than 0s, for example 30s"
+            )
         if self.gc_interval <= timedelta(0):
-            raise SettingsError("PERSYS_GC_INTERVAL: expected more than 0s")
+            raise SettingsError("PERSYS_GC_INTERVAL=0s: expected more than 0s, for example 10m")
         if self.vm_accel not in ("auto", *Accel):
-            raise SettingsError("PERSYS_VM_ACCEL: expected auto, kvm or tcg")
+            raise SettingsError(f"PERSYS_VM_ACCEL={self.vm_accel!r}: expected auto, kvm or tcg")
         if self.disk_limit_policy not in DISK_LIMIT_POLICIES:
-            raise SettingsError("PERSYS_DISK_LIMIT_POLICY: expected stop or report")
+            raise SettingsError(
+                f"PERSYS_DISK_LIMIT_POLICY={self.disk_limit_policy!r}: expected stop or report"
+            )
         if self.git_max_gb < 1:
-            raise SettingsError("PERSYS_GIT_MAX_GB: expected 1 or more")
+            raise SettingsError(f"PERSYS_GIT_MAX_GB={self.git_max_gb}: expected 1 or more")
         if self.pids_max < 1:
-            raise SettingsError("PERSYS_PIDS_MAX: expected 1 or more")
+            raise SettingsError(f"PERSYS_PIDS_MAX={self.pids_max}: expected 1 or more")
         for name in ("cpu", "memory", "disk"):
-            if not 1 <= getattr(self, f"admission_{name}_percent") <= PERCENT_MAX:
-                raise SettingsError(f"PERSYS_ADMISSION_{name.upper()}_PERCENT: expected 1 to 100")
+            percent = getattr(self, f"admission_{name}_percent")
+            if not 1 <= percent <= PERCENT_MAX:
+                variable = f"PERSYS_ADMISSION_{name.upper()}_PERCENT"
+                raise SettingsError(f"{variable}={percent}: expected 1 to {PERCENT_MAX}")
         if not self.standalone and not self.scheduler_addr:
-            raise SettingsError("PERSYS_SCHEDULER_ADDR: expected host:port")
+            raise SettingsError(
+                "PERSYS_SCHEDULER_ADDR='': expected host:port, for example scheduler:8085"
+            )
         if self.dns_server:
             split_server(self.dns_server)
