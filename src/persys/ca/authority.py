@@ -170,14 +170,14 @@ class Authority:
             issuer_ends_at=issuer.certificate.not_valid_after_utc,
             now=now,
         )
-        made = self._sign(issuance, public_key, now, lifetime)
+        certificate = self._sign(issuance, public_key, now, lifetime)
         view = CertificateView(
-            serial=f"{made.serial_number:x}",
+            serial=f"{certificate.serial_number:x}",
             role=issuance.identity.role,
             name=issuance.identity.name,
             hosts=issuance.hosts,
             issued_at=now,
-            expires_at=made.not_valid_after_utc,
+            expires_at=certificate.not_valid_after_utc,
             asked_by=issuance.asked_by,
             how=issuance.how,
             enrolled_at=issuance.enrolled_at or now,
@@ -190,7 +190,7 @@ class Authority:
             view, line, token_id=issuance.token_id, renews=issuance.renews
         )
         return IssueResponse(
-            certificate=(pem(made) + self.keys.chain_pem).decode(),
+            certificate=(pem(certificate) + self.keys.chain_pem).decode(),
             roots=self.keys.roots_pem.decode(),
             serial=view.serial,
             expires_at=view.expires_at,
@@ -201,8 +201,8 @@ class Authority:
     ) -> bytes:
         """The CA's own server certificate with its chain. It is not recorded."""
         issuance = Issuance(Identity(Role.CA, "ca"), tuple(hosts), asked_by="ca", how="created")
-        made = self._sign(issuance, public_key, self._clock.now(), lifetime)
-        return pem(made) + self.keys.chain_pem
+        certificate = self._sign(issuance, public_key, self._clock.now(), lifetime)
+        return pem(certificate) + self.keys.chain_pem
 
     def create_token(self, asked_by: str, request: TokenRequest) -> TokenAnswer:
         identity = check_joining_identity(Identity(_role(request.role), request.name))
@@ -345,8 +345,8 @@ class Authority:
         chain = self.database.revocable(identity, self._clock.now(), enrolled_at=_enrolled(view))
         return [view, *(one for one in chain if one.serial != view.serial)]
 
-    def _line(self, deed: str, who: str, what: str, detail: str) -> AuditLine:
-        return AuditLine(0, self._clock.now(), deed, who, what, detail[:_DETAIL_LENGTH_MAX])
+    def _line(self, action: str, who: str, what: str, detail: str) -> AuditLine:
+        return AuditLine(0, self._clock.now(), action, who, what, detail[:_DETAIL_LENGTH_MAX])
 
 
 def _enrolled(view: CertificateView) -> datetime:

@@ -70,7 +70,7 @@ class CaDatabase:
         self._connection.close()
 
     def add_certificate(
-        self, made: CertificateView, line: AuditLine, *, token_id: str = "", renews: str = ""
+        self, view: CertificateView, line: AuditLine, *, token_id: str = "", renews: str = ""
     ) -> None:
         """Raises ConflictError, without a change, if the token was used or the certificate with the serial
         `renews` was revoked in the meantime."""
@@ -81,16 +81,16 @@ class CaDatabase:
             if token_id:
                 used = self._connection.execute(
                     "UPDATE tokens SET used_at = ?, serial = ? WHERE id = ? AND used_at IS NULL",
-                    (_text(made.issued_at), made.serial, token_id),
+                    (_text(view.issued_at), view.serial, token_id),
                 )
                 if used.rowcount != 1:
                     raise ConflictError("the token was used in the meantime")
             self._connection.execute(
                 f"INSERT INTO certificates ({_CERTIFICATE}) VALUES (?,?,?,?,?,?,?,?,NULL,'','',?)",  # noqa: S608
                 (
-                    *(made.serial, made.role, made.name, _encode_list(made.hosts)),
-                    *(_text(made.issued_at), _text(made.expires_at), made.asked_by, made.how),
-                    _text(made.enrolled_at or made.issued_at),
+                    *(view.serial, view.role, view.name, _encode_list(view.hosts)),
+                    *(_text(view.issued_at), _text(view.expires_at), view.asked_by, view.how),
+                    _text(view.enrolled_at or view.issued_at),
                 ),
             )
             self._add_line(line)

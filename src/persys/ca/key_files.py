@@ -94,10 +94,10 @@ def _root(folder: Path, trust_domain: str, passphrase: bytes, now: datetime) -> 
                 f"{folder / name} exists but {path} does not: restore it, "
                 "or use another directory for a new CA"
             )
-    made = new_root(f"Persys root {trust_domain}", now=now, trust_domain=trust_domain)
-    _save(path, made, passphrase)
-    log.info("root.made", path=str(path), expires_at=made.certificate.not_valid_after_utc)
-    return _KeyFile(made.certificate, made.key)
+    created = new_root(f"Persys root {trust_domain}", now=now, trust_domain=trust_domain)
+    _save(path, created, passphrase)
+    log.info("root.made", path=str(path), expires_at=created.certificate.not_valid_after_utc)
+    return _KeyFile(created.certificate, created.key)
 
 
 def _new_intermediate(
@@ -122,12 +122,14 @@ def _new_intermediate(
             "intermediate.due", path=str(path), expires_at=old.certificate.not_valid_after_utc
         )
         return old
-    made = new_intermediate(
+    created = new_intermediate(
         Issuer(root.certificate, root.key), f"Persys intermediate {trust_domain}", now=now
     )
-    _save(path, made, passphrase)
-    log.info("intermediate.made", path=str(path), expires_at=made.certificate.not_valid_after_utc)
-    return _KeyFile(made.certificate, made.key)
+    _save(path, created, passphrase)
+    log.info(
+        "intermediate.made", path=str(path), expires_at=created.certificate.not_valid_after_utc
+    )
+    return _KeyFile(created.certificate, created.key)
 
 
 def _is_due(certificate: x509.Certificate, now: datetime) -> bool:

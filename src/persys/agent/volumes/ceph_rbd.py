@@ -145,23 +145,23 @@ class CephDriver:
         except (KeyError, TypeError, ValueError) as err:
             raise _unexpected_output("info") from err
 
-    async def _rbd(self, *words: str, deadline: float = BRIEF_SECONDS) -> None:
-        await self._programs.run(*self._command(*words), deadline=deadline)
+    async def _rbd(self, *arguments: str, deadline: float = BRIEF_SECONDS) -> None:
+        await self._programs.run(*self._command(*arguments), deadline=deadline)
 
-    async def _rbd_json(self, *words: str) -> Any:
-        ran = await self._programs.run(*self._command(*words, "--format", "json"))
+    async def _rbd_json(self, *arguments: str) -> Any:
+        ran = await self._programs.run(*self._command(*arguments, "--format", "json"))
         try:
             return json.loads(ran.out)
         except ValueError as err:
-            raise _unexpected_output(words[0]) from err
+            raise _unexpected_output(arguments[0]) from err
 
-    def _command(self, *words: str) -> tuple[str, ...]:
+    def _command(self, *arguments: str) -> tuple[str, ...]:
         who: Mapping[str, str] = {
             "--cluster": self._ceph.cluster,
             "--id": self._ceph.user,
             "--keyring": self._ceph.keyring,
         }
-        return ("rbd", *(word for pair in who.items() if pair[1] for word in pair), *words)
+        return ("rbd", *(word for pair in who.items() if pair[1] for word in pair), *arguments)
 
     def _name(self, volume: Volume) -> str:
         return f"{self._prefix}.{volume.workload_id}.{volume.name}"

@@ -246,12 +246,12 @@ class StackCgroups:
         return ""
 
 
-async def _command(words: Sequence[str]) -> str:
+async def _command(command: Sequence[str]) -> str:
     environ = {"PATH": os.environ.get("PATH", "")}
     try:
-        ran = await run(words, env=environ, deadline=_SYSTEMD_SECONDS)
+        ran = await run(command, env=environ, deadline=_SYSTEMD_SECONDS)
     except (TimeoutError, OSError) as err:
-        return f"{words[0]}: {err or 'no response'}"
+        return f"{command[0]}: {err or 'no response'}"
     return "" if ran.ok else " ".join(ran.err.split())
 
 

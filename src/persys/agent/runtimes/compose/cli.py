@@ -172,12 +172,12 @@ class ComposeCommands:
         """Create and replace containers without starting them."""
         if self._cli.is_v1:
             stack = stack._replace(document=without_health_conditions(stack.document))
-        words = ("up", "--no-start", "--no-build", "--remove-orphans")
-        return await self._run(stack, *words, deadline=CREATE_DEADLINE_SECONDS)
+        arguments = ("up", "--no-start", "--no-build", "--remove-orphans")
+        return await self._run(stack, *arguments, deadline=CREATE_DEADLINE_SECONDS)
 
     async def up(self, stack: Execution) -> Failure | None:
-        words = ("up", "--detach", "--no-recreate", "--no-build")
-        return await self._run(stack, *words, deadline=UP_DEADLINE_SECONDS)
+        arguments = ("up", "--detach", "--no-recreate", "--no-build")
+        return await self._run(stack, *arguments, deadline=UP_DEADLINE_SECONDS)
 
     async def recreate(
         self, stack: Execution, services: Iterable[str], *, start: bool
@@ -189,21 +189,21 @@ class ComposeCommands:
         return await self._run(stack, "up", mode, *_RECREATE, *sorted(services), deadline=deadline)
 
     async def _run(
-        self, stack: Execution, *words: str, deadline: float, code: str = ""
+        self, stack: Execution, *arguments: str, deadline: float, code: str = ""
     ) -> Failure | None:
         state_dir = stack.state_dir
         project = Project(stack.name, state_dir.project, state_dir.no_variables, STDIN)
         try:
             ran = await self._cli.run(
                 project,
-                *words,
+                *arguments,
                 deadline=deadline,
                 lock=state_dir.lock,
                 stdin=documents.encode(stack.document),
                 variables=stack.variables,
             )
         except TimeoutError:
-            text = f"compose {words[0]} did not finish within {deadline:.0f} s"
+            text = f"compose {arguments[0]} did not finish within {deadline:.0f} s"
             return Failure(FailureReason.RUNTIME_ERROR, text, code=code)
         except OSError as err:
             raise RuntimeUnavailableError(f"cannot run compose: {err}") from err

@@ -351,8 +351,8 @@ class Override:
         return documents.merged(prepared.document, override)
 
     async def _additions(self, order: Order, record: StackRecord) -> Document:
-        made = await self._stack.containers(order.workload_id)
-        before = {labels_of(one).get(SERVICE_LABEL): one for one in made}
+        existing = await self._stack.containers(order.workload_id)
+        before = {labels_of(one).get(SERVICE_LABEL): one for one in existing}
         parent = await self._cgroups.parent(order.workload_id)
         services: dict[str, Json] = {
             name: self._service(order, hash_, before.get(name), parent)
@@ -388,9 +388,9 @@ class Override:
         return service
 
     def _shared(
-        self, order: Order, names: tuple[str, ...], made: list[ContainerInfo], label: str
+        self, order: Order, names: tuple[str, ...], existing: list[ContainerInfo], label: str
     ) -> dict[str, Json]:
-        before = {labels_of(one).get(label): labels_of(one) for one in made}
+        before = {labels_of(one).get(label): labels_of(one) for one in existing}
         return {name: {"labels": self._labels(order, before.get(name, {}))} for name in names}
 
     def _labels(self, order: Order, before: Mapping[str, str]) -> dict[str, Json]:

@@ -151,9 +151,9 @@ class DockerAccess:
             "Cmd": list(command),
         }
         try:
-            made = await self._engine.call("POST", f"containers/{part.id}/exec", body=body)
+            created = await self._engine.call("POST", f"containers/{part.id}/exec", body=body)
             with parsing_response("a command"):
-                exec_id = str(made["Id"])
+                exec_id = str(created["Id"])
             async with self._engine.open_exec(f"exec/{exec_id}/start", tty=tty) as duplex:
                 session = Session(self._engine, exec_id, duplex)
                 try:

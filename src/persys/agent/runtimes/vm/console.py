@@ -34,13 +34,13 @@ LOG_POLL_SECONDS = 0.25
 LOG_CHUNK_BYTES = 32 * 1024
 TAIL_BYTES_MAX = 4 * 1024 * 1024
 ALL_BYTES_MAX = 64 * 1024 * 1024  # limit without `follow`
-_KEPT_MAX = 100  # rotated files
+_ROTATED_MAX = 100  # rotated files
 _UNFINISHED = re.compile(r"\x1b(?:\[[0-?]*)?[ -/]*$")
 CHUNK_BYTES = 64 * 1024
 WAITING_BYTES_MAX = 256 * 1024
 WRITE_SECONDS = 20.0
 CLOSE_SECONDS = 5.0
-_AGAIN_SECONDS = 0.02
+_RETRY_SECONDS = 0.02
 _WOULD_BLOCK = -2  # libvirt's result for "would block"
 
 
@@ -117,7 +117,7 @@ class Console:
                 while data and not self._over:
                     sent = await self._with_stream(partial(_send, data))
                     if sent == _WOULD_BLOCK:
-                        await asyncio.sleep(_AGAIN_SECONDS)
+                        await asyncio.sleep(_RETRY_SECONDS)
                     else:
                         data = data[sent:]
         except TimeoutError as err:
@@ -286,7 +286,7 @@ class _Reader:
 
     def older(self) -> list[Path]:
         """Rotated files, oldest first."""
-        names = (self._path.with_name(f"{self._path.name}.{n}") for n in range(_KEPT_MAX))
+        names = (self._path.with_name(f"{self._path.name}.{n}") for n in range(_ROTATED_MAX))
         return [path for path in reversed(list(names)) if path.exists()]
 
     def more(self) -> bytes:

@@ -94,7 +94,7 @@ def status_metadata(view: DomainView) -> dict[str, str]:
     found = view.description
     runs = view.number >= 0
     return {
-        "vm.domain_state": state_word(view.state),
+        "vm.domain_state": state_name(view.state),
         "vm.ip_addresses": ",".join(view.addresses),
         "vm.primary_ip": primary(view.addresses),
         "vm.mac_addresses": ",".join(found.mac_addresses),
@@ -105,9 +105,9 @@ def status_metadata(view: DomainView) -> dict[str, str]:
     }
 
 
-def state_word(state: int) -> str:
+def state_name(state: int) -> str:
     libvirt = load()
-    words = {
+    names = {
         libvirt.VIR_DOMAIN_RUNNING: "running",
         libvirt.VIR_DOMAIN_BLOCKED: "blocked",
         libvirt.VIR_DOMAIN_PAUSED: "paused",
@@ -116,7 +116,7 @@ def state_word(state: int) -> str:
         libvirt.VIR_DOMAIN_CRASHED: "crashed",
         libvirt.VIR_DOMAIN_PMSUSPENDED: "pmsuspended",
     }
-    return words.get(state, "unknown")
+    return names.get(state, "unknown")
 
 
 def primary(addresses: Iterable[str]) -> str:
@@ -134,8 +134,8 @@ def _addresses(domain: Any, found: DomainDescription) -> tuple[str, ...]:
         with suppress(libvirt.libvirtError):  # the guest agent hangs or has just stopped
             domain.agentSetResponseTimeout(AGENT_SECONDS, 0)
             addresses += _plain(domain.interfaceAddresses(_AGENT, 0), found)
-    given = [one for one in found.labels.get(ADDRESSES_LABEL, "").split(",") if one]
-    return tuple(dict.fromkeys(addresses or given))
+    static = [one for one in found.labels.get(ADDRESSES_LABEL, "").split(",") if one]
+    return tuple(dict.fromkeys(addresses or static))
 
 
 def _plain(interfaces: dict[str, dict[str, Any]], found: DomainDescription) -> list[str]:
@@ -170,7 +170,7 @@ def artefact_of(view: DomainView, run: Run | None, *, now: datetime) -> Artefact
     condition = _condition(view, run)
     runs = condition is Condition.RUNNING
     awaited = runs and run is not None and now - run.started_at < ADDRESS_AWAITED
-    nowhere = bool(view.description.mac_addresses) and not view.addresses
+    has_no_address = bool(view.description.mac_addresses) and not view.addresses
     return Artefact(
         id=view.uuid,
         name=view.description.name,
@@ -183,7 +183,7 @@ def artefact_of(view: DomainView, run: Run | None, *, now: datetime) -> Artefact
         boots=True,
         trouble=_pause_failure(view) if condition is Condition.PAUSED else None,
         facts=known,
-        look_again_after=ADDRESS_POLL_AFTER if awaited and nowhere else None,
+        look_again_after=ADDRESS_POLL_AFTER if awaited and has_no_address else None,
     )
 
 

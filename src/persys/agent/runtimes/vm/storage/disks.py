@@ -60,13 +60,13 @@ class VmDisks:
     async def check(self, order: Order, state_dir: VmStateDir) -> None:
         """All checks that are possible before anything is stopped or created. Raises VmError."""
         spec = vm_spec(order)
-        made = await self.recorded(state_dir)
+        recorded = await self.recorded(state_dir)
         for disk in spec.disks:
             _check(disk)
-            known = next((one for one in made if one.device == disk.device), None)
+            known = next((one for one in recorded if one.device == disk.device), None)
             if known is not None:
-                _check_same(disk, known, _image_of(disk, spec), self._pool_of(disk, made))
-        for name in {self._pool_of(disk, made) for disk in spec.disks if not disk.path}:
+                _check_same(disk, known, _image_of(disk, spec), self._pool_of(disk, recorded))
+        for name in {self._pool_of(disk, recorded) for disk in spec.disks if not disk.path}:
             if name != self._pool.name:
                 await self._libvirt.call(partial(pools.active_pool, name=name))
 
@@ -106,14 +106,14 @@ class VmDisks:
         left = tuple(other for other in await self.recorded(state_dir) if other != disk)
         await self._paths.run(state_dir.root, partial(state_dir.write_disks, left))
 
-    def _pool_of(self, disk: Disk, made: tuple[DiskRecord, ...]) -> str:
+    def _pool_of(self, disk: Disk, recorded: tuple[DiskRecord, ...]) -> str:
         """The pool of a disk. Without a pool name an existing disk stays in its pool."""
-        before = next((one.pool for one in made if one.device == disk.device), "")
+        before = next((one.pool for one in recorded if one.device == disk.device), "")
         return disk.pool_name or before or self._pool.name
 
-    async def _record(self, state_dir: VmStateDir, made: DiskRecord) -> None:
-        others = (disk for disk in await self.recorded(state_dir) if disk.device != made.device)
-        await self._paths.run(state_dir.root, partial(state_dir.write_disks, (*others, made)))
+    async def _record(self, state_dir: VmStateDir, record: DiskRecord) -> None:
+        others = (disk for disk in await self.recorded(state_dir) if disk.device != record.device)
+        await self._paths.run(state_dir.root, partial(state_dir.write_disks, (*others, record)))
 
     async def _ensure(self, disk: Disk, spec: VMSpec, state_dir: VmStateDir) -> DiskPart:
         if disk.type == "cdrom" or disk.format == "iso":
@@ -123,10 +123,10 @@ class VmDisks:
         os_image = _image_of(disk, spec)
         base = await self._base(os_image)
         path = str(base.path) if base is not None else ""
-        made = DiskRecord(disk.device, self._clock.now(), os_image=os_image, base=path)
+        record = DiskRecord(disk.device, self._clock.now(), os_image=os_image, base=path)
         if disk.path:
-            return await self._at_path(disk, state_dir, replace(made, path=disk.path), base)
-        return await self._in_pool(disk, state_dir, made, base)
+            return await self._at_path(disk, state_dir, replace(record, path=disk.path), base)
+        return await self._in_pool(disk, state_dir, record, base)
 
     async def _base(self, os_image: str) -> BaseImage | None:
         if not os_image:
@@ -138,12 +138,12 @@ class VmDisks:
         return base
 
     async def _at_path(
-        self, disk: Disk, state_dir: VmStateDir, made: DiskRecord, base: BaseImage | None
+        self, disk: Disk, state_dir: VmStateDir, record: DiskRecord, base: BaseImage | None
     ) -> DiskPart:
         form = disk.format or QCOW2
         if not await self._files.exists(disk.path):
             size = _size_of(disk, base)
-            await self._record(state_dir, made)
+            await self._record(state_dir, record)
             await self._files.create(disk, form, size, base)
         elif form == QCOW2:
             await self._files.check_references(disk.device, disk.path)
@@ -158,7 +158,7 @@ class VmDisks:
         return DiskPart(disk.device, form, source, kind)
 
     async def _in_pool(
-        self, disk: Disk, state_dir: VmStateDir, made: DiskRecord, base: BaseImage | None
+        self, disk: Disk, state_dir: VmStateDir, record: DiskRecord, base: BaseImage | None
     ) -> DiskPart:
         before = await self.recorded(state_dir)
         pool, form = self._pool_of(disk, before), disk.format or "qcow2"
@@ -169,7 +169,7 @@ class VmDisks:
         found = await self._libvirt.call(partial(pools.find, pool=pool, volume=volume))
         if found is None:
             size = _size_of(disk, base)
-            await self._record(state_dir, replace(made, pool=pool, volume=volume))
+            await self._record(state_dir, replace(record, pool=pool, volume=volume))
             xml = pools.volume_xml(volume, form, size, base)
             found = await self._libvirt.call(
                 partial(pools.create, pool=pool, xml=xml), deadline=MAKE_SECONDS
@@ -263,32 +263,32 @@ class DiskInventory:
 
     async def inventory(self) -> list[VolumeView]:
         try:
-            made = await self._paths.run(self._root, self._made)
+            recorded = await self._paths.run(self._root, self._all_recorded)
         except OSError as err:
             raise UnavailableError(f"cannot read the disks of VMs: {err}") from err
-        if not made:
+        if not recorded:
             return []
         try:
-            return await self._libvirt.call(partial(self._measure, made=made))
+            return await self._libvirt.call(partial(self._measure, recorded=recorded))
         except LibvirtError as err:
             raise power.unavailable(err) from err
 
     async def delete(self, workload_id: WorkloadId, name: str) -> None:
         state_dir = VmStateDir(self._root, workload_id)
         try:
-            made = await self._disks.recorded(state_dir)
-            disk = next((one for one in made if one.name == name), None)
+            recorded = await self._disks.recorded(state_dir)
+            disk = next((one for one in recorded if one.name == name), None)
             if disk is None:
                 raise NotFoundError("volume", f"{workload_id}/{name}")
             await self._disks.remove_one(state_dir, disk)
-            if len(made) == 1:
+            if len(recorded) == 1:
                 await self._paths.run(
                     state_dir.root, state_dir.discard, deadline_seconds=LONG_SECONDS
                 )
         except (LibvirtError, VmError, OSError) as err:
             raise RefusedError(f"cannot remove volume {name}: {err}") from err
 
-    def _made(self) -> list[tuple[WorkloadId, DiskRecord]]:
+    def _all_recorded(self) -> list[tuple[WorkloadId, DiskRecord]]:
         return [
             (state_dir.workload_id, disk)
             for state_dir in state_dirs(self._root)
@@ -296,11 +296,11 @@ class DiskInventory:
         ]
 
     def _measure(
-        self, connection: Any, made: list[tuple[WorkloadId, DiskRecord]]
+        self, connection: Any, recorded: list[tuple[WorkloadId, DiskRecord]]
     ) -> list[VolumeView]:
         domains = {domain.UUIDString() for domain in connection.listAllDomains()}
         seen = []
-        for workload_id, disk in made:
+        for workload_id, disk in recorded:
             size = Measured(disk.path) if disk.path else measure(connection, disk)
             here = domain_uuid(self._owner, workload_id) in domains
             seen.append(

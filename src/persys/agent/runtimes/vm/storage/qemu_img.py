@@ -100,8 +100,8 @@ class DiskFiles:
         signature = await self._paths.run(name, partial(_signature, name))
         if signature is not None and self._seen_sound.get(name) == signature:
             return
-        words = ("-q", "-U", "-f", "qcow2", name)
-        await _qemu_img(device, "check", *words, ok=_SOUND, code=_CORRUPT)
+        arguments = ("-q", "-U", "-f", "qcow2", name)
+        await _qemu_img(device, "check", *arguments, ok=_SOUND, code=_CORRUPT)
         if signature is not None:
             self._seen_sound[name] = signature
 
@@ -175,10 +175,10 @@ def _mark(status: os.stat_result) -> _Mark:
 
 
 async def _qemu_img(
-    device: str, verb: str, *words: str, ok: Collection[int] = (0,), code: str = ""
+    device: str, verb: str, *arguments: str, ok: Collection[int] = (0,), code: str = ""
 ) -> ProgramResult:
     try:
-        ran = await run(["qemu-img", verb, *words], env=os.environ, deadline=DEADLINE_SECONDS)
+        ran = await run(["qemu-img", verb, *arguments], env=os.environ, deadline=DEADLINE_SECONDS)
     except TimeoutError as err:
         problem = f"disk {device}: qemu-img {verb} did not finish within {DEADLINE_SECONDS:.0f} s"
         raise VmError(FailureReason.STORAGE_ERROR, problem) from err
