@@ -116,7 +116,7 @@ class GarbageCollector:
             items,
             self._seen_since,
             self._ages,
-            buried=[
+            deleted_here=[
                 one.workload_id for one in self._journal.deletion_markers.values() if one.was_here
             ],
             in_touch=self._in_touch(),

@@ -60,16 +60,16 @@ def cluster_refusal(node: Node, known: Node | None, cluster_id: str) -> str:
     )
 
 
-def registration_refusal(applicant: Registration, holder: RegisteredAgent | None) -> str:
+def registration_refusal(registration: Registration, holder: RegisteredAgent | None) -> str:
     """Why the applicant may not be the node now; empty if it may."""
-    if holder is not None and (why := host_refusal(holder.node, applicant.shared_from)):
+    if holder is not None and (why := host_refusal(holder.node, registration.shared_from)):
         return why
-    if holder is None or _has_joined_since(applicant, holder.node):
+    if holder is None or _has_joined_since(registration, holder.node):
         return ""
-    if applicant.session_id and applicant.session_id == holder.node.session_id:
+    if registration.session_id and registration.session_id == holder.node.session_id:
         return ""
-    if not _is_alive(applicant, holder):
-        return _after_lease(applicant, holder)
+    if not _is_alive(registration, holder):
+        return _after_lease(registration, holder)
     node_id = holder.node.id
     return (
         f"another agent is registered as node {node_id} and is alive: if this machine is a clone, give it "
@@ -78,7 +78,11 @@ def registration_refusal(applicant: Registration, holder: RegisteredAgent | None
 
 
 def is_superseded(
-    applicant: Registration, holder: RegisteredAgent, *, refused_since: float, lease_seconds: float
+    registration: Registration,
+    holder: RegisteredAgent,
+    *,
+    refused_since: float,
+    lease_seconds: float,
 ) -> bool:
     """Whether a refused applicant is told that another machine is the node, so that it stops what has data.
 
@@ -88,9 +92,9 @@ def is_superseded(
     """
     return (
         holder.has_lease
-        and applicant.session_id not in ("", holder.node.session_id)
-        and "" not in (applicant.boot_id, holder.boot_id)
-        and applicant.boot_id != holder.boot_id
+        and registration.session_id not in ("", holder.node.session_id)
+        and "" not in (registration.boot_id, holder.boot_id)
+        and registration.boot_id != holder.boot_id
         and holder.reported_at is not None
         and holder.reported_at >= refused_since + lease_seconds
     )
@@ -114,18 +118,20 @@ class Refusals:
         self._since.pop(node_id, None)
 
 
-def registered_node(applicant: Registration, holder: RegisteredAgent | None, new_id: str) -> Node:
+def registered_node(
+    registration: Registration, holder: RegisteredAgent | None, new_id: str
+) -> Node:
     """The node's record with the instance id that the applicant gets. `new_id` is used for a new process."""
     node = replace(
-        applicant.node,
-        bound_host=applicant.shared_from or "",
-        has_own_certificate=applicant.is_proven,
-        known_by_host=applicant.known_by_host,
+        registration.node,
+        bound_host=registration.shared_from or "",
+        has_own_certificate=registration.is_proven,
+        known_by_host=registration.known_by_host,
     )
-    if not applicant.session_id:
+    if not registration.session_id:
         return node
     old = holder.node if holder is not None else None
-    if old is not None and old.session_id == applicant.session_id:
+    if old is not None and old.session_id == registration.session_id:
         return replace(
             node,
             instance_id=old.instance_id,
@@ -135,8 +141,8 @@ def registered_node(applicant: Registration, holder: RegisteredAgent | None, new
     return replace(
         node,
         instance_id=new_id,
-        instance_before=applicant.instance_id,
-        session_id=applicant.session_id,
+        instance_before=registration.instance_id,
+        session_id=registration.session_id,
     )
 
 
@@ -163,25 +169,25 @@ def is_registered_agent(node: Node, instance_id: str) -> bool:
     return instance_id == node.instance_id
 
 
-def _has_joined_since(applicant: Registration, node: Node) -> bool:
-    return applicant.enrolled_at is not None and applicant.enrolled_at > node.registered_at
+def _has_joined_since(registration: Registration, node: Node) -> bool:
+    return registration.enrolled_at is not None and registration.enrolled_at > node.registered_at
 
 
-def _is_alive(applicant: Registration, holder: RegisteredAgent) -> bool:
+def _is_alive(registration: Registration, holder: RegisteredAgent) -> bool:
     """Whether the holder must be taken to be alive, and is not the applicant's own last process."""
     if not holder.has_lease:
         return False
     node = holder.node
-    same_endpoint = applicant.node.endpoint != "" and applicant.node.endpoint == node.endpoint
+    same_endpoint = registration.node.endpoint != "" and registration.node.endpoint == node.endpoint
     if not node.instance_id:
         return holder.is_connected and not same_endpoint
-    if not applicant.session_id or not applicant.instance_id:
+    if not registration.session_id or not registration.instance_id:
         return holder.is_connected or not same_endpoint
-    if applicant.instance_id == node.instance_id:
+    if registration.instance_id == node.instance_id:
         # The next process of the same machine, or a clone: a clone has another address.
-        return holder.is_connected or _host(applicant.node) != _host(node)
+        return holder.is_connected or _host(registration.node) != _host(node)
     # The answer to its last registration may have been lost.
-    answer_lost = applicant.instance_id == node.instance_before and not holder.is_confirmed
+    answer_lost = registration.instance_id == node.instance_before and not holder.is_confirmed
     return not (answer_lost and not holder.is_connected)
 
 
@@ -189,11 +195,11 @@ def _host(node: Node) -> str:
     return node.endpoint.rpartition(":")[0] or node.endpoint
 
 
-def _after_lease(applicant: Registration, holder: RegisteredAgent) -> str:
+def _after_lease(registration: Registration, holder: RegisteredAgent) -> str:
     """The holder is gone or unreachable. An old copy of its disk must not replace it."""
     known = (holder.node.instance_id, holder.node.instance_before)
-    is_stale = bool(applicant.instance_id) and applicant.instance_id not in known
-    if not holder.node.instance_id or not is_stale or applicant.enrolled_at is None:
+    is_stale = bool(registration.instance_id) and registration.instance_id not in known
+    if not holder.node.instance_id or not is_stale or registration.enrolled_at is None:
         return ""
     node_id = holder.node.id
     return (

@@ -153,9 +153,9 @@ ALIVE = changed(held(), boot_id="b1", reported_at=130.0)
 
 
 def told(
-    applicant: Registration = CLONE, holder: RegisteredAgent = ALIVE, *, since: float = 100.0
+    registration: Registration = CLONE, holder: RegisteredAgent = ALIVE, *, since: float = 100.0
 ) -> bool:
-    return is_superseded(applicant, holder, refused_since=since, lease_seconds=30.0)
+    return is_superseded(registration, holder, refused_since=since, lease_seconds=30.0)
 
 
 def test_a_clone_is_told_when_the_first_agent_reports_a_whole_lease_later() -> None:
@@ -186,9 +186,9 @@ def test_a_clone_is_told_when_the_first_agent_reports_a_whole_lease_later() -> N
     ],
 )
 def test_an_agent_is_not_told_while_it_may_be_alone(
-    applicant: Registration, holder: RegisteredAgent
+    registration: Registration, holder: RegisteredAgent
 ) -> None:
-    assert not told(applicant, holder)
+    assert not told(registration, holder)
 
 
 def test_a_process_is_refused_since_its_first_refusal() -> None:

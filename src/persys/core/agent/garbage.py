@@ -80,12 +80,12 @@ def unowned_items(
     seen_since: Mapping[str, datetime],
     ages: Ages,
     *,
-    buried: Iterable[WorkloadId],
+    deleted_here: Iterable[WorkloadId],
     in_touch: timedelta,
     now: datetime,
 ) -> list[GarbageItem]:
     """`in_touch`: how long the scheduler has been connected without interruption."""
-    deleted = frozenset(buried)
+    deleted = frozenset(deleted_here)
     doomed = []
     for item in items:
         if item.id not in seen_since:

@@ -56,8 +56,8 @@ CA: Mapping[str, Permission | None] = {
 }
 
 
-def may(caller: Caller, deed: Permission) -> bool:
-    return deed in caller.deeds
+def has_permission(caller: Caller, permission: Permission) -> bool:
+    return permission in caller.deeds
 
 
 def permissions_of(role: Role) -> frozenset[Permission]:

@@ -1,7 +1,7 @@
 """API tokens of users: who may create which, and whether a presented token is valid.
 
 A token is `psk_<id>_<secret>`. A caller cannot grant more permissions than it has, nor a longer lifetime if
-it authenticates with a token. Only a caller with the right secret learns that a token has expired.
+it authenticates with a token. Only a caller with the right secret sees that a token has expired.
 """
 
 import hmac
@@ -47,7 +47,7 @@ class TokenSecret(Struct, frozen=True):
     secret: str
 
     def __repr__(self) -> str:
-        return f"Drawn({self.id})"  # a traceback must not show the secret
+        return f"TokenSecret({self.id})"  # a traceback must not show the secret
 
     @property
     def text(self) -> str:
@@ -64,19 +64,19 @@ class TokenFault(StrEnum):
 
 
 def make(
-    wish: NewToken, drawn: TokenSecret, by: Caller, known: Iterable[Token], *, now: datetime
+    request: NewToken, drawn: TokenSecret, by: Caller, known: Iterable[Token], *, now: datetime
 ) -> tuple[Token, tuple[Token, ...]]:
     """The token, and the expired ones to delete with it. Raises RefusedError."""
     known = list(known)
     token = Token(
         id=drawn.id,
-        name=wish.name,
-        role=_role(wish.role),
-        deeds=_deeds(wish),
+        name=request.name,
+        role=_role(request.role),
+        deeds=_permissions(request),
         secret_hash=hash_secret(drawn.secret),
         created_at=now,
         created_by=signature(by),
-        expires_at=now + _life(wish, by, now),
+        expires_at=now + _life(request, by, now),
         created_serial=_creator_serial(by, known),
     )
     check_identity(token.identity)
@@ -154,20 +154,20 @@ def _role(text: str) -> Role:
     return Role(text)
 
 
-def _deeds(wish: NewToken) -> frozenset[Permission]:
-    role = _role(wish.role)
+def _permissions(request: NewToken) -> frozenset[Permission]:
+    role = _role(request.role)
     able = permissions_of(role)
-    for word in wish.deeds:
+    for word in request.deeds:
         if word not in able:
             raise InvalidError(
                 "deeds",
                 f"role {role} does not allow {word[:80]!r}: expected any of {_listed(able)}",
             )
-    return frozenset(map(Permission, wish.deeds))
+    return frozenset(map(Permission, request.deeds))
 
 
-def _life(wish: NewToken, by: Caller, now: datetime) -> timedelta:
-    life = LIFE if wish.ttl is None else wish.ttl
+def _life(request: NewToken, by: Caller, now: datetime) -> timedelta:
+    life = LIFE if request.ttl is None else request.ttl
     if not LIFE_LEAST <= life <= LIFE_MOST:
         raise InvalidError("ttl", f"expected 1m to {LIFE_MOST.days}d")
     return min(life, by.expires_at - now) if by.token_id else life

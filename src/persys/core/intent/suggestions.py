@@ -7,7 +7,7 @@ its action needs; without it, it waits for approval by a caller that has it.
 from datetime import datetime
 from typing import assert_never
 
-from persys.core.auth.permissions import may
+from persys.core.auth.permissions import has_permission
 from persys.core.intent.apply import Accepted, Unchanged, change_desired, retry
 from persys.errors import InvalidError, RefusedError
 from persys.model.identity import Caller, Permission
@@ -39,7 +39,7 @@ def permission_for(action: SuggestedAction | None) -> Permission:
 
 def may_apply(suggestion: Suggestion, caller: Caller | None) -> bool:
     """Without authentication (`caller` None) every caller may."""
-    return caller is None or may(caller, permission_for(suggestion.action))
+    return caller is None or has_permission(caller, permission_for(suggestion.action))
 
 
 def evaluate(

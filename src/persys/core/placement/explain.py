@@ -66,26 +66,26 @@ class _Step(NamedTuple):
 
     needs: Requirements
     cost: float
-    deed: str = ""
+    change: str = ""
     another_node_with: tuple[str, ...] = ()
 
 
 def remedy(slot: NodeSlot, needs: Requirements, node_index: NodeIndex) -> Remedy:
     first = rejection = reject(slot, needs)
     slot = slot.copy()  # hypothetical
-    deeds: list[str] = []
+    changes: list[str] = []
     wanted: list[str] = []
     cost = 0.0
     while rejection is not None:
         step = _without(rejection, slot, needs, node_index.holders(slot.node_id))
         needs, cost = step.needs, cost + step.cost
-        if step.deed:
-            deeds.append(step.deed)
+        if step.change:
+            changes.append(step.change)
         wanted += step.another_node_with
         rejection = reject(slot, needs)
     if wanted:
         return Remedy(first, f"a node with {' and '.join(wanted)}", cost)
-    return Remedy(first, " and ".join(deeds), cost)
+    return Remedy(first, " and ".join(changes), cost)
 
 
 def opening_cost(slot: NodeSlot) -> float:
@@ -121,14 +121,14 @@ def _without(
 
 
 def _open(slot: NodeSlot, needs: Requirements) -> _Step:
-    deed = {
+    change = {
         "cordoned": f"uncordon {slot.node_id}",
         "draining": f"end the drain of {slot.node_id} with uncordon",
         "not ready": f"repair {slot.node_id}",
     }.get(slot.closed, f"open {slot.node_id}, which is {slot.closed}")
     cost = opening_cost(slot)
     slot.closed = ""
-    return _Step(needs, cost, deed)
+    return _Step(needs, cost, change)
 
 
 def _relax(slot: NodeSlot, needs: Requirements) -> _Step:
@@ -146,16 +146,16 @@ def _part(slot: NodeSlot, needs: Requirements, holders: Mapping[WorkloadId, Hold
     )
     slot.members.pop(group, None)
     slot.apart.pop(group, None)
-    deed = f"move {' and '.join(who)} of group {group} off {slot.node_id}"
-    return _Step(needs, COSTS[Filter.ANTI_AFFINITY] * max(1, len(who)), deed)
+    change = f"move {' and '.join(who)} of group {group} off {slot.node_id}"
+    return _Step(needs, COSTS[Filter.ANTI_AFFINITY] * max(1, len(who)), change)
 
 
 def _free_port(slot: NodeSlot, needs: Requirements, holders: Mapping[WorkloadId, Hold]) -> _Step:
     port = min(needs.host_ports & slot.ports.keys())
     who = sorted(found for found, hold in holders.items() if port in hold.host_ports)
     del slot.ports[port]
-    deed = f"free {port} on {slot.node_id}, used by workload {' and '.join(who)}"
-    return _Step(needs, COSTS[exclusive(port)], deed)
+    change = f"free {port} on {slot.node_id}, used by workload {' and '.join(who)}"
+    return _Step(needs, COSTS[exclusive(port)], change)
 
 
 def _free(slot: NodeSlot, needs: Requirements, kind: Filter, missing: int) -> _Step:
@@ -165,8 +165,8 @@ def _free(slot: NodeSlot, needs: Requirements, kind: Filter, missing: int) -> _S
     if need > has:
         amount = f"{need}{UNITS[kind]} {kind}"
         return _Step(needs, ANOTHER_NODE, another_node_with=(amount,))
-    deed = f"free {missing}{UNITS[kind]} {kind} on {slot.node_id}"
-    return _Step(needs, FREEING + missing / max(1, need), deed)
+    change = f"free {missing}{UNITS[kind]} {kind} on {slot.node_id}"
+    return _Step(needs, FREEING + missing / max(1, need), change)
 
 
 def _free_pool(slot: NodeSlot, needs: Requirements, short: Rejection) -> _Step:
@@ -175,8 +175,8 @@ def _free_pool(slot: NodeSlot, needs: Requirements, short: Rejection) -> _Step:
     if short.needed > slot.pools.accounts.total_gb.get(short.pool, 0):
         amount = f"{short.needed} GB disk in pool {short.pool}"
         return _Step(needs, ANOTHER_NODE, another_node_with=(amount,))
-    deed = f"free {short.missing} GB disk in pool {short.pool} on {slot.node_id}"
-    return _Step(needs, FREEING + short.missing / max(1, short.needed), deed)
+    change = f"free {short.missing} GB disk in pool {short.pool} on {slot.node_id}"
+    return _Step(needs, FREEING + short.missing / max(1, short.needed), change)
 
 
 Mask = NDArray[np.bool_]

@@ -21,7 +21,7 @@ import structlog
 from msgspec.structs import replace
 
 from persys.core.auth.denials import Denial
-from persys.core.auth.permissions import may, permissions_of
+from persys.core.auth.permissions import has_permission, permissions_of
 from persys.core.auth.tokens import IsRevoked, holder, may_impersonate
 from persys.errors import DeniedError, UnavailableError
 from persys.infra.clock import Clock
@@ -106,7 +106,7 @@ class Authorizer:
             CALLER.set(caller)
             if (
                 permission is None
-                or not may(caller, permission)
+                or not has_permission(caller, permission)
                 or self._is_refused_role(caller, permission)
             ):
                 text = f"{caller.identity} may not call {method}{self._role_hint(caller)}"

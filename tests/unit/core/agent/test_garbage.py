@@ -38,12 +38,14 @@ def an_item(workload_id: str = "old", kind: Kind = Kind.CONTAINER) -> Item:
 def doomed(
     *items: Item,
     since: datetime = LONG_AGO,
-    buried: tuple[WorkloadId, ...] = (),
+    deleted_here: tuple[WorkloadId, ...] = (),
     in_touch: timedelta = FOREVER,
     ages: Ages = AGES,
 ) -> list[str]:
     seen_since = {item.id: since for item in items}
-    found = unowned_items(items, seen_since, ages, buried=buried, in_touch=in_touch, now=NOW)
+    found = unowned_items(
+        items, seen_since, ages, deleted_here=deleted_here, in_touch=in_touch, now=NOW
+    )
     return [each.item.id for each in found]
 
 
@@ -67,11 +69,11 @@ def test_an_item_that_had_an_owner_starts_again() -> None:
 
 
 def test_what_is_left_of_a_deleted_workload_goes_also_without_the_scheduler() -> None:
-    assert doomed(an_item(), buried=(OLD,), in_touch=timedelta()) == [an_item().id]
+    assert doomed(an_item(), deleted_here=(OLD,), in_touch=timedelta()) == [an_item().id]
 
 
 def test_what_is_left_of_a_deleted_workload_stays_until_its_age() -> None:
-    assert not doomed(an_item(), buried=(OLD,), since=NOW - timedelta(minutes=9))
+    assert not doomed(an_item(), deleted_here=(OLD,), since=NOW - timedelta(minutes=9))
 
 
 def test_a_stray_goes_after_its_age() -> None:
@@ -88,7 +90,7 @@ def test_what_runs_goes_only_if_its_workload_was_deleted() -> None:
     running = Item(Kind.CONTAINER, "c", "persys-old", OLD, running=True)
 
     assert not doomed(running)
-    assert doomed(running, buried=(OLD,)) == ["c"]
+    assert doomed(running, deleted_here=(OLD,)) == ["c"]
 
 
 def test_an_age_of_nothing_means_never() -> None:
@@ -97,7 +99,7 @@ def test_an_age_of_nothing_means_never() -> None:
     action = Action(ActionId("a"), WEB, ActionKind.APPLY, ActionState.FAILED, LONG_AGO)
 
     assert not doomed(an_item(), ages=never)
-    assert not doomed(an_item(), ages=never, buried=(OLD,))
+    assert not doomed(an_item(), ages=never, deleted_here=(OLD,))
     assert not stale_images([image], never, now=NOW)
     assert not old_actions([action], never, now=NOW)
 
@@ -149,7 +151,7 @@ names = st.sampled_from(["a", "b", "c", "d"])
 def test_nothing_known_goes_and_nothing_goes_before_its_time(
     there: list[str],
     known: frozenset[str],
-    buried: frozenset[str],
+    deleted_here: frozenset[str],
     age: timedelta,
     in_touch: timedelta,
 ) -> None:
@@ -160,7 +162,7 @@ def test_nothing_known_goes_and_nothing_goes_before_its_time(
         items,
         seen_since,
         AGES,
-        buried=[WorkloadId(name) for name in buried],
+        deleted_here=[WorkloadId(name) for name in deleted_here],
         in_touch=in_touch,
         now=NOW,
     )
@@ -168,4 +170,4 @@ def test_nothing_known_goes_and_nothing_goes_before_its_time(
     for each in found:
         assert each.item.workload_id not in known
         assert age >= AGES.zombie
-        assert each.item.workload_id in buried or min(age, in_touch) >= AGES.stray
+        assert each.item.workload_id in deleted_here or min(age, in_touch) >= AGES.stray
