@@ -1,0 +1,169 @@
+"""The layout of src: folder size, package maps, fragments and ambiguous names.
+
+Each exception has a reason.
+"""
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+
+FILES_MIN, FILES_MAX = 3, 12
+FRAGMENT_LINES = 80
+PROCESS_FILES = frozenset({"__main__", "app", "settings"})
+
+# Folders outside the usual size.
+FOLDERS = {
+    "": "errors.py, which every layer imports",
+    "cli": "the two programs; all else is in subfolders",
+    "cli/commands": "one module per command group, so that a command is found under its name",
+    "client/grpc": "the gRPC transport; client/rest is its counterpart",
+    "gateway/dashboard": "the files that it serves are in static/",
+    "model": "small records without behaviour",
+    "scheduler/api": "one module per group of RPCs",
+    "scheduler/discovery": "DNS records and the addresses in them",
+    "scheduler/secrets": "the built-in store and the resolver",
+    "wire/ca": "the messages of persys-ca",
+    "wire/limits": "the table of limits and its check",
+}
+# Short modules with one importer.
+_RPCS = "one group of RPCs, found under the name of its feature"
+FRAGMENTS = {
+    "agent/tls.py": "every process has a tls module",
+    "gateway/tls.py": "every process has a tls module",
+    "cli/commands/drift.py": "a command is in the module of its name",
+    "cli/connect/endpoints.py": "imported only for SRV names: start-up time",
+    "cli/framework/did_you_mean.py": "imported only for an unknown command: start-up time",
+    "scheduler/api/authorization.py": "the authorization of the scheduler, before its handlers",
+    "scheduler/api/events.py": _RPCS,
+    "scheduler/api/planning.py": _RPCS,
+    "scheduler/api/secrets.py": _RPCS,
+    "scheduler/api/suggestions.py": _RPCS,
+    "scheduler/api/workloads.py": _RPCS,
+}
+# Names that occur twice in one package and mean the same in both places. The folders `api` and `commands`
+# repeat the names of the features that they serve.
+MIRRORS = frozenset({"api", "commands"})
+SHARED_NAMES = {
+    "agent": {
+        "console": "the sessions of all runtimes, and the console of a VM",
+        "detect": "whether an engine or driver is available",
+        "deviations": "how a container differs from its creation, per runtime",
+        "runtime": "the Runtime port of an engine",
+        "state_dir": "the files of one workload, per runtime",
+        "store": "the files of an image store, the database of the journal",
+        "usage": "CPU, memory and traffic of workloads, per runtime",
+    },
+    "scheduler": {"records": "stored records, in memory and of drift"},
+    "wire": {"messages": "the messages of one contract"},
+}
+
+
+def folders_of(sources: Mapping[str, str]) -> dict[str, list[str]]:
+    """The names of the modules in each folder, without `__init__`."""
+    found = defaultdict[str, list[str]](list)
+    for path in sources:
+        folder, _, name = path.rpartition("/")
+        if name != "__init__.py":
+            found[folder].append(name.removesuffix(".py"))
+    return found
+
+
+def importers_of(sources: Mapping[str, str]) -> dict[str, set[str]]:
+    """The paths of the modules that import each module."""
+    modules = {_module(path): path for path in sources}
+    found = defaultdict[str, set[str]](set)
+    for path, text in sources.items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ImportFrom) and node.module is not None:
+                for alias in node.names:
+                    name = f"{node.module}.{alias.name}"
+                    target = modules.get(name) or modules.get(node.module)
+                    if target is not None:
+                        found[target].add(path)
+    return found
+
+
+def _module(path: str) -> str:
+    return "persys." + path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def test_a_folder_has_3_to_12_files(sources: dict[str, str]) -> None:
+    breaches = {
+        folder: len(names)
+        for folder, names in folders_of(sources).items()
+        if not FILES_MIN <= len(names) <= FILES_MAX and folder not in FOLDERS
+    }
+
+    assert breaches == {}
+
+
+def test_the_docstring_of_a_package_is_its_map(sources: dict[str, str]) -> None:
+    """It names every file of the folder."""
+    missing = [
+        f"{folder}/__init__.py does not name {name}.py"
+        for folder, names in folders_of(sources).items()
+        if folder
+        for name in names
+        if name != "__main__"
+        and not re.search(rf"\b{name}\b", _docstring(sources[f"{folder}/__init__.py"]))
+    ]
+
+    assert missing == []
+
+
+def _docstring(text: str) -> str:
+    return ast.get_docstring(ast.parse(text)) or ""
+
+
+def test_a_short_module_has_two_importers(sources: dict[str, str]) -> None:
+    importers = importers_of(sources)
+    fragments = {
+        path
+        for path, text in sources.items()
+        if len(text.splitlines()) < FRAGMENT_LINES
+        and len(importers[path]) == 1
+        and path.rpartition("/")[2].removesuffix(".py") not in {"__init__", *PROCESS_FILES}
+    }
+
+    assert fragments - FRAGMENTS.keys() == set()
+    assert FRAGMENTS.keys() - fragments == set(), "no longer fragments"
+
+
+def test_a_file_name_has_one_meaning_in_a_package(sources: dict[str, str]) -> None:
+    used = defaultdict[tuple[str, str], set[str]](set)
+    for folder, names in folders_of(sources).items():
+        package, *rest = folder.split("/")
+        if not MIRRORS & set(rest):
+            for name in set(names) - PROCESS_FILES:
+                used[package, name].add(folder)
+    repeated = {key for key, folders in used.items() if len(folders) > 1}
+    allowed = {(package, name) for package, names in SHARED_NAMES.items() for name in names}
+
+    assert repeated - allowed == set()
+    assert allowed - repeated == set(), "no longer used twice"
+
+
+def test_a_module_is_not_named_by_a_gerund(sources: dict[str, str]) -> None:
+    """Words that the field uses as nouns are listed."""
+    nouns = {
+        "balancing",
+        "batching",
+        "finding",
+        "forwarding",
+        "mapping",
+        "paging",
+        "planning",
+        "ranking",
+        "tracing",
+        "transcoding",
+    }
+    gerunds = {
+        path
+        for folder, names in folders_of(sources).items()
+        for name in names
+        if re.fullmatch(r"[a-z]+ing", name) and name not in nouns
+        for path in [f"{folder}/{name}.py"]
+    }
+
+    assert gerunds == set()
