@@ -176,7 +176,7 @@ REGRESSIONS = (
         (
             Patch(
                 "src/persys/core/registration.py",
-                "if holder is None or _has_joined_since(applicant, holder.node):",
+                "if holder is None or _has_joined_since(registration, holder.node):",
                 "if True:",
             ),
             Patch(
