@@ -163,7 +163,7 @@ def test_a_clone_is_told_when_the_first_agent_reports_a_whole_lease_later() -> N
 
 
 @pytest.mark.parametrize(
-    ("applicant", "holder"),
+    ("registration", "holder"),
     [
         (CLONE, changed(ALIVE, reported_at=129.9)),
         (CLONE, changed(ALIVE, reported_at=None)),
