@@ -346,8 +346,8 @@ def test_a_stack_counts_in_the_allocated_resources(
     apply(stacks, reserved, text, cpu_millicores=500)
     by_what_is_reserved = stacks.apply(large, wanted)
 
-    assert "cpu 300 of" in by_its_limits.message
-    assert "cpu 800 of" in by_what_is_reserved.message
+    assert "cpu: 300 of" in by_its_limits.message
+    assert "cpu: 800 of" in by_what_is_reserved.message
     for workload_id in (unique_id, reserved):
         stacks.delete(workload_id)
         stacks.wait_until_gone(workload_id)
