@@ -2,6 +2,7 @@
 
 import fcntl
 import io
+import logging
 import os
 import shutil
 import signal
@@ -10,9 +11,11 @@ import subprocess
 import tarfile
 import tempfile
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 DEMO_IMAGE = "persys-test:latest"
@@ -34,6 +37,15 @@ os.environ.setdefault("PERSYS_COMPOSE_ENABLED", "false")
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", parent=settings.get_profile("busy"), max_examples=10)
 settings.load_profile("busy")
+
+
+@pytest.fixture(autouse=True)
+def logs_of_one_test() -> Iterator[None]:
+    """A program that runs in a test configures logs to the captured stream, which is closed afterwards."""
+    before, handlers = structlog.get_config(), logging.getLogger().handlers[:]
+    yield
+    structlog.configure(**before)
+    logging.getLogger().handlers = handlers
 
 
 @pytest.fixture(scope="session")
