@@ -114,7 +114,10 @@ def _recreate(random: Random, shape: Shape, at: float) -> list[PlannedEvent]:
     """All workloads are deleted and applied again while a node is unreachable."""
     node = random.choice(node_names(shape))
     cut = PlannedEvent(at, "cut", node, seconds=random.uniform(150, 300), word="both")
-    return [cut, *_redeploy(random, shape, at + random.uniform(5, 50), pause=100)]
+    found = [cut, *_redeploy(random, shape, at + random.uniform(5, 50), pause=100)]
+    # Orders from before the deletion arrive late.
+    late = [at + random.uniform(20, 200) for _ in range(12)]
+    return [*found, *(_fault(random, "late-order", time, shape) for time in late)]
 
 
 SCENARIOS = (_false_reports, _hostile_list, _silent_runtime, _recreate)
