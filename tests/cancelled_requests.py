@@ -7,7 +7,7 @@ from typing import Any
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from cancelling import Moment, cancelled_at
+from cancellation import Moment, cancelled_at
 
 DEADLINE_SECONDS = 30.0
 

@@ -77,7 +77,7 @@ class Registry:
         subprocess.run(["docker", *arguments], capture_output=True, timeout=120, check=True)
 
 
-class SlowWay:
+class SlowProxy:
     """Leads to an address, with so many bytes a second back over each connection."""
 
     def __init__(self, towards: str, *, bytes_per_second: int) -> None:

@@ -11,7 +11,7 @@ import uuid
 from pathlib import Path
 
 from e2e.cluster import Cluster
-from e2e.machines import GUESTS, add_image, virsh
+from e2e.vms import GUESTS, add_image, virsh
 from e2e.waiting import eventually
 from persys.wire.gen.control.v1 import control_pb2 as pb
 

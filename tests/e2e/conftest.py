@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from e2e import machines
+from e2e import vms
 from e2e.cloud_guest import CloudGuest
 from e2e.cluster import BIN, Cluster
 from persys.wire.gen.control.v1 import control_pb2 as pb
@@ -49,7 +49,7 @@ def _early(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(scope="session")
 def cloud_guest(tmp_path_factory: pytest.TempPathFactory, demo_image: str) -> Iterator[CloudGuest]:
-    with machines.ground() as (_, settings):
+    with vms.vm_directory() as (_, settings):
         directory = tmp_path_factory.mktemp("cloud")
         made = Cluster(directory, agent=settings)
         try:

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from certified import Root
 from e2e.cluster import BIN
 from e2e.process import Process, free_port, listens_on
 from persys.client import SchedulerClient
 from persys.client.grpc.channel import Trust
 from persys.model.identity import Role
+from root_ca import Root
 
 
 class Gateway:

@@ -13,7 +13,7 @@ from e2e.waiting import eventually
 LEASE_SECONDS = 3
 
 
-class One(Process):
+class SchedulerProcess(Process):
     def __init__(self, directory: Path, name: str, etcds: list[Etcd]) -> None:
         self.name = name
         self.port, self.side_port = free_port(), free_port()
@@ -57,7 +57,9 @@ class One(Process):
 class Schedulers:
     def __init__(self, directory: Path) -> None:
         self.etcds = three_members(directory)
-        self.all = [One(directory, f"scheduler-{number}", self.etcds) for number in range(3)]
+        self.all = [
+            SchedulerProcess(directory, f"scheduler-{number}", self.etcds) for number in range(3)
+        ]
         self.addresses = ",".join(one.address for one in self.all)
 
     def start(self) -> None:
@@ -83,8 +85,8 @@ class Schedulers:
 
         return next(etcd for etcd in self.etcds if leads(etcd))
 
-    def until_led(self, *, other_than: "One | None" = None) -> One:
-        found: list[One] = []
+    def until_led(self, *, other_than: "SchedulerProcess | None" = None) -> SchedulerProcess:
+        found: list[SchedulerProcess] = []
 
         def one_leads() -> bool:
             found[:] = [one for one in self.all if one is not other_than and one.leads]

@@ -10,7 +10,7 @@ import pytest
 
 from e2e import images
 from e2e.cluster import BIN
-from e2e.dockers import OwnDocker
+from e2e.own_docker import OwnDocker
 from e2e.waiting import eventually
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(images.BUILD_SECONDS + 300)]

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-import composes
+import compose_binaries
 from e2e import images
 from e2e.cluster import BIN
 from e2e.containers import docker
@@ -62,7 +62,7 @@ class Stack:
 
     def compose(self, *words: str, text: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*composes.V2.split(), "-p", self._project, "-f", str(FILE), *words],
+            [*compose_binaries.V2.split(), "-p", self._project, "-f", str(FILE), *words],
             env=self._env,
             input=text,
             capture_output=True,

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from docker_proxy import Proxy
 from e2e.cluster import Cluster
 from e2e.waiting import eventually
 from persys.wire.gen.control.v1 import control_pb2 as pb
+from socket_proxy import Proxy
 
 APPLY_SECONDS = 3
 

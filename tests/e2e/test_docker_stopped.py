@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-import composes
+import compose_binaries
 from e2e.cluster import Cluster
 from e2e.containers import docker
-from e2e.dockers import OwnDocker
+from e2e.own_docker import OwnDocker
 from e2e.waiting import eventually
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
@@ -61,7 +61,7 @@ def cluster_settings(own_docker: OwnDocker) -> dict[str, dict[str, str]]:
         "agent": {
             "DOCKER_HOST": own_docker.host,
             "PERSYS_COMPOSE_ENABLED": "true",
-            "PERSYS_COMPOSE_BINARY": composes.V2,
+            "PERSYS_COMPOSE_BINARY": compose_binaries.V2,
             "PERSYS_RECONCILE_INTERVAL": "1s",
         },
     }

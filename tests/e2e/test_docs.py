@@ -5,19 +5,19 @@ from collections.abc import Iterator
 import pytest
 
 from e2e.docs_runner.blocks import blocks_of, documents
-from e2e.docs_runner.desk import Desk, a_desk
+from e2e.docs_runner.environment import DocsEnvironment, a_docs_environment
 
 TYPED = [name for name in documents() if any(block.is_run for block in blocks_of(name))]
 
 
 @pytest.fixture(scope="module")
-def desk() -> Iterator[Desk]:
-    with a_desk() as made:
+def environment() -> Iterator[DocsEnvironment]:
+    with a_docs_environment() as made:
         yield made
 
 
 @pytest.mark.parametrize("document", TYPED)
-def test_what_the_document_tells_to_type_works(desk: Desk, document: str) -> None:
-    trouble = desk.type([block for block in blocks_of(document) if block.is_run])
+def test_what_the_document_tells_to_type_works(environment: DocsEnvironment, document: str) -> None:
+    trouble = environment.run_blocks([block for block in blocks_of(document) if block.is_run])
 
     assert trouble == "", trouble

@@ -18,7 +18,7 @@ import pytest
 from e2e import containers
 from e2e.cluster import BIN
 from e2e.process import Process, free_port, listens_on
-from e2e.schedulers import LEASE_SECONDS, One, Schedulers
+from e2e.schedulers import LEASE_SECONDS, SchedulerProcess, Schedulers
 from e2e.waiting import eventually
 from persys.client import SchedulerClient
 from persys.errors import NotFoundError, PersysError, UnavailableError
@@ -310,7 +310,7 @@ async def until_placed(load: Load, *, since: float, within: float) -> float:
     return first - since
 
 
-async def back(schedulers: Schedulers, gone: One) -> None:
+async def back(schedulers: Schedulers, gone: SchedulerProcess) -> None:
     await asyncio.to_thread(gone.start)
     await asyncio.to_thread(schedulers.until_all_follow)
 

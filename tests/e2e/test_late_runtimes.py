@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from e2e.cluster import Cluster
-from e2e.dockers import OwnDocker
+from e2e.own_docker import OwnDocker
 from e2e.waiting import eventually
 from persys.wire.gen.control.v1 import control_pb2 as pb
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from e2e import machines
+from e2e import vms
 from e2e.cluster import Cluster
-from e2e.machines import BOOT_SECONDS, TINY, a_machine, add_image
+from e2e.vms import BOOT_SECONDS, TINY, a_vm, add_image
 from own_libvirtd import OwnLibvirtd
 
 
@@ -20,14 +20,14 @@ def libvirtd() -> Iterator[OwnLibvirtd]:
 
 
 @pytest.fixture(scope="module")
-def ground(libvirtd: OwnLibvirtd) -> Iterator[tuple[Path, dict[str, str]]]:
-    with machines.ground(libvirtd.uri) as made:
+def vm_directory(libvirtd: OwnLibvirtd) -> Iterator[tuple[Path, dict[str, str]]]:
+    with vms.vm_directory(libvirtd.uri) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def cluster_settings(ground: tuple[Path, dict[str, str]]) -> dict[str, dict[str, str]]:
-    return {"agent": ground[1]}
+def cluster_settings(vm_directory: tuple[Path, dict[str, str]]) -> dict[str, dict[str, str]]:
+    return {"agent": vm_directory[1]}
 
 
 def test_promise_11_while_libvirtd_is_away_machines_are_unknown_and_afterwards_as_they_were(
@@ -35,13 +35,13 @@ def test_promise_11_while_libvirtd_is_away_machines_are_unknown_and_afterwards_a
 ) -> None:
     one, late = names(2)
     add_image(cluster, "tiny", TINY)
-    cluster.apply(one, a_machine())
+    cluster.apply(one, a_vm())
     cluster.wait_for(one, "Running", within=BOOT_SECONDS)
     run = libvirtd.virsh("domid", one).stdout
 
     libvirtd.kill()
     cluster.wait_for(one, "Unknown")
-    cluster.apply(late, a_machine())
+    cluster.apply(late, a_vm())
     libvirtd.start()
     cluster.wait_for(one, "Running", within=5)
     cluster.wait_for(late, "Running", within=BOOT_SECONDS)

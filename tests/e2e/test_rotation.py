@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from certified import Root
 from e2e.process import Process, free_port, listens_on
 from e2e.waiting import eventually
 from persys.client import SchedulerClient
 from persys.client.grpc.channel import Trust
 from persys.model.identity import Role
+from root_ca import Root
 
 BIN = Path(sys.executable).parent
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
 
-import composes
+import compose_binaries
 from e2e.cluster import Cluster
 from e2e.containers import container_ids
 from e2e.gateways import Gateway
@@ -97,7 +97,7 @@ def test_a_planted_secret_is_in_clear_in_no_file_and_in_no_environment(
     new_cluster: Callable[..., Cluster], demo_image: str, unique_id: str, tmp_path: Path
 ) -> None:
     cluster = new_cluster(
-        agent={"PERSYS_COMPOSE_ENABLED": "true", "PERSYS_COMPOSE_BINARY": composes.V2}
+        agent={"PERSYS_COMPOSE_ENABLED": "true", "PERSYS_COMPOSE_BINARY": compose_binaries.V2}
     )
     cluster.start()
     gateway = Gateway(cluster.directory, {"main": cluster.target})

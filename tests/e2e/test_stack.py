@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-import composes
+import compose_binaries
 from e2e.cluster import Cluster
 from e2e.containers import docker
 from e2e.process import free_port
 from e2e.waiting import eventually
-from forge import Repository
+from git_servers import Repository
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "stack.yaml"
 
@@ -23,7 +23,7 @@ def cluster_settings() -> dict[str, dict[str, str]]:
     return {
         "agent": {
             "PERSYS_COMPOSE_ENABLED": "true",
-            "PERSYS_COMPOSE_BINARY": composes.V2,
+            "PERSYS_COMPOSE_BINARY": compose_binaries.V2,
             "PERSYS_STOP_GRACE": "1s",
         }
     }

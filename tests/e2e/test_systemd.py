@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e.systemd_machine import PARTS, Machine
+from e2e.systemd_host import PARTS, SystemdHost
 from e2e.waiting import eventually
 
 pytestmark = pytest.mark.full
@@ -29,8 +29,8 @@ Environment=PERSYS_SECRETS_KEY_FILE=%d/secrets.key
 
 
 @pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    made = Machine(tmp_path_factory.mktemp("systemd"))
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SystemdHost]:
+    made = SystemdHost(tmp_path_factory.mktemp("systemd"))
     try:
         made.wait_until_booted()
         made.install()
@@ -56,63 +56,62 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
 
 
 @pytest.fixture(scope="module")
-def workload(machine: Machine, demo_image: str) -> str:
+def workload(host: SystemdHost, demo_image: str) -> str:
     """A container of the machine's agent, with a secret."""
-    name = f"{machine.node_id}-w"
-    machine.write("/srv/ada/value", "hunter2")
-    eventually(lambda: machine.node_status() == "Ready", lambda: machine.journal("agent"))
-    machine.run("persysctl", "secret", "put", name, "--from-file", "/srv/ada/value")
-    machine.write("/srv/ada/workload.yaml", WORKLOAD.format(name=name, image=demo_image))
-    machine.run("persysctl", "apply", "-f", "/srv/ada/workload.yaml", "--wait")
+    name = f"{host.node_id}-w"
+    host.write("/srv/ada/value", "hunter2")
+    eventually(lambda: host.node_status() == "Ready", lambda: host.journal("agent"))
+    host.run("persysctl", "secret", "put", name, "--from-file", "/srv/ada/value")
+    host.write("/srv/ada/workload.yaml", WORKLOAD.format(name=name, image=demo_image))
+    host.run("persysctl", "apply", "-f", "/srv/ada/workload.yaml", "--wait")
     return name
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_an_enabled_unit_is_active(machine: Machine, part: str) -> None:
-    assert machine.property(part, "ActiveState") == "active", machine.journal(part)
-    assert machine.property(part, "UnitFileState") == "enabled"
+def test_an_enabled_unit_is_active(host: SystemdHost, part: str) -> None:
+    assert host.property(part, "ActiveState") == "active", host.journal(part)
+    assert host.property(part, "UnitFileState") == "enabled"
 
 
 def test_the_agent_registers_at_the_scheduler_and_runs_a_workload(
-    machine: Machine, workload: str
+    host: SystemdHost, workload: str
 ) -> None:
-    assert machine.container(workload).running
+    assert host.container(workload).running
 
 
 @pytest.mark.parametrize("part", PARTS)
 def test_a_killed_process_is_started_again_and_restarts_no_container(
-    machine: Machine, workload: str, part: str
+    host: SystemdHost, workload: str, part: str
 ) -> None:
-    before, killed = machine.container(workload), machine.pid(part)
+    before, killed = host.container(workload), host.pid(part)
 
-    machine.run("systemctl", "kill", "--signal=KILL", f"persys-{part}")
+    host.run("systemctl", "kill", "--signal=KILL", f"persys-{part}")
 
     eventually(
         lambda: (
-            machine.property(part, "ActiveState") == "active"
-            and machine.pid(part) not in (0, killed)
+            host.property(part, "ActiveState") == "active" and host.pid(part) not in (0, killed)
         ),
-        lambda: machine.journal(part),
+        lambda: host.journal(part),
     )
-    assert machine.property(part, "NRestarts") == "1"
-    eventually(lambda: machine.node_status() == "Ready", lambda: machine.journal(part))
-    assert machine.container(workload) == before
+    assert host.property(part, "NRestarts") == "1"
+    eventually(lambda: host.node_status() == "Ready", lambda: host.journal(part))
+    assert host.container(workload) == before
 
 
-def test_a_restart_of_the_agent_restarts_no_container(machine: Machine, workload: str) -> None:
-    before = machine.container(workload)
+def test_a_restart_of_the_agent_restarts_no_container(host: SystemdHost, workload: str) -> None:
+    before = host.container(workload)
 
-    machine.run("systemctl", "restart", "persys-agent")
+    host.run("systemctl", "restart", "persys-agent")
 
-    eventually(lambda: machine.node_status() == "Ready", lambda: machine.journal("agent"))
-    assert machine.container(workload) == before
+    eventually(lambda: host.node_status() == "Ready", lambda: host.journal("agent"))
+    assert host.container(workload) == before
 
 
 @pytest.mark.parametrize("part", UNPRIVILEGED)
-def test_a_process_of_the_control_plane_has_no_privileges(machine: Machine, part: str) -> None:
-    user = machine.run("id", "-u", "persys").strip()
+def test_a_process_of_the_control_plane_has_no_privileges(host: SystemdHost, part: str) -> None:
+    user = host.run("id", "-u", "persys").strip()
 
-    process = machine.process(part)
+    process = host.process(part)
 
     assert set(process["Uid"].split()) == {user}
     assert int(process["CapEff"], 16) == int(process["CapBnd"], 16) == 0
@@ -121,11 +120,11 @@ def test_a_process_of_the_control_plane_has_no_privileges(machine: Machine, part
 
 @pytest.mark.parametrize("part", UNPRIVILEGED)
 def test_a_process_of_the_control_plane_can_write_its_own_directory_only(
-    machine: Machine, part: str
+    host: SystemdHost, part: str
 ) -> None:
     def touch(directory: str) -> int:
-        words = ("nsenter", "-m", "-t", str(machine.pid(part)), "touch", f"{directory}/trial")
-        return machine.try_run(*words).returncode
+        words = ("nsenter", "-m", "-t", str(host.pid(part)), "touch", f"{directory}/trial")
+        return host.try_run(*words).returncode
 
     refused = [touch(place) for place in ("/etc", "/etc/persys", "/usr", "/var/lib/persys")]
 
@@ -133,9 +132,9 @@ def test_a_process_of_the_control_plane_can_write_its_own_directory_only(
     assert 0 not in refused
 
 
-def test_state_and_keys_are_closed_to_other_users(machine: Machine) -> None:
+def test_state_and_keys_are_closed_to_other_users(host: SystemdHost) -> None:
     def mode(path: str) -> str:
-        return machine.run("stat", "-c", "%U %a", path).strip()
+        return host.run("stat", "-c", "%U %a", path).strip()
 
     for part in UNPRIVILEGED:
         assert mode(f"/var/lib/persys/{part}") == "persys 700"
@@ -147,30 +146,30 @@ def test_state_and_keys_are_closed_to_other_users(machine: Machine) -> None:
 
 
 def test_the_key_of_secrets_can_be_a_credential_that_only_root_may_read(
-    machine: Machine, workload: str
+    host: SystemdHost, workload: str
 ) -> None:
     kept = "/var/lib/persys/scheduler/secrets.key"
-    machine.run("install", "-m", "600", "-o", "root", kept, "/etc/persys/secrets.key")
-    machine.write("/etc/systemd/system/persys-scheduler.service.d/key.conf", FROM_CREDENTIALS)
-    machine.run("mv", kept, "/srv/ada/secrets.key")
-    machine.run("systemctl", "daemon-reload")
-    machine.run("systemctl", "restart", "persys-scheduler")
+    host.run("install", "-m", "600", "-o", "root", kept, "/etc/persys/secrets.key")
+    host.write("/etc/systemd/system/persys-scheduler.service.d/key.conf", FROM_CREDENTIALS)
+    host.run("mv", kept, "/srv/ada/secrets.key")
+    host.run("systemctl", "daemon-reload")
+    host.run("systemctl", "restart", "persys-scheduler")
 
-    eventually(lambda: machine.node_status() == "Ready", lambda: machine.journal("scheduler"))
-    before = machine.container(workload)
-    machine.run("persysctl", "workload", "redeploy", workload, "--wait")
+    eventually(lambda: host.node_status() == "Ready", lambda: host.journal("scheduler"))
+    before = host.container(workload)
+    host.run("persysctl", "workload", "redeploy", workload, "--wait")
 
-    assert machine.container(workload).id != before.id
-    assert "PASSWORD=hunter2" in machine.container(workload).env
-    assert machine.try_run("test", "-e", kept).returncode != 0, "no other key was made"
+    assert host.container(workload).id != before.id
+    assert "PASSWORD=hunter2" in host.container(workload).env
+    assert host.try_run("test", "-e", kept).returncode != 0, "no other key was made"
 
 
-def test_after_a_reboot_all_units_are_active_again(machine: Machine, workload: str) -> None:
-    before = machine.container(workload)
+def test_after_a_reboot_all_units_are_active_again(host: SystemdHost, workload: str) -> None:
+    before = host.container(workload)
 
-    machine.reboot()
+    host.reboot()
 
     for part in PARTS:
-        assert machine.property(part, "ActiveState") == "active", machine.journal(part)
-    eventually(lambda: machine.node_status() == "Ready", lambda: machine.journal("agent"))
-    assert machine.container(workload) == before
+        assert host.property(part, "ActiveState") == "active", host.journal(part)
+    eventually(lambda: host.node_status() == "Ready", lambda: host.journal("agent"))
+    assert host.container(workload) == before

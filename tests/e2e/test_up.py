@@ -23,7 +23,7 @@ BIN = Path(sys.executable).parent
 
 
 @dataclass(frozen=True)
-class Machine:
+class Installation:
     """A machine of its own as far as names, ports and files go."""
 
     state_dir: Path
@@ -100,7 +100,7 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Machine]:
+def installation(tmp_path: Path) -> Iterator[Installation]:
     ports = _free_ports(8)
     ca_port, scheduler_port, scheduler_metrics, agent_port, agent_metrics = ports[:5]
     gateway_port, public_port, demo_port = ports[5:]
@@ -119,7 +119,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
         "PERSYS_NODE_ID": f"up-{uuid.uuid4().hex[:8]}",
         "HOME": str(tmp_path / "home"),
     }
-    made = Machine(
+    made = Installation(
         tmp_path / "up", scheduler_port, agent_port, gateway_port, demo_port, options, env
     )
     yield made
@@ -127,91 +127,93 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
     made.down()
 
 
-def test_up_runs_a_real_workload_and_works_again_when_run_twice(machine: Machine) -> None:
-    first = machine.up()
+def test_up_runs_a_real_workload_and_works_again_when_run_twice(installation: Installation) -> None:
+    first = installation.up()
 
     assert first.returncode == 0, first.stdout + first.stderr
-    assert "It runs" in machine.page()
-    assert "Running" in machine.persysctl("workload", "get", "hello").stdout
-    before = machine.container()
+    assert "It runs" in installation.page()
+    assert "Running" in installation.persysctl("workload", "get", "hello").stdout
+    before = installation.container()
 
-    again = machine.up()
+    again = installation.up()
 
     assert again.returncode == 0, again.stdout + again.stderr
-    assert machine.container() == before
+    assert installation.container() == before
     assert "certificate for" in first.stdout
     assert "certificate for" not in again.stdout
-    through = machine.persysctl(
-        "--api", f"https://127.0.0.1:{machine.gateway_port}", "workload", "list"
+    through = installation.persysctl(
+        "--api", f"https://127.0.0.1:{installation.gateway_port}", "workload", "list"
     )
     assert "hello" in through.stdout, through.stderr
-    plain = machine.persysctl("node", "list", "--insecure")
+    plain = installation.persysctl("node", "list", "--insecure")
     assert plain.returncode == 4
     assert "requires TLS" in plain.stderr
-    agent = machine.persysctl("agent", "health", "--agent", f"127.0.0.1:{machine.agent_port}")
+    agent = installation.persysctl(
+        "agent", "health", "--agent", f"127.0.0.1:{installation.agent_port}"
+    )
     assert agent.returncode == 0, agent.stderr
 
 
-def test_down_leaves_the_workload_running_and_says_so(machine: Machine) -> None:
-    machine.up()
-    before = machine.container()
+def test_down_leaves_the_workload_running_and_says_so(installation: Installation) -> None:
+    installation.up()
+    before = installation.container()
 
-    down = machine.down()
+    down = installation.down()
 
     assert down.returncode == 0, down.stdout + down.stderr
     assert "workload hello" in down.stdout
-    assert "It runs" in machine.page()
-    assert machine.container() == before
-    assert machine.persysctl("node", "list").returncode == 4
+    assert "It runs" in installation.page()
+    assert installation.container() == before
+    assert installation.persysctl("node", "list").returncode == 4
 
     # As an older version has left it, or after the loss of the authority.
     for folder in ("ca", "certs"):
-        shutil.rmtree(machine.state_dir / folder)
-    up = machine.up()
+        shutil.rmtree(installation.state_dir / folder)
+    up = installation.up()
 
     assert up.returncode == 0, up.stdout + up.stderr
-    assert machine.container() == before
-    assert machine.persysctl("node", "list").returncode == 0
+    assert installation.container() == before
+    assert installation.persysctl("node", "list").returncode == 0
 
 
-def test_clean_demo_removes_what_up_deployed(machine: Machine) -> None:
-    machine.up()
+def test_clean_demo_removes_what_up_deployed(installation: Installation) -> None:
+    installation.up()
 
-    clean = machine.clean()
+    clean = installation.clean()
 
     assert clean.returncode == 0, clean.stdout + clean.stderr
-    assert machine.container() == ""
-    assert machine.persysctl("workload", "list", "-o", "name").stdout == ""
+    assert installation.container() == ""
+    assert installation.persysctl("workload", "list", "-o", "name").stdout == ""
 
 
-def test_a_killed_scheduler_is_back_within_seconds(machine: Machine) -> None:
-    machine.up()
-    before = machine.processes()
+def test_a_killed_scheduler_is_back_within_seconds(installation: Installation) -> None:
+    installation.up()
+    before = installation.processes()
 
     os.kill(before["scheduler"].pid, signal.SIGKILL)
 
     eventually(
-        lambda: machine.processes()["scheduler"].pid not in (0, before["scheduler"].pid),
+        lambda: installation.processes()["scheduler"].pid not in (0, before["scheduler"].pid),
         "the scheduler runs again",
     )
     eventually(
-        lambda: machine.persysctl("workload", "list").returncode == 0, "the scheduler answers"
+        lambda: installation.persysctl("workload", "list").returncode == 0, "the scheduler answers"
     )
-    status = machine.persys("status", f"--state-dir={machine.state_dir}")
+    status = installation.persys("status", f"--state-dir={installation.state_dir}")
     assert status.returncode == 0, status.stdout
     assert "killed by SIGKILL" in status.stdout
-    assert machine.processes()["agent"] == before["agent"]
+    assert installation.processes()["agent"] == before["agent"]
 
 
 def test_a_wheel_that_is_installed_elsewhere_brings_everything_up(
-    machine: Machine, tmp_path: Path
+    installation: Installation, tmp_path: Path
 ) -> None:
-    installed = replace(machine, programs=_installed_wheel(tmp_path))
+    installed = replace(installation, programs=_installed_wheel(tmp_path))
 
     up = installed.up()
 
     assert up.returncode == 0, up.stdout + up.stderr
-    assert "It runs" in machine.page()
+    assert "It runs" in installation.page()
     assert installed.persysctl("apply", "-f", "nowhere.yaml").returncode == 2
 
 

@@ -12,12 +12,12 @@ from uuid import uuid4
 
 import pytest
 
-import composes
+import compose_binaries
 from e2e.cluster import BIN, Cluster
 from e2e.containers import Container, docker
+from e2e.earlier_versions import source_of
 from e2e.etcd import Etcd
 from e2e.gateways import Gateway
-from e2e.previous import source_of
 from e2e.waiting import eventually
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
@@ -55,7 +55,7 @@ class Upgraded:
                 "PERSYS_NODE_ID": "",
                 "PERSYS_RECONCILE_INTERVAL": "1s",
                 "PERSYS_COMPOSE_ENABLED": "true",
-                "PERSYS_COMPOSE_BINARY": composes.V2,
+                "PERSYS_COMPOSE_BINARY": compose_binaries.V2,
                 "PERSYS_VM_ENABLED": "false",
                 "PERSYS_STOP_GRACE": "1s",
             },

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from faults.injection import KINDS
-from faults.life import Life, prepare
+from faults.lifecycle import Lifecycle, prepare
 from faults.node import World, run_in
 from faults.scenarios import SCENARIOS
 from faults.sites import TRANSPARENT, Site, Transparent, all_sites, sites_of
@@ -58,7 +58,7 @@ places: dict[str, Place] = {}
 def reached_in(scenario: str, directory: Path) -> dict[str, str]:
     world = World(directory)
     prepare(world)
-    return run_in(world, Life(world, scenario).dry_run)
+    return run_in(world, Lifecycle(world, scenario).dry_run)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def place_of(site: str, reached: dict[str, Place]) -> Place:
 def survive(case: Case, place: Place, directory: Path) -> None:
     world = World(directory)
     prepare(world)
-    life = Life(world, place.scenario)
+    life = Lifecycle(world, place.scenario)
     run_in(world, lambda: life.survive(case.site, case.kind, place.phase))
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from certified import Listed, Root
+from root_ca import RevocationList, Root
 
 
 @pytest.fixture
@@ -13,6 +13,6 @@ def root(tmp_path: Path) -> Root:
 
 
 @pytest.fixture
-def listed() -> Listed:
+def listed() -> RevocationList:
     """The list of revoked certificates that a scheduler or a gateway of the test reads."""
-    return Listed()
+    return RevocationList()

@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from certified import Root
-from e2e import machines
+from e2e import vms
+from root_ca import Root
 from third_party.pairings import OurAgent, OurScheduler
 
 Opened = TypeVar("Opened", OurScheduler, OurAgent)
@@ -73,9 +73,9 @@ def our_agent(
     root: Root | None, tmp_path_factory: pytest.TempPathFactory, demo_image: str
 ) -> Iterator[OurAgent]:
     """A scheduler of another make with our agent, for all tests of a module."""
-    with machines.ground() as ground:
+    with vms.vm_directory() as vm_directory:
         folder = tmp_path_factory.mktemp("pairing")
-        yield from _opened(OurAgent(folder, ground, demo_image, root=root))
+        yield from _opened(OurAgent(folder, vm_directory, demo_image, root=root))
 
 
 def _opened(made: Opened) -> Iterator[Opened]:

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import composes
-from certified import Root
+import compose_binaries
 from e2e.cluster import BIN
 from e2e.containers import container_ids, docker
-from e2e.machines import TINY, domains, virsh
 from e2e.process import Process, free_port, listens_on
+from e2e.vms import TINY, domains, virsh
 from persys.model.identity import Role
+from root_ca import Root
 from third_party.programs import Agent, Program, files_of, our_scheduler
 from third_party.user import User, a_spec
 
@@ -136,7 +136,7 @@ class OurAgent:
                 "PERSYS_STORAGE_LOCAL_ROOT": str(folder / "volumes"),
                 "PERSYS_SCHEDULER_ADDR": self.scheduler.address,
                 "PERSYS_COMPOSE_ENABLED": "true",
-                "PERSYS_COMPOSE_BINARY": composes.V2,
+                "PERSYS_COMPOSE_BINARY": compose_binaries.V2,
                 "PERSYS_STOP_GRACE": "1s",
                 "PERSYS_VM_STOP_GRACE": "1s",
                 **settings,

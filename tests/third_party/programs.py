@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from certified import Root
 from e2e.cluster import BIN
 from e2e.process import Process, free_port, listens_on
 from persys.infra.tls.certificates import CertificateFiles
 from persys.model.identity import Role
+from root_ca import Root
 
 TESTS = Path(__file__).resolve().parents[1]
 # As operators of such fleets set it: these agents have names that all nodes share.

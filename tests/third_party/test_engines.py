@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-import composes
-from e2e import machines
+import compose_binaries
+from e2e import vms
 from e2e.containers import docker
-from e2e.machines import TINY, virsh
+from e2e.vms import TINY, virsh
 from e2e.waiting import eventually
 from registry import Registry
 from third_party.pairings import OurScheduler
@@ -21,8 +21,8 @@ BOOT_SECONDS = 120
 
 
 @pytest.fixture(scope="module")
-def ground() -> Iterator[Path]:
-    with machines.ground() as (directory, _):
+def vm_directory() -> Iterator[Path]:
+    with vms.vm_directory() as (directory, _):
         disk = directory / "template.qcow2"
         shutil.copy(TINY, disk)
         yield directory
@@ -45,15 +45,15 @@ def image(registry: Registry, demo_image: str) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def pairing(
-    ground: Path, registry: Registry, tmp_path_factory: pytest.TempPathFactory
+    vm_directory: Path, registry: Registry, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OurScheduler]:
     made = OurScheduler(tmp_path_factory.mktemp("pairing"))
     try:
         made.scheduler.start()
         made.add_agent(
             runtime="engines",
-            compose=composes.V2,
-            machines=str(ground),
+            compose=compose_binaries.V2,
+            machines=str(vm_directory),
             docker_config=str(registry.login_folder),
         )
         made.agent.habit(stop_seconds=1)
@@ -82,7 +82,7 @@ def live(pairing: OurScheduler, name: str, kind: str, image: str, disk: Path) ->
 
 
 def test_a_container_lives_with_an_agent_that_pulls_each_time(
-    pairing: OurScheduler, image: str, ground: Path, unique_id: str
+    pairing: OurScheduler, image: str, vm_directory: Path, unique_id: str
 ) -> None:
     container = f"{pairing.agent.node_id}-{unique_id}"
 
@@ -90,7 +90,8 @@ def test_a_container_lives_with_an_agent_that_pulls_each_time(
         return docker("ps", "-q", "--filter", f"name={container}")
 
     seen = {
-        status: bool(running()) for status in live(pairing, unique_id, "container", image, ground)
+        status: bool(running())
+        for status in live(pairing, unique_id, "container", image, vm_directory)
     }
     assert seen == {
         "Running 1": True,
@@ -102,19 +103,21 @@ def test_a_container_lives_with_an_agent_that_pulls_each_time(
     assert docker("ps", "-aq", "--filter", f"name={container}") == ""
 
 
-def test_a_stack_lives(pairing: OurScheduler, image: str, ground: Path, unique_id: str) -> None:
+def test_a_stack_lives(
+    pairing: OurScheduler, image: str, vm_directory: Path, unique_id: str
+) -> None:
     project = f"label=com.docker.compose.project={unique_id}"
 
     def running() -> bool:
         return bool(docker("ps", "-q", "--filter", project))
 
-    seen = [running() for _ in live(pairing, unique_id, "compose", image, ground)]
+    seen = [running() for _ in live(pairing, unique_id, "compose", image, vm_directory)]
     assert seen == [True, True, False, True, False]
     assert docker("ps", "-aq", "--filter", project) == ""
 
 
-def test_a_machine_lives(pairing: OurScheduler, ground: Path, unique_id: str) -> None:
-    disk = ground / "template.qcow2"
+def test_a_machine_lives(pairing: OurScheduler, vm_directory: Path, unique_id: str) -> None:
+    disk = vm_directory / "template.qcow2"
     seen = [
         virsh("domstate", unique_id, check=False) for _ in live(pairing, unique_id, "vm", "", disk)
     ]

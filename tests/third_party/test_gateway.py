@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from certified import Root
 from e2e.cluster import BIN
 from e2e.process import Process, free_port, listens_on
 from e2e.waiting import eventually
 from persys.model.identity import Role
+from root_ca import Root
 from third_party.pairings import OurScheduler
 from third_party.programs import Agent, Program, files_of
 

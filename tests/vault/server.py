@@ -9,10 +9,10 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from certified import Root
 from e2e.process import Process, free_port, listens_on
 from e2e.waiting import eventually
 from persys.model.identity import Role
+from root_ca import Root
 
 PROJECT = Path(__file__).parents[2]
 BINARY = PROJECT / ".cache" / "engines" / "vault"

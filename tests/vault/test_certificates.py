@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from certified import Root
 from e2e.waiting import eventually
 from persys.infra.tls.identity import claims_of, hosts_of
 from persys.model.identity import Identity, Role
+from root_ca import Root
 from vault.deployment import Deployment
 from vault.server import VaultServer
 

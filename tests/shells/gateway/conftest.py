@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from certified import Root
 from persys.infra.clock import SystemClock
 from persys.infra.net.http_server import HttpLimits
 from persys.model.identity import Role
 from persys.store.memory import MemoryStore
+from root_ca import Root
 from shells.gateway.running_gateway import LIMITS, RunningGateway, a_gateway, quiet
 from shells.scheduler.calls import World, a_world
 from shells.scheduler.calls import quiet as quiet_scheduler

@@ -9,7 +9,6 @@ from typing import Any
 import aiohttp
 from aiohttp.typedefs import Middleware
 
-from certified import Root
 from persys.gateway.app import Gateway
 from persys.gateway.settings import GatewaySettings
 from persys.infra.atomic_files import CertificateFiles
@@ -17,6 +16,7 @@ from persys.infra.clock import Clock, SystemClock
 from persys.infra.net.http_server import HttpLimits
 from persys.infra.tls.tls import Tls
 from persys.model.identity import Role
+from root_ca import Root
 
 LIMITS = HttpLimits(closing_seconds=2.0)
 

@@ -4,8 +4,8 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 
-from certified import Root
 from persys.model.identity import Role
+from root_ca import Root
 from shells.gateway.rest_calls import REST, send
 from shells.gateway.running_gateway import RunningGateway, a_gateway, client_context
 from shells.gateway.running_gateway import quiet as quiet_gateway

@@ -5,7 +5,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from cancelling import Moment
+from cancellation import Moment
 from persys.scheduler.state.sync import encoded, in_snapshot
 from persys.store import keys
 from persys.wire.methods import METHODS, Audit

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from certified import Listed, Root
 from persys.infra.clock import SystemClock
 from persys.model.identity import Role
 from persys.store.memory import MemoryStore
+from root_ca import RevocationList, Root
 from shells.scheduler.harness import Cluster, a_cluster, brisk
 from shells.scheduler.stores import TroubledStore
 
@@ -24,7 +24,7 @@ async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
 
 
 @pytest.fixture
-async def secure(root: Root, listed: Listed) -> AsyncIterator[Cluster]:
+async def secure(root: Root, listed: RevocationList) -> AsyncIterator[Cluster]:
     """With TLS, a list of revoked certificates, and an admin as its user."""
     store = TroubledStore(MemoryStore(SystemClock().monotonic))
     tls = root.tls(Role.SCHEDULER, "s1", lists=[listed.read_often()])

@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-from certified import Root
 from persys.model.identity import Role
 from persys.wire.gen.agent.v1 import agent_pb2
+from root_ca import Root
 from shells.scheduler.harness import Cluster
 from shells.scheduler.third_party_agent import Agent, Context
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from builders import a_supervisor
-from cancelling import Moment, at_every_wait, cancelled_at
+from cancellation import Moment, at_every_wait, cancelled_at
 from persys.agent.api.service import AgentApi, Outcome, _translated
 from persys.agent.journal.records import Image
 from persys.core.agent.garbage import ImageUse, Item, Kind

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import composes
-from forge import Repository
+import compose_binaries
+from git_servers import Repository
 from persys.wire.gen.agent.v1 import agent_pb2
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def stacks(
         tmp_path_factory.mktemp("policy"),
         PERSYS_RECONCILE_INTERVAL="1h",
         PERSYS_COMPOSE_ENABLED="true",
-        PERSYS_COMPOSE_BINARY=composes.V2,
+        PERSYS_COMPOSE_BINARY=compose_binaries.V2,
         PERSYS_PIDS_MAX="77",
     )
     agent.start()
@@ -238,7 +238,9 @@ def test_the_options_of_volumes_and_networks_survive_the_old_compose(
     new_agent: Callable[..., "Agent"], unique_id: str, run_docker: Callable[..., str]
 ) -> None:
     agent = new_agent(
-        PERSYS_COMPOSE_ENABLED="true", PERSYS_COMPOSE_BINARY=composes.V1, PERSYS_PIDS_MAX="78"
+        PERSYS_COMPOSE_ENABLED="true",
+        PERSYS_COMPOSE_BINARY=compose_binaries.V1,
+        PERSYS_PIDS_MAX="78",
     )
     agent.start()
     top = """

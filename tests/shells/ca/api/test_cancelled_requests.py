@@ -20,8 +20,8 @@ from typing import Any
 import aiohttp
 import pytest
 
+from cancellation import Moment, at_every_wait
 from cancelled_requests import Cancelling
-from cancelling import Moment, at_every_wait
 from persys.ca.app import LIMITS
 from persys.ca.authority import Authority, Issuance
 from persys.ca.settings import CaSettings

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import grpc
 import pytest
 
-from certified import Root
 from persys.client import Gateway, RequestRefusedError, SchedulerClient
 from persys.errors import UnavailableError
 from persys.model.identity import Role
 from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
+from root_ca import Root
 from shells.cli.conftest import Cluster, Ended
 from shells.cli.gateway import gateway
 

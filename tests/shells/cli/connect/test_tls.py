@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import grpc
 import pytest
 
-from certified import LIFE, Root
 from persys.model.identity import Role
 from persys.wire.gen.agent.v1 import agent_pb2_grpc
 from persys.wire.gen.control.v1 import control_pb2_grpc
+from root_ca import LIFE, Root
 from shells.cli.conftest import Cluster
 
 if TYPE_CHECKING:

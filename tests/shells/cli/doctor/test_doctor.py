@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import grpc
 import pytest
 
-from certified import LIFE, Root
 from persys import __version__
 from persys.cli.doctor.cluster import check_clock
 from persys.cli.doctor.host import check_disk
 from persys.model.identity import Role
 from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
+from root_ca import LIFE, Root
 from shells.cli.conftest import Cluster
 from shells.cli.gateway import gateway
 

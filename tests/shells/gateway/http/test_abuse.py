@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from builders import owned_work
-from certified import Root
 from persys.core.intent.gitops import Push
 from persys.gateway.audit import AuditEntry as Line
 from persys.gateway.audit import AuditLog, surplus_of
@@ -34,6 +33,7 @@ from persys.infra.net.http_server import HttpLimits, HttpServer
 from persys.infra.rpc.grpc_server import new_channel
 from persys.model.identity import Role
 from persys.wire.gen.control.v1 import control_pb2 as pb
+from root_ca import Root
 from shells.gateway.running_gateway import (
     RunningGateway,
     a_container,

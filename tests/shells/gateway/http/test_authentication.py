@@ -10,13 +10,13 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from certified import Root
 from persys.core.auth.permissions import permissions_of
 from persys.infra.net.http_server import HttpLimits
 from persys.model.identity import Role
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.methods import METHODS
 from persys.wire.rest.routes import API, CONTRACT_ROUTES, ROUTES
+from root_ca import Root
 from shells.gateway.running_gateway import RunningGateway, a_container, client_context, request_as
 from shells.scheduler.harness import Cluster, eventually
 

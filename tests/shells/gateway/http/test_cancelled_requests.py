@@ -10,11 +10,11 @@ from typing import Any
 import aiohttp
 import pytest
 
+from cancellation import Moment, at_every_wait
 from cancelled_requests import Cancelling
-from cancelling import Moment, at_every_wait
-from certified import Root
 from persys.model.identity import Role
 from persys.wire.methods import METHODS, Audit, Form
+from root_ca import Root
 from shells.gateway.rest_calls import REST, UNARY, send
 from shells.gateway.running_gateway import RunningGateway, a_gateway, client_context
 from shells.gateway.running_gateway import quiet as quiet_gateway

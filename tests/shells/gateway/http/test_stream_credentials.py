@@ -9,13 +9,13 @@ from datetime import timedelta
 import aiohttp
 import pytest
 
-from certified import LIFE, Listed, Root
 from persys.infra.clock import SystemClock
 from persys.infra.rpc.authorized_service import RECHECK_SECONDS
 from persys.infra.tls.identity import read_claims
 from persys.model.identity import Role
 from persys.store.memory import MemoryStore
 from persys.wire.rest.routes import API
+from root_ca import LIFE, RevocationList, Root
 from shells.gateway.running_gateway import RunningGateway, a_gateway, client_context, quiet
 from shells.scheduler.harness import Cluster, ShiftedClock, a_cluster, brisk
 from shells.scheduler.idle_agent import with_an_idle_workload
@@ -33,7 +33,9 @@ def reader(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def secure_scheduler(root: Root, listed: Listed, reader: str) -> AsyncIterator[Cluster]:
+async def secure_scheduler(
+    root: Root, listed: RevocationList, reader: str
+) -> AsyncIterator[Cluster]:
     store = TroubledStore(MemoryStore(SystemClock().monotonic))
     lists = [listed.read_often()] if reader == "scheduler" else []
     scheduler, admin = root.tls(Role.SCHEDULER, "s1", lists=lists), root.tls(Role.ADMIN, "me")
@@ -51,7 +53,7 @@ def clock() -> ShiftedClock:
 
 @pytest.fixture
 async def api(
-    root: Root, listed: Listed, secure_scheduler: Cluster, reader: str, clock: ShiftedClock
+    root: Root, listed: RevocationList, secure_scheduler: Cluster, reader: str, clock: ShiftedClock
 ) -> AsyncIterator[RunningGateway]:
     address = f"127.0.0.1:{secure_scheduler.settings.grpc_port}"
     lists = [listed.read_often()] if reader == "gateway" else []
@@ -71,7 +73,7 @@ def eve(root: Root) -> tuple[ssl.SSLContext, str]:
 @pytest.fixture(params=["revoked", "expired"])
 def invalidate(
     request: pytest.FixtureRequest,
-    listed: Listed,
+    listed: RevocationList,
     eve: tuple[ssl.SSLContext, str],
     reader: str,
     secure_scheduler: Cluster,

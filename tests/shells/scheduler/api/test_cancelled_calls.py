@@ -16,7 +16,7 @@ import grpc
 import pytest
 from prometheus_client import CollectorRegistry
 
-from cancelling import Moment, at_every_wait, cancelled_at
+from cancellation import Moment, at_every_wait, cancelled_at
 from persys.core.auth.permissions import permissions_of
 from persys.infra.aio.owned_work import OwnedWork
 from persys.infra.aio.supervisor import Supervisor

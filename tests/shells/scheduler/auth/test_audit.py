@@ -10,7 +10,6 @@ from typing import Any
 import grpc
 import pytest
 
-from certified import Root
 from persys.infra.clock import SystemClock
 from persys.infra.rpc.authorizer import FORWARDED_IDENTITY, FORWARDED_SOURCE
 from persys.model.identity import Role
@@ -18,6 +17,7 @@ from persys.model.role import Permission
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.methods import METHODS, Audit
+from root_ca import Root
 from shells.scheduler.calls import (
     CALLS,
     CHANGING,

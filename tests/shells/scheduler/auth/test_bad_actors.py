@@ -14,7 +14,6 @@ import grpc
 import msgspec
 import pytest
 
-from certified import LIFE, Listed, Root
 from persys.core.auth.permissions import ROLES
 from persys.infra.clock import SystemClock
 from persys.infra.rpc.authorizer import FORWARDED_CERTIFICATE, FORWARDED_IDENTITY
@@ -24,6 +23,7 @@ from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.gen.control.v1 import control_pb2_grpc
 from persys.wire.methods import METHODS
+from root_ca import LIFE, RevocationList, Root
 from shells.scheduler.harness import Cluster, eventually
 from shells.scheduler.replicas import Replicas
 
@@ -86,7 +86,7 @@ async def ended(stream: Any, node: str) -> str:
 
 
 async def test_a_revoked_certificate_is_refused_and_its_stream_ends_at_the_next_message(
-    secure: Cluster, root: Root, listed: Listed
+    secure: Cluster, root: Root, listed: RevocationList
 ) -> None:
     stolen = root.tls(Role.AGENT, "n1")
     async with speaking(door_of(secure), stolen) as stub:
@@ -99,7 +99,7 @@ async def test_a_revoked_certificate_is_refused_and_its_stream_ends_at_the_next_
 
 
 async def test_a_watch_with_a_revoked_certificate_ends_at_the_next_event(
-    secure: Cluster, root: Root, listed: Listed
+    secure: Cluster, root: Root, listed: RevocationList
 ) -> None:
     eve = root.tls(Role.VIEWER, "eve")
     async with (
@@ -138,7 +138,7 @@ async def test_a_stolen_key_of_a_removed_node_is_refused_also_after_a_restart(
 
 
 async def test_a_standby_refuses_removed_nodes_and_revoked_certificates(
-    root: Root, listed: Listed
+    root: Root, listed: RevocationList
 ) -> None:
     store = MemoryStore(SystemClock().monotonic)
     replicas, user = Replicas(store), root.tls(Role.ADMIN, "me")

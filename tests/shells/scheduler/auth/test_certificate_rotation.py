@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 import pytest
 
 from builders import a_supervisor
-from certified import Root
 from persys.agent.api.tunnel_server import TunnelServer
 from persys.agent.uplink.link import Link
 from persys.agent.uplink.stream_link import SchedulerLinks, connect_stream
@@ -17,6 +16,7 @@ from persys.model.identity import Role
 from persys.store.memory import MemoryStore
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
+from root_ca import Root
 from shells.scheduler.harness import Cluster, a_cluster, brisk, eventually
 from shells.scheduler.stores import TroubledStore
 from shells.scheduler.third_party_agent import Agent, Context

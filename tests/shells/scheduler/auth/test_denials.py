@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 import grpc
 import pytest
 
-from certified import Root
 from persys.infra.clock import SystemClock
 from persys.infra.tls.tls import Tls
 from persys.model.identity import Role
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
+from root_ca import Root
 from shells.scheduler.harness import Cluster, Control, a_cluster, brisk, eventually
 from shells.scheduler.stores import TroubledStore
 

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 import grpc
 import pytest
 
-from certified import Root
 from persys.errors import SettingsError
 from persys.infra.clock import SystemClock
 from persys.infra.rpc.authorizer import FORWARDED_IDENTITY
@@ -16,6 +15,7 @@ from persys.model.identity import Role
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
+from root_ca import Root
 from shells.scheduler.harness import Cluster, Control, a_cluster, brisk
 from shells.scheduler.replicas import Replicas, until_standing_by
 from shells.scheduler.stores import TroubledStore

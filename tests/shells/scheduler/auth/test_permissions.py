@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 import grpc
 import pytest
 
-from certified import Root
 from persys.infra.clock import SystemClock
 from persys.infra.rpc.authorizer import FORWARDED_IDENTITY
 from persys.model.identity import Role
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.gen.control.v1 import control_pb2_grpc
+from root_ca import Root
 from shells.scheduler.harness import Cluster, a_cluster, brisk
 from shells.scheduler.stores import TroubledStore
 

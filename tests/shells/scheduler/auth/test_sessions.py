@@ -8,12 +8,12 @@ from typing import Any
 import grpc
 import pytest
 
-from certified import LIFE, Listed, Root
 from persys.infra.clock import SystemClock
 from persys.infra.rpc.authorized_service import RECHECK_SECONDS
 from persys.model.identity import Role
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
+from root_ca import LIFE, RevocationList, Root
 from shells.scheduler.harness import Cluster, Control
 from shells.scheduler.idle_agent import with_an_idle_workload
 from shells.scheduler.replicas import Replicas, until_standing_by
@@ -63,7 +63,7 @@ async def codes(calls: dict[str, Any]) -> dict[str, grpc.StatusCode]:
 
 
 async def test_idle_streams_end_when_their_certificate_is_revoked(
-    secure: Cluster, root: Root, listed: Listed
+    secure: Cluster, root: Root, listed: RevocationList
 ) -> None:
     await with_an_idle_workload(secure, root)
     tls = root.tls(Role.OPERATOR, "eve")
@@ -86,7 +86,7 @@ async def test_idle_streams_end_when_their_certificate_expires(secure: Cluster, 
 
 
 async def test_idle_streams_end_when_the_creator_of_their_token_is_revoked(
-    secure: Cluster, root: Root, listed: Listed
+    secure: Cluster, root: Root, listed: RevocationList
 ) -> None:
     await with_an_idle_workload(secure, root)
     tls = root.tls(Role.ADMIN, "creator")
@@ -106,7 +106,7 @@ async def test_idle_streams_end_when_the_creator_of_their_token_is_revoked(
 
 
 async def test_an_idle_stream_through_a_standby_ends_when_its_certificate_is_revoked(
-    root: Root, listed: Listed
+    root: Root, listed: RevocationList
 ) -> None:
     store = MemoryStore(SystemClock().monotonic)
     replicas = Replicas(store)

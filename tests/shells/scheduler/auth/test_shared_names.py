@@ -7,7 +7,6 @@ import grpc
 import msgspec
 import pytest
 
-from certified import Root
 from persys.errors import SettingsError
 from persys.infra.clock import SystemClock
 from persys.infra.rpc.authorizer import FORWARDED_CERTIFICATE, FORWARDED_IDENTITY, FORWARDED_SOURCE
@@ -16,6 +15,7 @@ from persys.infra.tls.tls import Tls
 from persys.model.identity import Identity, Role
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
+from root_ca import Root
 from shells.scheduler.harness import Cluster, Control, a_cluster, brisk
 from shells.scheduler.stores import TroubledStore
 

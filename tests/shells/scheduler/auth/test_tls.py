@@ -17,17 +17,17 @@ import grpc
 import pytest
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from certified import LIFE, Root
 from persys.infra.clock import SystemClock
 from persys.infra.rpc.grpc_server import server_name
 from persys.infra.tls.tls import Tls
 from persys.model.identity import Role
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
+from root_ca import LIFE, Root
 from shells.scheduler.harness import Cluster, Control, a_cluster, brisk, eventually
 from shells.scheduler.replicas import Replicas
 from shells.scheduler.stores import TroubledStore
-from uninvited import openssl_gets_in
+from unauthenticated import openssl_connects
 
 HALF_OPEN = 1_000
 
@@ -176,12 +176,12 @@ async def test_only_tls_1_2_and_newer_is_accepted(
     files = root.write(Role.ADMIN, "me")
     mine = ("-cert", str(files.certificate), "-key", str(files.key))
     port = secure.settings.grpc_port
-    assert await asyncio.to_thread(openssl_gets_in, port, version, *mine) is gets_in
+    assert await asyncio.to_thread(openssl_connects, port, version, *mine) is gets_in
 
 
 @pytest.mark.parametrize("version", ["-tls1_2", "-tls1_3"])
 async def test_openssl_without_a_certificate_is_refused(secure: Cluster, version: str) -> None:
-    assert not await asyncio.to_thread(openssl_gets_in, secure.settings.grpc_port, version)
+    assert not await asyncio.to_thread(openssl_connects, secure.settings.grpc_port, version)
 
 
 async def test_a_thousand_idle_connections_do_not_affect_others(secure: Cluster, user: Tls) -> None:

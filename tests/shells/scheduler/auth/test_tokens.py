@@ -9,7 +9,6 @@ import grpc
 import pytest
 import structlog
 
-from certified import Root
 from persys.core.auth import tokens
 from persys.infra.clock import SystemClock
 from persys.infra.rpc.authorizer import FORWARDED_IDENTITY
@@ -18,6 +17,7 @@ from persys.store import keys
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.gen.control.v1 import control_pb2_grpc
+from root_ca import Root
 from shells.scheduler.api.test_logs_exec import ENDLESS, Talker
 from shells.scheduler.harness import Cluster, Control, a_cluster, brisk, eventually
 from shells.scheduler.replicas import Replicas, until_leading, until_standing_by

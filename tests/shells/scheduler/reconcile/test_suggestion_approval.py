@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import pytest
 
-from certified import Root
 from persys.infra.clock import SystemClock
 from persys.infra.tls.tls import Tls
 from persys.model.event import EventKind
@@ -14,6 +13,7 @@ from persys.model.identity import Role
 from persys.scheduler.reconcile.suggestions import PENDING_FOR, PENDING_MAX
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
+from root_ca import Root
 from shells.scheduler.harness import Cluster, Control, a_cluster, brisk
 from shells.scheduler.stores import TroubledStore
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import grpc
 import pytest
 
-from certified import Root
 from e2e.etcd import Etcd
 from persys.infra.clock import SystemClock
 from persys.model.identity import Role
@@ -16,6 +15,7 @@ from persys.store.memory import MemoryStore
 from persys.store.port import Store, Unit
 from persys.store.sqlite import SqliteStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
+from root_ca import Root
 from shells.scheduler.harness import Cluster, Control, a_cluster, brisk, eventually
 from shells.scheduler.replicas import some_seats, until_leading
 from shells.scheduler.state.test_quarantine import restart_with_damage

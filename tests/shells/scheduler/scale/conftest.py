@@ -14,7 +14,6 @@ import pytest
 import pytest_asyncio
 import structlog
 
-from certified import Root
 from e2e.etcd import Etcd
 from persys.infra.clock import SystemClock
 from persys.infra.encryption import KeyFile
@@ -25,6 +24,7 @@ from persys.store.etcd import EtcdOptions, EtcdStore
 from persys.store.port import Store
 from persys.store.sqlite import SqliteStore
 from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
+from root_ca import Root
 from shells.scheduler.harness import Cluster, Control, a_cluster, brisk
 from shells.scheduler.scale.crowd import FULL, crowd, damage, fill, running
 from shells.scheduler.scale.fleet import Fleet

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from certified import Root
 from persys.gateway.tls import reloading_context
 from persys.infra.net.http_server import HttpLimits, HttpServer
 from persys.model.identity import Role
+from root_ca import Root
 
 DEADLINE_SECONDS = 30.0
 HASTY = HttpLimits(

@@ -7,10 +7,10 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from certified import Root
 from persys.infra.rpc.grpc_server import new_server, start_server
 from persys.infra.tls.tls import Tls
 from persys.model.identity import Role
+from root_ca import Root
 
 SERVICE = "grpc.health.v1.Health"
 

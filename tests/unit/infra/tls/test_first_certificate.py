@@ -8,7 +8,6 @@ import pytest
 from cryptography import x509
 from structlog.testing import capture_logs
 
-from certified import TRUST_DOMAIN, Root
 from persys.agent.settings import AgentSettings
 from persys.ca.x509 import issue, pem
 from persys.errors import SettingsError, UnavailableError
@@ -21,6 +20,7 @@ from persys.infra.tls.renewal import CertificateSource
 from persys.infra.vault.pki import names_of
 from persys.model.identity import Identity, Role
 from persys.scheduler.settings import SchedulerSettings
+from root_ca import TRUST_DOMAIN, Root
 
 ME = Identity(Role.AGENT, "n1")
 HOUR = timedelta(hours=1)

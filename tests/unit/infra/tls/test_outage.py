@@ -8,7 +8,6 @@ import pytest
 from cryptography import x509
 from structlog.testing import capture_logs
 
-from certified import TRUST_DOMAIN, Root
 from persys.ca.x509 import issue, pem
 from persys.errors import UnavailableError
 from persys.infra.clock import SystemClock
@@ -16,6 +15,7 @@ from persys.infra.tls.certificates import CertificateFiles, Certificates
 from persys.infra.tls.keys import Issued
 from persys.infra.tls.renewal import CertificateSource, Renewal
 from persys.model.identity import Identity, Role
+from root_ca import TRUST_DOMAIN, Root
 
 ME = Identity(Role.AGENT, "n1")
 DAY = timedelta(days=1)

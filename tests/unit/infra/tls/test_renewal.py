@@ -8,7 +8,6 @@ import pytest
 from cryptography import x509
 from msgspec.structs import replace
 
-from certified import TRUST_DOMAIN, Root
 from persys.ca.x509 import issue, new_root, pem
 from persys.errors import SettingsError, UnavailableError
 from persys.infra.clock import SystemClock
@@ -16,6 +15,7 @@ from persys.infra.tls.certificates import CertificateFiles, Certificates
 from persys.infra.tls.keys import Issued
 from persys.infra.tls.renewal import CertificateSource, Renewal
 from persys.model.identity import Identity, Role
+from root_ca import TRUST_DOMAIN, Root
 
 HOUR = timedelta(hours=1)
 ME = Identity(Role.AGENT, "n1")

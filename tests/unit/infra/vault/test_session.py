@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
+from fake_vault import FakeVault, a_fake_vault
 from persys.errors import (
     DeniedError,
     NotFoundError,
@@ -21,7 +22,6 @@ from persys.infra.clock import SystemClock
 from persys.infra.vault.http import VaultHttp
 from persys.infra.vault.login import AuthMethod, Credentials
 from persys.infra.vault.session import Vault, VaultKv
-from vault_stand_in import StandIn, standing_in
 
 HOUR = 3600.0
 APPROLE = Credentials(AuthMethod.APPROLE, role_id="r", secret_id="s")
@@ -42,10 +42,10 @@ class Hand(SystemClock):
 
 
 @pytest.fixture
-async def stand_in() -> AsyncIterator[StandIn]:
-    async with standing_in() as stand_in:
-        stand_in.tell(WANTED, FOUND)
-        yield stand_in
+async def fake_vault() -> AsyncIterator[FakeVault]:
+    async with a_fake_vault() as fake_vault:
+        fake_vault.tell(WANTED, FOUND)
+        yield fake_vault
 
 
 @pytest.fixture
@@ -53,8 +53,8 @@ def clock() -> Hand:
     return Hand()
 
 
-def a_vault(stand_in: StandIn, clock: Hand, credentials: Credentials) -> Vault:
-    return Vault(VaultHttp(stand_in.address), credentials, clock)
+def a_vault(fake_vault: FakeVault, clock: Hand, credentials: Credentials) -> Vault:
+    return Vault(VaultHttp(fake_vault.address), credentials, clock)
 
 
 def lease(token: str, seconds: float, *, renewable: bool = True) -> dict[str, object]:
@@ -79,28 +79,28 @@ def token_of(seconds: float, *, renewable: bool) -> dict[str, object]:
     ],
 )
 async def test_each_status_of_vault_is_mapped_to_an_error(
-    stand_in: StandIn, status: int, kind: type[PersysError]
+    fake_vault: FakeVault, status: int, kind: type[PersysError]
 ) -> None:
-    stand_in.tell("a", status)
+    fake_vault.tell("a", status)
 
     with pytest.raises(PersysError) as caught:
-        await VaultHttp(stand_in.address).request("GET", "a")
+        await VaultHttp(fake_vault.address).request("GET", "a")
 
     assert type(caught.value) is kind
 
 
-async def test_a_sealed_vault_is_called_sealed(stand_in: StandIn) -> None:
-    stand_in.tell("a", 503)
+async def test_a_sealed_vault_is_called_sealed(fake_vault: FakeVault) -> None:
+    fake_vault.tell("a", 503)
 
     with pytest.raises(UnavailableError, match="is sealed"):
-        await VaultHttp(stand_in.address).request("GET", "a")
+        await VaultHttp(fake_vault.address).request("GET", "a")
 
 
-async def test_a_timeout_of_vault_is_unavailable(stand_in: StandIn) -> None:
-    stand_in.is_silent = True
+async def test_a_timeout_of_vault_is_unavailable(fake_vault: FakeVault) -> None:
+    fake_vault.is_silent = True
 
     with pytest.raises(UnavailableError, match="in time"):
-        await VaultHttp(stand_in.address, timeout=timedelta(seconds=0.2)).request("GET", "a")
+        await VaultHttp(fake_vault.address, timeout=timedelta(seconds=0.2)).request("GET", "a")
 
 
 async def test_an_unreachable_vault_is_unavailable() -> None:
@@ -111,21 +111,21 @@ async def test_an_unreachable_vault_is_unavailable() -> None:
             await http.request("GET", "a")
 
 
-async def test_a_response_that_is_not_json_is_unavailable(stand_in: StandIn) -> None:
-    stand_in.tell_raw("a", web.Response(text="<html>"))
+async def test_a_response_that_is_not_json_is_unavailable(fake_vault: FakeVault) -> None:
+    fake_vault.tell_raw("a", web.Response(text="<html>"))
 
     with pytest.raises(UnavailableError, match="is not Vault"):
-        await VaultHttp(stand_in.address).request("GET", "a")
+        await VaultHttp(fake_vault.address).request("GET", "a")
 
 
-async def test_a_redirect_is_not_followed_with_the_token(stand_in: StandIn) -> None:
-    stand_in.tell_raw(
-        "a", web.Response(status=307, headers={"Location": f"{stand_in.address}/v1/b"})
+async def test_a_redirect_is_not_followed_with_the_token(fake_vault: FakeVault) -> None:
+    fake_vault.tell_raw(
+        "a", web.Response(status=307, headers={"Location": f"{fake_vault.address}/v1/b"})
     )
 
     with pytest.raises(UnavailableError, match="307"):
-        await VaultHttp(stand_in.address).request("GET", "a", token="t")
-    assert [path for path, _ in stand_in.asked] == ["a"]
+        await VaultHttp(fake_vault.address).request("GET", "a", token="t")
+    assert [path for path, _ in fake_vault.asked] == ["a"]
 
 
 @pytest.mark.parametrize("address", ["", "vault:8200", "ftp://vault", "https://"])
@@ -167,82 +167,82 @@ async def test_plain_http_to_another_host_is_logged_as_a_warning() -> None:
     assert [line["address"] for line in lines] == ["http://vault.example.org:8200"]
 
 
-async def test_a_secret_is_read_as_texts(stand_in: StandIn, clock: Hand) -> None:
-    stand_in.tell(LOGIN, lease("one", HOUR))
+async def test_a_secret_is_read_as_texts(fake_vault: FakeVault, clock: Hand) -> None:
+    fake_vault.tell(LOGIN, lease("one", HOUR))
 
-    found = await VaultKv(a_vault(stand_in, clock, APPROLE)).read("secret/a")
+    found = await VaultKv(a_vault(fake_vault, clock, APPROLE)).read("secret/a")
 
     assert found == {"word": "w", "number": "7", "many": '["a"]'}
 
 
 @pytest.mark.parametrize("path", ["", "secret", "secret/", "secret//a", "secret/../sys/mounts"])
 async def test_a_path_that_leaves_its_engine_is_not_found(
-    stand_in: StandIn, clock: Hand, path: str
+    fake_vault: FakeVault, clock: Hand, path: str
 ) -> None:
     with pytest.raises(NotFoundError):
-        await VaultKv(a_vault(stand_in, clock, APPROLE)).read(path)
-    assert stand_in.asked == []
+        await VaultKv(a_vault(fake_vault, clock, APPROLE)).read(path)
+    assert fake_vault.asked == []
 
 
 async def test_a_login_is_renewed_at_half_of_its_lease_and_not_before(
-    stand_in: StandIn, clock: Hand
+    fake_vault: FakeVault, clock: Hand
 ) -> None:
-    stand_in.tell(LOGIN, lease("one", HOUR))
-    stand_in.tell(RENEW, lease("one", HOUR))
-    vault = a_vault(stand_in, clock, APPROLE)
+    fake_vault.tell(LOGIN, lease("one", HOUR))
+    fake_vault.tell(RENEW, lease("one", HOUR))
+    vault = a_vault(fake_vault, clock, APPROLE)
 
     for clock.at in (0.0, HOUR / 2 - 1, HOUR / 2 + 1, HOUR - 1):
         await vault.request("GET", WANTED)
 
-    assert paths(stand_in) == [LOGIN, WANTED, WANTED, RENEW, WANTED, WANTED]
+    assert paths(fake_vault) == [LOGIN, WANTED, WANTED, RENEW, WANTED, WANTED]
 
 
 async def test_an_approle_logs_in_again_when_its_login_is_not_renewed(
-    stand_in: StandIn, clock: Hand
+    fake_vault: FakeVault, clock: Hand
 ) -> None:
-    stand_in.tell(LOGIN, lease("one", HOUR), lease("two", HOUR))
-    stand_in.tell(RENEW, 403)
-    vault = a_vault(stand_in, clock, APPROLE)
+    fake_vault.tell(LOGIN, lease("one", HOUR), lease("two", HOUR))
+    fake_vault.tell(RENEW, 403)
+    vault = a_vault(fake_vault, clock, APPROLE)
 
     await vault.request("GET", WANTED)
     clock.at = HOUR / 2 + 1
     await vault.request("GET", WANTED)
 
-    assert stand_in.asked[-1] == (WANTED, "two")
+    assert fake_vault.asked[-1] == (WANTED, "two")
 
 
 async def test_an_approle_logs_in_again_when_its_lease_is_not_extended(
-    stand_in: StandIn, clock: Hand
+    fake_vault: FakeVault, clock: Hand
 ) -> None:
-    stand_in.tell(LOGIN, lease("one", HOUR), lease("two", HOUR))
-    stand_in.tell(RENEW, lease("one", HOUR / 2 - 1))
-    vault = a_vault(stand_in, clock, APPROLE)
+    fake_vault.tell(LOGIN, lease("one", HOUR), lease("two", HOUR))
+    fake_vault.tell(RENEW, lease("one", HOUR / 2 - 1))
+    vault = a_vault(fake_vault, clock, APPROLE)
 
     await vault.request("GET", WANTED)
     clock.at = HOUR / 2 + 1
     await vault.request("GET", WANTED)
 
-    assert stand_in.asked[-1] == (WANTED, "two")
+    assert fake_vault.asked[-1] == (WANTED, "two")
 
 
 async def test_an_approle_logs_in_again_after_its_token_was_revoked(
-    stand_in: StandIn, clock: Hand
+    fake_vault: FakeVault, clock: Hand
 ) -> None:
-    stand_in.tell(LOGIN, lease("one", HOUR), lease("two", HOUR))
-    stand_in.tell(WANTED, 403, FOUND)
-    vault = a_vault(stand_in, clock, APPROLE)
+    fake_vault.tell(LOGIN, lease("one", HOUR), lease("two", HOUR))
+    fake_vault.tell(WANTED, 403, FOUND)
+    vault = a_vault(fake_vault, clock, APPROLE)
 
     await vault.request("GET", WANTED)
 
-    assert stand_in.asked == [(LOGIN, ""), (WANTED, "one"), (LOGIN, ""), (WANTED, "two")]
+    assert fake_vault.asked == [(LOGIN, ""), (WANTED, "one"), (LOGIN, ""), (WANTED, "two")]
 
 
 async def test_a_login_stays_in_use_while_vault_is_unreachable(
-    stand_in: StandIn, clock: Hand
+    fake_vault: FakeVault, clock: Hand
 ) -> None:
-    stand_in.tell(LOGIN, lease("one", HOUR), 503)
-    stand_in.tell(RENEW, 503)
-    vault = a_vault(stand_in, clock, APPROLE)
+    fake_vault.tell(LOGIN, lease("one", HOUR), 503)
+    fake_vault.tell(RENEW, 503)
+    vault = a_vault(fake_vault, clock, APPROLE)
 
     await vault.request("GET", WANTED)
     clock.at = HOUR / 2 + 1
@@ -251,15 +251,15 @@ async def test_a_login_stays_in_use_while_vault_is_unreachable(
         clock.at = HOUR - 10
         await vault.request("GET", WANTED)
 
-    assert stand_in.asked[-1] == (WANTED, "one")
+    assert fake_vault.asked[-1] == (WANTED, "one")
     assert [line["event"] for line in lines] == ["vault.login_ends"]
 
 
 async def test_a_token_that_cannot_be_renewed_is_logged_once(
-    stand_in: StandIn, clock: Hand
+    fake_vault: FakeVault, clock: Hand
 ) -> None:
-    stand_in.tell(LOOKUP, token_of(HOUR, renewable=False))
-    vault = a_vault(stand_in, clock, TOKEN)
+    fake_vault.tell(LOOKUP, token_of(HOUR, renewable=False))
+    vault = a_vault(fake_vault, clock, TOKEN)
 
     with capture_logs() as lines:
         for clock.at in (0.0, HOUR / 2 + 1, HOUR - 60):
@@ -270,37 +270,37 @@ async def test_a_token_that_cannot_be_renewed_is_logged_once(
     assert abs(left.total_seconds() - HOUR) < 30
 
 
-async def test_a_token_is_renewed_and_stays_the_same(stand_in: StandIn, clock: Hand) -> None:
-    stand_in.tell(LOOKUP, token_of(HOUR, renewable=True))
-    stand_in.tell(RENEW, lease("t", HOUR))
-    vault = a_vault(stand_in, clock, TOKEN)
+async def test_a_token_is_renewed_and_stays_the_same(fake_vault: FakeVault, clock: Hand) -> None:
+    fake_vault.tell(LOOKUP, token_of(HOUR, renewable=True))
+    fake_vault.tell(RENEW, lease("t", HOUR))
+    vault = a_vault(fake_vault, clock, TOKEN)
 
     with capture_logs() as lines:
         for clock.at in (0.0, HOUR / 2 + 1, HOUR + 2):
             await vault.request("GET", WANTED)
 
-    assert paths(stand_in) == [LOOKUP, WANTED, RENEW, WANTED, RENEW, WANTED]
+    assert paths(fake_vault) == [LOOKUP, WANTED, RENEW, WANTED, RENEW, WANTED]
     assert [line for line in lines if line["log_level"] == "warning"] == []
 
 
-async def test_a_root_token_is_never_renewed(stand_in: StandIn, clock: Hand) -> None:
-    stand_in.tell(LOOKUP, token_of(0, renewable=False))
-    vault = a_vault(stand_in, clock, TOKEN)
+async def test_a_root_token_is_never_renewed(fake_vault: FakeVault, clock: Hand) -> None:
+    fake_vault.tell(LOOKUP, token_of(0, renewable=False))
+    vault = a_vault(fake_vault, clock, TOKEN)
 
     for clock.at in (0.0, 1000 * HOUR):
         await vault.request("GET", WANTED)
 
-    assert paths(stand_in) == [LOOKUP, WANTED, WANTED]
+    assert paths(fake_vault) == [LOOKUP, WANTED, WANTED]
 
 
 async def test_an_invalid_approle_is_denied_although_vault_responds_with_400(
-    stand_in: StandIn, clock: Hand
+    fake_vault: FakeVault, clock: Hand
 ) -> None:
-    stand_in.tell(LOGIN, 400)
+    fake_vault.tell(LOGIN, 400)
 
     with pytest.raises(DeniedError, match="AppRole"):
-        await a_vault(stand_in, clock, APPROLE).request("GET", WANTED)
+        await a_vault(fake_vault, clock, APPROLE).request("GET", WANTED)
 
 
-def paths(stand_in: StandIn) -> list[str]:
-    return [path for path, _ in stand_in.asked]
+def paths(fake_vault: FakeVault) -> list[str]:
+    return [path for path, _ in fake_vault.asked]

@@ -8,14 +8,14 @@ from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
-import composes
+import compose_binaries
 from persys.wire.gen.agent.v1 import agent_pb2
 from shells.agent.conftest import docker, eventually
 
 if TYPE_CHECKING:
     from shells.agent.conftest import Agent
 
-BINARIES = {"v1": composes.V1, "v2": composes.V2}
+BINARIES = {"v1": compose_binaries.V1, "v2": compose_binaries.V2}
 WITHIN = 60.0
 
 
@@ -23,7 +23,7 @@ WITHIN = 60.0
 def stack_agent(
     agent_in: Callable[..., "Agent"],
     directory: Path,
-    binary: str = composes.V2,
+    binary: str = compose_binaries.V2,
     *,
     reconcile_interval: str = "1h",
     **environment: str,

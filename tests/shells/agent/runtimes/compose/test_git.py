@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-import composes
-import forge
-from forge import Repository
+import compose_binaries
+import git_servers
+from git_servers import Repository
 from persys.wire.compose.git_source import host_of
 from persys.wire.gen.agent.v1 import agent_pb2
 from shells.agent.runtimes.compose.stacks import WITHIN, stack_agent, until
@@ -139,17 +139,21 @@ def test_a_private_https_repository_is_fetched_with_a_credential(
     commit = repository.commit({"compose.yaml": PLAIN})
     path = credentials / "forge.json"
     path.touch(mode=0o600)
-    with forge.https(repository, certificates) as (url, _):
+    with git_servers.https(repository, certificates) as (url, _):
         host = urlsplit(url).netloc
-        said = {"hosts": ["git.example.org"], "username": forge.USER, "password": forge.PASSWORD}
+        said = {
+            "hosts": ["git.example.org"],
+            "username": git_servers.USER,
+            "password": git_servers.PASSWORD,
+        }
         path.write_text(json.dumps(said))
         apply(stacks, stack_id, url, git_credential="forge", revision="r0")
         elsewhere = stacks.wait_for(stack_id, FAILED, within=WITHIN)
-        said = {"hosts": [host], "username": forge.USER, "password": "wr0ng"}
+        said = {"hosts": [host], "username": git_servers.USER, "password": "wr0ng"}
         path.write_text(json.dumps(said))
         apply(stacks, stack_id, url, git_credential="forge")
         refused = stacks.wait_for(stack_id, FAILED, within=WITHIN)
-        path.write_text(json.dumps(said | {"password": forge.PASSWORD}))
+        path.write_text(json.dumps(said | {"password": git_servers.PASSWORD}))
         apply(stacks, stack_id, url, git_credential="forge")
         status = stacks.wait_for(stack_id, RUNNING, within=WITHIN)
 
@@ -172,7 +176,7 @@ def test_a_private_ssh_repository_is_fetched_with_a_key(
     commit = repository.commit({"compose.yaml": PLAIN})
     path = credentials / "key.json"
     path.touch(mode=0o600)
-    with forge.over_ssh(repository, tmp_path, free_port) as (url, key, host):
+    with git_servers.over_ssh(repository, tmp_path, free_port) as (url, key, host):
         said = {"hosts": [host_of(url)], "ssh_key": key}
         path.write_text(json.dumps(said))
         apply(stacks, stack_id, url, git_credential="key")
@@ -204,7 +208,7 @@ def test_disallowed_settings_of_a_repository_are_rejected(
 ) -> None:
     agent = new_agent(
         PERSYS_COMPOSE_ENABLED="true",
-        PERSYS_COMPOSE_BINARY=composes.V2,
+        PERSYS_COMPOSE_BINARY=compose_binaries.V2,
         PERSYS_BIND_ROOTS=str(tmp_path),
     )
     agent.start()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import composes
+import compose_binaries
 from persys.wire.gen.agent.v1 import agent_pb2
 from shells.agent.conftest import Agent, docker, eventually
 
@@ -140,7 +140,7 @@ def test_the_value_of_a_secret_is_in_no_status_action_or_line(own: Agent, shell:
 def test_a_stack_says_no_value_and_no_file_has_it(
     new_agent: NewAgent, demo_image: str, unique_id: str
 ) -> None:
-    agent = new_agent(PERSYS_COMPOSE_ENABLED="true", PERSYS_COMPOSE_BINARY=composes.V1)
+    agent = new_agent(PERSYS_COMPOSE_ENABLED="true", PERSYS_COMPOSE_BINARY=compose_binaries.V1)
     agent.start()
     text = f"""
 services:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import composes
+import compose_binaries
 from persys.wire.gen.agent.v1 import agent_pb2
 from shells.agent.conftest import docker
 from shells.agent.runtimes.compose.stacks import apply, until
@@ -58,7 +58,9 @@ def test_with_policy_report_it_keeps_running_with_a_note(
 def test_a_stack_over_its_disk_limit_is_stopped(
     new_agent: "Callable[..., Agent]", unique_id: str, demo_image: str
 ) -> None:
-    agent = new_agent(PERSYS_COMPOSE_ENABLED="true", PERSYS_COMPOSE_BINARY=composes.V2, **BRISK)
+    agent = new_agent(
+        PERSYS_COMPOSE_ENABLED="true", PERSYS_COMPOSE_BINARY=compose_binaries.V2, **BRISK
+    )
     agent.start()
     text = f"""
 services:

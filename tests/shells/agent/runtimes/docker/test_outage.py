@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from docker_proxy import Proxy
 from persys.wire.gen.agent.v1 import agent_pb2
+from socket_proxy import Proxy
 
 if TYPE_CHECKING:
     from shells.agent.conftest import Agent

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from persys.wire.gen.agent.v1 import agent_pb2
-from registry import PASSWORD, USER, Registry, SlowWay
+from registry import PASSWORD, USER, Registry, SlowProxy
 from shells.agent.conftest import FAILED, PENDING, RUNNING, Agent, eventually
 
 LAYER_BYTES = 4_000_000
@@ -144,7 +144,7 @@ def test_the_status_shows_the_pull_progress(
     credentials: Path,
     large_image: str,
 ) -> None:
-    way = SlowWay(registry.address, bytes_per_second=LAYER_BYTES // 4)
+    way = SlowProxy(registry.address, bytes_per_second=LAYER_BYTES // 4)
     hosts = {"hosts": [way.address], "username": USER, "password": PASSWORD}
     (credentials / "slow.json").write_text(json.dumps(hosts))
     (credentials / "slow.json").chmod(0o600)

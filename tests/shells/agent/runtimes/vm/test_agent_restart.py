@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 import pytest
 
-from e2e.machines import BOOT_SECONDS, TINY, domains, ground, page, virsh, volumes
+from e2e.vms import BOOT_SECONDS, TINY, domains, page, virsh, vm_directory, volumes
 from persys.agent.workloads import failpoints
 from persys.core.agent.next_step import Step
 from persys.wire.gen.agent.v1 import agent_pb2 as pb
@@ -92,7 +92,7 @@ def eventually(holds: Callable[[], bool], what: str, *, within: float) -> None:
 
 @pytest.fixture
 def host(new_agent: Callable[..., Any]) -> Iterator[Host]:
-    with ground() as (directory, settings):
+    with vm_directory() as (directory, settings):
         agent = new_agent(
             PERSYS_DOCKER_ENABLED="false",
             PERSYS_RECONCILE_INTERVAL="1h",

@@ -11,8 +11,7 @@ from typing import Any
 import grpc
 import pytest
 
-from docker_proxy import LIBVIRT_SOCKET, Proxy
-from e2e.machines import BOOT_SECONDS, TINY, ground
+from e2e.vms import BOOT_SECONDS, TINY, vm_directory
 from persys.agent.runtimes.vm.console import Console, VmAccess
 from persys.agent.runtimes.vm.libvirt import Libvirt
 from persys.errors import RefusedError, RuntimeUnavailableError
@@ -21,6 +20,7 @@ from persys.infra.aio.task_group import task_group
 from persys.wire.gen.agent.v1 import agent_pb2 as pb
 from shells.agent.conftest import RUNNING, Agent, eventually
 from shells.agent.runtimes.vm.test_runtime import Node
+from socket_proxy import LIBVIRT_SOCKET, Proxy
 
 NAME = "guest"
 PART_BYTES = 256 * 1024
@@ -86,7 +86,7 @@ class Session:
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
-    with ground() as (_, settings):
+    with vm_directory() as (_, settings):
         settings |= {f"PERSYS_ADMISSION_{what}_PERCENT": "100" for what in ("CPU", "MEMORY")}
         agent = Agent(tmp_path_factory.mktemp("node"), **settings)
         agent.start()
@@ -255,7 +255,7 @@ async def test_a_console_ends_with_libvirt_and_can_be_opened_again(tmp_path: Pat
     proxy = Proxy(tmp_path / "libvirt.sock", socket=LIBVIRT_SOCKET)
     proxy.mend()
     libvirt = Libvirt(f"qemu+unix:///system?socket={proxy.path}")
-    with ground() as (directory, _):
+    with vm_directory() as (directory, _):
         node = Node(directory, libvirt)
         order = node.order()
         access = VmAccess(libvirt, node.owner, ThreadPathCalls(), node.root)

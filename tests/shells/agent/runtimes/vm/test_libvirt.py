@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from docker_proxy import LIBVIRT_SOCKET, Proxy
 from persys.agent.runtimes.vm.libvirt import DomainEvent, Libvirt, LibvirtError, load
 from persys.errors import RuntimeUnavailableError
+from socket_proxy import LIBVIRT_SOCKET, Proxy
 
 URI = "qemu:///system"
 # Twice the usual time, for a busy host.

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from e2e.machines import BOOT_SECONDS, TINY, ground, page, virsh, volumes
+from e2e.vms import BOOT_SECONDS, TINY, page, virsh, vm_directory, volumes
 from persys.agent.ports import BaseImage, PullWatch
 from persys.agent.runtimes.docker.mapping import OwnerLabels
 from persys.agent.runtimes.vm import power
@@ -121,7 +121,7 @@ class Node:
 
 @pytest.fixture(scope="module")
 def directory() -> Iterator[Path]:
-    with ground() as (path, _settings):
+    with vm_directory() as (path, _settings):
         yield path
 
 

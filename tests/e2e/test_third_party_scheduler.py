@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from e2e.cluster import Cluster
-from e2e.field_scheduler import FieldScheduler
+from e2e.third_party_scheduler import ThirdPartyScheduler
 from registry import Registry
 from third_party.contract import agent
 
@@ -18,15 +18,15 @@ FAILED = agent.ACTUAL_STATE_FAILED
 
 
 @pytest.fixture
-def field(tmp_path: Path) -> Iterator[FieldScheduler]:
-    scheduler = FieldScheduler(tmp_path / "scheduler")
+def field(tmp_path: Path) -> Iterator[ThirdPartyScheduler]:
+    scheduler = ThirdPartyScheduler(tmp_path / "scheduler")
     scheduler.start()
     yield scheduler
     scheduler.close()
 
 
 @pytest.fixture
-async def node(field: FieldScheduler, new_cluster: Callable[..., Cluster]) -> Cluster:
+async def node(field: ThirdPartyScheduler, new_cluster: Callable[..., Cluster]) -> Cluster:
     """A cluster of which only the agent runs, and which has joined the scheduler in the field."""
     cluster = new_cluster(agent={"PERSYS_SCHEDULER_ADDR": field.address})
     cluster.agent.launch()
@@ -51,7 +51,7 @@ def empty_registry(tmp_path: Path) -> Iterator[str]:
 
 
 async def test_an_agent_joins_with_what_the_contract_asks_for(
-    field: FieldScheduler, node: Cluster
+    field: ThirdPartyScheduler, node: Cluster
 ) -> None:
     (joined,) = field.registrations
 
@@ -65,7 +65,7 @@ async def test_an_agent_joins_with_what_the_contract_asks_for(
 
 
 async def test_a_workload_lives_from_apply_to_not_found(
-    field: FieldScheduler, node: Cluster, unique_id: str, sleeping: Any
+    field: ThirdPartyScheduler, node: Cluster, unique_id: str, sleeping: Any
 ) -> None:
     answer = await field.apply(unique_id, sleeping, revision="r1")
     assert answer.applied
@@ -99,7 +99,7 @@ async def test_a_workload_lives_from_apply_to_not_found(
 
 
 async def test_heartbeats_carry_the_state_words_of_the_contract(
-    field: FieldScheduler, node: Cluster, unique_id: str, sleeping: Any
+    field: ThirdPartyScheduler, node: Cluster, unique_id: str, sleeping: Any
 ) -> None:
     await field.apply(unique_id, sleeping, revision="r1")
     await field.until(lambda: "Running" in field.told_states(unique_id))
@@ -112,7 +112,7 @@ async def test_heartbeats_carry_the_state_words_of_the_contract(
 
 
 async def test_a_failure_says_its_reason_by_poll_and_by_heartbeat(
-    field: FieldScheduler, node: Cluster, unique_id: str, sleeping: Any, empty_registry: str
+    field: ThirdPartyScheduler, node: Cluster, unique_id: str, sleeping: Any, empty_registry: str
 ) -> None:
     sleeping.image = f"{empty_registry}/persys-absent:latest"
     await field.apply(unique_id, sleeping, revision="r1")
@@ -127,7 +127,7 @@ async def test_a_failure_says_its_reason_by_poll_and_by_heartbeat(
 
 
 async def test_promise_5_a_frozen_scheduler_stops_nothing_and_gets_no_new_work_taken(
-    field: FieldScheduler, node: Cluster, unique_id: str, sleeping: Any
+    field: ThirdPartyScheduler, node: Cluster, unique_id: str, sleeping: Any
 ) -> None:
     await field.apply(unique_id, sleeping, revision="r1")
     await field.poll_until(unique_id, RUNNING)
@@ -150,7 +150,7 @@ async def test_promise_5_a_frozen_scheduler_stops_nothing_and_gets_no_new_work_t
 
 
 async def test_an_agent_whose_heartbeat_is_answered_with_an_error_registers_again(
-    field: FieldScheduler, node: Cluster, unique_id: str, sleeping: Any
+    field: ThirdPartyScheduler, node: Cluster, unique_id: str, sleeping: Any
 ) -> None:
     await field.apply(unique_id, sleeping, revision="r1")
     await field.poll_until(unique_id, RUNNING)

@@ -25,7 +25,7 @@ PER_TRANSACTION = 500
 
 
 @contextmanager
-def a_crowded_cluster(directory: Path, count: int) -> Iterator[Cluster]:
+def a_large_cluster(directory: Path, count: int) -> Iterator[Cluster]:
     """One in a hundred is called db, the others web."""
     directory.mkdir()
     names = [f"{'db' if number % 100 == 0 else 'web'}-{number:05}" for number in range(count)]

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from docker_proxy import PortProxy
 from e2e.cluster import Cluster
 from e2e.containers import container_ids, inspect
 from e2e.process import free_port
 from e2e.waiting import eventually
 from persys.wire.gen.control.v1 import control_pb2 as pb
+from socket_proxy import PortProxy
 
 BRISK = {
     "SCHEDULER_HEARTBEAT_INTERVAL": "1s",
@@ -29,7 +29,7 @@ def line(cluster: Cluster) -> Iterator[PortProxy]:
     """Between the first agent and the scheduler."""
     port = free_port()
     cluster.agent.set("PERSYS_SCHEDULER_ADDR", f"127.0.0.1:{port}")
-    proxy = PortProxy(port, leads_to=cluster.scheduler_port)
+    proxy = PortProxy(port, target=cluster.scheduler_port)
     try:
         proxy.mend()
         yield proxy

@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import web
 
 
-class StandIn:
+class FakeVault:
     """Answers each path as it was told to; the last answer again and again."""
 
     def __init__(self) -> None:
@@ -41,16 +41,16 @@ class StandIn:
 
 
 @asynccontextmanager
-async def standing_in() -> AsyncIterator[StandIn]:
-    stand_in = StandIn()
+async def a_fake_vault() -> AsyncIterator[FakeVault]:
+    fake_vault = FakeVault()
     app = web.Application()
-    app.router.add_route("*", "/{path:.*}", stand_in.answer)
+    app.router.add_route("*", "/{path:.*}", fake_vault.answer)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
-        stand_in.address = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        yield stand_in
+        fake_vault.address = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        yield fake_vault
     finally:
-        stand_in.ended.set()
+        fake_vault.ended.set()
         await runner.cleanup()

@@ -12,7 +12,7 @@ SETTINGS = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"  # of HTTP/2: either side beg
 WAIT_SECONDS = 10
 
 
-def openssl_gets_in(port: int, *arguments: str) -> bool:
+def openssl_connects(port: int, *arguments: str) -> bool:
     """Whether it is answered as HTTP/2 begins, and not only by TLS."""
     with subprocess.Popen(
         [
@@ -36,7 +36,7 @@ def openssl_gets_in(port: int, *arguments: str) -> bool:
     return said[3:] == SETTINGS[3:]
 
 
-def services_told(channel: grpc.Channel) -> list[str]:
+def reflected_services(channel: grpc.Channel) -> list[str]:
     """What reflection tells, which is what grpcurl asks first. Nothing if there is no connection."""
     with channel:
         stub = reflection_pb2_grpc.ServerReflectionStub(channel)

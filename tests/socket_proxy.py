@@ -18,8 +18,8 @@ class Proxy:
         self._loop = asyncio.new_event_loop()
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
-        self._passing = asyncio.Event()
-        self._passing.set()
+        self._forwarding = asyncio.Event()
+        self._forwarding.set()
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
 
@@ -27,13 +27,13 @@ class Proxy:
         asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(10)
 
     def cut(self) -> None:
-        asyncio.run_coroutine_threadsafe(self._hang_up(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._disconnect(), self._loop).result(10)
 
     def hold(self) -> None:
-        self._loop.call_soon_threadsafe(self._passing.clear)
+        self._loop.call_soon_threadsafe(self._forwarding.clear)
 
     def release(self) -> None:
-        self._loop.call_soon_threadsafe(self._passing.set)
+        self._loop.call_soon_threadsafe(self._forwarding.set)
 
     def close(self) -> None:
         self.release()
@@ -43,29 +43,29 @@ class Proxy:
         self._loop.close()
 
     async def _listen(self) -> None:
-        self._server = await self._open_door()
+        self._server = await self._open_listener()
 
-    async def _hang_up(self) -> None:
+    async def _disconnect(self) -> None:
         if self._server is not None:
             self._server.close()
-        self._remove_door()
+        self._close_listener()
         while self._open:
             for writer in self._open:
                 writer.transport.abort()
             await asyncio.sleep(0.01)
 
-    async def _open_door(self) -> asyncio.Server:
+    async def _open_listener(self) -> asyncio.Server:
         return await asyncio.start_unix_server(self._serve, self.path)
 
-    def _remove_door(self) -> None:
+    def _close_listener(self) -> None:
         self.path.unlink(missing_ok=True)
 
-    async def _reach(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_unix_connection(self._socket)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            far_reader, far_writer = await self._reach()
+            far_reader, far_writer = await self._connect()
         except OSError:
             writer.transport.abort()  # nobody is there
             return
@@ -78,7 +78,7 @@ class Proxy:
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while data := await reader.read(65536):
-                await self._passing.wait()
+                await self._forwarding.wait()
                 writer.write(data)
                 await writer.drain()
         except OSError:
@@ -89,16 +89,16 @@ class Proxy:
 class PortProxy(Proxy):
     """The same between two ports of this machine."""
 
-    def __init__(self, port: int, *, leads_to: int) -> None:
+    def __init__(self, port: int, *, target: int) -> None:
         super().__init__(Path())
         self._port = port
-        self._leads_to = leads_to
+        self._target = target
 
-    async def _open_door(self) -> asyncio.Server:
+    async def _open_listener(self) -> asyncio.Server:
         return await asyncio.start_server(self._serve, "127.0.0.1", self._port)
 
-    def _remove_door(self) -> None:
+    def _close_listener(self) -> None:
         """A port goes with its server."""
 
-    async def _reach(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_connection("127.0.0.1", self._leads_to)
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self._target)

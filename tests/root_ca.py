@@ -108,7 +108,7 @@ class Root:
         }
 
 
-class Listed:
+class RevocationList:
     """What an authority has revoked."""
 
     def __init__(self) -> None:

@@ -22,13 +22,13 @@ from persys.infra.tls.keys import new_key, new_request
 from persys.model.identity import Identity, Role
 from persys.wire.ca.messages import RevokeRequest, TokenRequest
 from persys.wire.gen.agent.v1 import agent_pb2, agent_pb2_grpc
-from uninvited import openssl_gets_in, services_told
+from unauthenticated import openssl_connects, reflected_services
 
 BIN = Path(sys.executable).parent
 NODE = Identity(Role.AGENT, "n1")
 
 
-class Fort:
+class SecureCluster:
     """An authority, a scheduler and an agent without runtimes."""
 
     def __init__(self, folder: Path) -> None:
@@ -51,7 +51,7 @@ class Fort:
                 "METRICS_PORT": str(free_port()),
                 "PERSYS_STORE": f"sqlite:{folder / 'scheduler.db'}",
                 "SCHEDULER_HEARTBEAT_INTERVAL": "1s",
-                **self._trust(self.certificate(Role.SCHEDULER, "s1")),
+                **self._tls_variables(self.certificate(Role.SCHEDULER, "s1")),
             },
             log=folder / "scheduler.log",
             ready=lambda: listens_on(self.scheduler_port),
@@ -68,7 +68,7 @@ class Fort:
                 "PERSYS_STATE_PATH": str(folder / "agent.db"),
                 "PERSYS_STORAGE_LOCAL_ROOT": str(folder / "volumes"),
                 "PERSYS_SCHEDULER_ADDR": self.target,
-                **self._trust(self.node),
+                **self._tls_variables(self.node),
             },
             log=folder / "agent.log",
             ready=lambda: listens_on(self.agent_port),
@@ -108,7 +108,7 @@ class Fort:
         )
         assert done.returncode == 0, done.stderr
 
-    def _trust(self, files: CertificateFiles) -> dict[str, str]:
+    def _tls_variables(self, files: CertificateFiles) -> dict[str, str]:
         return {
             "PERSYS_TLS_CA": str(files.roots),
             "PERSYS_TLS_CERT": str(files.certificate),
@@ -119,8 +119,8 @@ class Fort:
 
 
 @pytest.fixture(scope="module")
-def fort(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fort]:
-    made = Fort(tmp_path_factory.mktemp("fort"))
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureCluster]:
+    made = SecureCluster(tmp_path_factory.mktemp("secure"))
     try:
         for process in (made.ca, made.scheduler, made.agent):
             process.start()
@@ -131,12 +131,12 @@ def fort(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fort]:
             process.close()
 
 
-def dial(port: int, role: Role, credentials: grpc.ChannelCredentials) -> grpc.Channel:
+def connect(port: int, role: Role, credentials: grpc.ChannelCredentials) -> grpc.Channel:
     name = ("grpc.ssl_target_name_override", server_name(role))
     return grpc.secure_channel(f"127.0.0.1:{port}", credentials, options=[name])
 
 
-def shown(files: CertificateFiles) -> grpc.ChannelCredentials:
+def credentials_of(files: CertificateFiles) -> grpc.ChannelCredentials:
     return grpc.ssl_channel_credentials(
         files.roots.read_bytes(), files.key.read_bytes(), files.certificate.read_bytes()
     )
@@ -144,28 +144,28 @@ def shown(files: CertificateFiles) -> grpc.ChannelCredentials:
 
 @pytest.mark.parametrize("role", [Role.SCHEDULER, Role.AGENT])
 def test_without_a_certificate_neither_openssl_nor_reflection_gets_in(
-    fort: Fort, role: Role
+    cluster: SecureCluster, role: Role
 ) -> None:
-    port = fort.scheduler_port if role is Role.SCHEDULER else fort.agent_port
-    chain = str(fort.admin.certificate)
-    mine = ("-cert", chain, "-cert_chain", chain, "-key", str(fort.admin.key))
-    roots = fort.admin.roots.read_bytes()
+    port = cluster.scheduler_port if role is Role.SCHEDULER else cluster.agent_port
+    chain = str(cluster.admin.certificate)
+    mine = ("-cert", chain, "-cert_chain", chain, "-key", str(cluster.admin.key))
+    roots = cluster.admin.roots.read_bytes()
 
-    assert openssl_gets_in(port, "-tls1_3", *mine)
-    assert not openssl_gets_in(port, "-tls1_3")
-    assert not openssl_gets_in(port, "-tls1_2")
-    assert not openssl_gets_in(port, "-tls1_1", *mine)
-    assert services_told(dial(port, role, shown(fort.admin)))
-    assert services_told(dial(port, role, grpc.ssl_channel_credentials(roots))) == []
-    assert services_told(grpc.insecure_channel(f"127.0.0.1:{port}")) == []
+    assert openssl_connects(port, "-tls1_3", *mine)
+    assert not openssl_connects(port, "-tls1_3")
+    assert not openssl_connects(port, "-tls1_2")
+    assert not openssl_connects(port, "-tls1_1", *mine)
+    assert reflected_services(connect(port, role, credentials_of(cluster.admin)))
+    assert reflected_services(connect(port, role, grpc.ssl_channel_credentials(roots))) == []
+    assert reflected_services(grpc.insecure_channel(f"127.0.0.1:{port}")) == []
 
 
 @pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR, Role.AGENT, Role.GATEWAY])
 def test_an_agent_takes_orders_from_nobody_but_schedulers_and_admins(
-    fort: Fort, role: Role
+    cluster: SecureCluster, role: Role
 ) -> None:
-    files = fort.certificate(role, "other")
-    with dial(fort.agent_port, Role.AGENT, shown(files)) as channel:
+    files = cluster.certificate(role, "other")
+    with connect(cluster.agent_port, Role.AGENT, credentials_of(files)) as channel:
         stub = agent_pb2_grpc.AgentServiceStub(channel)
         for call, request in (
             (stub.ListWorkloads, agent_pb2.ListWorkloadsRequest()),
@@ -178,31 +178,31 @@ def test_an_agent_takes_orders_from_nobody_but_schedulers_and_admins(
 
 
 def test_a_removed_node_is_out_here_and_at_the_authority_until_it_joins_again(
-    fort: Fort, tmp_path: Path
+    cluster: SecureCluster, tmp_path: Path
 ) -> None:
-    stolen = CertificateFiles(*(tmp_path / path.name for path in fort.node))
-    for path, copy in zip(fort.node, stolen, strict=True):
+    stolen = CertificateFiles(*(tmp_path / path.name for path in cluster.node))
+    for path, copy in zip(cluster.node, stolen, strict=True):
         copy.write_bytes(path.read_bytes())
-    with fort.client() as client:
+    with cluster.client() as client:
         client.remove_node(NODE.name)
-        eventually(lambda: "was removed" in fort.agent.log, "the agent to be told")
+        eventually(lambda: "was removed" in cluster.agent.log, "the agent to be told")
         assert [node.node_id for node in client.list_nodes()] == []
 
     def is_not_renewed() -> bool:
         try:
-            fort.authority(stolen).renew(new_request(new_key(), NODE, ()))
+            cluster.authority(stolen).renew(new_request(new_key(), NODE, ()))
         except DeniedError as err:
             return err.reason == "revoked"
         return False
 
     eventually(is_not_renewed, "the authority to take the certificate back")
-    fort.join_again()
-    eventually(fort.is_ready, "the node to be ready again")
+    cluster.join_again()
+    eventually(cluster.is_ready, "the node to be ready again")
     assert is_not_renewed()
 
 
-def test_a_revoked_node_is_out_until_it_joins_again(fort: Fort) -> None:
-    fort.authority(fort.admin).revoke(RevokeRequest(role=NODE.role, name=NODE.name))
-    eventually(lambda: "has been revoked" in fort.agent.log, "the agent to be told")
-    fort.join_again()
-    eventually(fort.is_ready, "the node to be ready again")
+def test_a_revoked_node_is_out_until_it_joins_again(cluster: SecureCluster) -> None:
+    cluster.authority(cluster.admin).revoke(RevokeRequest(role=NODE.role, name=NODE.name))
+    eventually(lambda: "has been revoked" in cluster.agent.log, "the agent to be told")
+    cluster.join_again()
+    eventually(cluster.is_ready, "the node to be ready again")

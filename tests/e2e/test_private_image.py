@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-import composes
+import compose_binaries
 from e2e.cluster import Cluster
 from e2e.containers import docker
 from e2e.process import free_port
@@ -44,7 +44,7 @@ def cluster_settings(registry: Registry, home: Path) -> dict[str, dict[str, str]
     return {
         "agent": {
             "PERSYS_COMPOSE_ENABLED": "true",
-            "PERSYS_COMPOSE_BINARY": composes.V2,
+            "PERSYS_COMPOSE_BINARY": compose_binaries.V2,
             "PERSYS_CREDENTIALS_DIR": str(registry.credentials),
             "PERSYS_STOP_GRACE": "1s",
             "HOME": str(home),

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from e2e import machines
+from e2e import vms
 from e2e.cluster import BIN, Cluster
 from e2e.containers import docker
-from e2e.machines import BOOT_SECONDS, TINY, add_image, page, virsh
+from e2e.vms import BOOT_SECONDS, TINY, add_image, page, virsh
 from e2e.waiting import eventually
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "machine.yaml"
@@ -19,14 +19,14 @@ Persysctl = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
-def ground() -> Iterator[tuple[Path, dict[str, str]]]:
-    with machines.ground() as made:
+def vm_directory() -> Iterator[tuple[Path, dict[str, str]]]:
+    with vms.vm_directory() as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def cluster_settings(ground: tuple[Path, dict[str, str]]) -> dict[str, dict[str, str]]:
-    _, settings = ground
+def cluster_settings(vm_directory: tuple[Path, dict[str, str]]) -> dict[str, dict[str, str]]:
+    _, settings = vm_directory
     compose = {"PERSYS_COMPOSE_BINARY": "docker-compose", "PERSYS_STOP_GRACE": "1s"}
     return {"agent": {**settings, **compose}}
 
@@ -50,13 +50,13 @@ def persysctl(cluster: Cluster, tmp_path: Path) -> Persysctl:
 
 def test_one_file_has_a_container_a_stack_and_a_machine_and_all_live_and_go_together(
     cluster: Cluster,
-    ground: tuple[Path, dict[str, str]],
+    vm_directory: tuple[Path, dict[str, str]],
     persysctl: Persysctl,
     unique_id: str,
     demo_image: str,
     tmp_path: Path,
 ) -> None:
-    directory, _ = ground
+    directory, _ = vm_directory
     text = EXAMPLE.read_text().replace("hello", unique_id).replace("Hello", "first")
     file = tmp_path / "all.yaml"
     file.write_text(text.replace("persys-demo:latest", demo_image))
@@ -95,8 +95,8 @@ def test_one_file_has_a_container_a_stack_and_a_machine_and_all_live_and_go_toge
     kept = docker("volume", "ls", "-q", "--filter", f"label=persys.workload_id={stack}").split()
     docker("volume", "rm", *kept)
     assert len(kept) == 1, "a stack's volume stays unless its policy says Delete"
-    assert machines.domains(directory) == []
-    assert machines.volumes(directory) == []
+    assert vms.domains(directory) == []
+    assert vms.volumes(directory) == []
     assert machine not in virsh("list", "--all", "--name").split()
     assert unique_id not in Path("/proc/mounts").read_text()
     assert unique_id not in subprocess.check_output(["losetup", "-a"], text=True)

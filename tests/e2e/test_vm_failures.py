@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from e2e import machines
+from e2e import vms
 from e2e.cluster import Cluster
-from e2e.machines import BOOT_SECONDS, TINY, a_machine, add_image
+from e2e.vms import BOOT_SECONDS, TINY, a_vm, add_image
 from own_libvirtd import OwnLibvirtd
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
@@ -49,24 +49,24 @@ def libvirtd(small: Path) -> Iterator[OwnLibvirtd]:
 
 
 @pytest.fixture(scope="module")
-def ground(libvirtd: OwnLibvirtd, small: Path) -> Iterator[tuple[Path, dict[str, str]]]:
-    with machines.ground(libvirtd.uri) as (directory, settings):
+def vm_directory(libvirtd: OwnLibvirtd, small: Path) -> Iterator[tuple[Path, dict[str, str]]]:
+    with vms.vm_directory(libvirtd.uri) as (directory, settings):
         yield directory, {**settings, "PERSYS_VM_DISKS_DIR": str(small)}
 
 
 @pytest.fixture(scope="module")
-def cluster_settings(ground: tuple[Path, dict[str, str]]) -> dict[str, dict[str, str]]:
-    return {"agent": ground[1]}
+def cluster_settings(vm_directory: tuple[Path, dict[str, str]]) -> dict[str, dict[str, str]]:
+    return {"agent": vm_directory[1]}
 
 
 def test_each_says_what_is_wrong_with_it(
     cluster: Cluster,
     libvirtd: OwnLibvirtd,
-    ground: tuple[Path, dict[str, str]],
+    vm_directory: tuple[Path, dict[str, str]],
     small: Path,
     names: Callable[[int], list[str]],
 ) -> None:
-    directory, _ = ground
+    directory, _ = vm_directory
     panicking, rotten, full = names(3)
     add_image(cluster, "tiny", TINY)
     other = directory / "other.qcow2"
@@ -77,8 +77,8 @@ def test_each_says_what_is_wrong_with_it(
     with filler.open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(small).free - LEFT_MIB * MIB)
 
-    cluster.apply(panicking, a_machine(script="echo c >/proc/sysrq-trigger"))
-    cluster.apply(rotten, a_machine(image="rotten"))
+    cluster.apply(panicking, a_vm(script="echo c >/proc/sysrq-trigger"))
+    cluster.apply(rotten, a_vm(image="rotten"))
 
     view = cluster.wait_for(rotten, "Failed", within=BOOT_SECONDS)
     assert "qemu-img check" in view.reason.message
@@ -112,6 +112,6 @@ def _let_rot(images: Path) -> None:
 
 
 def _a_greedy_machine() -> pb.WorkloadSpec:
-    spec = a_machine(script=f"dd if=/dev/zero of=/dev/vda bs=1M seek=100 count={WRITTEN_MIB}")
+    spec = a_vm(script=f"dd if=/dev/zero of=/dev/vda bs=1M seek=100 count={WRITTEN_MIB}")
     spec.vm.disks.append(pb.DiskConfig(size_gb=1))
     return spec

@@ -10,25 +10,25 @@ import pytest
 
 from e2e.browser import Browser, a_browser
 from e2e.cluster import Cluster, a_container
-from e2e.crowded import a_crowded_cluster
 from e2e.gateways import Gateway, a_guarded_gateway
+from e2e.large_cluster import a_large_cluster
 from e2e.process import free_port
 from persys.client import SchedulerClient
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
-CROWD = 10_000
+WORKLOAD_COUNT = 10_000
 
 
 @pytest.fixture(scope="module")
-def crowded(module_directory: Path) -> Iterator[Cluster]:
-    with a_crowded_cluster(module_directory / "crowded", CROWD) as made:
+def large_cluster(module_directory: Path) -> Iterator[Cluster]:
+    with a_large_cluster(module_directory / "crowded", WORKLOAD_COUNT) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def gateway(crowded: Cluster, module_directory: Path) -> Iterator[Gateway]:
+def gateway(large_cluster: Cluster, module_directory: Path) -> Iterator[Gateway]:
     away = f"127.0.0.1:{free_port()}"
-    made = Gateway(module_directory, {"main": crowded.target, "away": away})
+    made = Gateway(module_directory, {"main": large_cluster.target, "away": away})
     try:
         made.process.start()
         yield made
@@ -51,35 +51,35 @@ def browser(window: Browser, gateway: Gateway) -> Iterator[Browser]:
 
 def test_ten_thousand_workloads_are_listed_and_filtered(browser: Browser) -> None:
     browser.open("workloads")
-    browser.until_text(f"{CROWD} of {CROWD} workloads", "#found")
+    browser.until_text(f"{WORKLOAD_COUNT} of {WORKLOAD_COUNT} workloads", "#found")
     assert browser.script("return document.querySelectorAll('.rows tr').length") < 150
-    assert browser.find(".rows table").get_attribute("aria-rowcount") == str(CROWD + 1)
+    assert browser.find(".rows table").get_attribute("aria-rowcount") == str(WORKLOAD_COUNT + 1)
 
     browser.script("const box = document.querySelector('.rows'); box.scrollTop = box.scrollHeight")
-    browser.until_text(f"web-{CROWD - 1:05}", ".rows")
+    browser.until_text(f"web-{WORKLOAD_COUNT - 1:05}", ".rows")
     browser.fill("input[type=search]", "db-0")
-    browser.until_text(f"{CROWD // 100} of {CROWD} workloads", "#found")
+    browser.until_text(f"{WORKLOAD_COUNT // 100} of {WORKLOAD_COUNT} workloads", "#found")
     browser.until_text("db-00000", ".rows")
     browser.fill("input[type=search]", "db-00100")
     browser.until_text("1 of ", "#found")
 
 
 def test_a_scheduler_that_dies_is_told_of_and_its_return_heals_the_page(
-    browser: Browser, crowded: Cluster
+    browser: Browser, large_cluster: Cluster
 ) -> None:
     browser.open("workloads/web-00001")
     browser.until_text("Live", "#freshness")
     browser.until_text("Stopped", ".status")
 
-    crowded.scheduler.kill()
+    large_cluster.scheduler.kill()
     browser.until_text("The scheduler cannot be reached", "#banner")
     browser.until_text("Not live, data", "#freshness")
     assert "Stopped" in browser.text()
-    crowded.scheduler.start()
+    large_cluster.scheduler.start()
 
     browser.until_text("Live", "#freshness")
     assert browser.text("#banner") == ""
-    crowded.client.delete("web-00001")
+    large_cluster.client.delete("web-00001")
     browser.until_text("workload deleted", ".timeline")
 
 

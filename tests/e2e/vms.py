@@ -44,7 +44,7 @@ def add_image(cluster: Cluster, name: str, path: Path) -> None:
 
 
 @contextmanager
-def ground(uri: str = URI) -> Iterator[tuple[Path, dict[str, str]]]:
+def vm_directory(uri: str = URI) -> Iterator[tuple[Path, dict[str, str]]]:
     """A directory for machines, and what an agent must be told of it. In the end nothing is left of either.
 
     Not in pytest's own directories: QEMU runs as another user, who may not look into those.
@@ -97,7 +97,7 @@ def page(address: str, path: str) -> str:
         return ""
 
 
-def a_machine(*, script: str = "", image: str = "tiny", restart: str = "no") -> pb.WorkloadSpec:
+def a_vm(*, script: str = "", image: str = "tiny", restart: str = "no") -> pb.WorkloadSpec:
     cloud_init = pb.CloudInitConfig(user_data=f"#!/bin/sh\n{script}\n" if script else "")
     return pb.WorkloadSpec(
         type="vm",

@@ -52,7 +52,7 @@ key_path: /srv/ada/.persys/admin.key
 """
 
 
-class Machine:
+class SystemdHost:
     def __init__(self, directory: Path) -> None:
         self.node_id = f"systemd-{uuid4().hex[:8]}"
         image = images.build_systemd(directory / "image")

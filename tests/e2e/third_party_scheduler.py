@@ -16,7 +16,7 @@ CALL_SECONDS = 10
 DEADLINE_SECONDS = 60
 
 
-class FieldScheduler(Program):
+class ThirdPartyScheduler(Program):
     def __init__(self, folder: Path) -> None:
         super().__init__("scheduler", folder)
 

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
-import composes
-from e2e import machines
+import compose_binaries
+from e2e import vms
 from e2e.containers import docker
 from e2e.docs_runner.blocks import ROOT, Block
 from e2e.process import free_port
@@ -28,11 +28,11 @@ PORTS = ("8888", "8085", "8084", "50051", "8089", "8551", "8585", "50052", "8090
 PORTS_OF_WORKLOADS = tuple(str(port) for port in range(18080, 18090))
 # Words that stand for something of the reader's.
 NODE_WORDS = ("NODE", "n3")
-STAGE = Path(__file__).with_name("stage.yaml")
+WORKLOADS = Path(__file__).with_name("workloads.yaml")
 _UNWANTED = ("PERSYS_", "SCHEDULER_", "ETCD_")
 
 
-class Desk:
+class DocsEnvironment:
     def __init__(self, place: Path, machine_settings: Mapping[str, str]) -> None:
         self.place = place
         self.node_id = f"docs-{uuid4().hex[:8]}"
@@ -53,11 +53,11 @@ class Desk:
             "HOME": str(place),
             "PATH": f"{place / 'bin'}:{BIN}:{os.environ['PATH']}",
             "PERSYS_NODE_ID": self.node_id,
-            "PERSYS_COMPOSE_BINARY": composes.V2,
+            "PERSYS_COMPOSE_BINARY": compose_binaries.V2,
             "PERSYS_STOP_GRACE": "1s",
         }
 
-    def lay(self) -> None:
+    def prepare(self) -> None:
         """A directory like the reader's clone, with examples whose ports are free here."""
         for name in ("bin", "safe", "desk"):
             (self.place / name).mkdir()
@@ -67,9 +67,9 @@ class Desk:
         examples = shutil.copytree(ROOT / "examples", self.place / "desk" / "examples")
         for path in (path for path in examples.rglob("*") if path.is_file()):
             path.write_text(self.substituted(path.read_text("utf-8")))
-        self._stand_in("make", f'exec /usr/bin/make -C {ROOT} BIN={self.place / "bin"} "$@"')
+        self._wrapper("make", f'exec /usr/bin/make -C {ROOT} BIN={self.place / "bin"} "$@"')
         up = " ".join(f"--{name}={self._ports[port]}" for name, port in self._up_ports().items())
-        self._stand_in(
+        self._wrapper(
             "persys",
             f"""case "$1" in
   up) exec {BIN}/persys "$@" --state-dir={self.state} {up} ;;
@@ -83,7 +83,7 @@ esac""",
         """The cluster runs, with workloads of the names that the documents use."""
         self.run_script("make up")
         stage = self.place / "desk" / "web.yaml"
-        stage.write_text(self.substituted(STAGE.read_text("utf-8")))
+        stage.write_text(self.substituted(WORKLOADS.read_text("utf-8")))
         self.run_script("persysctl apply -f web.yaml --wait")
 
     def substituted(self, text: str) -> str:
@@ -92,7 +92,7 @@ esac""",
         alone = rf"(?<![\w.-])(?:{'|'.join(words)})(?![\w-])"
         return re.sub(alone, lambda found: self._substitutions[found[0]], text)
 
-    def type(self, blocks: list[Block]) -> str:
+    def run_blocks(self, blocks: list[Block]) -> str:
         """All of them in one shell. Returns '' or what went wrong at which line of which document."""
         folder = Path(tempfile.mkdtemp(dir=self.place))
         lines = ["set -euo pipefail"]
@@ -120,7 +120,7 @@ esac""",
         done = self._bash(f"set -euo pipefail\n{script}")
         assert done.returncode == 0, f"{script}: {done.stdout}{done.stderr}"
 
-    def clear(self) -> None:
+    def remove(self) -> None:
         """Nothing is left of it: no process, no container, no volume."""
         for pid in (int(file.read_text()) for file in self.place.rglob("*.tour-pid")):
             subprocess.run(["kill", str(pid)], capture_output=True, check=False)
@@ -145,7 +145,7 @@ esac""",
             check=False,
         )
 
-    def _stand_in(self, name: str, body: str) -> None:
+    def _wrapper(self, name: str, body: str) -> None:
         path = self.place / "bin" / name
         path.write_text(f"#!/usr/bin/env bash\n{body}\n")
         path.chmod(0o755)
@@ -165,14 +165,14 @@ esac""",
 
 
 @contextmanager
-def a_desk() -> Iterator[Desk]:
-    with machines.ground() as (ground, settings):
-        place = ground / "reader"
+def a_docs_environment() -> Iterator[DocsEnvironment]:
+    with vms.vm_directory() as (directory, settings):
+        place = directory / "reader"
         place.mkdir()
-        desk = Desk(place, settings)
-        desk.lay()
+        environment = DocsEnvironment(place, settings)
+        environment.prepare()
         try:
-            desk.set()
-            yield desk
+            environment.set()
+            yield environment
         finally:
-            desk.clear()
+            environment.remove()

@@ -67,7 +67,7 @@ def prepare(world: World) -> None:
     credential.chmod(0o600)
 
 
-class Life:
+class Lifecycle:
     """One scenario on one node."""
 
     def __init__(self, world: World, scenario: str) -> None:
