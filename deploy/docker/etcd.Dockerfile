@@ -1,4 +1,4 @@
-# etcd as Debian has it, for deploy/compose. Any other etcd from 3.4 on will do as well.
+# etcd from Debian, for deploy/compose. Any etcd 3.4 or newer works.
 ARG BASE=debian:bookworm-slim
 FROM ${BASE}
 RUN apt-get update && apt-get install -y --no-install-recommends etcd-server etcd-client \

@@ -1,7 +1,7 @@
-"""Three schedulers on an etcd of three members, on this machine: up, down, kill-leader.
+"""Three schedulers on an etcd with three members, on this host: up, down, kill-leader.
 
-Needs etcd on the PATH and the project's commands: beside the Python that runs this, in the project's own
-virtual environment, or on the PATH. Everything is kept in one directory: data, logs and process ids.
+Requires etcd on the PATH, and the commands of this project next to the Python that runs this script, in the
+virtual environment of the project, or on the PATH. Data, logs and process ids are stored in one directory.
 """
 
 import argparse
@@ -24,7 +24,7 @@ WAIT_SECONDS = 40
 
 
 class Ports:
-    """From one number on: three for etcd's clients, three for its peers, three for gRPC, three for HTTP."""
+    """Twelve consecutive ports: three each for etcd clients, etcd peers, gRPC and HTTP."""
 
     def __init__(self, first: int) -> None:
         numbers = range(first, first + 12)
@@ -57,14 +57,14 @@ def up(directory: Path, ports: Ports) -> None:
 
 
 def down(directory: Path) -> None:
-    """Also what was killed or did not start: nothing is left but the logs and the data."""
+    """Stops all processes, also those that were killed or did not start. Logs and data are kept."""
     for note in sorted(directory.glob("*.pid"), reverse=True):  # schedulers first
         end(note)
-    print(f"stopped; {directory} is left as it is")
+    print(f"stopped; data and logs are kept in {directory}")
 
 
 def kill_leader(directory: Path, ports: Ports) -> None:
-    """While a watch goes on: it says nothing of it, and misses nothing."""
+    """Kills the leader during a watch, which continues and misses no event."""
     persysctl = [command("persysctl"), "--insecure", "--scheduler", ports.schedulers]
     workload = HERE.parents[1] / "src" / "persys" / "cli" / "local" / "hello.yaml"
     with (directory / "watch.log").open("wb") as log:
@@ -78,21 +78,23 @@ def kill_leader(directory: Path, ports: Ports) -> None:
             pid = int((directory / f"{name}.pid").read_text())
             os.kill(pid, signal.SIGKILL)
             killed_at = time.monotonic()
-            print(f"killed {name} (process {pid}), which led")
-            until(lambda: apply(persysctl, workload, "after"), "nobody leads", directory)
-            print(f"{time.monotonic() - killed_at:.1f} s later the next one took a change")
+            print(f"killed the leader, {name} (process {pid})")
+            until(
+                lambda: apply(persysctl, workload, "after"), "no new leader was elected", directory
+            )
+            print(f"the new leader accepted a change after {time.monotonic() - killed_at:.1f} s")
             start_scheduler(directory, ports, number)
-            until(lambda: is_complete(ports), f"{name} did not come back", directory)
+            until(lambda: is_complete(ports), f"{name} did not restart", directory)
             listed = run(*persysctl, "-o", "name", "events").split()
             seen: list[str] = []
 
             def all_seen() -> bool:
-                """Of those that were listed; more may have come since."""
+                """Whether the watch has all listed events; there may be newer ones."""
                 seen[:] = (directory / "watch.log").read_text().split()
                 return seen[: len(listed)] == listed and len(set(seen)) == len(seen)
 
-            until(all_seen, "the watch has missed or repeated something", directory)
-            print(f"the watch saw all {len(seen)} events, each once: {seen[0]} to {seen[-1]}")
+            until(all_seen, "the watch did not show every event exactly once", directory)
+            print(f"the watch showed all {len(seen)} events, each once: {seen[0]} to {seen[-1]}")
         finally:
             watch.terminate()
             watch.wait(10)
@@ -144,7 +146,7 @@ def start_scheduler(directory: Path, ports: Ports, number: int) -> None:
 def start(directory: Path, name: str, arguments: list[str], settings: dict[str, str]) -> None:
     note = directory / f"{name}.pid"
     if note.exists() and runs(int(note.read_text())):
-        sys.exit(f"{name} runs already; stop it with {HERE / 'down'} {directory}")
+        sys.exit(f"{name} is already running; stop it with {HERE / 'down'} {directory}")
     with (directory / f"{name}.log").open("ab") as log:
         started = subprocess.Popen(
             arguments,
@@ -152,7 +154,7 @@ def start(directory: Path, name: str, arguments: list[str], settings: dict[str, 
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            start_new_session=True,  # it outlives this command and its terminal
+            start_new_session=True,  # it continues after this command and its terminal
         )
     note.write_text(str(started.pid))
 
@@ -169,7 +171,7 @@ def end(note: Path) -> None:
 
 
 def runs(pid: int) -> bool:
-    """As one of ours: the number may be another's by now."""
+    """Whether the process is one of ours: the pid may have been reused."""
     try:
         said = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -231,14 +233,14 @@ def main() -> None:
     parser.add_argument(
         "directory", nargs="?", type=Path, default=Path(tempfile.gettempdir()) / "persys-ha"
     )
-    parser.add_argument("--ports", type=int, default=23790, help="the first of twelve (up)")
+    parser.add_argument("--ports", type=int, default=23790, help="first of twelve ports (up)")
     options = parser.parse_args()
     directory = options.directory.resolve()
     if options.what == "up":
         up(directory, Ports(options.ports))
         return
     if not (directory / "ports").exists():
-        sys.exit(f"nothing was started in {directory}")
+        sys.exit(f"no schedulers were started in {directory}")
     if options.what == "down":
         down(directory)
     else:
