@@ -7,7 +7,7 @@ ROOT = Path(__file__).parents[2]
 GENERATED = ("src/persys/wire/gen", "src/persys/store/gen")
 
 
-def test_generating_again_gives_identical_files(tmp_path: Path) -> None:
+def test_the_generated_files_are_current(tmp_path: Path) -> None:
     subprocess.run([ROOT / "scripts/generate", tmp_path], check=True, timeout=120)
 
     fresh = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*_pb2*")}

@@ -351,7 +351,7 @@ OURS = {
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.package)
-def test_the_tables_name_every_message(file: FileDescriptor) -> None:
+def test_the_tables_contain_every_message(file: FileDescriptor) -> None:
     named = {line.partition(":")[0] for owner, line in ROWS if owner is file}
 
     assert set(file.message_types_by_name) - OURS == named
@@ -371,11 +371,11 @@ def test_an_enum_has_exactly_its_fixed_values(name: str) -> None:
     assert fixed == dict(enumerate(ENUMS[name].split()))
 
 
-def test_the_tables_name_every_enum() -> None:
+def test_the_tables_contain_every_enum() -> None:
     assert {e.full_name for f in FILES for e in f.enum_types_by_name.values()} == set(ENUMS)
 
 
-def test_every_method_takes_and_answers_what_it_must() -> None:
+def test_every_method_has_its_request_and_response_types() -> None:
     found = {
         method.full_name: (
             method.input_type.name,
@@ -390,7 +390,7 @@ def test_every_method_takes_and_answers_what_it_must() -> None:
     assert {name: found.get(name) for name in METHODS} == METHODS
 
 
-def test_no_method_of_the_contract_streams_on_one_side() -> None:
+def test_a_method_of_the_contract_streams_in_both_directions_or_none() -> None:
     for file in FILES:
         for service in file.services_by_name.values():
             for method in (m for m in service.methods if m.full_name in METHODS):

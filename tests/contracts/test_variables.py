@@ -97,7 +97,7 @@ def test_a_variable_has_its_default_and_is_read(
 
 
 @pytest.mark.parametrize("process", SETTINGS)
-def test_the_endpoint_of_jaeger_is_used_only_without_one_of_otlp(process: str) -> None:
+def test_the_jaeger_endpoint_is_used_only_without_an_otlp_endpoint(process: str) -> None:
     both = {"OTEL_EXPORTER_OTLP_ENDPOINT": "otlp:1", "JAEGER_ENDPOINT": "jaeger:1"}
 
     assert value_of(process, "JAEGER_ENDPOINT", both) == "otlp:1"

@@ -22,7 +22,7 @@ def visited(cluster: Cluster, demo_image: str, unique_id: str) -> str:
     return unique_id
 
 
-def test_logs_exec_and_usage_of_a_workload_come_through_the_scheduler(
+def test_logs_exec_and_usage_work_through_the_scheduler(
     cluster: Cluster, visited: str, tmp_path: Path
 ) -> None:
     def persysctl(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:

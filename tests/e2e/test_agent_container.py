@@ -98,7 +98,7 @@ def host(tmp_path: Path) -> Iterator[Host]:
         made.close()
 
 
-def test_an_agent_that_the_documented_command_starts_has_every_runtime(host: Host) -> None:
+def test_the_documented_command_starts_an_agent_with_every_runtime(host: Host) -> None:
     host.run("sh", "-ec", command_of_the_document())
 
     def healthy() -> int:

@@ -12,7 +12,7 @@ INSIDE_SECONDS = 600
 
 
 @pytest.mark.timeout(2 * INSIDE_SECONDS + BUILD_SECONDS)
-def test_cloud_init_has_done_all_that_its_seed_says(cloud_guest: CloudGuest) -> None:
+def test_cloud_init_applies_the_whole_configuration(cloud_guest: CloudGuest) -> None:
     cloud_guest.wait_until_done(within=INSIDE_SECONDS)
 
     # With the key of its login, over the network.

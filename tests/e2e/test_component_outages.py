@@ -27,7 +27,7 @@ def cluster_settings() -> dict[str, dict[str, str]]:
 
 
 @pytest.mark.parametrize("way", ["stop", "kill"])
-def test_promise_6_restarting_an_agent_restarts_no_workload(
+def test_promise_6_an_agent_restart_does_not_restart_workloads(
     way: str, cluster: Cluster, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
 ) -> None:
     some = names(3)
@@ -43,7 +43,7 @@ def test_promise_6_restarting_an_agent_restarts_no_workload(
 
 
 @pytest.mark.parametrize("way", ["stop", "kill"])
-def test_promise_5_losing_the_scheduler_stops_no_workload(
+def test_promise_5_a_scheduler_outage_stops_no_workload(
     way: str, cluster: Cluster, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
 ) -> None:
     some = names(3)
@@ -60,7 +60,7 @@ def test_promise_5_losing_the_scheduler_stops_no_workload(
     assert cluster.containers(some) == before
 
 
-def test_what_changes_while_the_scheduler_is_away_is_known_when_it_is_back(
+def test_changes_during_a_scheduler_outage_are_reported_after_it(
     cluster: Cluster, names: Callable[[int], list[str]], demo_image: str
 ) -> None:
     (name,) = names(1)
@@ -84,7 +84,7 @@ def test_what_changes_while_the_scheduler_is_away_is_known_when_it_is_back(
     cluster.wait_until_gone([name])
 
 
-def test_a_lost_agent_makes_its_node_not_ready_and_its_workloads_unknown_until_it_is_back(
+def test_workloads_of_a_lost_node_are_unknown_until_its_agent_returns(
     cluster: Cluster, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
 ) -> None:
     some = names(3)
@@ -105,7 +105,7 @@ def test_a_lost_agent_makes_its_node_not_ready_and_its_workloads_unknown_until_i
     assert cluster.containers(some) == before
 
 
-def test_a_workload_of_a_lost_node_can_be_deleted_and_its_copy_goes_when_the_node_is_back(
+def test_a_copy_on_a_lost_node_is_deleted_when_the_node_returns(
     cluster: Cluster, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
 ) -> None:
     doomed, kept = names(1), names(1)

@@ -144,7 +144,9 @@ def many_descriptors() -> Iterator[None]:
 @pytest.mark.usefixtures("many_descriptors")
 @pytest.mark.parametrize("sent", [SILENCE, HALF_A_HEADER], ids=["silence", "half a header"])
 @pytest.mark.parametrize("name", Ports._fields)
-def test_idle_connections_on_one_port_stop_no_port(ports: Ports, name: str, sent: bytes) -> None:
+def test_idle_connections_on_one_port_do_not_block_any_port(
+    ports: Ports, name: str, sent: bytes
+) -> None:
     held = []
     try:
         for _ in range(CONNECTIONS):

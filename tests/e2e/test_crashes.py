@@ -49,7 +49,7 @@ class Applies:
 @pytest.mark.parametrize(
     "victims", [("scheduler",), ("agent",), ("scheduler", "agent")], ids=" and ".join
 )
-def test_promise_1_what_was_acknowledged_survives_kill_9_of(
+def test_promise_1_acknowledged_workloads_survive_kill_9_of(
     victims: tuple[str, ...],
     new_cluster: Callable[..., Cluster],
     names: Callable[[int], list[str]],

@@ -78,7 +78,7 @@ def running(cluster: Cluster, sleeper: pb.WorkloadSpec, name: str) -> str:
 # Pages.
 
 
-def test_the_overview_tells_how_the_cluster_is_and_follows_it(
+def test_the_overview_shows_the_cluster_and_updates(
     browser: Browser, cluster: Cluster, sleeper: pb.WorkloadSpec, name: str
 ) -> None:
     browser.open()
@@ -95,7 +95,7 @@ def test_the_overview_tells_how_the_cluster_is_and_follows_it(
     browser.until_text(f"workload running {name}", ".timeline")
 
 
-def test_a_node_without_which_something_would_have_no_place_is_named(
+def test_the_overview_names_a_node_whose_loss_leaves_workloads_unplaced(
     browser: Browser, cluster: Cluster, other_node: str, demo_image: str, name: str
 ) -> None:
     rules = pb.PlacementRules(constraints=[f"zone = {ZONE}"])
@@ -108,7 +108,7 @@ def test_a_node_without_which_something_would_have_no_place_is_named(
     cluster.wait_until_gone([name])
 
 
-def test_nodes_are_listed_and_described(
+def test_the_node_pages_show_list_and_details(
     browser: Browser, cluster: Cluster, other_node: str
 ) -> None:
     browser.open("nodes")
@@ -159,7 +159,7 @@ def test_workloads_are_filtered_by_status_node_type_and_text(
     cluster.client.delete(waiting)
 
 
-def test_what_waits_says_why_and_what_would_help(
+def test_a_pending_workload_shows_the_reason_and_a_remedy(
     browser: Browser, cluster: Cluster, demo_image: str, name: str
 ) -> None:
     cluster.apply(name, a_container(demo_image, "true", cpu=900_000))
@@ -171,7 +171,7 @@ def test_what_waits_says_why_and_what_would_help(
     cluster.client.delete(name)
 
 
-def test_a_workload_that_fails_its_health_check_is_not_shown_as_well(
+def test_a_workload_with_a_failing_health_check_is_shown_as_unhealthy(
     browser: Browser, cluster: Cluster, unique_id: str, demo_image: str
 ) -> None:
     spec = a_container(demo_image, "sleep", "600")
@@ -186,7 +186,7 @@ def test_a_workload_that_fails_its_health_check_is_not_shown_as_well(
     cluster.client.delete(unique_id)
 
 
-def test_events_are_searched(browser: Browser, talker: str) -> None:
+def test_events_can_be_searched(browser: Browser, talker: str) -> None:
     browser.open("events")
     browser.until_text(talker, ".timeline")
 
@@ -225,7 +225,9 @@ def test_a_workload_is_stopped_started_redeployed_and_deleted(
     assert not cluster.knows(running)
 
 
-def test_what_failed_is_tried_again_at_once(browser: Browser, cluster: Cluster, name: str) -> None:
+def test_a_failed_workload_can_be_retried_at_once(
+    browser: Browser, cluster: Cluster, name: str
+) -> None:
     cluster.apply(name, a_container("missing.invalid/none:1", "true"))
     cluster.wait_for(name, "Failed")
     browser.open(f"workloads/{name}")
@@ -236,7 +238,7 @@ def test_what_failed_is_tried_again_at_once(browser: Browser, cluster: Cluster, 
     cluster.client.delete(name)
 
 
-def test_a_node_is_cordoned_drained_and_taken_back(
+def test_a_node_is_cordoned_drained_and_uncordoned(
     browser: Browser, cluster: Cluster, other_node: str, demo_image: str, name: str
 ) -> None:
     rules = pb.PlacementRules(constraints=[f"zone = {ZONE}"])
@@ -261,7 +263,7 @@ def test_a_node_is_cordoned_drained_and_taken_back(
     cluster.wait_until_node_is("Ready", node_id=other_node)
 
 
-def test_a_spec_is_previewed_and_then_applied(
+def test_a_spec_is_previewed_and_applied(
     browser: Browser, cluster: Cluster, demo_image: str, name: str, tmp_path: Path
 ) -> None:
     browser.open("apply")
@@ -286,7 +288,7 @@ def test_a_spec_is_previewed_and_then_applied(
     browser.until_text("1 unchanged")
 
 
-def test_a_workload_tells_its_life_and_markup_in_it_is_only_text(
+def test_markup_in_the_log_and_events_of_a_workload_is_shown_as_text(
     browser: Browser, cluster: Cluster, talker: str
 ) -> None:
     browser.open(f"workloads/{talker}")
@@ -304,7 +306,7 @@ def test_a_workload_tells_its_life_and_markup_in_it_is_only_text(
     assert browser.driver.title == f"{cluster.node_id} · Persys"
 
 
-def test_usage_is_drawn_as_a_curve_of_what_was_seen(browser: Browser) -> None:
+def test_usage_is_drawn_as_a_curve(browser: Browser) -> None:
     browser.open()
     drawn = browser.driver.execute_async_script(
         """
@@ -327,7 +329,7 @@ def test_usage_is_drawn_as_a_curve_of_what_was_seen(browser: Browser) -> None:
 # For everybody.
 
 
-def test_colours_follow_the_system_until_one_chooses(browser: Browser) -> None:
+def test_colours_follow_the_system_until_a_theme_is_chosen(browser: Browser) -> None:
     def background() -> tuple[int, ...]:
         shown = browser.script("return getComputedStyle(document.body).backgroundColor")
         return tuple(int(part) for part in str(shown).strip("rgba()").split(",")[:3])
@@ -343,7 +345,7 @@ def test_colours_follow_the_system_until_one_chooses(browser: Browser) -> None:
     browser.until(lambda: max(background()) < 60, "dark as the system again")
 
 
-def test_everything_can_be_done_with_the_keyboard(
+def test_every_function_works_with_the_keyboard(
     browser: Browser, cluster: Cluster, running: str
 ) -> None:
     browser.open()
@@ -394,7 +396,7 @@ CUT = """return [...document.querySelectorAll("main .rows tbody tr:not(.spacer) 
 
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
-def test_the_figures_of_nodes_are_not_cut(browser: Browser, size: tuple[int, int]) -> None:
+def test_node_figures_are_not_truncated(browser: Browser, size: tuple[int, int]) -> None:
     browser.resize(size)
     browser.open("nodes")
     browser.until_text("cores (")
@@ -405,7 +407,7 @@ def test_the_figures_of_nodes_are_not_cut(browser: Browser, size: tuple[int, int
 
 
 @pytest.mark.parametrize("page", ["nonsense", "nodes/n1/more", "toString", "%E0%A4%A"])
-def test_an_unknown_address_shows_a_page_that_says_so(browser: Browser, page: str) -> None:
+def test_an_unknown_address_shows_a_not_found_page(browser: Browser, page: str) -> None:
     browser.open(page)
 
     browser.until_text("Page not found", "h1")
@@ -426,7 +428,7 @@ def test_a_workload_shows_its_ports_and_restarts(
     browser.until_text("Restarts")
 
 
-def test_a_workload_that_ended_shows_its_exit_code(
+def test_an_exited_workload_shows_its_exit_code(
     browser: Browser, cluster: Cluster, demo_image: str, name: str
 ) -> None:
     spec = a_container(demo_image, "sh", "-c", "exit 3")
@@ -439,7 +441,7 @@ def test_a_workload_that_ended_shows_its_exit_code(
     browser.until(lambda: ["Exit code", "3"] in browser.script(FACTS), "the exit code to be shown")
 
 
-def test_changes_are_told_to_those_who_do_not_see_them(
+def test_changes_are_announced_to_screen_readers(
     browser: Browser, cluster: Cluster, running: str
 ) -> None:
     browser.open(f"workloads/{running}")

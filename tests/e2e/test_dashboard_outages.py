@@ -64,7 +64,7 @@ def test_ten_thousand_workloads_are_listed_and_filtered(browser: Browser) -> Non
     browser.until_text("1 of ", "#found")
 
 
-def test_a_scheduler_that_dies_is_told_of_and_its_return_heals_the_page(
+def test_the_page_shows_a_scheduler_outage_and_recovers_after_it(
     browser: Browser, large_cluster: Cluster
 ) -> None:
     browser.open("workloads/web-00001")
@@ -83,7 +83,7 @@ def test_a_scheduler_that_dies_is_told_of_and_its_return_heals_the_page(
     browser.until_text("workload deleted", ".timeline")
 
 
-def test_a_gateway_that_dies_is_told_of_and_its_return_heals_the_page(
+def test_the_page_shows_a_gateway_outage_and_recovers_after_it(
     browser: Browser, gateway: Gateway
 ) -> None:
     browser.open()
@@ -97,7 +97,7 @@ def test_a_gateway_that_dies_is_told_of_and_its_return_heals_the_page(
     browser.until_text("normal")
 
 
-def test_a_page_that_was_loaded_by_half_is_loaded_again(browser: Browser) -> None:
+def test_a_partly_loaded_page_is_reloaded(browser: Browser) -> None:
     browser.block("*format.js")
     browser.until(browser.goes_to, "the page")
     browser.until_text("The gateway does not answer")
@@ -107,7 +107,7 @@ def test_a_page_that_was_loaded_by_half_is_loaded_again(browser: Browser) -> Non
     browser.until_text("Overview", "h1")
 
 
-def test_each_cluster_behind_the_gateway_can_be_chosen(browser: Browser) -> None:
+def test_every_cluster_of_the_gateway_can_be_selected(browser: Browser) -> None:
     browser.open()
     browser.until_text("workloads", ".figure")
     browser.choose("#cluster", "away")
@@ -125,7 +125,7 @@ def guarded(tmp_path: Path) -> Iterator[tuple[Gateway, SchedulerClient]]:
         yield made
 
 
-def test_who_has_no_certificate_signs_in_with_a_token_and_sees_what_it_allows(
+def test_a_user_without_a_certificate_signs_in_with_a_token(
     browser: Browser,
     guarded: tuple[Gateway, SchedulerClient],
 ) -> None:
@@ -156,7 +156,7 @@ CLAIMS = ("No node has joined", "No events yet", "does not exist", "0 of 0", "0 
 
 
 @pytest.mark.parametrize("page", ["", "nodes", "workloads", "events", "nodes/n1", "workloads/web"])
-def test_a_page_claims_nothing_about_the_cluster_before_sign_in(
+def test_a_page_shows_nothing_of_the_cluster_before_sign_in(
     browser: Browser, guarded: tuple[Gateway, SchedulerClient], page: str
 ) -> None:
     browser.address = guarded[0].address

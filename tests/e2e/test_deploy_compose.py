@@ -149,7 +149,7 @@ def test_the_image_has_every_program(image: str) -> None:
     assert "usage: persysctl" in docker("run", "--rm", image)
 
 
-def test_the_compose_file_is_understood(stack: Stack) -> None:
+def test_the_compose_file_is_valid(stack: Stack) -> None:
     config = stack.compose("--profile", "tools", "config", "--format", "json")
 
     assert config.returncode == 0, config.stderr
@@ -157,7 +157,7 @@ def test_the_compose_file_is_understood(stack: Stack) -> None:
     assert services.keys() == {*STARTED, "certificates", "grafana", "persysctl"}
 
 
-def test_three_schedulers_stand_on_one_etcd_and_one_leads(stack: Stack) -> None:
+def test_one_of_three_schedulers_on_one_etcd_leads(stack: Stack) -> None:
     url = "http://127.0.0.1:8084/health"
     ask = f"import urllib.request as r; print(r.urlopen('{url}').read().decode())"
 
@@ -169,7 +169,7 @@ def test_three_schedulers_stand_on_one_etcd_and_one_leads(stack: Stack) -> None:
     assert "normal" in stack.persysctl("recovery", "status")
 
 
-def test_an_agent_of_this_machine_joins_with_a_token_and_runs_what_came_by_the_gateway(
+def test_an_agent_joins_with_a_token_and_runs_a_workload_from_the_gateway(
     stack: Stack, unique_id: str, demo_image: str, tmp_path: Path
 ) -> None:
     token = stack.persysctl("token", "create", "--role", "agent", "--node", unique_id).strip()
@@ -192,7 +192,7 @@ def test_an_agent_of_this_machine_joins_with_a_token_and_runs_what_came_by_the_g
         agent.remove_containers()
 
 
-def test_coredns_answers_with_the_schedulers(stack: Stack) -> None:
+def test_coredns_resolves_the_schedulers(stack: Stack) -> None:
     def found() -> str:
         name = "_persys-scheduler._tcp.persys.local"
         words = [

@@ -39,7 +39,7 @@ def built() -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_the_image_of_a_component_starts_its_program(name: str) -> None:
+def test_a_component_image_starts_its_program(name: str) -> None:
     image = f"{images.PREFIX}/{name}:latest"
 
     assert "log_level = " in docker("run", "--rm", image, "--print-config")
@@ -152,7 +152,7 @@ def body_of(url: str) -> str:
         return ""
 
 
-def test_a_workload_runs_in_a_cluster_of_which_each_component_is_a_container(
+def test_a_workload_runs_in_a_cluster_of_containers(
     components: Components, unique_id: str, demo_image: str, tmp_path: Path
 ) -> None:
     port = free_port()
@@ -183,7 +183,7 @@ def test_a_workload_runs_in_a_cluster_of_which_each_component_is_a_container(
     assert unique_id in body_of(f"http://127.0.0.1:{port}/workloads")
 
 
-def test_the_authority_in_a_container_answers_and_issues_certificates(
+def test_the_ca_in_a_container_issues_certificates(
     components: Components,
 ) -> None:
     port = free_port()

@@ -39,7 +39,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     shutil.rmtree(made)
 
 
-def test_systemd_finds_nothing_wrong_with_the_units(root: Path) -> None:
+def test_systemd_accepts_the_units(root: Path) -> None:
     # What ours are ordered after and wanted by is the system's own.
     shutil.copytree(SYSTEM_UNITS, root / "usr" / "lib" / "systemd" / "system", symlinks=True)
 
@@ -63,20 +63,20 @@ def test_systemd_finds_nothing_wrong_with_the_units(root: Path) -> None:
     assert (done.returncode, complaints) == (0, []), done.stderr
 
 
-def test_programs_name_the_interpreter_where_it_will_be(root: Path) -> None:
+def test_programs_use_the_installed_interpreter(root: Path) -> None:
     for program in ("persysctl", *(f"persys-{part}" for part in PARTS)):
         head = (root / "opt" / "persys" / "bin" / program).read_text().splitlines()[0]
         assert head == "#!/opt/persys/bin/python"
 
 
-def test_units_and_programs_are_where_administrators_look(root: Path) -> None:
+def test_units_and_programs_are_in_the_usual_directories(root: Path) -> None:
     for part in PARTS:
         assert (root / "etc" / "systemd" / "system" / f"persys-{part}.service").is_file()
     link = root / "usr" / "local" / "bin" / "persys-agent"
     assert link.readlink() == Path("/opt/persys/bin/persys-agent")
 
 
-def test_an_older_version_gives_place_as_a_whole(root: Path) -> None:
+def test_an_older_version_is_replaced_completely(root: Path) -> None:
     assert [path.name for path in (root / "opt").iterdir()] == ["persys"]
     assert not (root / "opt" / "persys" / "older-version").exists()
 
@@ -96,7 +96,7 @@ def test_the_installed_programs_run(root: Path) -> None:
     assert "grpc_port = 8085" in shown.stdout
 
 
-def test_what_was_edited_stays_and_keys_are_closed_to_others(root: Path) -> None:
+def test_edited_files_are_kept_and_keys_are_private(root: Path) -> None:
     etc = root / "etc" / "persys"
 
     assert (etc / "agent.env").read_text() == "PERSYS_NODE_LABELS=zone=eu\n"
@@ -105,7 +105,7 @@ def test_what_was_edited_stays_and_keys_are_closed_to_others(root: Path) -> None
 
 
 @pytest.mark.parametrize("words", [("typo",), ("--python", "/bin/false")])
-def test_what_cannot_be_installed_is_said_before_anything_is_written(
+def test_invalid_arguments_are_refused_before_anything_is_written(
     tmp_path: Path, words: tuple[str, ...]
 ) -> None:
     done = install(tmp_path / "root", *words)

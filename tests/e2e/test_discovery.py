@@ -49,7 +49,7 @@ def agent_of(cluster: Cluster) -> str:
     return f"{cluster.node_id}.default.agents.persys.cloud"
 
 
-def test_a_ready_node_is_found_within_a_second(cluster: Cluster, dns: CoreDns) -> None:
+def test_a_ready_node_is_in_dns_within_a_second(cluster: Cluster, dns: CoreDns) -> None:
     waited = eventually(
         lambda: dns.ask("A", agent_of(cluster)) == ["10.9.8.7"], "the agent has an address"
     )
@@ -59,9 +59,7 @@ def test_a_ready_node_is_found_within_a_second(cluster: Cluster, dns: CoreDns) -
     assert dns.ask("A", "default.agents.persys.cloud") == ["10.9.8.7"]
 
 
-def test_the_scheduler_is_found_by_both_services_and_by_its_address(
-    cluster: Cluster, dns: CoreDns
-) -> None:
+def test_the_scheduler_has_service_and_address_records(cluster: Cluster, dns: CoreDns) -> None:
     target = f"127-0-0-1-{cluster.scheduler_port}.persys-scheduler.persys.local."
     service = [f"10 100 {cluster.scheduler_port} {target}"]
 
@@ -71,7 +69,7 @@ def test_the_scheduler_is_found_by_both_services_and_by_its_address(
     assert dns.ask("A", "persys-scheduler.persys.local") == ["127.0.0.1"]
 
 
-def test_a_lost_node_is_withdrawn_and_comes_back_with_its_agent(
+def test_the_record_of_a_lost_node_is_removed_until_its_agent_returns(
     cluster: Cluster, dns: CoreDns
 ) -> None:
     eventually(lambda: dns.ask("A", agent_of(cluster)) != [], "the node is there")
@@ -87,7 +85,7 @@ def test_a_lost_node_is_withdrawn_and_comes_back_with_its_agent(
     eventually(lambda: dns.ask("A", agent_of(cluster)) != [], "it is back", within=5)
 
 
-def test_a_cordoned_node_keeps_its_name(cluster: Cluster, dns: CoreDns) -> None:
+def test_a_cordoned_node_keeps_its_dns_record(cluster: Cluster, dns: CoreDns) -> None:
     cluster.client.cordon(cluster.node_id)
     try:
         # Changes are written in order: when the other node is there, this one was looked at.
@@ -101,9 +99,7 @@ def test_a_cordoned_node_keeps_its_name(cluster: Cluster, dns: CoreDns) -> None:
         cluster.client.uncordon(cluster.node_id)
 
 
-def test_names_in_the_same_etcd_are_no_records_and_survive_a_restart(
-    cluster: Cluster, dns: CoreDns
-) -> None:
+def test_dns_names_in_the_store_etcd_survive_a_restart(cluster: Cluster, dns: CoreDns) -> None:
     cluster.scheduler.kill()
     assert "10.9.8.7" in dns.ask("A", "default.agents.persys.cloud")
     cluster.scheduler.start()
@@ -113,7 +109,7 @@ def test_names_in_the_same_etcd_are_no_records_and_survive_a_restart(
     assert len(dns.ask("SRV", SCHEDULER_SRV)) == 1
 
 
-def test_a_scheduler_that_stops_is_not_found_any_more(
+def test_a_stopped_scheduler_is_removed_from_dns(
     new_cluster: Callable[..., Cluster], dns: CoreDns, etcd: Etcd
 ) -> None:
     cluster = new_cluster(
@@ -133,7 +129,7 @@ def test_a_scheduler_that_stops_is_not_found_any_more(
     assert dns.ask("A", own_name) == []
 
 
-def test_an_etcd_for_dns_that_is_away_is_one_warning_and_delays_nothing(
+def test_an_unreachable_dns_etcd_causes_one_warning_and_no_delay(
     new_cluster: Callable[..., Cluster],
     tmp_path: Path,
     names: Callable[[int], list[str]],
@@ -157,7 +153,7 @@ def test_an_etcd_for_dns_that_is_away_is_one_warning_and_delays_nothing(
     assert cluster.scheduler.log.count("discovery.unavailable") == 1
 
 
-def test_a_coredns_that_is_down_is_one_warning_until_it_is_back(
+def test_an_unreachable_coredns_causes_one_warning(
     new_cluster: Callable[..., Cluster], tmp_path: Path, etcd: Etcd
 ) -> None:
     dns = CoreDns(tmp_path, etcd.endpoint)
@@ -180,7 +176,7 @@ def test_a_coredns_that_is_down_is_one_warning_until_it_is_back(
     assert "discovery.unavailable" not in cluster.scheduler.log
 
 
-def test_an_agent_finds_the_scheduler_by_its_service(
+def test_an_agent_finds_the_scheduler_by_its_service_record(
     cluster: Cluster, dns: CoreDns, etcd: Etcd
 ) -> None:
     eventually(lambda: dns.ask("SRV", SCHEDULER_SRV) != [], "the scheduler is announced")
@@ -192,7 +188,7 @@ def test_an_agent_finds_the_scheduler_by_its_service(
     cluster.wait_until_node_is("Ready", node_id=node_id)
 
 
-def test_an_agent_waits_for_a_service_that_is_not_there_yet(
+def test_an_agent_waits_for_a_missing_service_record(
     new_cluster: Callable[..., Cluster], dns: CoreDns, etcd: Etcd
 ) -> None:
     cluster = new_cluster(
@@ -215,16 +211,16 @@ def test_an_agent_waits_for_a_service_that_is_not_there_yet(
     assert cluster.agent.log.count("scheduler.lost") == 1
 
 
-def test_persysctl_finds_the_scheduler_by_its_service(cluster: Cluster, dns: CoreDns) -> None:
+def test_persysctl_finds_the_scheduler_by_its_service_record(
+    cluster: Cluster, dns: CoreDns
+) -> None:
     done = persysctl("--scheduler", SCHEDULER_SRV, "node", "list", PERSYS_DNS_SERVER=dns.server)
 
     assert done.returncode == 0, done.stderr
     assert cluster.node_id in done.stdout
 
 
-def test_persysctl_says_so_when_dns_does_not_know_the_service(
-    cluster: Cluster, dns: CoreDns
-) -> None:
+def test_persysctl_reports_a_missing_service_record(cluster: Cluster, dns: CoreDns) -> None:
     name = "_other._tcp.persys.local"
     done = persysctl("--scheduler", name, "node", "list", PERSYS_DNS_SERVER=dns.server)
 

@@ -27,7 +27,7 @@ def cluster_settings(proxy: Proxy) -> dict[str, dict[str, str]]:
     return {"agent": {"DOCKER_HOST": f"unix://{proxy.path}"}}
 
 
-def test_promise_11_while_docker_is_cut_off_nothing_is_deleted_and_all_is_unknown(
+def test_promise_11_nothing_is_deleted_while_docker_is_unreachable(
     cluster: Cluster, proxy: Proxy, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
 ) -> None:
     some, late = names(5), names(1)
@@ -47,7 +47,7 @@ def test_promise_11_while_docker_is_cut_off_nothing_is_deleted_and_all_is_unknow
     assert len(cluster.containers(late)) == 1
 
 
-def test_docker_cut_off_in_the_middle_of_work_doubles_nothing(
+def test_a_docker_outage_during_work_creates_no_duplicates(
     cluster: Cluster, proxy: Proxy, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
 ) -> None:
     twenty = names(20)
@@ -64,7 +64,7 @@ def test_docker_cut_off_in_the_middle_of_work_doubles_nothing(
     assert set(running) <= set(after)
 
 
-def test_a_delete_while_docker_is_cut_off_is_done_afterwards(
+def test_a_delete_during_a_docker_outage_is_performed_after_it(
     cluster: Cluster, proxy: Proxy, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
 ) -> None:
     (name,) = names(1)
@@ -80,7 +80,7 @@ def test_a_delete_while_docker_is_cut_off_is_done_afterwards(
     assert cluster.containers([name]) == []
 
 
-def test_promise_8_an_apply_while_docker_hangs_is_done_when_it_answers_again(
+def test_promise_8_an_apply_while_docker_hangs_is_performed_after_it(
     cluster: Cluster, proxy: Proxy, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
 ) -> None:
     some, late = names(2), names(1)
@@ -97,7 +97,7 @@ def test_promise_8_an_apply_while_docker_hangs_is_done_when_it_answers_again(
     assert len(cluster.containers(late)) == 1
 
 
-def test_a_long_outage_is_no_failure_of_any_workload(
+def test_a_long_outage_does_not_fail_workloads(
     new_cluster: Callable[..., Cluster],
     proxy: Proxy,
     names: Callable[[int], list[str]],

@@ -84,7 +84,7 @@ def running(cluster: Cluster, demo_image: str) -> list[str]:
     return list(specs)  # they end with their Docker
 
 
-def test_promise_11_docker_is_stopped_and_started_and_nothing_is_deleted_or_doubled(
+def test_promise_11_a_restart_of_docker_deletes_and_duplicates_nothing(
     cluster: Cluster, own_docker: OwnDocker, running: list[str]
 ) -> None:
     before, runs = _things(cluster), _runs(cluster)
@@ -104,7 +104,7 @@ def test_promise_11_docker_is_stopped_and_started_and_nothing_is_deleted_or_doub
     assert [view.retry_attempts for view in cluster.client.list_workloads()] == [0] * 4
 
 
-def test_docker_is_killed_and_started_and_all_is_started_again(
+def test_workloads_are_started_again_after_docker_was_killed(
     cluster: Cluster, own_docker: OwnDocker, running: list[str]
 ) -> None:
     before = _things(cluster)

@@ -17,7 +17,7 @@ def environment() -> Iterator[DocsEnvironment]:
 
 
 @pytest.mark.parametrize("document", TYPED)
-def test_what_the_document_tells_to_type_works(environment: DocsEnvironment, document: str) -> None:
+def test_the_commands_of_a_document_work(environment: DocsEnvironment, document: str) -> None:
     trouble = environment.run_blocks([block for block in blocks_of(document) if block.is_run])
 
     assert trouble == "", trouble

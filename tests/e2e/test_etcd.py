@@ -31,7 +31,7 @@ def cluster_settings(etcd: Etcd) -> dict[str, dict[str, str]]:
     return {"scheduler": {"PERSYS_STORE": "etcd", "ETCD_ENDPOINTS": etcd.endpoint}}
 
 
-def test_promise_1_what_was_acknowledged_survives_kill_9_of_the_scheduler_on_etcd(
+def test_promise_1_acknowledged_workloads_on_etcd_survive_kill_9_of_the_scheduler(
     cluster: Cluster, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
 ) -> None:
     some, late = names(3), names(1)
@@ -46,7 +46,7 @@ def test_promise_1_what_was_acknowledged_survives_kill_9_of_the_scheduler_on_etc
     assert cluster.containers(some) == before
 
 
-def test_promise_5_a_silent_etcd_refuses_changes_answers_reads_and_stops_nothing(
+def test_promise_5_while_etcd_hangs_reads_work_changes_are_refused_and_nothing_stops(
     cluster: Cluster, etcd: Etcd, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
 ) -> None:
     some, refused, late = names(3), names(1)[0], names(1)
@@ -67,7 +67,7 @@ def test_promise_5_a_silent_etcd_refuses_changes_answers_reads_and_stops_nothing
     assert cluster.containers(some) == before
 
 
-def test_a_killed_etcd_is_found_again_when_it_is_back(
+def test_a_killed_etcd_is_used_again_after_its_start(
     cluster: Cluster, etcd: Etcd, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
 ) -> None:
     some, late = names(2), names(1)
@@ -84,7 +84,7 @@ def test_a_killed_etcd_is_found_again_when_it_is_back(
     assert cluster.scheduler.runs
 
 
-def test_promise_11_a_wiped_etcd_and_a_restarted_scheduler_lose_no_container(
+def test_promise_11_a_wiped_etcd_and_a_scheduler_restart_lose_no_container(
     cluster: Cluster, etcd: Etcd, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
 ) -> None:
     some, late = names(3), names(1)

@@ -46,7 +46,7 @@ def watch(cluster: Cluster, tmp_path: Path) -> Iterator[Watch]:
     made.close()
 
 
-def test_a_watch_misses_and_repeats_nothing_across_kill_9_of_the_scheduler(
+def test_a_watch_delivers_each_event_once_across_kill_9_of_the_scheduler(
     cluster: Cluster, watch: Watch, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
 ) -> None:
     early, late = names(4), names(4)

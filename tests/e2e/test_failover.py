@@ -27,7 +27,7 @@ def cluster(new_cluster: Callable[..., Cluster]) -> Cluster:
     return made
 
 
-def test_a_workload_of_a_dead_node_runs_elsewhere_and_only_there_when_it_returns(
+def test_a_workload_of_a_dead_node_runs_only_on_its_new_node(
     cluster: Cluster, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
 ) -> None:
     (name,) = names(1)
@@ -44,7 +44,7 @@ def test_a_workload_of_a_dead_node_runs_elsewhere_and_only_there_when_it_returns
     assert copy.running
 
 
-def test_promise_12_a_drained_node_is_empty_when_persysctl_says_so(
+def test_promise_12_a_node_is_empty_when_drain_completes(
     cluster: Cluster, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
 ) -> None:
     some = names(4)

@@ -33,7 +33,7 @@ def cluster_on_small_disk(
     cluster.scheduler.close()  # before its disk goes away
 
 
-def test_an_apply_that_the_full_disk_does_not_take_is_refused_and_leaves_nothing(
+def test_an_apply_on_a_full_disk_is_refused_without_traces(
     cluster_on_small_disk: Cluster,
     small_disk: Path,
     names: Callable[[int], list[str]],

@@ -118,7 +118,7 @@ def watch(schedulers: Schedulers, tmp_path: Path) -> Iterator[Process]:
     made.close()
 
 
-async def test_no_way_to_lose_the_leader_loses_anything_else(
+async def test_no_failover_loses_acknowledged_workloads(
     schedulers: Schedulers,
     agent: Process,
     node_id: str,
@@ -166,7 +166,7 @@ async def test_no_way_to_lose_the_leader_loses_anything_else(
     assert seen_by(watch)[: len(sequences)] == sequences
 
 
-def test_a_wiped_etcd_is_no_new_cluster_for_schedulers_that_remember(
+def test_running_schedulers_do_not_treat_a_wiped_etcd_as_a_new_cluster(
     schedulers: Schedulers,
     agent: Process,
     node_id: str,

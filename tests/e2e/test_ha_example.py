@@ -38,7 +38,7 @@ def typed(name: str, *arguments: str) -> str:
     return done.stdout
 
 
-def test_the_example_comes_up_loses_its_leader_and_goes_down(tmp_path: Path) -> None:
+def test_the_example_starts_fails_over_and_stops(tmp_path: Path) -> None:
     directory = str(tmp_path / "ha")
     try:
         said = typed("up", directory, "--ports", str(free_ports()))

@@ -8,7 +8,7 @@ from e2e.waiting import eventually
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
 
-def test_a_workload_that_becomes_unhealthy_is_told_of_and_started_again(
+def test_an_unhealthy_workload_is_reported_and_restarted(
     cluster: Cluster, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
 ) -> None:
     (name,) = names(1)
@@ -40,7 +40,7 @@ def test_a_workload_that_becomes_unhealthy_is_told_of_and_started_again(
     assert cluster.container(name).id == before.id
 
 
-def test_a_workload_goes_elsewhere_when_its_node_is_too_full(
+def test_a_workload_is_placed_elsewhere_when_a_node_exceeds_its_threshold(
     new_cluster: Callable[..., Cluster], names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
 ) -> None:
     full = {"PERSYS_ADMISSION_MEMORY_PERCENT": "1", "PERSYS_ADMISSION_HALF_LIFE": "0s"}

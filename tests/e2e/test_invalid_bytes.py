@@ -20,7 +20,7 @@ GARBAGE = (
 )
 
 
-def test_garbage_on_the_ports_disturbs_nothing(
+def test_invalid_bytes_on_a_port_do_not_affect_the_cluster(
     cluster: Cluster, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
 ) -> None:
     some, late = names(1), names(1)

@@ -32,7 +32,7 @@ def cluster_settings(own_docker: OwnDocker) -> dict[str, dict[str, str]]:
     }
 
 
-def test_a_docker_that_is_started_after_the_agent_is_used_without_a_restart(
+def test_docker_started_after_the_agent_is_used(
     cluster: Cluster,
     own_docker: OwnDocker,
     demo_image: str,

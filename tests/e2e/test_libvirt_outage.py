@@ -30,7 +30,7 @@ def cluster_settings(vm_directory: tuple[Path, dict[str, str]]) -> dict[str, dic
     return {"agent": vm_directory[1]}
 
 
-def test_promise_11_while_libvirtd_is_away_machines_are_unknown_and_afterwards_as_they_were(
+def test_promise_11_vms_are_unknown_during_a_libvirtd_outage_and_unchanged_after_it(
     cluster: Cluster, libvirtd: OwnLibvirtd, names: Callable[[int], list[str]]
 ) -> None:
     one, late = names(2)

@@ -88,7 +88,7 @@ def _with_volumes(spec: pb.WorkloadSpec) -> pb.WorkloadSpec:
     return changed
 
 
-def test_a_new_revision_replaces_the_container_once(
+def test_a_new_revision_replaces_the_container_exactly_once(
     cluster: Cluster, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
 ) -> None:
     (name,) = names(1)
@@ -114,7 +114,7 @@ def test_a_new_revision_replaces_the_container_once(
     assert [(one.action_type, one.status) for one in done] == [("apply_workload", "completed")] * 2
 
 
-def test_promise_10_stop_and_start_keep_data_and_only_a_delete_removes_it(
+def test_promise_10_only_a_delete_removes_data(
     cluster: Cluster, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
 ) -> None:
     (name,) = names(1)
@@ -143,7 +143,7 @@ def test_promise_10_stop_and_start_keep_data_and_only_a_delete_removes_it(
     assert (cluster.volumes / name / "archive" / "file").read_text() == "kept\n"
 
 
-def test_a_volume_that_outlived_its_workload_is_found_bounded_and_deleted(
+def test_a_retained_volume_is_listed_reused_and_deleted(
     cluster: Cluster, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
 ) -> None:
     (name,) = names(1)
@@ -175,7 +175,7 @@ def test_a_volume_that_outlived_its_workload_is_found_bounded_and_deleted(
     assert str(cluster.volumes) not in Path("/proc/mounts").read_text()
 
 
-def test_an_image_that_does_not_exist_fails_for_good(
+def test_a_missing_image_is_not_retried(
     cluster: Cluster,
     names: Callable[[int], list[str]],
     sleeper: pb.WorkloadSpec,
@@ -200,7 +200,7 @@ def test_an_image_that_does_not_exist_fails_for_good(
     cluster.run_all([name], sleeper)  # another revision can do what this one could not
 
 
-def test_a_taken_host_port_is_tried_again_after_a_while_and_then_taken(
+def test_an_occupied_host_port_is_retried_until_it_is_free(
     cluster: Cluster, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
 ) -> None:
     (name,) = names(1)

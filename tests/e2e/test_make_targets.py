@@ -42,7 +42,7 @@ def run(*words: str, **variables: str) -> str:
     return done.stdout
 
 
-def test_make_build_leaves_a_wheel_and_the_programs_in_bin() -> None:
+def test_make_build_creates_a_wheel_and_the_programs_in_bin() -> None:
     said = make("build")
 
     assert "built dist/persys_compute-" in said
@@ -51,7 +51,7 @@ def test_make_build_leaves_a_wheel_and_the_programs_in_bin() -> None:
 
 
 @pytest.mark.full
-def test_what_make_build_linux_packs_is_installed_without_a_package_index() -> None:
+def test_the_archive_of_make_build_linux_installs_without_a_package_index() -> None:
     said = make("build-linux")
     images.ensure_base()
     (packed,) = (line.split()[1] for line in said.splitlines() if line.startswith("packed "))
@@ -76,7 +76,7 @@ def registry(tmp_path: Path) -> Iterator[Registry]:
     made.close()
 
 
-def test_make_docker_push_gives_every_image_to_the_registry(
+def test_make_docker_push_pushes_every_image(
     registry: Registry, demo_image: str, tmp_path: Path
 ) -> None:
     prefix = f"{registry.address}/persys"
@@ -105,9 +105,7 @@ def etcd(unique_id: str) -> Iterator[dict[str, str]]:
     docker("volume", "rm", "-f", unique_id)
 
 
-def test_a_scheduler_runs_on_the_etcd_that_the_script_starts(
-    etcd: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_scheduler_runs_on_the_etcd_of_the_script(etcd: dict[str, str], tmp_path: Path) -> None:
     port = free_port()
     scheduler = Process(
         [str(images.ROOT / ".venv" / "bin" / "persys-scheduler"), "-insecure"],
@@ -134,7 +132,9 @@ def test_a_scheduler_runs_on_the_etcd_that_the_script_starts(
     assert "etcd" in scheduler.log
 
 
-def test_the_etcd_of_the_script_keeps_its_data_without_its_container(etcd: dict[str, str]) -> None:
+def test_the_etcd_of_the_script_keeps_its_data_when_its_container_is_removed(
+    etcd: dict[str, str],
+) -> None:
     run("hack/start-etcd-docker.sh", **etcd)
     docker("exec", etcd["NAME"], "etcdctl", "put", "kept", "yes")
     docker("rm", "-f", etcd["NAME"])

@@ -29,7 +29,7 @@ def cluster_settings() -> dict[str, dict[str, str]]:
     }
 
 
-def test_a_hundred_at_once_all_run_none_is_lost_and_none_is_doubled(
+def test_a_hundred_workloads_applied_at_once_all_run_exactly_once(
     cluster: Cluster, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
 ) -> None:
     hundred = names(100)
@@ -50,7 +50,7 @@ def test_a_hundred_at_once_all_run_none_is_lost_and_none_is_doubled(
     assert cluster.containers() == []
 
 
-def test_a_container_removed_by_hand_is_back_within_two_seconds(
+def test_a_manually_removed_container_is_recreated_within_two_seconds(
     cluster: Cluster, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
 ) -> None:
     (name,) = names(1)

@@ -78,7 +78,7 @@ def agent(cluster: Cluster, behind: Behind) -> Iterator[Process]:
     containers.remove(containers.container_ids(f"{cluster.node_id}-{NODE}"))
 
 
-def test_an_agent_behind_nat_is_a_full_member(
+def test_an_agent_behind_nat_runs_workloads(
     cluster: Cluster, agent: Process, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
 ) -> None:
     some = names(3)

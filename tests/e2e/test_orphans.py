@@ -44,7 +44,7 @@ def orphans(
     return first, second
 
 
-def test_an_orphan_is_adopted_without_a_restart_and_another_deleted(
+def test_an_orphan_is_adopted_without_a_restart_or_deleted(
     cluster: Cluster, orphans: tuple[str, str]
 ) -> None:
     kept, unwanted = orphans

@@ -33,7 +33,7 @@ def spec_file(tmp_path: Path, demo_image: str) -> Callable[..., str]:
     return write
 
 
-def test_apply_and_wait_ends_well_and_shows_the_port_and_delete_leaves_nothing(
+def test_apply_with_wait_shows_the_port_and_delete_removes_everything(
     cluster: Cluster,
     persysctl: Callable[..., subprocess.CompletedProcess[str]],
     spec_file: Callable[..., str],
@@ -53,7 +53,7 @@ def test_apply_and_wait_ends_well_and_shows_the_port_and_delete_leaves_nothing(
     assert cluster.containers([unique_id]) == []
 
 
-def test_a_failing_image_ends_with_1_and_the_reason(
+def test_a_missing_image_exits_with_1_and_the_reason(
     persysctl: Callable[..., subprocess.CompletedProcess[str]],
     spec_file: Callable[..., str],
     unique_id: str,
@@ -66,7 +66,7 @@ def test_a_failing_image_ends_with_1_and_the_reason(
     assert "persys-absent" in failed.stdout + failed.stderr
 
 
-def test_promise_7_what_fits_nowhere_ends_at_once_and_says_why(
+def test_promise_7_a_workload_that_fits_nowhere_is_reported_at_once_with_the_reason(
     persysctl: Callable[..., subprocess.CompletedProcess[str]],
     spec_file: Callable[..., str],
     unique_id: str,
@@ -88,7 +88,7 @@ def test_promise_7_what_fits_nowhere_ends_at_once_and_says_why(
     ],
     ids=["exits at once", "fails its health check"],
 )
-def test_a_workload_that_does_not_come_up_ends_a_wait_with_1_and_the_next_command(
+def test_a_failed_wait_exits_with_1_and_names_the_next_command(
     old: str,
     new: str,
     reason: str,
@@ -107,7 +107,7 @@ def test_a_workload_that_does_not_come_up_ends_a_wait_with_1_and_the_next_comman
     persysctl("workload", "delete", unique_id, "--wait")
 
 
-def test_a_scheduler_that_is_away_ends_with_4(
+def test_an_unreachable_scheduler_exits_with_4(
     cluster: Cluster, persysctl: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     cluster.scheduler.kill()

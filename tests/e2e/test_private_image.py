@@ -104,7 +104,7 @@ def shop(
     docker("rmi", image)
 
 
-def test_promise_10_a_container_and_a_stack_live_together_from_one_private_image(
+def test_promise_10_a_container_and_a_stack_of_a_private_image_keep_their_data(
     cluster: Cluster, persysctl: Persysctl, shop: Shop, home: Path
 ) -> None:
     def do(*words: str) -> str:

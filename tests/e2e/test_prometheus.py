@@ -63,15 +63,15 @@ def promtool(*arguments: str) -> str:
     return ended.stdout
 
 
-def test_prometheus_takes_the_shipped_settings() -> None:
+def test_prometheus_accepts_the_shipped_configuration() -> None:
     assert "SUCCESS" in promtool("check", "config", "prometheus.yml")
 
 
-def test_every_alert_fires_when_it_should_and_not_before() -> None:
+def test_the_alert_rules_pass_their_unit_tests() -> None:
     promtool("test", "rules", "alerts_test.yml")
 
 
-def test_no_alert_is_without_its_trial() -> None:
+def test_every_alert_has_a_unit_test() -> None:
     tried = {
         case["alertname"]
         for trial in yaml.safe_load((SHIPPED / "alerts_test.yml").read_text("utf-8"))["tests"]
@@ -83,7 +83,7 @@ def test_no_alert_is_without_its_trial() -> None:
 
 
 @pytest.mark.parametrize("board", ["persys-scheduler", "persys-agent"])
-def test_prometheus_answers_all_that_a_dashboard_asks(
+def test_prometheus_answers_every_dashboard_query(
     ask: Ask, cluster: Cluster, sleeper: pb.WorkloadSpec, board: str
 ) -> None:
     cluster.run_all([board], sleeper)
@@ -100,7 +100,7 @@ def test_prometheus_answers_all_that_a_dashboard_asks(
             assert query.labels <= found["metric"].keys(), f"{query} got {found['metric']}"
 
 
-def test_no_alert_fails_when_it_is_looked_at(ask: Ask) -> None:
+def test_every_alert_can_be_evaluated(ask: Ask) -> None:
     def looked_at() -> list[dict[str, Any]]:
         return [rule for group in ask("/api/v1/rules")["groups"] for rule in group["rules"]]
 
@@ -110,7 +110,7 @@ def test_no_alert_fails_when_it_is_looked_at(ask: Ask) -> None:
     )
 
 
-def test_a_lost_node_raises_the_alarm(ask: Ask, cluster: Cluster) -> None:
+def test_a_lost_node_fires_an_alert(ask: Ask, cluster: Cluster) -> None:
     eventually(
         lambda: values(ask, 'persys_scheduler_nodes{status="Ready"}') == {"1"}, "the node is seen"
     )

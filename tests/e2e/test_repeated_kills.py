@@ -71,7 +71,7 @@ class User(threading.Thread):
                 return
 
 
-def test_promise_1_after_a_storm_of_kill_9_all_is_as_users_were_told(
+def test_promise_1_after_repeated_kill_9_the_cluster_matches_the_acknowledged_requests(
     new_cluster: Callable[..., Cluster], names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
 ) -> None:
     cluster = new_cluster(scheduler={"SCHEDULER_HEARTBEAT_INTERVAL": "1s"})

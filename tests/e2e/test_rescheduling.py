@@ -11,7 +11,7 @@ from persys.wire.gen.control.v1 import control_pb2 as pb
 ALL_CPU = (os.cpu_count() or 1) * 1000
 
 
-def test_promise_3_a_revision_too_large_for_its_node_moves_and_leaves_nothing_behind(
+def test_promise_3_a_revision_too_large_for_its_node_moves(
     new_cluster: Callable[..., Cluster], names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
 ) -> None:
     cluster, large_node = _a_small_and_a_large_node(new_cluster)
@@ -26,7 +26,7 @@ def test_promise_3_a_revision_too_large_for_its_node_moves_and_leaves_nothing_be
     assert copy.running
 
 
-def test_a_workload_that_moved_can_be_deleted_and_applied_again(
+def test_a_moved_workload_can_be_deleted_and_applied_again(
     new_cluster: Callable[..., Cluster], names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
 ) -> None:
     cluster, large_node = _a_small_and_a_large_node(new_cluster)

@@ -71,7 +71,7 @@ def secured(tmp_path: Path) -> Iterator[Secured]:
         made.scheduler.close()
 
 
-def test_an_agent_moves_to_its_new_certificate_and_is_never_without_a_scheduler(
+def test_an_agent_changes_its_certificate_without_losing_the_scheduler(
     secured: Secured, tmp_path: Path
 ) -> None:
     trust = Trust(secured.root.write(Role.ADMIN, "me"))

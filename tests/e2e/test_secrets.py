@@ -25,7 +25,7 @@ container:
 """
 
 
-def test_a_secret_reaches_its_container_and_is_in_the_clear_nowhere_else(
+def test_a_secret_is_in_plain_text_only_in_its_container(
     cluster: Cluster,
     persysctl: Callable[..., subprocess.CompletedProcess[str]],
     unique_id: str,

@@ -93,7 +93,7 @@ services:
     return pb.WorkloadSpec(type="compose", compose=stack)
 
 
-def test_a_planted_secret_is_in_clear_in_no_file_and_in_no_environment(
+def test_a_secret_is_in_plain_text_in_no_file_and_no_environment(
     new_cluster: Callable[..., Cluster], demo_image: str, unique_id: str, tmp_path: Path
 ) -> None:
     cluster = new_cluster(

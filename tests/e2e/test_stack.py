@@ -50,7 +50,7 @@ def page(port: int) -> str:
         return ""
 
 
-def test_promise_10_a_stack_is_deployed_updated_and_deleted_and_its_volume_stays(
+def test_promise_10_the_volume_of_a_stack_survives_update_and_delete(
     cluster: Cluster,
     persysctl: Callable[..., subprocess.CompletedProcess[str]],
     volumes: Callable[[], list[str]],
@@ -94,7 +94,7 @@ def test_promise_10_a_stack_is_deployed_updated_and_deleted_and_its_volume_stays
     assert len(volumes()) == 1
 
 
-def test_a_construct_that_cannot_be_honoured_is_refused_with_its_line(
+def test_an_unsupported_compose_key_is_refused_with_its_line(
     persysctl: Callable[..., subprocess.CompletedProcess[str]], unique_id: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "stack.yaml"
@@ -109,7 +109,7 @@ def test_a_construct_that_cannot_be_honoured_is_refused_with_its_line(
     assert f"{file}:7: compose.inline_yaml: services.web.container_name: " in refused.stderr
 
 
-def test_a_stack_from_a_repository_follows_its_branch_on_request_and_shows_the_commit(
+def test_a_redeploy_of_a_stack_uses_the_current_commit_of_its_branch(
     cluster: Cluster,
     persysctl: Callable[..., subprocess.CompletedProcess[str]],
     unique_id: str,

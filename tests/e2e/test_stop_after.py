@@ -47,7 +47,7 @@ def data_holder(sleeper: pb.WorkloadSpec) -> pb.WorkloadSpec:
     return spec
 
 
-def test_promise_4_a_data_holder_that_was_cut_off_stops_before_another_node_runs_it(
+def test_promise_4_an_isolated_workload_with_data_stops_before_another_node_runs_it(
     cluster: Cluster,
     line: PortProxy,
     names: Callable[[int], list[str]],
@@ -75,7 +75,7 @@ def test_promise_4_a_data_holder_that_was_cut_off_stops_before_another_node_runs
     assert all(one.running for one in inspect(container_ids(other)))
 
 
-def test_an_agent_that_starts_without_its_scheduler_stops_what_is_due_and_an_order_resumes_it(
+def test_an_agent_started_without_its_scheduler_applies_stop_after(
     cluster: Cluster, names: Callable[[int], list[str]], data_holder: pb.WorkloadSpec
 ) -> None:
     (name,) = names(1)

@@ -80,7 +80,7 @@ async def fill(store: Store) -> None:
         await store.commit([Unit(puts={"/not-ours": bytes(MEGABYTE - 1)})])
 
 
-async def test_promise_5_an_etcd_that_was_stopped_is_found_again(
+async def test_promise_5_a_stopped_etcd_is_used_again_after_its_start(
     cluster: Cluster, etcd: Etcd, node: Node
 ) -> None:
     await asyncio.to_thread(etcd.stop)
@@ -90,7 +90,7 @@ async def test_promise_5_an_etcd_that_was_stopped_is_found_again(
     await well_again(cluster, node)
 
 
-async def test_an_etcd_that_stood_still_is_found_again(
+async def test_a_paused_etcd_is_used_again_after_it_resumes(
     cluster: Cluster, etcd: Etcd, node: Node
 ) -> None:
     etcd.signal(signal.SIGSTOP)
@@ -102,7 +102,7 @@ async def test_an_etcd_that_stood_still_is_found_again(
     await well_again(cluster, node)
 
 
-async def test_promise_11_an_etcd_that_was_wiped_is_rebuilt_from_memory_and_agents(
+async def test_promise_11_a_wiped_etcd_is_rebuilt_from_memory_and_agents(
     cluster: Cluster, etcd: Etcd, node: Node
 ) -> None:
     await asyncio.to_thread(etcd.wipe)
@@ -118,7 +118,7 @@ async def test_promise_11_an_etcd_that_was_wiped_is_rebuilt_from_memory_and_agen
     await well_again(cluster, node)
 
 
-async def test_an_etcd_out_of_space_is_degraded_until_an_operator_made_room(
+async def test_an_etcd_out_of_space_causes_degraded_mode_until_space_is_freed(
     cluster: Cluster, etcd: Etcd, node: Node
 ) -> None:
     with pytest.raises(StoreUnavailableError, match="out of space"):
@@ -133,7 +133,7 @@ async def test_an_etcd_out_of_space_is_degraded_until_an_operator_made_room(
     await well_again(cluster, node)
 
 
-async def test_one_value_too_large_for_etcd_is_refused_alone(cluster: Cluster, node: Node) -> None:
+async def test_only_a_value_too_large_for_etcd_is_refused(cluster: Cluster, node: Node) -> None:
     spec = pb.WorkloadSpec(type="container", container=pb.ContainerSpec(image="nginx"))
     spec.container.env["LARGE"] = "x" * 1_100_000
 

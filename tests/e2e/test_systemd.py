@@ -73,14 +73,12 @@ def test_an_enabled_unit_is_active(host: SystemdHost, part: str) -> None:
     assert host.property(part, "UnitFileState") == "enabled"
 
 
-def test_the_agent_registers_at_the_scheduler_and_runs_a_workload(
-    host: SystemdHost, workload: str
-) -> None:
+def test_the_agent_registers_and_runs_a_workload(host: SystemdHost, workload: str) -> None:
     assert host.container(workload).running
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_a_killed_process_is_started_again_and_restarts_no_container(
+def test_a_killed_process_is_restarted_without_restarting_containers(
     host: SystemdHost, workload: str, part: str
 ) -> None:
     before, killed = host.container(workload), host.pid(part)
@@ -98,7 +96,9 @@ def test_a_killed_process_is_started_again_and_restarts_no_container(
     assert host.container(workload) == before
 
 
-def test_a_restart_of_the_agent_restarts_no_container(host: SystemdHost, workload: str) -> None:
+def test_a_restart_of_the_agent_does_not_restart_containers(
+    host: SystemdHost, workload: str
+) -> None:
     before = host.container(workload)
 
     host.run("systemctl", "restart", "persys-agent")
@@ -108,7 +108,7 @@ def test_a_restart_of_the_agent_restarts_no_container(host: SystemdHost, workloa
 
 
 @pytest.mark.parametrize("part", UNPRIVILEGED)
-def test_a_process_of_the_control_plane_has_no_privileges(host: SystemdHost, part: str) -> None:
+def test_a_control_plane_process_has_no_privileges(host: SystemdHost, part: str) -> None:
     user = host.run("id", "-u", "persys").strip()
 
     process = host.process(part)
@@ -119,7 +119,7 @@ def test_a_process_of_the_control_plane_has_no_privileges(host: SystemdHost, par
 
 
 @pytest.mark.parametrize("part", UNPRIVILEGED)
-def test_a_process_of_the_control_plane_can_write_its_own_directory_only(
+def test_a_control_plane_process_can_write_only_its_own_directory(
     host: SystemdHost, part: str
 ) -> None:
     def touch(directory: str) -> int:
@@ -132,7 +132,7 @@ def test_a_process_of_the_control_plane_can_write_its_own_directory_only(
     assert 0 not in refused
 
 
-def test_state_and_keys_are_closed_to_other_users(host: SystemdHost) -> None:
+def test_state_and_keys_are_not_readable_by_other_users(host: SystemdHost) -> None:
     def mode(path: str) -> str:
         return host.run("stat", "-c", "%U %a", path).strip()
 
@@ -145,9 +145,7 @@ def test_state_and_keys_are_closed_to_other_users(host: SystemdHost) -> None:
     assert mode("/var/lib/persys/state.db") == "root 600"
 
 
-def test_the_key_of_secrets_can_be_a_credential_that_only_root_may_read(
-    host: SystemdHost, workload: str
-) -> None:
+def test_the_secrets_key_can_be_a_systemd_credential(host: SystemdHost, workload: str) -> None:
     kept = "/var/lib/persys/scheduler/secrets.key"
     host.run("install", "-m", "600", "-o", "root", kept, "/etc/persys/secrets.key")
     host.write("/etc/systemd/system/persys-scheduler.service.d/key.conf", FROM_CREDENTIALS)
@@ -164,7 +162,7 @@ def test_the_key_of_secrets_can_be_a_credential_that_only_root_may_read(
     assert host.try_run("test", "-e", kept).returncode != 0, "no other key was made"
 
 
-def test_after_a_reboot_all_units_are_active_again(host: SystemdHost, workload: str) -> None:
+def test_all_units_are_active_after_a_reboot(host: SystemdHost, workload: str) -> None:
     before = host.container(workload)
 
     host.reboot()

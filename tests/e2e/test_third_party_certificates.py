@@ -141,7 +141,7 @@ def deployment(
         made.close()
 
 
-def test_a_workload_runs_where_all_nodes_and_all_users_share_a_certificate(
+def test_a_workload_runs_with_shared_third_party_certificates(
     deployment: Deployment, unique_id: str, demo_image: str, tmp_path: Path
 ) -> None:
     spec = {

@@ -50,7 +50,7 @@ def empty_registry(tmp_path: Path) -> Iterator[str]:
     registry.close()
 
 
-async def test_an_agent_joins_with_what_the_contract_asks_for(
+async def test_a_registration_has_the_fields_of_the_contract(
     field: ThirdPartyScheduler, node: Cluster
 ) -> None:
     (joined,) = field.registrations
@@ -64,7 +64,7 @@ async def test_an_agent_joins_with_what_the_contract_asks_for(
     assert joined.agent_version
 
 
-async def test_a_workload_lives_from_apply_to_not_found(
+async def test_a_workload_is_applied_updated_and_deleted(
     field: ThirdPartyScheduler, node: Cluster, unique_id: str, sleeping: Any
 ) -> None:
     answer = await field.apply(unique_id, sleeping, revision="r1")
@@ -98,7 +98,7 @@ async def test_a_workload_lives_from_apply_to_not_found(
     assert node.containers() == []
 
 
-async def test_heartbeats_carry_the_state_words_of_the_contract(
+async def test_heartbeats_contain_the_states_of_the_contract(
     field: ThirdPartyScheduler, node: Cluster, unique_id: str, sleeping: Any
 ) -> None:
     await field.apply(unique_id, sleeping, revision="r1")
@@ -111,7 +111,7 @@ async def test_heartbeats_carry_the_state_words_of_the_contract(
     assert all(beat.HasField("usage") and beat.HasField("timestamp") for beat in field.heartbeats)
 
 
-async def test_a_failure_says_its_reason_by_poll_and_by_heartbeat(
+async def test_a_failure_reason_is_in_status_and_heartbeats(
     field: ThirdPartyScheduler, node: Cluster, unique_id: str, sleeping: Any, empty_registry: str
 ) -> None:
     sleeping.image = f"{empty_registry}/persys-absent:latest"
@@ -126,7 +126,7 @@ async def test_a_failure_says_its_reason_by_poll_and_by_heartbeat(
     assert "persys-absent" in failed.metadata["last_error"]
 
 
-async def test_promise_5_a_frozen_scheduler_stops_nothing_and_gets_no_new_work_taken(
+async def test_promise_5_with_a_frozen_scheduler_workloads_continue_and_new_ones_are_refused(
     field: ThirdPartyScheduler, node: Cluster, unique_id: str, sleeping: Any
 ) -> None:
     await field.apply(unique_id, sleeping, revision="r1")
@@ -149,7 +149,7 @@ async def test_promise_5_a_frozen_scheduler_stops_nothing_and_gets_no_new_work_t
     await field.poll_until(f"{unique_id}-late", RUNNING)
 
 
-async def test_an_agent_whose_heartbeat_is_answered_with_an_error_registers_again(
+async def test_an_agent_registers_again_after_a_heartbeat_error(
     field: ThirdPartyScheduler, node: Cluster, unique_id: str, sleeping: Any
 ) -> None:
     await field.apply(unique_id, sleeping, revision="r1")

@@ -112,7 +112,7 @@ def test_an_apply_is_one_trace_from_the_user_to_the_agent(
     assert taken.parent == sent.id
 
 
-def test_a_receiver_that_is_not_there_costs_one_line_and_no_call(
+def test_an_unreachable_trace_receiver_is_logged_once_and_delays_no_call(
     new_cluster: Callable[..., Cluster],
     receiver: Receiver,
     sleeper: pb.WorkloadSpec,

@@ -143,7 +143,7 @@ def credentials_of(files: CertificateFiles) -> grpc.ChannelCredentials:
 
 
 @pytest.mark.parametrize("role", [Role.SCHEDULER, Role.AGENT])
-def test_without_a_certificate_neither_openssl_nor_reflection_gets_in(
+def test_openssl_and_reflection_are_refused_without_a_certificate(
     cluster: SecureCluster, role: Role
 ) -> None:
     port = cluster.scheduler_port if role is Role.SCHEDULER else cluster.agent_port
@@ -161,7 +161,7 @@ def test_without_a_certificate_neither_openssl_nor_reflection_gets_in(
 
 
 @pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR, Role.AGENT, Role.GATEWAY])
-def test_an_agent_takes_orders_from_nobody_but_schedulers_and_admins(
+def test_an_agent_accepts_orders_only_from_schedulers_and_admins(
     cluster: SecureCluster, role: Role
 ) -> None:
     files = cluster.certificate(role, "other")
@@ -177,7 +177,7 @@ def test_an_agent_takes_orders_from_nobody_but_schedulers_and_admins(
             assert err.value.code() is grpc.StatusCode.PERMISSION_DENIED
 
 
-def test_a_removed_node_is_out_here_and_at_the_authority_until_it_joins_again(
+def test_a_removed_node_is_refused_by_scheduler_and_ca_until_it_joins_again(
     cluster: SecureCluster, tmp_path: Path
 ) -> None:
     stolen = CertificateFiles(*(tmp_path / path.name for path in cluster.node))
@@ -201,7 +201,7 @@ def test_a_removed_node_is_out_here_and_at_the_authority_until_it_joins_again(
     assert is_not_renewed()
 
 
-def test_a_revoked_node_is_out_until_it_joins_again(cluster: SecureCluster) -> None:
+def test_a_revoked_node_is_refused_until_it_joins_again(cluster: SecureCluster) -> None:
     cluster.authority(cluster.admin).revoke(RevokeRequest(role=NODE.role, name=NODE.name))
     eventually(lambda: "has been revoked" in cluster.agent.log, "the agent to be told")
     cluster.join_again()

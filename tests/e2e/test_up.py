@@ -127,7 +127,7 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
     made.down()
 
 
-def test_up_runs_a_real_workload_and_works_again_when_run_twice(installation: Installation) -> None:
+def test_up_runs_a_workload_and_is_idempotent(installation: Installation) -> None:
     first = installation.up()
 
     assert first.returncode == 0, first.stdout + first.stderr
@@ -154,7 +154,7 @@ def test_up_runs_a_real_workload_and_works_again_when_run_twice(installation: In
     assert agent.returncode == 0, agent.stderr
 
 
-def test_down_leaves_the_workload_running_and_says_so(installation: Installation) -> None:
+def test_down_keeps_the_workload_running(installation: Installation) -> None:
     installation.up()
     before = installation.container()
 
@@ -176,7 +176,7 @@ def test_down_leaves_the_workload_running_and_says_so(installation: Installation
     assert installation.persysctl("node", "list").returncode == 0
 
 
-def test_clean_demo_removes_what_up_deployed(installation: Installation) -> None:
+def test_clean_demo_removes_the_workload_of_up(installation: Installation) -> None:
     installation.up()
 
     clean = installation.clean()
@@ -186,7 +186,7 @@ def test_clean_demo_removes_what_up_deployed(installation: Installation) -> None
     assert installation.persysctl("workload", "list", "-o", "name").stdout == ""
 
 
-def test_a_killed_scheduler_is_back_within_seconds(installation: Installation) -> None:
+def test_a_killed_scheduler_is_restarted_within_seconds(installation: Installation) -> None:
     installation.up()
     before = installation.processes()
 
@@ -205,9 +205,7 @@ def test_a_killed_scheduler_is_back_within_seconds(installation: Installation) -
     assert installation.processes()["agent"] == before["agent"]
 
 
-def test_a_wheel_that_is_installed_elsewhere_brings_everything_up(
-    installation: Installation, tmp_path: Path
-) -> None:
+def test_up_works_from_an_installed_wheel(installation: Installation, tmp_path: Path) -> None:
     installed = replace(installation, programs=_installed_wheel(tmp_path))
 
     up = installed.up()

@@ -208,7 +208,7 @@ CASES = [
 
 @pytest.mark.full  # the versions are taken from the history, which a shallow clone lacks
 @pytest.mark.parametrize("upgraded", CASES, indirect=True)
-def test_promise_6_an_upgrade_in_place_restarts_nothing_and_what_ran_can_be_changed(
+def test_promise_6_an_in_place_upgrade_restarts_nothing(
     upgraded: Upgraded, demo_image: str, tmp_path: Path
 ) -> None:
     cluster, mark = upgraded.cluster, f"u{uuid4().hex[:6]}"

@@ -59,7 +59,7 @@ def cluster_settings(vm_directory: tuple[Path, dict[str, str]]) -> dict[str, dic
     return {"agent": vm_directory[1]}
 
 
-def test_each_says_what_is_wrong_with_it(
+def test_a_failed_vm_reports_its_cause(
     cluster: Cluster,
     libvirtd: OwnLibvirtd,
     vm_directory: tuple[Path, dict[str, str]],

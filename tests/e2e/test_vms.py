@@ -48,7 +48,7 @@ def persysctl(cluster: Cluster, tmp_path: Path) -> Persysctl:
     return run
 
 
-def test_one_file_has_a_container_a_stack_and_a_machine_and_all_live_and_go_together(
+def test_a_container_a_stack_and_a_vm_are_applied_and_deleted_from_one_file(
     cluster: Cluster,
     vm_directory: tuple[Path, dict[str, str]],
     persysctl: Persysctl,

@@ -83,34 +83,34 @@ def survive(case: Case, place: Place, directory: Path) -> None:
     run_in(world, lambda: life.survive(case.site, case.kind, place.phase))
 
 
-def test_every_call_of_the_agent_is_made_in_some_life(reached: dict[str, Place]) -> None:
+def test_every_call_site_is_reached_or_listed(reached: dict[str, Place]) -> None:
     listed = ELSEWHERE.keys() | TRIGGERS.keys()
     missing = {str(site) for site in all_sites()} - reached.keys() - listed
 
     assert not missing, "add what reaches these calls to a scenario, or the test that covers them"
 
 
-def test_no_call_is_listed_as_covered_elsewhere_without_need(reached: dict[str, Place]) -> None:
+def test_no_reached_call_site_is_listed(reached: dict[str, Place]) -> None:
     listed = ELSEWHERE.keys() | TRIGGERS.keys()
     assert listed <= {str(site) for site in all_sites()}
     assert listed & reached.keys() == set()
 
 
 @pytest.mark.parametrize("name", sorted(set(ELSEWHERE.values())))
-def test_a_test_that_covers_a_call_elsewhere_exists(name: str) -> None:
+def test_a_listed_test_exists(name: str) -> None:
     file, _, function = name.partition("::")
 
     assert f"def {function}(" in (Path(__file__).parents[2] / file).read_text()
 
 
 @pytest.mark.parametrize("transparent", TRANSPARENT, ids=lambda each: each.function)
-def test_a_function_that_passes_calls_on_has_callers(transparent: Transparent) -> None:
+def test_a_transparent_function_has_callers(transparent: Transparent) -> None:
     callers: list[Site] = sites_of(transparent.callee.driver)
     assert any(site.callee == transparent.callee.name for site in callers)
 
 
 @pytest.mark.parametrize("case", CHOSEN, ids=str)
-def test_a_fault_below_a_port_costs_one_workload(
+def test_a_fault_below_a_port_affects_one_workload(
     case: Case, reached: dict[str, Place], tmp_path: Path
 ) -> None:
     survive(case, place_of(case.site, reached), tmp_path)
@@ -118,7 +118,7 @@ def test_a_fault_below_a_port_costs_one_workload(
 
 @pytest.mark.full
 @pytest.mark.parametrize("case", ALL, ids=str)
-def test_any_fault_below_any_port_costs_one_workload(
+def test_every_fault_below_a_port_affects_one_workload(
     case: Case, reached: dict[str, Place], tmp_path: Path
 ) -> None:
     survive(case, place_of(case.site, reached), tmp_path)

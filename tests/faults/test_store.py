@@ -207,20 +207,16 @@ async def converges(replicas: Replicas, node: Any, names: set[str]) -> None:
     )
 
 
-def test_the_guard_of_the_store_has_every_call_of_the_port() -> None:
+def test_the_faulty_store_has_every_method_of_the_port() -> None:
     assert set(CALLS) <= vars(StoreGuard).keys()
 
 
 @pytest.mark.parametrize("case", CHOSEN, ids=str)
-async def test_a_fault_of_the_store_stops_nothing(
-    case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_store_fault_stops_nothing(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     await survives(case, monkeypatch)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("case", ALL, ids=str)
-async def test_no_fault_of_the_store_stops_anything(
-    case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_store_fault_stops_anything(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     await survives(case, monkeypatch)

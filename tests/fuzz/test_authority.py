@@ -80,7 +80,7 @@ def context_of(ca: RunningCa, files: CertificateFiles | None) -> ssl.SSLContext:
     return context
 
 
-async def test_every_route_of_the_authority_answers_or_refuses(tmp_path: Path) -> None:
+async def test_every_route_of_the_ca_answers_or_refuses(tmp_path: Path) -> None:
     key = tmp_path / "auth.key"
     key.write_text(AUTH_KEY + "\n")
     for one_round in rounds("authority", size=300):

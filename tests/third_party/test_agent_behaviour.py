@@ -46,7 +46,7 @@ def until_removed(agent: Agent, workload_id: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_running_is_visible_within_one_poll_of_the_agent_having_it(
+def test_a_running_workload_is_reported_within_one_poll(
     pairing: OurScheduler, kind: str, unique_id: str
 ) -> None:
     pairing.user.apply(unique_id, a_spec(kind))
@@ -59,7 +59,7 @@ def test_running_is_visible_within_one_poll_of_the_agent_having_it(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_failure_is_visible_within_one_poll_of_the_agent_knowing_it(
+def test_a_failure_is_reported_within_one_poll(
     pairing: OurScheduler, kind: str, unique_id: str
 ) -> None:
     pairing.agent.habit(errors={unique_id: PULL_ERROR})
@@ -74,7 +74,7 @@ def test_a_failure_is_visible_within_one_poll_of_the_agent_knowing_it(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_was_removed_by_hand_is_noticed_within_the_drift_interval(
+def test_a_manual_removal_is_detected_within_the_drift_interval(
     pairing: OurScheduler, kind: str, unique_id: str
 ) -> None:
     pairing.user.apply(unique_id, a_spec(kind))
@@ -104,7 +104,7 @@ def test_heartbeats_without_revisions_do_not_end_an_update(
     assert pairing.agent.copy(unique_id) == {"state": "Running", "revision": revision}
 
 
-def test_a_container_that_was_stopped_by_hand_is_started_again(
+def test_a_manually_stopped_container_is_started_again(
     pairing: OurScheduler, unique_id: str
 ) -> None:
     pairing.user.apply(unique_id, a_spec("container"))
@@ -118,7 +118,7 @@ def test_a_container_that_was_stopped_by_hand_is_started_again(
 
 
 @pytest.mark.parametrize("kind", ["container", "compose"])
-def test_workloads_deleted_together_go_although_the_agent_reports_them_for_ever(
+def test_deleted_workloads_are_removed_although_the_agent_keeps_reporting_them(
     pairing: OurScheduler, kind: str, names: Callable[[int], list[str]]
 ) -> None:
     pairing.agent.habit(stop_seconds=1.5)
@@ -136,7 +136,7 @@ def test_workloads_deleted_together_go_although_the_agent_reports_them_for_ever(
     assert begun == [1] * 8  # each was sent once
 
 
-def test_a_workload_that_the_agent_reports_for_ever_can_be_applied_again(
+def test_a_deleted_workload_that_the_agent_keeps_reporting_can_be_applied_again(
     pairing: OurScheduler, unique_id: str
 ) -> None:
     pairing.agent.habit(stop_seconds=1.5)
@@ -161,7 +161,7 @@ def test_an_agent_above_its_cpu_threshold_refuses_with_that_reason(
     pairing.user.until(unique_id, "Running")
 
 
-def test_a_slow_stop_is_waited_for_and_is_no_failure(pairing: OurScheduler, unique_id: str) -> None:
+def test_a_slow_stop_does_not_fail(pairing: OurScheduler, unique_id: str) -> None:
     pairing.agent.habit(stop_seconds=5.0)  # of 45 for an order; in the field 30
     names = {kind: f"{unique_id}-{kind}" for kind in KINDS}
     for kind, name in names.items():
@@ -181,7 +181,7 @@ def test_a_slow_stop_is_waited_for_and_is_no_failure(pairing: OurScheduler, uniq
     assert pairing.orders(names.values()) == 2 * len(names)
 
 
-def test_an_agent_without_list_actions_still_shows_the_cause(
+def test_the_cause_of_a_failure_is_shown_without_list_actions(
     new_pairing: Callable[..., OurScheduler], unique_id: str
 ) -> None:
     pairing = new_pairing()
@@ -210,7 +210,7 @@ def test_a_node_that_sends_heartbeats_rarely_stays_ready(
     pairing.user.until(unique_id, "Running")
 
 
-def test_a_lost_node_gives_up_its_containers_and_keeps_its_machines(
+def test_containers_of_a_lost_node_move_and_vms_do_not(
     new_pairing: Callable[..., OurScheduler], unique_id: str
 ) -> None:
     pairing = new_pairing(settings={"SCHEDULER_NODE_LEASE": "6s"})
@@ -235,7 +235,7 @@ def test_a_lost_node_gives_up_its_containers_and_keeps_its_machines(
 
 
 @pytest.mark.full
-def test_what_is_deleted_while_its_node_is_lost_is_removed_when_the_node_returns(
+def test_a_workload_deleted_while_its_node_is_lost_is_removed_when_the_node_returns(
     new_pairing: Callable[..., OurScheduler], unique_id: str
 ) -> None:
     pairing = new_pairing(settings={"SCHEDULER_NODE_LEASE": "6s"})

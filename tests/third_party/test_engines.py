@@ -81,7 +81,7 @@ def live(pairing: OurScheduler, name: str, kind: str, image: str, disk: Path) ->
     yield "gone"
 
 
-def test_a_container_lives_with_an_agent_that_pulls_each_time(
+def test_a_container_is_managed_by_an_agent_that_always_pulls(
     pairing: OurScheduler, image: str, vm_directory: Path, unique_id: str
 ) -> None:
     container = f"{pairing.agent.node_id}-{unique_id}"
@@ -103,7 +103,7 @@ def test_a_container_lives_with_an_agent_that_pulls_each_time(
     assert docker("ps", "-aq", "--filter", f"name={container}") == ""
 
 
-def test_a_stack_lives(
+def test_a_stack_is_managed(
     pairing: OurScheduler, image: str, vm_directory: Path, unique_id: str
 ) -> None:
     project = f"label=com.docker.compose.project={unique_id}"
@@ -116,7 +116,7 @@ def test_a_stack_lives(
     assert docker("ps", "-aq", "--filter", project) == ""
 
 
-def test_a_machine_lives(pairing: OurScheduler, vm_directory: Path, unique_id: str) -> None:
+def test_a_vm_is_managed(pairing: OurScheduler, vm_directory: Path, unique_id: str) -> None:
     disk = vm_directory / "template.qcow2"
     seen = [
         virsh("domstate", unique_id, check=False) for _ in live(pairing, unique_id, "vm", "", disk)
@@ -126,7 +126,7 @@ def test_a_machine_lives(pairing: OurScheduler, vm_directory: Path, unique_id: s
     assert unique_id not in virsh("list", "--all", "--name").split()
 
 
-def test_an_image_that_cannot_be_pulled_is_named_within_a_poll(
+def test_a_failed_pull_is_reported_within_a_poll(
     pairing: OurScheduler, registry: Registry, unique_id: str
 ) -> None:
     absent = f"{registry.address}/absent:latest"
@@ -139,7 +139,7 @@ def test_an_image_that_cannot_be_pulled_is_named_within_a_poll(
     pairing.user.until_gone(unique_id)
 
 
-def test_a_container_removed_by_hand_is_made_again(
+def test_a_manually_removed_container_is_recreated(
     pairing: OurScheduler, image: str, unique_id: str
 ) -> None:
     pairing.user.apply(unique_id, a_spec("container", image=image))
@@ -156,7 +156,7 @@ def test_a_container_removed_by_hand_is_made_again(
     pairing.user.until_gone(unique_id)
 
 
-def test_an_agent_that_is_killed_keeps_its_containers(
+def test_containers_survive_kill_9_of_their_agent(
     pairing: OurScheduler, image: str, unique_id: str
 ) -> None:
     pairing.user.apply(unique_id, a_spec("container", image=image))

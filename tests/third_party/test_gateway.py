@@ -150,7 +150,7 @@ def test_nodes_and_the_summary_are_read_through_the_gateway(ask: Request) -> Non
     assert ask("GET", "/cluster/metrics")[1]["total_nodes"] == 1
 
 
-def test_a_missing_workload_is_not_found_although_the_scheduler_has_no_code_for_it(
+def test_a_missing_workload_is_404_although_the_scheduler_sends_no_status_code(
     ours: Request,
 ) -> None:
     code, answer = ours("GET", "/workloads/absent")
@@ -158,7 +158,7 @@ def test_a_missing_workload_is_not_found_although_the_scheduler_has_no_code_for_
     assert (code, "not found" in answer["error"]) == (404, True)
 
 
-def test_a_gateway_that_takes_not_found_for_a_server_failure_goes_on_working(
+def test_a_gateway_that_treats_not_found_as_a_server_error_continues_to_work(
     theirs: Request,
 ) -> None:
     code, answer = theirs("GET", "/workloads/absent")

@@ -21,7 +21,7 @@ def slow(plain_pairing: OurScheduler) -> OurScheduler:
 @pytest.mark.full
 @pytest.mark.parametrize("side", SIDES)
 @pytest.mark.parametrize("name", STEPS)
-def test_a_step_that_was_cut_off_by_a_kill_comes_to_its_end(
+def test_a_step_interrupted_by_kill_9_completes(
     pairing: OurScheduler, name: str, side: str, unique_id: str
 ) -> None:
     pairing.agent.habit(work_seconds=TASK_SECONDS, stop_seconds=TASK_SECONDS)
@@ -29,14 +29,16 @@ def test_a_step_that_was_cut_off_by_a_kill_comes_to_its_end(
 
 
 @pytest.mark.parametrize(("name", "side"), [("apply", "agent"), ("delete", "scheduler")])
-def test_a_kill_in_the_middle_of_an_apply_or_a_delete_loses_nothing(
+def test_kill_9_during_an_apply_or_a_delete_loses_nothing(
     slow: OurScheduler, name: str, side: str, unique_id: str
 ) -> None:
     after_a_kill(slow, name, unique_id, side)
 
 
 @pytest.mark.parametrize("side", SIDES)
-def test_a_kill_restarts_nothing_that_runs(slow: OurScheduler, side: str, unique_id: str) -> None:
+def test_kill_9_does_not_restart_running_workloads(
+    slow: OurScheduler, side: str, unique_id: str
+) -> None:
     step = Apply(slow, unique_id)
     step.request()
     step.verify()
@@ -54,7 +56,7 @@ def test_a_kill_restarts_nothing_that_runs(slow: OurScheduler, side: str, unique
 
 @pytest.mark.full
 @pytest.mark.parametrize("side", SIDES)
-def test_a_kill_while_a_node_is_lost_changes_nothing_about_its_return(
+def test_a_lost_node_returns_after_kill_9(
     new_pairing: Callable[..., OurScheduler], side: str, unique_id: str
 ) -> None:
     pairing = new_pairing(settings={"SCHEDULER_NODE_LEASE": "6s"})

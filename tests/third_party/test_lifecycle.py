@@ -39,7 +39,7 @@ def test_workloads_of_all_types_are_applied_updated_stopped_started_and_deleted(
 
 
 @pytest.mark.parametrize("root", ["mtls"], indirect=True, scope="module")
-def test_a_node_whose_certificate_names_it_by_common_name_takes_orders(
+def test_a_node_identified_by_common_name_accepts_orders(
     pairing: OurScheduler, unique_id: str
 ) -> None:
     agent = pairing.add_agent(has_own_name=True)

@@ -56,7 +56,7 @@ def test_a_failure_is_reported_with_its_cause_and_a_retry_succeeds(
 
 
 @pytest.mark.parametrize("root", ["plain"], indirect=True, scope="module")
-def test_a_removed_container_is_back_long_before_such_a_scheduler_would_notice(
+def test_an_agent_recreates_a_removed_container_before_the_drift_interval(
     our_agent: OurAgent, unique_id: str
 ) -> None:
     """Its drift interval is 300 s."""
@@ -75,7 +75,7 @@ def test_a_removed_container_is_back_long_before_such_a_scheduler_would_notice(
 @pytest.mark.full
 @pytest.mark.parametrize("side", SIDES)
 @pytest.mark.parametrize("name", STEPS)
-def test_a_step_that_was_cut_off_by_a_kill_comes_to_its_end(
+def test_a_step_interrupted_by_kill_9_completes(
     our_agent: OurAgent, name: str, side: str, unique_id: str
 ) -> None:
     step = after_a_kill(our_agent, name, unique_id, side)

@@ -41,7 +41,7 @@ def with_token(server: VaultServer, policy: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("method", ["approle", "token"])
-def test_a_scheduler_and_an_agent_find_each_other_by_certificates_of_vault(
+def test_a_scheduler_and_an_agent_connect_with_certificates_of_vault(
     server: VaultServer, deployment: Deployment, method: str
 ) -> None:
     for process, name in (
@@ -62,7 +62,7 @@ def test_a_scheduler_and_an_agent_find_each_other_by_certificates_of_vault(
     assert deployment.agent_files.key.stat().st_mode & 0o077 == 0
 
 
-def test_a_vault_behind_https_is_believed_by_its_roots(
+def test_a_vault_with_https_is_verified_by_its_ca(
     server: VaultServer, deployment: Deployment
 ) -> None:
     deployment.tell(deployment.scheduler, server.approle("persys-scheduler"))
@@ -79,7 +79,7 @@ def test_a_vault_behind_https_is_believed_by_its_roots(
         assert client.list_nodes() == []
 
 
-def test_a_gateway_with_a_certificate_of_vault_passes_on_what_people_ask(
+def test_a_gateway_with_a_certificate_of_vault_serves_requests(
     server: VaultServer, deployment: Deployment
 ) -> None:
     deployment.tell(deployment.scheduler, server.approle("persys-scheduler"))
@@ -101,7 +101,7 @@ def test_a_gateway_with_a_certificate_of_vault_passes_on_what_people_ask(
     eventually(answers, lambda: deployment.gateway.log[-4000:])
 
 
-def test_certificates_change_while_calls_go_on(server: VaultServer, deployment: Deployment) -> None:
+def test_certificates_are_renewed_during_calls(server: VaultServer, deployment: Deployment) -> None:
     for name in ("scheduler", "agent"):
         server.run(
             f"vault read -format=json pki/roles/persys-{name}"
@@ -134,7 +134,7 @@ def test_certificates_change_while_calls_go_on(server: VaultServer, deployment: 
     assert "scheduler.lost" not in deployment.agent.log
 
 
-def test_who_has_none_waits_for_vault_and_serves_nothing_meanwhile(
+def test_a_process_without_a_certificate_waits_for_vault(
     server: VaultServer, deployment: Deployment
 ) -> None:
     deployment.tell(deployment.scheduler, server.approle("persys-scheduler"))
@@ -150,7 +150,9 @@ def test_who_has_none_waits_for_vault_and_serves_nothing_meanwhile(
     eventually(lambda: deployment.serves, "the scheduler to serve once Vault is back")
 
 
-def test_who_waits_for_vault_ends_when_told_to(server: VaultServer, deployment: Deployment) -> None:
+def test_a_process_that_waits_for_vault_can_be_stopped(
+    server: VaultServer, deployment: Deployment
+) -> None:
     deployment.tell(deployment.scheduler, server.approle("persys-scheduler"))
     deployment.scheduler.set("PERSYS_VAULT_RETRY_INTERVAL", "1h")
     with away(server):
@@ -159,7 +161,7 @@ def test_who_waits_for_vault_ends_when_told_to(server: VaultServer, deployment: 
         assert deployment.scheduler.stop() == 0
 
 
-def test_a_valid_certificate_is_enough_to_start_while_vault_is_away(
+def test_a_process_with_a_valid_certificate_starts_without_vault(
     server: VaultServer, deployment: Deployment
 ) -> None:
     deployment.tell(deployment.scheduler, server.approle("persys-scheduler"))
@@ -176,7 +178,7 @@ def test_a_valid_certificate_is_enough_to_start_while_vault_is_away(
     assert "certificate.awaited" not in deployment.scheduler.log
 
 
-def test_an_expired_certificate_is_told_and_not_served_with(
+def test_an_expired_certificate_is_reported_and_not_used(
     server: VaultServer, deployment: Deployment, tmp_path: Path
 ) -> None:
     hour = timedelta(hours=1)
@@ -198,7 +200,7 @@ def test_an_expired_certificate_is_told_and_not_served_with(
         assert list(client.list_nodes()) == []
 
 
-def test_a_wrong_token_is_called_so(server: VaultServer, deployment: Deployment) -> None:
+def test_a_wrong_token_is_reported(server: VaultServer, deployment: Deployment) -> None:
     deployment.scheduler.set("PERSYS_VAULT_TOKEN", "hvs.wrong")
     deployment.scheduler.launch()
 
@@ -206,7 +208,7 @@ def test_a_wrong_token_is_called_so(server: VaultServer, deployment: Deployment)
     assert not deployment.serves
 
 
-def test_a_wrong_secret_id_is_called_so(server: VaultServer, deployment: Deployment) -> None:
+def test_a_wrong_secret_id_is_reported(server: VaultServer, deployment: Deployment) -> None:
     deployment.tell(deployment.scheduler, server.approle("persys-scheduler"))
     deployment.scheduler.set("PERSYS_VAULT_APPROLE_SECRET_ID", "wrong")
     deployment.scheduler.launch()
@@ -214,7 +216,7 @@ def test_a_wrong_secret_id_is_called_so(server: VaultServer, deployment: Deploym
     deployment.wait_for_log(deployment.scheduler, "Vault refused the AppRole login")
 
 
-def test_a_policy_that_does_not_allow_it_is_called_so(
+def test_a_missing_permission_of_the_policy_is_reported(
     server: VaultServer, deployment: Deployment
 ) -> None:
     deployment.tell(deployment.scheduler, server.approle("persys-agent"))
@@ -223,7 +225,7 @@ def test_a_policy_that_does_not_allow_it_is_called_so(
     deployment.wait_for_log(deployment.scheduler, 'the Vault policy needs: path \\"pki/sign/')
 
 
-def test_what_a_role_lacks_is_told_as_a_command_that_helps(
+def test_a_missing_role_setting_is_reported_with_the_command_that_sets_it(
     server: VaultServer, deployment: Deployment
 ) -> None:
     """The command is run as it was told, and the process goes on by itself."""
@@ -239,7 +241,7 @@ def test_what_a_role_lacks_is_told_as_a_command_that_helps(
     eventually(lambda: deployment.serves, lambda: deployment.scheduler.log[-4000:])
 
 
-def test_a_certificate_that_vault_has_revoked_is_refused(
+def test_a_certificate_revoked_in_vault_is_refused(
     server: VaultServer, deployment: Deployment
 ) -> None:
     deployment.tell(deployment.scheduler, server.approle("persys-scheduler"))

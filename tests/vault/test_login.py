@@ -51,7 +51,7 @@ async def test_a_secret_has_versions(kv: VaultKv) -> None:
     assert await kv.read(DB) == await kv.read(DB, 2)
 
 
-async def test_a_secret_that_is_not_there_is_not_found(server: VaultServer, kv: VaultKv) -> None:
+async def test_a_missing_secret_is_not_found(server: VaultServer, kv: VaultKv) -> None:
     server.run("vault kv put secret/persys/gone a=b && vault kv delete secret/persys/gone")
 
     for path, version in (("secret/persys/none", None), (DB, 9), ("secret/persys/gone", 1)):
@@ -59,12 +59,12 @@ async def test_a_secret_that_is_not_there_is_not_found(server: VaultServer, kv: 
             await kv.read(path, version)
 
 
-async def test_a_secret_that_a_policy_does_not_allow_is_denied(kv: VaultKv) -> None:
+async def test_a_secret_outside_the_policy_is_denied(kv: VaultKv) -> None:
     with pytest.raises(DeniedError):
         await kv.read("secret/others/db")
 
 
-async def test_a_token_lives_longer_than_its_lease_because_it_is_renewed(
+async def test_a_token_is_renewed_before_its_lease_ends(
     server: VaultServer,
 ) -> None:
     credentials = by_token(server, "-period=3s")
@@ -80,7 +80,7 @@ async def test_a_token_lives_longer_than_its_lease_because_it_is_renewed(
         assert await kv.read(DB)
 
 
-async def test_an_approle_logs_in_again_when_its_login_has_reached_its_limit(
+async def test_an_approle_logs_in_again_at_the_maximum_ttl(
     server: VaultServer,
 ) -> None:
     server.run(
@@ -104,7 +104,7 @@ async def test_an_approle_logs_in_again_when_its_login_has_reached_its_limit(
     assert [line for line in lines if line["log_level"] == "warning"] == []
 
 
-async def test_an_approle_whose_login_was_taken_back_logs_in_again(server: VaultServer) -> None:
+async def test_an_approle_logs_in_again_after_a_revocation(server: VaultServer) -> None:
     known = server.approle("persys-scheduler")
     credentials = Credentials(
         AuthMethod.APPROLE,
@@ -119,7 +119,7 @@ async def test_an_approle_whose_login_was_taken_back_logs_in_again(server: Vault
     assert await kv.read(DB)
 
 
-async def test_a_token_that_cannot_be_renewed_is_warned_of(server: VaultServer) -> None:
+async def test_a_token_that_cannot_be_renewed_causes_a_warning(server: VaultServer) -> None:
     kv = VaultKv(a_vault(server, by_token(server, "-ttl=1h", "-renewable=false")))
 
     with capture_logs() as lines:

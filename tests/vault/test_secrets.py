@@ -44,7 +44,7 @@ def wait_for(client: SchedulerClient, name: str, status: str) -> pb.WorkloadView
 
 
 @pytest.mark.parametrize(("mark", "value"), [("", "hunter-2"), ("@1", "hunter-1")])
-def test_a_variable_has_the_version_that_was_asked_for_and_no_view_shows_it(
+def test_a_variable_has_the_requested_version_and_no_view_shows_it(
     server: VaultServer,
     client: SchedulerClient,
     deployment: Deployment,
@@ -67,7 +67,7 @@ def test_a_variable_has_the_version_that_was_asked_for_and_no_view_shows_it(
     assert not [text for text in shown if value in text]
 
 
-def test_a_field_that_is_not_there_is_named_and_an_order_waits_for_it(
+def test_a_missing_field_is_named_and_the_order_waits_for_it(
     server: VaultServer,
     client: SchedulerClient,
     deployment: Deployment,

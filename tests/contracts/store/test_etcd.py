@@ -49,7 +49,7 @@ async def answers(store: EtcdStore) -> bool:
     return True
 
 
-async def test_a_killed_etcd_is_unavailable_and_never_absence(
+async def test_a_killed_etcd_is_unavailable_and_not_empty(
     start_etcd: StartEtcd, eventually: Eventually
 ) -> None:
     server = start_etcd()
@@ -96,7 +96,7 @@ async def test_a_frozen_etcd_is_unavailable_after_the_deadline(start_etcd: Start
         server.signal(signal.SIGCONT)
 
 
-async def test_an_etcd_that_was_never_there_is_unavailable() -> None:
+async def test_an_etcd_that_never_ran_is_unavailable() -> None:
     async with connected("127.0.0.1:1") as store:
         with pytest.raises(StoreUnavailableError, match=r"127\.0\.0\.1:1"):
             await store.get("/a")
@@ -123,7 +123,7 @@ async def test_a_watch_whose_etcd_dies_ends_with_unavailable_and_can_be_resumed(
         assert change.value == b"2"
 
 
-async def test_a_dead_endpoint_is_passed_over(start_etcd: StartEtcd, take: Take) -> None:
+async def test_a_dead_endpoint_is_skipped(start_etcd: StartEtcd, take: Take) -> None:
     server = start_etcd()
     async with connected("127.0.0.1:1", server.endpoint) as store:
         (outcome,) = await store.commit([Unit(puts={"/a": b"v"})])
@@ -132,7 +132,7 @@ async def test_a_dead_endpoint_is_passed_over(start_etcd: StartEtcd, take: Take)
         assert len(await take(store.watch("/", after=outcome.revision - 1), 1)) == 1
 
 
-async def test_when_a_member_dies_the_others_serve(
+async def test_after_the_loss_of_a_member_the_others_serve(
     etcd_cluster: list[Server], eventually: Eventually
 ) -> None:
     async with connected(*(member.endpoint for member in etcd_cluster)) as store:
@@ -146,7 +146,7 @@ async def test_when_a_member_dies_the_others_serve(
         assert [record.key for record in (await store.read("/")).records] == ["/a", "/b"]
 
 
-async def test_a_member_that_lost_its_quorum_ends_watches(
+async def test_a_member_without_quorum_ends_watches(
     etcd_cluster: list[Server],
 ) -> None:
     async with connected(etcd_cluster[0].endpoint, deadline_seconds=2) as store:
@@ -165,7 +165,9 @@ async def test_a_member_that_lost_its_quorum_ends_watches(
                 await store.get("/absent")
 
 
-async def test_an_etcd_out_of_space_says_so_and_still_reads(start_etcd: StartEtcd) -> None:
+async def test_an_etcd_out_of_space_is_reported_and_still_serves_reads(
+    start_etcd: StartEtcd,
+) -> None:
     server = start_etcd("--quota-backend-bytes=4000000")
     async with connected(server.endpoint) as store:
         await store.commit([Unit(puts={"/a": b"v"})])
@@ -206,7 +208,7 @@ def administer(server: Server, path: str, **body: Any) -> None:
     gateway(server, path, answer["token"], **body)
 
 
-async def test_with_the_right_password_everything_works(guarded: Server, take: Take) -> None:
+async def test_the_correct_password_is_accepted(guarded: Server, take: Take) -> None:
     async with connected(guarded.endpoint, user="root", password="secret") as store:
         (outcome,) = await store.commit([Unit(puts={"/a": b"v"})])
         assert isinstance(outcome, Committed)
@@ -217,14 +219,14 @@ async def test_with_the_right_password_everything_works(guarded: Server, take: T
         assert len(await take(store.watch("/", after=outcome.revision - 1), 1)) == 1
 
 
-async def test_a_wrong_password_is_refused_at_opening(guarded: Server) -> None:
+async def test_a_wrong_password_is_refused_when_the_store_is_opened(guarded: Server) -> None:
     with pytest.raises(SettingsError, match="root"):
         await EtcdStore.open(
             EtcdOptions(endpoints=(guarded.endpoint,), user="root", password="wrong")
         )
 
 
-async def test_without_a_user_a_guarded_etcd_is_unavailable_and_never_absence(
+async def test_an_etcd_with_authentication_is_unavailable_without_a_user(
     guarded: Server,
 ) -> None:
     async with connected(guarded.endpoint) as store:
@@ -232,7 +234,7 @@ async def test_without_a_user_a_guarded_etcd_is_unavailable_and_never_absence(
             await store.get("/a")
 
 
-async def test_a_token_that_was_revoked_is_renewed(guarded: Server, take: Take) -> None:
+async def test_a_revoked_token_is_renewed(guarded: Server, take: Take) -> None:
     async with connected(guarded.endpoint, user="root", password="secret") as store:
         (outcome,) = await store.commit([Unit(puts={"/a": b"v"})])
         assert isinstance(outcome, Committed)
@@ -247,7 +249,7 @@ async def test_a_token_that_was_revoked_is_renewed(guarded: Server, take: Take) 
         assert len(await take(store.watch("/", after=outcome.revision - 1), 2)) == 2
 
 
-async def test_a_change_of_the_users_interrupts_no_call(guarded: Server) -> None:
+async def test_a_change_of_users_interrupts_no_call(guarded: Server) -> None:
     async with connected(guarded.endpoint, user="root", password="secret") as store:
         await store.commit([Unit(puts={"/a": b"v"})])
         administer(guarded, "auth/user/add", name="other", password="other")
@@ -257,7 +259,7 @@ async def test_a_change_of_the_users_interrupts_no_call(guarded: Server) -> None
         assert isinstance(outcome, Committed)
 
 
-async def test_a_user_without_rights_is_unavailable_and_never_absence(guarded: Server) -> None:
+async def test_without_permissions_etcd_is_unavailable_and_not_empty(guarded: Server) -> None:
     administer(guarded, "auth/user/add", name="guest", password="guest")
     async with connected(guarded.endpoint, user="guest", password="guest") as store:
         with pytest.raises(StoreUnavailableError, match="permit"):
@@ -305,7 +307,7 @@ def sealed(start_etcd: StartEtcd, certificates: Path) -> Server:
     )
 
 
-async def test_with_a_client_certificate_tls_works(sealed: Server, certificates: Path) -> None:
+async def test_a_client_certificate_is_accepted(sealed: Server, certificates: Path) -> None:
     async with connected(
         f"https://{sealed.endpoint}",
         ca=certificates / "ca.pem",
@@ -322,7 +324,7 @@ async def test_with_a_client_certificate_tls_works(sealed: Server, certificates:
     [{"ca": "ca.pem"}, {"ca": "other.pem", "cert": "client.pem", "key": "client.key"}, {}],
     ids=["no client certificate", "another authority", "no tls"],
 )
-async def test_with_the_wrong_certificates_etcd_is_unavailable(
+async def test_with_wrong_certificates_etcd_is_unavailable(
     sealed: Server, certificates: Path, files: dict[str, str]
 ) -> None:
     paths = {option: certificates / name for option, name in files.items()}
@@ -341,14 +343,12 @@ async def test_with_the_wrong_certificates_etcd_is_unavailable(
     ],
     ids=["no port", "no endpoint", "no file", "no key"],
 )
-async def test_options_that_cannot_work_are_refused_by_name(
-    options: EtcdOptions, named: str
-) -> None:
+async def test_invalid_options_are_refused_by_name(options: EtcdOptions, named: str) -> None:
     with pytest.raises(SettingsError, match=named):
         await EtcdStore.open(options)
 
 
-async def test_two_prefixes_on_one_etcd_do_not_see_each_other(start_etcd: StartEtcd) -> None:
+async def test_two_prefixes_on_one_etcd_are_independent(start_etcd: StartEtcd) -> None:
     server = start_etcd()
     async with (
         connected(server.endpoint, prefix="/one") as one,

@@ -88,7 +88,7 @@ async def test_the_revision_rises_by_one_per_commit_that_writes(tmp_path: Path) 
     await store.close()
 
 
-async def test_kill_9_of_a_writer_loses_nothing_that_was_acknowledged(
+async def test_kill_9_of_a_writer_loses_no_acknowledged_write(
     tmp_path: Path, writer: subprocess.Popen[str]
 ) -> None:
     assert writer.stdout is not None
@@ -117,7 +117,7 @@ async def test_a_second_process_is_refused_with_the_reason(
         await opened(tmp_path / "store.db")
 
 
-async def test_a_second_opening_in_the_same_process_is_refused_and_frees_nothing(
+async def test_a_second_open_in_the_same_process_is_refused_and_keeps_the_lock(
     tmp_path: Path,
 ) -> None:
     store = await opened(tmp_path / "store.db")
@@ -133,7 +133,7 @@ async def test_a_second_opening_in_the_same_process_is_refused_and_frees_nothing
     await store.close()
 
 
-async def test_a_full_disk_is_named_harms_nothing_and_heals(small_disk: Path) -> None:
+async def test_a_full_disk_is_reported_and_writes_work_again_after_it(small_disk: Path) -> None:
     store = await opened(small_disk / "store.db")
     ballast = small_disk / "ballast"
     await store.commit([Unit(puts={"/before": b"v"})])
@@ -155,7 +155,7 @@ async def test_a_full_disk_is_named_harms_nothing_and_heals(small_disk: Path) ->
     await again.close()
 
 
-async def test_a_lease_that_ends_on_a_full_disk_goes_when_there_is_room(
+async def test_a_lease_that_expires_on_a_full_disk_is_removed_when_space_is_free(
     small_disk: Path, eventually: Eventually
 ) -> None:
     store = await opened(small_disk / "store.db")
@@ -186,7 +186,7 @@ async def test_a_lease_that_ends_on_a_full_disk_goes_when_there_is_room(
     await store.close()
 
 
-async def test_the_log_does_not_grow_with_what_is_written(tmp_path: Path) -> None:
+async def test_the_database_files_stay_bounded(tmp_path: Path) -> None:
     store = await opened(tmp_path / "store.db")
 
     for number in range(300):
@@ -206,7 +206,7 @@ async def test_only_the_owner_may_read_the_file(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_history_does_not_reach_back_before_the_opening(tmp_path: Path) -> None:
+async def test_history_starts_when_the_store_is_opened(tmp_path: Path) -> None:
     store = await opened(tmp_path / "store.db")
     for _ in range(3):
         await store.commit([Unit(puts={"/a": b"v"})])
@@ -222,7 +222,7 @@ async def test_history_does_not_reach_back_before_the_opening(tmp_path: Path) ->
     await again.close()
 
 
-async def test_leases_begin_again_with_their_full_time_after_reopening(tmp_path: Path) -> None:
+async def test_leases_restart_with_their_full_time_after_a_reopen(tmp_path: Path) -> None:
     now = 100.0
     store = await SqliteStore.open(tmp_path / "store.db", monotonic=lambda: now)
     lease = await store.grant_lease(60)
@@ -256,14 +256,14 @@ async def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
         await opened(tmp_path / "store.db")
 
 
-async def test_a_path_that_cannot_be_is_refused(tmp_path: Path) -> None:
+async def test_an_invalid_path_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     with pytest.raises(SettingsError, match=r"file/store\.db"):
         await opened(tmp_path / "file" / "store.db")
 
 
-async def test_commits_under_way_are_finished_before_closing(tmp_path: Path) -> None:
+async def test_commits_in_progress_finish_before_the_store_closes(tmp_path: Path) -> None:
     store = await opened(tmp_path / "store.db")
 
     async with asyncio.TaskGroup() as group:
@@ -302,7 +302,7 @@ async def test_a_busy_event_loop_does_not_starve_commits(tmp_path: Path) -> None
     await store.close()
 
 
-async def test_a_file_moved_away_takes_no_writes_until_it_is_back(tmp_path: Path) -> None:
+async def test_a_moved_file_refuses_writes_until_it_is_restored(tmp_path: Path) -> None:
     path, away = tmp_path / "store.db", tmp_path / "away.db"
     store = await opened(path)
     await store.commit([Unit(puts={"/a": b"1"})])
@@ -318,7 +318,7 @@ async def test_a_file_moved_away_takes_no_writes_until_it_is_back(tmp_path: Path
     await store.close()
 
 
-async def test_a_file_that_was_removed_can_still_be_closed(tmp_path: Path) -> None:
+async def test_a_store_whose_file_was_removed_can_be_closed(tmp_path: Path) -> None:
     store = await opened(tmp_path / "store.db")
     (tmp_path / "store.db").unlink()
 

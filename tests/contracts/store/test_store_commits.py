@@ -20,7 +20,7 @@ async def test_a_put_is_read_back_with_the_revision_that_wrote_it(store: Store) 
     assert await store.get("/a") == Record("/a", b"one", revision)
 
 
-async def test_what_was_never_put_is_positively_absent(store: Store) -> None:
+async def test_a_key_that_was_never_put_is_absent(store: Store) -> None:
     assert await store.get("/a") is None
 
 
@@ -46,7 +46,7 @@ async def test_a_unit_whose_guard_holds_is_written(store: Store) -> None:
     assert await store.get("/a") == Record("/a", b"new", outcome.revision)
 
 
-async def test_a_unit_whose_guard_moved_writes_nothing_at_all(store: Store) -> None:
+async def test_a_unit_with_an_outdated_guard_writes_nothing(store: Store) -> None:
     version = await put(store, "/a", b"old")
 
     (outcome,) = await store.commit(
@@ -87,7 +87,7 @@ async def test_a_unit_may_rely_on_a_key_it_does_not_write(store: Store) -> None:
     assert await store.get("/a") is None
 
 
-async def test_a_conflict_leaves_its_neighbours_alone(store: Store) -> None:
+async def test_a_conflict_does_not_affect_other_units(store: Store) -> None:
     version = await put(store, "/taken")
 
     outcomes = await store.commit(
@@ -104,7 +104,7 @@ async def test_a_conflict_leaves_its_neighbours_alone(store: Store) -> None:
     assert [record.key for record in (await store.read("/")).records] == ["/a", "/b", "/taken"]
 
 
-async def test_neighbours_may_rely_on_one_key_even_if_only_one_is_right(store: Store) -> None:
+async def test_units_with_different_guards_on_one_key_are_independent(store: Store) -> None:
     version = await put(store, "/node")
 
     outcomes = await store.commit(
@@ -128,7 +128,7 @@ async def test_when_all_units_conflict_nothing_is_written(store: Store) -> None:
     assert (await store.read("/")).records == before.records
 
 
-async def test_a_delete_removes_and_frees_the_name(store: Store) -> None:
+async def test_a_deleted_key_can_be_put_again(store: Store) -> None:
     version = await put(store, "/a")
 
     await store.commit([Unit(guards={"/a": version}, deletes=["/a"])])
@@ -145,11 +145,11 @@ async def test_deleting_an_absent_key_is_allowed(store: Store) -> None:
     assert await store.get("/a") is not None
 
 
-async def test_a_commit_of_nothing_answers_nothing(store: Store) -> None:
+async def test_an_empty_commit_has_no_results(store: Store) -> None:
     assert await store.commit([]) == []
 
 
-async def test_a_fence_that_holds_lets_everything_through(store: Store) -> None:
+async def test_a_valid_fence_allows_all_units(store: Store) -> None:
     version = await put(store, "/leader", b"me")
 
     (outcome,) = await store.commit([Unit(puts={"/a": b"v"})], fence=("/leader", version))
@@ -158,7 +158,7 @@ async def test_a_fence_that_holds_lets_everything_through(store: Store) -> None:
 
 
 @pytest.mark.parametrize("units", [1, 300])
-async def test_a_fence_that_moved_lets_nothing_through(store: Store, units: int) -> None:
+async def test_an_outdated_fence_refuses_all_units(store: Store, units: int) -> None:
     version = await put(store, "/leader", b"me")
     await put(store, "/leader", b"someone else")
 
@@ -171,7 +171,7 @@ async def test_a_fence_that_moved_lets_nothing_through(store: Store, units: int)
     assert (await store.read("/w/")).records == ()
 
 
-async def test_a_fence_whose_key_is_gone_lets_nothing_through(store: Store) -> None:
+async def test_a_fence_without_its_key_refuses_all_units(store: Store) -> None:
     version = await put(store, "/leader", b"me")
     await store.commit([Unit(deletes=["/leader"])])
 
@@ -179,7 +179,7 @@ async def test_a_fence_whose_key_is_gone_lets_nothing_through(store: Store) -> N
         await store.commit([Unit(puts={"/a": b"v"})], fence=("/leader", version))
 
 
-async def test_a_value_over_the_limit_is_refused_by_name_before_anything_is_written(
+async def test_a_value_over_the_limit_is_refused_before_anything_is_written(
     store: Store,
 ) -> None:
     with pytest.raises(InvalidError, match="/large") as refusal:
@@ -191,7 +191,7 @@ async def test_a_value_over_the_limit_is_refused_by_name_before_anything_is_writ
     assert (await store.read("/")).records == ()
 
 
-async def test_the_largest_value_is_taken(store: Store) -> None:
+async def test_the_largest_value_is_accepted(store: Store) -> None:
     value = b"x" * VALUE_BYTES_MAX
 
     await put(store, "/large", value)
@@ -217,7 +217,7 @@ async def test_a_unit_too_large_for_a_transaction_is_refused(store: Store, unit:
     assert (await store.read("/")).records == ()
 
 
-async def test_a_unit_at_the_limits_is_taken_with_a_fence(store: Store) -> None:
+async def test_a_unit_at_the_limits_is_accepted_with_a_fence(store: Store) -> None:
     fence = await put(store, "/leader")
     unit = Unit(
         guards={f"/{number}": 0 for number in range(127)},
@@ -238,20 +238,18 @@ async def test_a_unit_at_the_limits_is_taken_with_a_fence(store: Store) -> None:
     ],
     ids=["two units", "one unit", "guard"],
 )
-async def test_units_that_touch_each_others_keys_are_refused(
-    store: Store, units: list[Unit]
-) -> None:
+async def test_units_with_overlapping_keys_are_refused(store: Store, units: list[Unit]) -> None:
     with pytest.raises(InvalidError, match="/a"):
         await store.commit(units)
 
 
 @pytest.mark.parametrize("key", ["", "/\ud800"], ids=["empty", "not text"])
-async def test_a_key_that_is_none_is_refused(store: Store, key: str) -> None:
+async def test_an_invalid_key_is_refused(store: Store, key: str) -> None:
     with pytest.raises(InvalidError):
         await store.commit([Unit(puts={key: b"v"})])
 
 
-async def test_many_small_units_are_committed_in_order_of_their_outcomes(store: Store) -> None:
+async def test_the_results_of_many_units_are_in_their_order(store: Store) -> None:
     taken = await put(store, "/workloads/0250")
     before = store.transactions
 
@@ -283,7 +281,7 @@ async def test_many_large_units_are_committed(store: Store) -> None:
     assert [len(record.value) for record in (await store.read("/")).records] == [600_000] * 12
 
 
-async def test_of_concurrent_commits_on_one_key_exactly_one_wins_each_round(store: Store) -> None:
+async def test_exactly_one_of_concurrent_commits_on_one_key_succeeds(store: Store) -> None:
     async def increment() -> int:
         lost = 0
         while True:
@@ -304,7 +302,7 @@ async def test_of_concurrent_commits_on_one_key_exactly_one_wins_each_round(stor
     assert record.value == b"10"
 
 
-async def test_a_commit_whose_caller_leaves_is_whole_or_absent(store: Store) -> None:
+async def test_a_cancelled_commit_is_complete_or_absent(store: Store) -> None:
     async with asyncio.TaskGroup() as group:
         task = group.create_task(store.commit([Unit(puts={"/a": b"v", "/b": b"v"})]))
         await asyncio.sleep(0)
@@ -313,7 +311,7 @@ async def test_a_commit_whose_caller_leaves_is_whole_or_absent(store: Store) -> 
     assert len((await store.read("/")).records) in (0, 2)
 
 
-async def test_a_closed_store_answers_unavailable(store: Store) -> None:
+async def test_a_closed_store_is_unavailable(store: Store) -> None:
     await store.close()
 
     with pytest.raises(StoreUnavailableError):

@@ -15,7 +15,7 @@ Eventually = Callable[[Callable[[], Awaitable[bool]]], Awaitable[None]]
 NEVER = LeaseId(4711)
 
 
-async def test_records_under_a_lease_vanish_when_it_ends_and_watchers_see_it(
+async def test_records_of_an_expired_lease_are_deleted_and_watched(
     store: Store, take: Take
 ) -> None:
     lease = await store.grant_lease(2)
@@ -29,7 +29,7 @@ async def test_records_under_a_lease_vanish_when_it_ends_and_watchers_see_it(
     assert [record.key for record in (await store.read("/")).records] == ["/stays"]
 
 
-async def test_a_lease_that_is_kept_does_not_end(store: Store, eventually: Eventually) -> None:
+async def test_a_renewed_lease_does_not_expire(store: Store, eventually: Eventually) -> None:
     clock = SystemClock()
     kept, left = await store.grant_lease(2), await store.grant_lease(2)
     await store.commit([Unit(puts={"/kept": b"v"}, lease=kept)])
@@ -44,7 +44,7 @@ async def test_a_lease_that_is_kept_does_not_end(store: Store, eventually: Event
     assert await store.get("/kept") is not None
 
 
-async def test_an_ended_lease_cannot_be_kept(store: Store, eventually: Eventually) -> None:
+async def test_an_expired_lease_cannot_be_renewed(store: Store, eventually: Eventually) -> None:
     lease = await store.grant_lease(1)
     await store.commit([Unit(puts={"/a": b"v"}, lease=lease)])
 
@@ -55,7 +55,7 @@ async def test_an_ended_lease_cannot_be_kept(store: Store, eventually: Eventuall
     assert not await store.keep_lease(lease)
 
 
-async def test_a_revoked_lease_takes_its_records_along_at_once(store: Store) -> None:
+async def test_a_revoked_lease_deletes_its_records_at_once(store: Store) -> None:
     lease = await store.grant_lease(60)
     await store.commit([Unit(puts={"/a": b"v"}, lease=lease), Unit(puts={"/b": b"v"})])
 
@@ -65,15 +65,15 @@ async def test_a_revoked_lease_takes_its_records_along_at_once(store: Store) -> 
     assert not await store.keep_lease(lease)
 
 
-async def test_revoking_an_ended_lease_is_allowed(store: Store) -> None:
+async def test_revoking_an_expired_lease_is_allowed(store: Store) -> None:
     await store.revoke_lease(NEVER)
 
 
-async def test_a_lease_that_never_was_cannot_be_kept(store: Store) -> None:
+async def test_an_unknown_lease_cannot_be_renewed(store: Store) -> None:
     assert not await store.keep_lease(NEVER)
 
 
-async def test_a_put_without_the_lease_frees_the_record_from_it(store: Store) -> None:
+async def test_a_put_without_the_lease_detaches_the_record(store: Store) -> None:
     lease = await store.grant_lease(60)
     await store.commit([Unit(puts={"/a": b"leased"}, lease=lease)])
     await store.commit([Unit(puts={"/a": b"free"})])
@@ -83,7 +83,7 @@ async def test_a_put_without_the_lease_frees_the_record_from_it(store: Store) ->
     assert await store.get("/a") is not None
 
 
-async def test_a_put_under_a_lease_that_has_ended_is_refused(store: Store) -> None:
+async def test_a_put_with_an_expired_lease_is_refused(store: Store) -> None:
     lease = await store.grant_lease(60)
     await store.revoke_lease(lease)
 
@@ -93,7 +93,7 @@ async def test_a_put_under_a_lease_that_has_ended_is_refused(store: Store) -> No
     assert await store.get("/a") is None
 
 
-async def test_a_name_held_by_a_lease_can_be_taken_when_it_ends(store: Store) -> None:
+async def test_a_key_of_an_expired_lease_can_be_put_again(store: Store) -> None:
     lease = await store.grant_lease(60)
     claim = Unit(guards={"/leader": 0}, puts={"/leader": b"me"}, lease=lease)
     await store.commit([claim])

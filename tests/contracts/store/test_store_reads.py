@@ -5,7 +5,7 @@ import asyncio
 from persys.store.port import Committed, Store, Unit
 
 
-async def test_a_read_returns_what_begins_with_the_prefix_in_key_order(store: Store) -> None:
+async def test_a_read_returns_the_keys_of_a_prefix_in_order(store: Store) -> None:
     keys = ["/b/2", "/a/1", "/b/10", "/b", "/c/1", "/b/1", "/bb"]
     await store.commit([Unit(puts={key: key.encode()}) for key in keys])
 
@@ -15,7 +15,7 @@ async def test_a_read_returns_what_begins_with_the_prefix_in_key_order(store: St
     assert [record.value for record in snapshot.records] == [b"/b/1", b"/b/10", b"/b/2"]
 
 
-async def test_a_read_of_nothing_is_empty_and_has_a_revision(store: Store) -> None:
+async def test_an_empty_read_has_a_revision(store: Store) -> None:
     (outcome,) = await store.commit([Unit(puts={"/a": b"v"})])
     assert isinstance(outcome, Committed)
 
@@ -48,7 +48,7 @@ async def test_values_are_any_bytes(store: Store) -> None:
     assert [record.value for record in (await store.read("/")).records] == [value, b""]
 
 
-async def test_a_large_read_sees_one_revision_while_others_write(store: Store) -> None:
+async def test_a_large_read_is_of_one_revision(store: Store) -> None:
     keys = [f"/w/{number:05d}" for number in range(5000)]
     await store.commit(
         [Unit(puts=dict.fromkeys(keys[n : n + 100], b"0")) for n in range(0, 5000, 100)]

@@ -22,7 +22,7 @@ async def start(store: Store) -> int:
     return (await store.read("/")).revision
 
 
-async def test_changes_come_in_order_one_tuple_per_revision(store: Store, take: Take) -> None:
+async def test_changes_are_in_order_one_tuple_per_revision(store: Store, take: Take) -> None:
     after = await start(store)
     first = await commit(store, Unit(puts={"/a": b"1", "/b": b"1"}))
     second = await commit(store, Unit(puts={"/a": b"2"}))
@@ -35,7 +35,7 @@ async def test_changes_come_in_order_one_tuple_per_revision(store: Store, take: 
     ]
 
 
-async def test_a_watch_waits_for_what_is_not_there_yet(store: Store, take: Take) -> None:
+async def test_a_watch_waits_for_future_changes(store: Store, take: Take) -> None:
     after = await start(store)
 
     async with asyncio.TaskGroup() as group:
@@ -85,7 +85,7 @@ async def test_a_snapshot_and_a_watch_from_its_revision_leave_no_gap(
     assert keys == [f"/w/{number:03d}" for number in range(60)]
 
 
-async def test_a_conflict_changes_nothing(store: Store, take: Take) -> None:
+async def test_a_watch_does_not_see_a_conflict(store: Store, take: Take) -> None:
     after = await start(store)
     await commit(store, Unit(puts={"/a": b"1"}))
     await store.commit([Unit(guards={"/a": 0}, puts={"/a": b"never"})])
@@ -97,7 +97,7 @@ async def test_a_conflict_changes_nothing(store: Store, take: Take) -> None:
     assert [changes[0].value for changes in taken] == [b"1", b"2"]
 
 
-async def test_several_watchers_each_see_everything(store: Store, take: Take) -> None:
+async def test_every_watcher_sees_all_changes(store: Store, take: Take) -> None:
     after = await start(store)
 
     async with asyncio.TaskGroup() as group:
@@ -154,7 +154,7 @@ async def test_compacting_twice_or_in_the_future_is_allowed(store: Store, take: 
     assert len(await take(store.watch("/", after=after), 1)) == 1
 
 
-async def test_a_watch_on_a_store_that_is_closed_ends_with_unavailable(store: Store) -> None:
+async def test_a_watch_ends_with_unavailable_when_the_store_is_closed(store: Store) -> None:
     after = await commit(store, Unit(puts={"/a": b"v"}))
     seen = asyncio.Event()
 

@@ -119,7 +119,7 @@ def test_a_crash_loop_is_reported_and_cleared_once_the_container_stays_up(
     agent.wait_for(unique_id, RUNNING, within=25)
 
 
-def test_a_container_removed_by_hand_is_back_within_two_seconds(
+def test_a_manually_removed_container_is_recreated_within_two_seconds(
     agent: "Agent",
     unique_id: str,
     sleeper: agent_pb2.ContainerSpec,
