@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Start etcd in Docker for development, on 127.0.0.1:2379 or PORT; its data is in the volume persys-etcd.
-# IMAGE names another image with the program etcd in it. Where the default cannot be pulled, one is built from the
-# packages of this machine's Debian.
+# IMAGE sets another image that contains etcd. If the default image cannot be pulled, one is built from the Debian
+# packages of this host.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 name="${NAME:-persys-etcd}" port="${PORT:-2379}" image="${IMAGE:-quay.io/coreos/etcd:v3.5.16}"
