@@ -1,4 +1,4 @@
-"""A real Chromium without a window, and what tests do with a page. Nothing is waited for by sleeping."""
+"""A headless Chromium, and the operations of tests on a page. No operation waits a fixed time."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -35,8 +35,8 @@ _FLAGS = (
     "--force-device-scale-factor=1",
 )
 
-# What somebody who does not see the page could not make out on it.
-_NAMELESS = """
+# Elements that a screen reader cannot announce.
+_ACCESSIBILITY_PROBLEMS = """
 const named = (one) => (one.getAttribute("aria-label") || one.labels?.[0]?.textContent
   || one.textContent || "").trim();
 const controls = [...document.querySelectorAll("a, button, input, select, textarea")];
@@ -56,7 +56,7 @@ return [
 
 
 class Browser:
-    """One window on the pages of one gateway."""
+    """One browser window for the pages of one gateway."""
 
     def __init__(self, driver: Chrome) -> None:
         self.driver = driver
@@ -64,21 +64,21 @@ class Browser:
 
     @contextmanager
     def used(self) -> Iterator[Self]:
-        """By one test: as new before, and afterwards nothing may have displeased the browser."""
+        """For one test: reset before it; after it, the browser must have logged no errors."""
         self.resize(DESKTOP)
         self.prefer("light")
-        self.complaints()
+        self.logged_errors()
         yield self
         self.script("sessionStorage.clear(); localStorage.clear()")
-        assert self.complaints() == []
+        assert self.logged_errors() == []
 
     def open(self, page: str = "") -> None:
-        """As a person who types the address: what the page had in memory is gone."""
-        self.until(lambda: self.goes_to(page), f"an answer of {self.address}")
+        """Load the page again, without state in memory."""
+        self.until(lambda: self.load(page), f"an answer of {self.address}")
         self.until(lambda: bool(self.find_all("h1")), "a heading")
 
-    def goes_to(self, page: str = "") -> bool:
-        """A browser drops what it loads when its machine's networks change, as with every container."""
+    def load(self, page: str = "") -> bool:
+        """False if the load failed: Chromium aborts a load when the networks of the host change."""
         try:
             self.driver.get("about:blank")
             self.driver.get(f"{self.address}/ui/#/{page}")
@@ -96,7 +96,7 @@ class Browser:
         return self.driver.find_elements(By.CSS_SELECTOR, css)
 
     def text(self, css: str = "main") -> str:
-        """Empty while there is no such element."""
+        """Empty if there is no such element."""
         found = self.script(
             "return document.querySelector(arguments[0])?.innerText.trim() ?? ''", css
         )
@@ -109,7 +109,7 @@ class Browser:
             try:
                 return holds()
             except (NoSuchElementException, StaleElementReferenceException):
-                return False  # the page was drawn anew in between
+                return False  # the page was redrawn in the meantime
 
         def shown() -> str:
             log = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
@@ -124,7 +124,7 @@ class Browser:
         self.until(lambda: unwanted not in self.text(css), f"no {unwanted!r} in {css}")
 
     def press(self, name: str, css: str = "main") -> None:
-        """The button with this name, when it can be pressed."""
+        """Click the button with this name when it is enabled."""
 
         def pressed() -> bool:
             for button in self.find_all(f"{css} button:enabled"):
@@ -148,11 +148,11 @@ class Browser:
         self.find(f"{css} option[value='{value}']").click()
 
     def key(self, *keys: str) -> None:
-        """To whatever has the focus."""
+        """Send keys to the focused element."""
         self.driver.switch_to.active_element.send_keys(*keys)
 
     def tab_to(self, name: str, *, most: int = 60) -> None:
-        """With the tabulator alone, as somebody without a mouse."""
+        """Move the focus with the Tab key only."""
         for _ in range(most):
             self.key(Keys.TAB)
             if self.focused() == name:
@@ -167,7 +167,7 @@ class Browser:
         return str(found or "").strip()
 
     def resize(self, size: tuple[int, int]) -> None:
-        """Of the page: a window without a head may not be as narrow as a phone."""
+        """Resize the page: a headless window cannot be as narrow as a phone."""
         width, height = size
         self.driver.execute_cdp_cmd(
             "Emulation.setDeviceMetricsOverride",
@@ -175,7 +175,7 @@ class Browser:
         )
 
     def block(self, *addresses: str) -> None:
-        """Nothing is loaded from these any more, with * for whatever; none: everything is again."""
+        """Block these URLs, with * as a wildcard. No URLs: block nothing."""
         self.driver.execute_cdp_cmd("Network.enable", {})
         self.driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": list(addresses)})
 
@@ -185,17 +185,17 @@ class Browser:
             {"features": [{"name": "prefers-color-scheme", "value": scheme}]},
         )
 
-    def complaints(self) -> list[str]:
-        """What the browser itself found wrong since it was last asked, but for answers that were refusals."""
+    def logged_errors(self) -> list[str]:
+        """Errors that the browser logged since the last call, without refused requests."""
         return [
             entry["message"]
             for entry in self.driver.get_log("browser")  # type: ignore[no-untyped-call]
             if entry["source"] != "network" and entry["level"] == "SEVERE"
         ]
 
-    def nameless(self) -> list[str]:
-        """Controls without a name, tables without heads, landmarks that lack, ids that are there twice."""
-        return list(self.script(_NAMELESS))
+    def accessibility_problems(self) -> list[str]:
+        """Controls without a name, tables without headers, missing landmarks, duplicate ids."""
+        return list(self.script(_ACCESSIBILITY_PROBLEMS))
 
     def picture(self, path: Path) -> None:
         path.write_bytes(self.driver.get_screenshot_as_png())

@@ -1,4 +1,4 @@
-"""One guest with the real cloud-init, built if need be, started early and asked late."""
+"""A VM with the real cloud-init. It is built if missing, started early and checked late."""
 
 import os
 import select
@@ -66,7 +66,7 @@ class CloudGuest:
         return done.stdout.strip()
 
     def log_in(self, user: str, password: str, command: str, *, answer: str) -> None:
-        """On the serial console with a password, until a command has given its answer there."""
+        """Log in on the serial console with a password and run a command until it prints the answer."""
         line = os.open(virsh("ttyconsole", self.name), os.O_RDWR | os.O_NOCTTY)
         try:
             tty.setraw(line)

@@ -1,4 +1,4 @@
-"""A real scheduler and a real agent as processes on the real Docker, and what tests ask of them."""
+"""A real scheduler and agent as processes on the real Docker, with the operations of tests."""
 
 import re
 import subprocess
@@ -19,9 +19,9 @@ from persys.errors import NotFoundError, UnavailableError
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
 BIN = Path(sys.executable).parent
-# Enough at once to be a crowd, few enough that a kill meets them half-way.
+# Enough for parallel work, few enough that a kill interrupts it.
 APPLIES_AT_ONCE = 8
-# To look for the other engines takes seconds at each start of an agent.
+# Detection of the other runtimes takes seconds at each start of an agent.
 ONLY_CONTAINERS = {"PERSYS_COMPOSE_ENABLED": "false", "PERSYS_VM_ENABLED": "false"}
 
 
@@ -42,7 +42,7 @@ def a_container(
 
 
 class Cluster:
-    """One scheduler and one agent with names, ports and files of their own."""
+    """One scheduler and one agent with their own names, ports and files."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Cluster:
         agent: Mapping[str, str] | None = None,
         agent_under: Sequence[str] = (),
     ) -> None:
-        """`agent_under` is a command that executes the agent's, such as nice."""
+        """`agent_under` is a command that runs the agent, such as nice."""
         self._agent_under = agent_under
         self.node_id = f"e2e-{uuid.uuid4().hex[:8]}"
         self.directory = directory
@@ -77,7 +77,7 @@ class Cluster:
         self.client = SchedulerClient(self.target, timeout=timedelta(seconds=30))
 
     def start(self) -> None:
-        """Returns when the node is ready for work."""
+        """Returns when the node is ready."""
         self.scheduler.start()
         self.agent.start()
         self.wait_until_node_is("Ready")
@@ -105,7 +105,7 @@ class Cluster:
         others = {node_id: agent.log for node_id, agent in self._others}
         return {"scheduler": self.scheduler.log, "agent": self.agent.log, **others}
 
-    # What a user does.
+    # Requests of a user.
 
     def apply(self, workload_id: str, spec: pb.WorkloadSpec, *, revision: str = "") -> str:
         return self.client.apply(
@@ -126,7 +126,7 @@ class Cluster:
         self.wait_for_all(workload_ids, "Running")
         return self.containers(workload_ids)
 
-    # What the scheduler says.
+    # Views of the scheduler.
 
     def statuses(self) -> dict[str, str]:
         return {view.workload_id: view.status for view in self.client.list_workloads()}
@@ -154,7 +154,7 @@ class Cluster:
     def agent_client(self) -> AgentClient:
         return AgentClient(f"127.0.0.1:{self.agent_port}")
 
-    # What can be waited for.
+    # Waiting.
 
     def wait_for(
         self, workload_id: str, status: str, *, within: float = DEADLINE_SECONDS
@@ -193,10 +193,10 @@ class Cluster:
 
         eventually(has_status, f"node {status}")
 
-    # What Docker says.
+    # State of Docker.
 
     def containers(self, workload_ids: Iterable[str] = ()) -> list[Container]:
-        """In the order of their names; all of this node, or those of the named workloads."""
+        """Sorted by name: all of this node, or those of the given workloads."""
         wanted = set(workload_ids)
         found = containers.inspect(containers.container_ids(self.node_id))
         return sorted(one for one in found if not wanted or one.workload_id in wanted)
@@ -206,7 +206,7 @@ class Cluster:
         return only
 
     def _answers(self) -> bool:
-        """Also the client's connection is there again, which after a refusal tries only now and then."""
+        """Whether the client is connected again; after a refusal it retries only at intervals."""
         try:
             self.client.get_summary()
         except UnavailableError:

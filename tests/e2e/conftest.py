@@ -1,4 +1,4 @@
-"""Clusters of real processes for the tests, removed afterwards with every container they made."""
+"""Clusters of real processes. They are removed after the tests, with all their containers."""
 
 import os
 import subprocess
@@ -32,7 +32,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What has to wait long for the guest with cloud-init is last; the others keep their order."""
+    """Tests of the VM with cloud-init run last; the others keep their order."""
     items.sort(key=_wants_cloud_guest)
 
 
@@ -41,8 +41,8 @@ def _wants_cloud_guest(item: pytest.Item) -> bool:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _early(request: pytest.FixtureRequest) -> None:
-    """The guest with cloud-init comes up while the other tests run."""
+def _start_cloud_guest(request: pytest.FixtureRequest) -> None:
+    """Start the VM with cloud-init; it boots while the other tests run."""
     if any(map(_wants_cloud_guest, request.session.items)):
         request.getfixturevalue("cloud_guest")
 
@@ -68,7 +68,7 @@ def module_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cluster_settings() -> dict[str, dict[str, str]]:
-    """A module that needs others defines its own: by process, by variable."""
+    """Variables by process. A module overrides this fixture to set its own."""
     return {}
 
 
@@ -76,7 +76,7 @@ def cluster_settings() -> dict[str, dict[str, str]]:
 def cluster(
     module_directory: Path, demo_image: str, cluster_settings: dict[str, dict[str, str]]
 ) -> Iterator[Cluster]:
-    """One for all tests of a module. Whatever they do to it, they leave it running."""
+    """One for all tests of a module. Every test leaves it running."""
     made = Cluster(
         module_directory,
         scheduler=cluster_settings.get("scheduler"),
@@ -93,7 +93,7 @@ def cluster(
 
 @pytest.fixture
 def persysctl(cluster: Cluster, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """The command as a person or a script uses it, with the cluster of the module."""
+    """Runs persysctl against the cluster of the module."""
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -110,7 +110,7 @@ def persysctl(cluster: Cluster, tmp_path: Path) -> Callable[..., subprocess.Comp
 
 @pytest.fixture
 def new_cluster(tmp_path: Path, demo_image: str) -> Iterator[Callable[..., Cluster]]:
-    """Makes clusters of the test's own, not started yet."""
+    """Creates clusters for one test. They are not started yet."""
     made: list[Cluster] = []
 
     def make(
@@ -132,7 +132,7 @@ def new_cluster(tmp_path: Path, demo_image: str) -> Iterator[Callable[..., Clust
 
 @pytest.fixture
 def names() -> Callable[[int], list[str]]:
-    """So many workload ids that no other test uses."""
+    """Creates unique workload ids."""
 
     def make(count: int) -> list[str]:
         mark = uuid4().hex[:6]
@@ -143,8 +143,8 @@ def names() -> Callable[[int], list[str]]:
 
 @pytest.fixture(scope="session")
 def sleeper(demo_image: str) -> pb.WorkloadSpec:
-    """Small, and gone at once when told to stop. With less cpu its start would take seconds: what
-    prepares a container already runs within its limits."""
+    """Small, and stops at once. With less CPU its start would take seconds: the setup of a container
+    already runs within its limits."""
     return pb.WorkloadSpec(
         type="container",
         resources=pb.ResourceRequirements(cpu_millicores=30, memory_mb=16),

@@ -1,4 +1,4 @@
-"""Containers as Docker itself tells of them, asked without any code of ours."""
+"""Containers as the docker command reports them, independent of our code."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ _DEADLINE_SECONDS = 120
 
 
 class Container(NamedTuple):
-    """`id` and `started_at` together name one run: either changes when it was restarted."""
+    """`id` and `started_at` identify one run: one of them changes with a restart."""
 
     workload_id: str
     id: str
@@ -39,7 +39,7 @@ def container_ids(node_id: str, workload_id: str = "") -> list[str]:
 
 
 def inspect(ids: Sequence[str]) -> list[Container]:
-    """Those that are gone meanwhile are left out."""
+    """Containers that were removed in the meantime are left out."""
     if not ids:
         return []
     asked = subprocess.run(
@@ -62,7 +62,7 @@ def inspect(ids: Sequence[str]) -> list[Container]:
 
 
 def remove(ids: Sequence[str]) -> None:
-    """All at once: one after the other, a hundred would take half a minute."""
+    """Remove in parallel: one after the other, a hundred would take half a minute."""
 
     def remove_one(container_id: str) -> None:
         subprocess.run(

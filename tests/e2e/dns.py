@@ -1,4 +1,4 @@
-"""A real CoreDNS with the Corefile that we ship, asked with dig."""
+"""A real CoreDNS with the shipped Corefile, queried with dig."""
 
 import subprocess
 from pathlib import Path
@@ -19,12 +19,12 @@ class CoreDns(Process):
             [str(PROGRAM), "-conf", str(COREFILE), "-dns.port", str(self.port)],
             {"COREDNS_ETCD": f"http://{etcd}"},
             log=directory / "coredns.log",
-            # An answer without records is one too: then it is up, and has asked etcd.
+            # An empty answer counts too: CoreDNS runs and has queried etcd.
             ready=lambda: "status: " in self._dig("+tcp", "SRV", "_persys-scheduler.persys.local"),
         )
 
     def ask(self, kind: str, name: str) -> list[str]:
-        """The answers as `dig +short` shows them, in order."""
+        """The answers of `dig +short`, sorted."""
         return sorted(self._dig("+short", kind, name).split("\n"))[1:]
 
     def _dig(self, *words: str) -> str:

@@ -1,6 +1,6 @@
-"""Earlier versions of Persys, taken from the history of this repository, which run beside the present one.
+"""Earlier versions of Persys from the history of this repository, run beside the current one.
 
-They run with the libraries of the present version: requirements/runtime.txt has not changed since.
+They use the libraries of the current version: requirements/runtime.txt has not changed since.
 """
 
 import io
@@ -14,9 +14,9 @@ _SECONDS = 120
 
 
 def source_of(commit: str, directory: Path) -> Path:
-    """The packages of that version, as a value of PYTHONPATH."""
+    """The value of PYTHONPATH for that version."""
     if _git("cat-file", "-e", f"{commit}^{{commit}}").returncode != 0:
-        # Not in a shallow clone. Servers give single commits, if they are asked for by their full name.
+        # A shallow clone lacks it. Servers provide single commits by their full id.
         _git("fetch", "--quiet", "--depth", "1", "origin", commit)
     packed = _git("archive", commit, "src")
     assert packed.returncode == 0, (

@@ -1,4 +1,4 @@
-"""A real etcd: stopped, paused, wiped and filled as a test likes."""
+"""A real etcd that a test can stop, pause, wipe and fill."""
 
 import shutil
 import subprocess
@@ -9,7 +9,7 @@ from e2e.process import Process, free_port, listens_on
 
 
 class Member(NamedTuple):
-    """One of those that are etcd together."""
+    """A member of an etcd cluster."""
 
     name: str
     port: int
@@ -22,7 +22,7 @@ class Member(NamedTuple):
 
 class Etcd(Process):
     def __init__(self, directory: Path, *flags: str, member: Member | None = None) -> None:
-        """Alone, unless it is told as which member, and by a flag who the others are."""
+        """A single member, unless `member` is given and a flag names the others."""
         own = member or Member("default", free_port(), free_port())
         client = f"http://127.0.0.1:{own.port}"
         self.endpoint = f"127.0.0.1:{own.port}"
@@ -45,18 +45,18 @@ class Etcd(Process):
         )
 
     def lose_data(self) -> None:
-        """Its disk is lost; it is down."""
+        """Stop it and delete its data."""
         if self.runs:
             self.kill()
         shutil.rmtree(self._data)
 
     def wipe(self) -> None:
-        """Its disk is lost; it comes back, and has nothing."""
+        """Delete its data and start it again, empty."""
         self.lose_data()
         self.start()
 
-    def tell(self, *command: str) -> str:
-        """What an operator would type after etcdctl."""
+    def etcdctl(self, *command: str) -> str:
+        """Run etcdctl with these arguments."""
         done = subprocess.run(
             ["etcdctl", "--endpoints", self.endpoint, *command],
             env={"ETCDCTL_API": "3", "PATH": "/usr/bin:/bin"},
@@ -69,7 +69,7 @@ class Etcd(Process):
 
 
 def three_members(directory: Path) -> list[Etcd]:
-    """They have to be launched together: none is ready alone."""
+    """They must be launched together: a single one does not become ready."""
     members = [Member(f"m{number}", free_port(), free_port()) for number in range(3)]
     together = ",".join(f"{one.name}={one.peer}" for one in members)
     made = []

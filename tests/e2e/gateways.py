@@ -1,4 +1,4 @@
-"""A real gateway as a process, before one or more clusters."""
+"""A real gateway process in front of one or more clusters."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ class Gateway:
         clusters: Mapping[str, str],
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        """`clusters` are addresses of schedulers, by the cluster's id; the first is the default."""
+        """`clusters` maps cluster ids to scheduler addresses; the first is the default."""
         self.port = free_port()
         scheme = "http" if settings is None else "https"
         self.address = f"{scheme}://127.0.0.1:{self.port}"
@@ -43,7 +43,7 @@ class Gateway:
 
 @contextmanager
 def a_guarded_gateway(directory: Path) -> Iterator[tuple[Gateway, SchedulerClient]]:
-    """Before a scheduler with certificates and no node; and an administrator's way in."""
+    """A gateway with TLS in front of a scheduler without nodes, and the credentials of an administrator."""
     root = Root(directory / "certs")
     port = free_port()
     scheduler = Process(

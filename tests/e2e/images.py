@@ -1,4 +1,4 @@
-"""Images of deploy/docker, built here without a registry: from a Debian that scripts/base-image makes."""
+"""Images of deploy/docker, built without a registry from the Debian of scripts/base-image."""
 
 import os
 import shutil
@@ -15,13 +15,13 @@ ETCD = "persys-test-etcd:latest"
 COREDNS = "persys-test-coredns:latest"
 PROMETHEUS = "persys-test-prometheus:latest"
 SYSTEMD = "persys-test-systemd:latest"
-BUILD_SECONDS = 1200  # packages are installed in it, on a machine that may be busy
+BUILD_SECONDS = 1200  # installs packages, possibly on a busy host
 
 
 def build_persys(*names: str) -> None:
     """Images of our programs, as `make docker-build` builds them."""
     _run([str(ROOT / "scripts" / "images"), "build", PREFIX, "latest", *names])
-    # What they replace has no name any more.
+    # The replaced images have no name any more.
     docker("image", "prune", "--force", "--filter", "label=org.opencontainers.image.title=persys")
 
 
@@ -33,7 +33,7 @@ def build_etcd() -> str:
 
 
 def build_program(image: str, program: Path, place: Path) -> str:
-    """What an image of somebody else is for us: one program, and the entry point."""
+    """Replaces a third-party image: one program and the entry point."""
     place.mkdir(parents=True)
     shutil.copy(program, place / "program")
     (place / "Dockerfile").write_text(
@@ -44,7 +44,7 @@ def build_program(image: str, program: Path, place: Path) -> str:
 
 
 def build_systemd(place: Path) -> str:
-    """A Debian that can be booted, and has Python."""
+    """A bootable Debian with Python."""
     ensure_base()
     place.mkdir(parents=True)
     (place / "Dockerfile").write_text(

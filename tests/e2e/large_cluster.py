@@ -1,4 +1,4 @@
-"""A scheduler that begins with thousands of stopped workloads and no node: much to show, nothing to do."""
+"""A scheduler that starts with thousands of stopped workloads and no node."""
 
 import asyncio
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ PER_TRANSACTION = 500
 
 @contextmanager
 def a_large_cluster(directory: Path, count: int) -> Iterator[Cluster]:
-    """One in a hundred is called db, the others web."""
+    """One in a hundred has the name db, the others web."""
     directory.mkdir()
     names = [f"{'db' if number % 100 == 0 else 'web'}-{number:05}" for number in range(count)]
     asyncio.run(_fill(directory / "scheduler.db", [_marker(), *map(_workload, names)]))

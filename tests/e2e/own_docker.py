@@ -1,7 +1,7 @@
-"""A Docker of the tests' own, which they may stop.
+"""A separate Docker daemon that tests can stop.
 
-It is in a network namespace, so that it leaves the machine's own Docker alone; only its socket is reachable
-from outside.
+It runs in a network namespace, so that it does not affect the Docker of the host; only its socket is
+reachable from outside.
 """
 
 import os
@@ -21,9 +21,9 @@ from persys.cli.local.packages import find_command
 
 class OwnDocker:
     def __init__(self, *flags: str, under: Sequence[str] = ()) -> None:
-        """`under` is a command that executes dockerd, such as unshare."""
+        """`under` is a command that runs dockerd, such as unshare."""
         tag = uuid.uuid4().hex[:6]
-        # Short: the paths of sockets are bounded, and a test's own directory is deep.
+        # Short: the length of a socket path is limited, and tmp_path is long.
         self._directory = Path(tempfile.mkdtemp(prefix=f"persys-docker-{tag}-"))
         self._namespace = f"persys-{tag}"
         self.host = f"unix://{self._directory / 'docker.sock'}"
@@ -60,17 +60,17 @@ class OwnDocker:
         return asked.returncode == 0
 
     def start(self) -> None:
-        """Returns when it answers."""
+        """Returns when it responds."""
         self._process.start()
 
-    def take(self, image: str) -> None:
-        """An image that the machine's Docker has."""
+    def copy_image(self, image: str) -> None:
+        """Copy an image from the Docker of the host."""
         kept = self._directory / "image.tar"
         _run("docker", "save", "--output", str(kept), image)
         _run("docker", "--host", self.host, "load", "--input", str(kept))
 
     def stop(self) -> None:
-        """As a service manager would: its containers end with it."""
+        """Stop it like a service manager: its containers stop too."""
         assert self._process.stop() == 0, self.log[-2000:]
 
     def kill(self) -> None:
@@ -78,12 +78,12 @@ class OwnDocker:
         self._process.kill()
 
     def close(self) -> None:
-        """It is needed once more if it was away: nobody else could remove what it ran."""
+        """Start it again if it is stopped: only this daemon can remove its containers."""
         if not self._process.runs:
             self.start()
         docker = ("docker", "--host", self.host)
         for container in _run(*docker, "ps", "-a", "-q").split():
-            # One that was killed may hang in a removal of its own, for good; what is left goes below.
+            # After a kill, dockerd may hang for ever in a removal; the rest is removed below.
             _call(*docker, "rm", "-f", container)
         self._process.kill()
         for pid in _processes_naming(self._directory):
@@ -94,7 +94,7 @@ class OwnDocker:
         shutil.rmtree(self._directory)
 
     def _has_no_mounts(self) -> bool:
-        """Some are there twice, and some go by themselves."""
+        """Unmount all: some are mounted twice, and some are unmounted automatically."""
         for mounted in sorted(_mounts_below(self._directory), reverse=True):
             _call("umount", "--lazy", mounted)
         return not _mounts_below(self._directory)
@@ -107,7 +107,7 @@ def _mounts_below(directory: Path) -> list[str]:
 
 
 def _processes_naming(directory: Path) -> list[int]:
-    """Its containerd, and the shims of its containers, with which they end."""
+    """Its containerd, and the shims of its containers."""
     found = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):

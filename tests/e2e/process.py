@@ -1,4 +1,4 @@
-"""One program under test: started, waited for, killed by its id, started again. Its log stays in a file."""
+"""One process under test: started, stopped, killed and restarted. Its log is in a file."""
 
 import os
 import random
@@ -10,8 +10,8 @@ from pathlib import Path
 
 from e2e.waiting import DEADLINE_SECONDS, eventually
 
-# Below the range from which the kernel gives ports to outgoing connections, so that one stays free while
-# its process is away.
+# Below the ephemeral port range of the kernel, so that a port stays free while its
+# process is stopped.
 _PORTS = range(15_000, 32_000)
 _given: set[int] = set()
 
@@ -40,7 +40,7 @@ class Process:
         ready: Callable[[], bool],
     ) -> None:
         self._arguments = arguments
-        # What else tests set for all agents: a machine that runs tests is never too busy for them.
+        # Further settings of all agents: no CPU, memory or disk threshold refuses a workload.
         set_for_all = {k: v for k, v in os.environ.items() if k.startswith("PERSYS_ADMISSION_")}
         self._environment = {"PATH": os.environ["PATH"], **set_for_all, **environment}
         self._ready = ready
@@ -62,7 +62,7 @@ class Process:
         return self._log.read_text(errors="replace")
 
     def set(self, variable: str, value: str) -> None:
-        """From the next start on."""
+        """Set a variable for the next start."""
         self._environment[variable] = value
 
     def start(self) -> None:
@@ -88,7 +88,7 @@ class Process:
         self._wait()
 
     def stop(self) -> int:
-        """As an operator would. Returns the exit code."""
+        """Stop it with SIGTERM. Returns the exit code."""
         self.signal(signal.SIGTERM)
         return self._wait()
 
@@ -96,7 +96,7 @@ class Process:
         assert self._started is not None
         self._started.send_signal(number)
         if number is signal.SIGSTOP:
-            # Its threads may go on for a moment.
+            # Its threads may continue for a moment.
             os.waitid(os.P_PID, self._started.pid, os.WSTOPPED)
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""runc where a capability is missing: for privileged containers Docker asks for all of the kernel.
+"""runc on a host without all capabilities: Docker requests all of them for privileged containers.
 
-A program of its own, which Docker starts as the runtime of containers.
+A separate program that Docker starts as the container runtime.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Three schedulers as processes on an etcd of three members."""
+"""Three scheduler processes on an etcd cluster of three members."""
 
 import json
 import urllib.request
@@ -63,7 +63,7 @@ class Schedulers:
         self.addresses = ",".join(one.address for one in self.all)
 
     def start(self) -> None:
-        """Returns when one of them leads."""
+        """Returns when one is the leader."""
         self.start_etcd()
         for one in self.all:
             one.launch()
@@ -77,10 +77,10 @@ class Schedulers:
         )
 
     def etcd_leader(self) -> Etcd:
-        """The member that leads the others."""
+        """The leader of the etcd cluster."""
 
         def leads(etcd: Etcd) -> bool:
-            (told,) = json.loads(etcd.tell("endpoint", "status", "-w", "json"))
+            (told,) = json.loads(etcd.etcdctl("endpoint", "status", "-w", "json"))
             return bool(told["Status"]["leader"] == told["Status"]["header"]["member_id"])
 
         return next(etcd for etcd in self.etcds if leads(etcd))

@@ -1,7 +1,7 @@
-"""A machine with a real systemd, in a container, where our programs are installed as docs/production.md says.
+"""A container with a real systemd, in which our programs are installed as in docs/production.md.
 
-Its agent uses the Docker of this machine. The container is not privileged, because not every machine allows
-that; systemd needs to mount.
+Its agent uses the Docker of the host. The container is not privileged, because not every host allows it;
+systemd needs to mount.
 """
 
 import io
@@ -21,11 +21,11 @@ _SOURCES = ("README.md", "deploy", "man", "pyproject.toml", "requirements", "src
 _INSTALL = {
     "PIP_NO_INDEX": "1",
     "PIP_FIND_LINKS": "/source/deploy/docker/wheels",
-    # Compiling takes longer than all else.
+    # Compilation takes most of the time.
     "PIP_NO_COMPILE": "1",
 }
-# Docker mounts cgroups read-only, and all mounts as private: systemd needs a hierarchy that it can write to,
-# and creates the directory of a unit's credentials in a mount namespace of its own.
+# Docker mounts cgroups read-only and all mounts private: systemd needs a writable hierarchy,
+# and creates the directory of a unit's credentials in a separate mount namespace.
 _BOOT = (
     "umount -R /sys/fs/cgroup && mount -t cgroup2 cgroup2 /sys/fs/cgroup"
     " && mount --make-rshared / && exec /sbin/init"
@@ -72,7 +72,7 @@ class SystemdHost:
         docker("restart", "--time", "30", self.node_id)
         self.wait_until_booted()
 
-    # What an administrator types.
+    # Commands of an administrator.
 
     def install(self) -> str:
         subprocess.run([images.ROOT / "scripts" / "wheels"], timeout=_SECONDS, check=True)
@@ -126,7 +126,7 @@ class SystemdHost:
         token = self.run(*words).strip()
         self.run("persys-agent", "join", "127.0.0.1:8085", token)
 
-    # What systemd and the kernel say.
+    # State of systemd and the kernel.
 
     def property(self, part: str, name: str) -> str:
         return self.run("systemctl", "show", "--value", "-p", name, f"persys-{part}").strip()
@@ -135,14 +135,14 @@ class SystemdHost:
         return int(self.property(part, "MainPID"))
 
     def process(self, part: str) -> dict[str, str]:
-        """What /proc says of the unit's process."""
+        """/proc/PID/status of the unit's process."""
         lines = self.run("cat", f"/proc/{self.pid(part)}/status").splitlines()
         return {name: value.strip() for name, _, value in (one.partition(":") for one in lines)}
 
     def journal(self, part: str) -> str:
         return self.run("journalctl", "--no-pager", "-n", "40", "-u", f"persys-{part}")
 
-    # What the cluster says.
+    # State of the cluster.
 
     def node_status(self) -> str:
         shown = self.try_run("persysctl", "node", "list").stdout.splitlines()

@@ -61,7 +61,7 @@ class Host:
     def start(self) -> None:
         self._docker.start()
         self.run("mount", "--bind", self._docker.host.removeprefix("unix://"), "/run/docker.sock")
-        self._docker.take(BUILT)
+        self._docker.copy_image(BUILT)
         self.run("docker", "tag", BUILT, IMAGE)
 
     def close(self) -> None:

@@ -387,7 +387,7 @@ def test_every_page_names_its_controls_and_tables_and_fits_a_phone(
         wide = browser.script("return document.documentElement.scrollWidth - innerWidth")
         assert wide <= 0, page
         browser.resize(DESKTOP)
-        assert browser.nameless() == [], page
+        assert browser.accessibility_problems() == [], page
 
 
 # Elements whose text does not fit into them.

@@ -59,8 +59,8 @@ def test_systemd_accepts_the_units(root: Path) -> None:
         check=False,
     )
 
-    complaints = [line for line in done.stderr.splitlines() if "persys" in line]
-    assert (done.returncode, complaints) == (0, []), done.stderr
+    logged_errors = [line for line in done.stderr.splitlines() if "persys" in line]
+    assert (done.returncode, logged_errors) == (0, []), done.stderr
 
 
 def test_programs_use_the_installed_interpreter(root: Path) -> None:

@@ -38,7 +38,7 @@ def own_docker(demo_image: str) -> Iterator[OwnDocker]:
     made = OwnDocker()
     try:
         made.start()
-        made.take(demo_image)
+        made.copy_image(demo_image)
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("DOCKER_HOST", made.host)  # for the tests' own questions to Docker
             yield made

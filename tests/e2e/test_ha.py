@@ -190,7 +190,7 @@ def test_running_schedulers_do_not_treat_a_wiped_etcd_as_a_new_cluster(
         lambda: str([one.health() for one in schedulers.all]),
     )
     assert {view.workload_id for view in client.list_workloads()} == names
-    assert schedulers.etcds[0].tell("get", "/cluster") == ""
+    assert schedulers.etcds[0].etcdctl("get", "/cluster") == ""
 
     answer = client.rebuild_from_agents()
     assert answer.workloads == len(names)
@@ -226,7 +226,7 @@ async def frozen_with_orders(schedulers: Schedulers, load: Load, *, nodes: list[
         await placed_in_time(load, since=since)
         next_one = await asyncio.to_thread(schedulers.until_led, other_than=leader)
         await asyncio.sleep(max(0.0, since + LEASE_SECONDS + 1 - monotonic()))
-        stored = schedulers.etcds[0].tell("get", "/leader")
+        stored = schedulers.etcds[0].etcdctl("get", "/leader")
         for node in nodes:
             node.agent.manner.answer_seconds = 0
             node.agent.senders.clear()
@@ -236,7 +236,7 @@ async def frozen_with_orders(schedulers: Schedulers, load: Load, *, nodes: list[
         eventually, lambda: leader.health()["role"] == "standby", "the frozen one to stand by"
     )
     assert next_one.leads
-    assert schedulers.etcds[0].tell("get", "/leader") == stored
+    assert schedulers.etcds[0].etcdctl("get", "/leader") == stored
     await until_placed(load, since=monotonic(), within=LEASE_SECONDS)
     await asyncio.to_thread(
         eventually, lambda: any(node.agent.senders for node in nodes), "an order by the next one"

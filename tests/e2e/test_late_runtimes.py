@@ -57,7 +57,7 @@ def test_docker_started_after_the_agent_is_used(
     with pytest.MonkeyPatch.context() as patch:
         own_docker.start()
         patch.delenv("DOCKER_HOST")
-        own_docker.take(demo_image)
+        own_docker.copy_image(demo_image)
 
     cluster.wait_for(name, "Running", within=WITHIN_SECONDS)
     assert problems() == []

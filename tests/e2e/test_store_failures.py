@@ -126,10 +126,10 @@ async def test_an_etcd_out_of_space_causes_degraded_mode_until_space_is_freed(
     await degraded(cluster, node)
     assert "out of space" in (await mode(cluster.control)).reason
 
-    revision = json.loads(etcd.tell("endpoint", "status", "-w", "json"))[0]["Status"]["header"]
-    etcd.tell("compact", str(revision["revision"]))
-    etcd.tell("defrag")
-    etcd.tell("alarm", "disarm")
+    revision = json.loads(etcd.etcdctl("endpoint", "status", "-w", "json"))[0]["Status"]["header"]
+    etcd.etcdctl("compact", str(revision["revision"]))
+    etcd.etcdctl("defrag")
+    etcd.etcdctl("alarm", "disarm")
     await well_again(cluster, node)
 
 

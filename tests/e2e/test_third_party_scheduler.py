@@ -102,11 +102,11 @@ async def test_heartbeats_contain_the_states_of_the_contract(
     field: ThirdPartyScheduler, node: Cluster, unique_id: str, sleeping: Any
 ) -> None:
     await field.apply(unique_id, sleeping, revision="r1")
-    await field.until(lambda: "Running" in field.told_states(unique_id))
+    await field.until(lambda: "Running" in field.reported_states(unique_id))
     await field.apply(unique_id, sleeping, revision="r1", desired=agent.DESIRED_STATE_STOPPED)
-    await field.until(lambda: "Stopped" in field.told_states(unique_id))
+    await field.until(lambda: "Stopped" in field.reported_states(unique_id))
 
-    assert set(field.told_states(unique_id)) <= {"Pending", "Running", "Stopped"}
+    assert set(field.reported_states(unique_id)) <= {"Pending", "Running", "Stopped"}
     assert {beat.node_id for beat in field.heartbeats} == {node.node_id}
     assert all(beat.HasField("usage") and beat.HasField("timestamp") for beat in field.heartbeats)
 
@@ -118,7 +118,7 @@ async def test_a_failure_reason_is_in_status_and_heartbeats(
     await field.apply(unique_id, sleeping, revision="r1")
 
     failed = await field.poll_until(unique_id, FAILED)
-    await field.until(lambda: "Failed" in field.told_states(unique_id))
+    await field.until(lambda: "Failed" in field.reported_states(unique_id))
 
     # Either of the two stops a scheduler in the field from applying it for ever.
     assert failed.metadata["retry_terminal"] == "true"

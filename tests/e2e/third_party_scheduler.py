@@ -1,4 +1,4 @@
-"""The scheduler of another make with our agent: what it received, and calls as it would send them."""
+"""A third-party scheduler with our agent: the messages it received, and its calls."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ class ThirdPartyScheduler(Program):
     def __init__(self, folder: Path) -> None:
         super().__init__("scheduler", folder)
 
-    # What it received.
+    # Received messages.
 
     @property
     def registrations(self) -> list[Any]:
@@ -36,8 +36,8 @@ class ThirdPartyScheduler(Program):
         found = map(json.loads, whole.splitlines())
         return [kind.FromString(b64decode(one["message"])) for one in found if one["what"] == what]
 
-    def told_states(self, workload_id: str) -> list[str]:
-        """The state words of a workload in the order of the heartbeats that told them."""
+    def reported_states(self, workload_id: str) -> list[str]:
+        """The states of a workload, in the order of the heartbeats."""
         return [
             status.state
             for beat in self.heartbeats
@@ -45,7 +45,7 @@ class ThirdPartyScheduler(Program):
             if status.workload_id == workload_id
         ]
 
-    # What it calls.
+    # Calls.
 
     async def apply(
         self,
@@ -69,7 +69,7 @@ class ThirdPartyScheduler(Program):
         return await self._call("DeleteWorkload", request)
 
     async def status(self, workload_id: str) -> Any:
-        """None: the agent used the words for a missing workload."""
+        """None: the agent reported a missing workload."""
         request = agent.GetWorkloadStatusRequest(id=workload_id)
         try:
             answer = await self._call("GetWorkloadStatus", request)
@@ -83,7 +83,7 @@ class ThirdPartyScheduler(Program):
         answer = await self._call("ListWorkloads", agent.ListWorkloadsRequest())
         return {status.id: status for status in answer.workloads}
 
-    # What it waits for.
+    # Waiting.
 
     async def poll_until(self, workload_id: str, actual: int) -> Any:
         async with asyncio.timeout(DEADLINE_SECONDS):

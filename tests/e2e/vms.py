@@ -1,4 +1,4 @@
-"""Virtual machines as libvirt itself tells of them, and places where they may be."""
+"""VMs as libvirt reports them, and directories for their disks."""
 
 import shutil
 import subprocess
@@ -15,7 +15,7 @@ from persys.wire.gen.control.v1 import control_pb2 as pb
 GUESTS = Path(__file__).resolve().parents[2] / ".cache" / "guest"
 TINY = GUESTS / "tiny.qcow2"
 URI = "qemu:///system"
-# An emulated machine on two busy cores.
+# For an emulated VM on two busy cores.
 BOOT_SECONDS = 240
 _DEADLINE_SECONDS = 120
 
@@ -45,11 +45,11 @@ def add_image(cluster: Cluster, name: str, path: Path) -> None:
 
 @contextmanager
 def vm_directory(uri: str = URI) -> Iterator[tuple[Path, dict[str, str]]]:
-    """A directory for machines, and what an agent must be told of it. In the end nothing is left of either.
+    """A directory for VMs and the agent settings for it. Both are removed at the end.
 
-    Not in pytest's own directories: QEMU runs as another user, who may not look into those.
+    Not below tmp_path: QEMU runs as another user, who cannot read it.
     """
-    # Its name is the beginning of host names, which have no underscores.
+    # The name is a prefix of host names, which have no underscores.
     directory = Path("/var/tmp") / f"machines-{uuid4().hex[:8]}"
     directory.mkdir(mode=0o755)
     settings = {
@@ -73,7 +73,7 @@ def vm_directory(uri: str = URI) -> Iterator[tuple[Path, dict[str, str]]]:
 
 
 def domains(directory: Path, uri: str = URI) -> list[str]:
-    """Those with a disk in the directory, running or not."""
+    """Domains with a disk in the directory, running or not."""
     names = virsh("list", "--all", "--name", uri=uri).split()
     return sorted(
         name for name in names if str(directory) in virsh("dumpxml", name, uri=uri, check=False)
@@ -81,7 +81,7 @@ def domains(directory: Path, uri: str = URI) -> list[str]:
 
 
 def volumes(directory: Path, uri: str = URI) -> list[str]:
-    """What is in the pool of the ground, by libvirt's account."""
+    """The volumes of the pool of this directory, as libvirt reports them."""
     if directory.name not in virsh("pool-list", "--all", "--name", uri=uri).split():
         return []
     virsh("pool-refresh", directory.name, uri=uri)
@@ -89,7 +89,7 @@ def volumes(directory: Path, uri: str = URI) -> list[str]:
 
 
 def page(address: str, path: str) -> str:
-    """What the web server of a tiny guest says; empty while it does not answer."""
+    """A page of the web server in a tiny guest; empty if it does not respond."""
     try:
         with urllib.request.urlopen(f"http://{address}/{path}", timeout=5) as answer:
             return str(answer.read().decode()).strip()

@@ -1,4 +1,4 @@
-"""Waiting for conditions. The deadlines are generous: the machine may be busy with something else."""
+"""Waiting for conditions. The deadlines are long, because the host may be busy."""
 
 import time
 from collections.abc import Callable
@@ -12,7 +12,7 @@ def eventually(
     *,
     within: float = DEADLINE_SECONDS,
 ) -> float:
-    """Returns the seconds it took. `what` names the condition, or shows how things stand instead."""
+    """Returns the elapsed seconds. `what` names the condition or returns the current state."""
     began = time.monotonic()
     while not holds():
         if time.monotonic() - began > within:

@@ -1,1 +1,1 @@
-"""What the documents tell to type, typed: blocks are found, and run in order on a real cluster."""
+"""Runs the commands of the documents, in order, on a real cluster."""

@@ -1,11 +1,11 @@
-"""The fenced blocks of the documents, and what a document says about each in a comment right above it.
+"""The fenced blocks of the documents, and the comments directly above them.
 
-    <!-- not run: REASON -->    it needs something that one machine does not have, or another test types it
+    <!-- not run: REASON -->    it needs more than one host, or another test runs it
     <!-- ends with: 1 -->       its exit code, if that is not 0
-    <!-- shows: TEXT -->        something that must be in its output; may be repeated
+    <!-- shows: TEXT -->        text that its output must contain; may be repeated
 
-Blocks tagged `sh` are scripts. Of those tagged `console` the lines that begin with `$ ` are typed, the others
-are what was answered.
+Blocks tagged `sh` are scripts. Of those tagged `console` the lines that begin with `$ ` are commands, the
+others are output.
 """
 
 import re
@@ -16,9 +16,9 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[3]
 TYPED = frozenset({"sh", "console"})
 SHOWN = frozenset({"text", "yaml", "json", "mermaid", "python", "ini"})
-# In this order, since they share one cluster; whatever else there is comes after them.
+# In this order, because they share one cluster; the others follow.
 FIRST = ("README.md", "docs/first-steps.md")
-# Written from the parser, whose examples a test of their own parses.
+# Generated from the parser, whose examples another test parses.
 GENERATED = frozenset({"docs/commands.md"})
 
 _FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.M | re.S)
@@ -46,7 +46,7 @@ class Block(NamedTuple):
 
     @property
     def script(self) -> str:
-        """What a person types."""
+        """The commands of the block."""
         if self.tag != "console":
             return self.text
         lines = self.text.splitlines()
@@ -54,7 +54,7 @@ class Block(NamedTuple):
 
 
 def documents() -> list[str]:
-    """All that have blocks to type, in the order in which they are typed."""
+    """All documents with blocks, in the order in which they are run."""
     found = list(ROOT.glob("*.md"))
     for folder in ("docs", "examples", "deploy"):
         found += (ROOT / folder).rglob("*.md")

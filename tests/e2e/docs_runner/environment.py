@@ -1,7 +1,7 @@
-"""The desk at which the documents are typed: a cluster of its own, made by `persys up` as the README says.
+"""The environment in which the documents are run: a separate cluster, created by `persys up`.
 
-What differs from a reader's machine is all here, in the words that stand for others and in two commands that
-come before the real ones on the PATH: ports, names, directories. Nothing of this machine is touched.
+All differences from a reader's host are here: substituted ports, names and directories, and two wrapper
+commands that precede the real ones on the PATH. Nothing else on this host is changed.
 """
 
 import os
@@ -23,10 +23,10 @@ from e2e.process import free_port
 
 BIN = Path(sys.executable).parent
 DEADLINE_SECONDS = 240
-# Ports that documents and examples name, and that stand for others here.
+# Ports in documents and examples, which are substituted.
 PORTS = ("8888", "8085", "8084", "50051", "8089", "8551", "8585", "50052", "8090")
 PORTS_OF_WORKLOADS = tuple(str(port) for port in range(18080, 18090))
-# Words that stand for something of the reader's.
+# Node names in documents, which are substituted.
 NODE_WORDS = ("NODE", "n3")
 WORKLOADS = Path(__file__).with_name("workloads.yaml")
 _UNWANTED = ("PERSYS_", "SCHEDULER_", "ETCD_")
@@ -58,7 +58,7 @@ class DocsEnvironment:
         }
 
     def prepare(self) -> None:
-        """A directory like the reader's clone, with examples whose ports are free here."""
+        """A directory like the reader's clone; the ports in its examples are free on this host."""
         for name in ("bin", "safe", "desk"):
             (self.place / name).mkdir()
         for path in ROOT.iterdir():
@@ -80,20 +80,20 @@ esac""",
         )
 
     def set(self) -> None:
-        """The cluster runs, with workloads of the names that the documents use."""
+        """Start the cluster and the workloads that the documents use."""
         self.run_script("make up")
         stage = self.place / "desk" / "web.yaml"
         stage.write_text(self.substituted(WORKLOADS.read_text("utf-8")))
         self.run_script("persysctl apply -f web.yaml --wait")
 
     def substituted(self, text: str) -> str:
-        """Words only where they stand alone: 8085 is no part of 18085."""
+        """The text with all substitutions. Only whole words are replaced: 8085 is not part of 18085."""
         words = sorted(map(re.escape, self._substitutions), key=len, reverse=True)
         alone = rf"(?<![\w.-])(?:{'|'.join(words)})(?![\w-])"
         return re.sub(alone, lambda found: self._substitutions[found[0]], text)
 
     def run_blocks(self, blocks: list[Block]) -> str:
-        """All of them in one shell. Returns '' or what went wrong at which line of which document."""
+        """Run all of them in one shell. Returns '' or the error with its document and line."""
         folder = Path(tempfile.mkdtemp(dir=self.place))
         lines = ["set -euo pipefail"]
         for number, block in enumerate(blocks):
@@ -121,7 +121,7 @@ esac""",
         assert done.returncode == 0, f"{script}: {done.stdout}{done.stderr}"
 
     def remove(self) -> None:
-        """Nothing is left of it: no process, no container, no volume."""
+        """Remove all processes, containers, networks and volumes."""
         for pid in (int(file.read_text()) for file in self.place.rglob("*.tour-pid")):
             subprocess.run(["kill", str(pid)], capture_output=True, check=False)
         self._bash("persys down")
