@@ -1,4 +1,4 @@
-"""Into a workload from afar: persysctl, the scheduler, the agent's own connection, Docker."""
+"""Access to a workload: from persysctl through the scheduler and the agent's connection to Docker."""
 
 import json
 import os

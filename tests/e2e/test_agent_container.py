@@ -1,4 +1,4 @@
-"""The agent's image, started with the command of docs/production.md on a Docker of its own."""
+"""The agent's image, started with the command of docs/production.md on a separate Docker."""
 
 import re
 import subprocess
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.full, pytest.mark.timeout(images.BUILD_SECONDS + 300)]
 BUILT = f"{images.PREFIX}/compute-agent:latest"
 IMAGE = "persys/compute-agent:latest"
 RUNTIME = Path(__file__).with_name("runc_known_capabilities.py")
-# What the command mounts are directories of this machine: here they are copies, and so is the host name.
+# The mounted directories and the host name of the command are replaced by copies.
 OWN_PLACES = """
 hostname "$0"
 mount -t tmpfs tmpfs "$1"
@@ -40,7 +40,7 @@ def command_of_the_document() -> str:
 
 
 class Host:
-    """A machine of which Docker, host name, network and the files of Persys are the test's own."""
+    """A host with its own Docker, host name, network and Persys files."""
 
     def __init__(self, directory: Path) -> None:
         self.name = f"host{uuid4().hex[:8]}"

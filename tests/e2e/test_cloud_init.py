@@ -1,7 +1,7 @@
-"""A guest with the real cloud-init has done all that its seed says, as seen from inside of it.
+"""A guest with the real cloud-init applies its whole configuration, checked inside the guest.
 
-Such a guest takes minutes to come up under emulation. It is started when the tests begin (see conftest) and
-looked at when all others are done.
+An emulated guest takes minutes to boot. It is started before the first test (see conftest) and checked
+after the last one.
 """
 
 import pytest
@@ -15,7 +15,7 @@ INSIDE_SECONDS = 600
 def test_cloud_init_applies_the_whole_configuration(cloud_guest: CloudGuest) -> None:
     cloud_guest.wait_until_done(within=INSIDE_SECONDS)
 
-    # With the key of its login, over the network.
+    # With its SSH key, over the network.
     assert cloud_guest.ssh("hostname") == cloud_guest.name
     assert cloud_guest.ssh("cat", "/etc/by-user-data") == MARK
     assert cloud_guest.ssh("cat", "/etc/by-vendor-data") == MARK

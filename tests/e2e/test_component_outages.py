@@ -1,4 +1,4 @@
-"""One of the two processes is away for a while: what runs goes on, and the truth is known again after."""
+"""Outages of the scheduler or the agent: workloads continue, and their status is correct afterwards."""
 
 import time
 from collections.abc import Callable
@@ -142,6 +142,6 @@ def test_a_workload_deleted_and_applied_again_while_its_node_is_lost_runs_once(
     cluster.agent.start()
 
     cluster.wait_for(name, "Running")
-    time.sleep(3)  # more than two passes, in which a belated removal would come
+    time.sleep(3)  # longer than two passes, in which a late removal would happen
     assert cluster.status(name) == "Running"
     assert cluster.container(name).running

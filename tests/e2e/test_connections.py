@@ -1,4 +1,4 @@
-"""Thousands of idle connections on any port of a process with few descriptors: every port still answers."""
+"""Thousands of idle connections to a process with few file descriptors: every port still responds."""
 
 import json
 import resource
@@ -20,7 +20,7 @@ from persys.client import SchedulerClient
 from persys.errors import UnavailableError
 
 CONNECTIONS = 2_000
-# A hard limit of descriptors that a flood would exhaust at once if connections were not limited.
+# A hard limit that many connections would exhaust at once if their number were not limited.
 FEW_DESCRIPTORS = ("prlimit", "--nofile=1024:1024")
 SILENCE: bytes = b""
 HALF_A_HEADER = b"GET /health HTTP/1.1\r\nX-A: "
@@ -155,7 +155,7 @@ def test_idle_connections_on_one_port_do_not_block_any_port(
             try:
                 client.sendall(sent)
             except ConnectionError:
-                continue  # closed already, as one too many
+                continue  # already closed: over the limit
 
         for other, answers in ANSWERS.items():
             eventually(partial(answers, ports), f"{other} answers")

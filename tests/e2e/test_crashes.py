@@ -1,4 +1,4 @@
-"""kill -9 of either process, or both, while fifty workloads are being applied."""
+"""kill -9 of the scheduler, the agent or both while fifty workloads are applied."""
 
 import threading
 from collections import Counter
@@ -17,7 +17,7 @@ KILLED_AFTER = 12  # acknowledged applies
 
 
 class Applies:
-    """Applies under way in the background, and which of them were acknowledged."""
+    """Applies in the background, and the acknowledged ones."""
 
     def __init__(
         self, cluster: Cluster, workload_ids: Sequence[str], spec: pb.WorkloadSpec
@@ -40,7 +40,7 @@ class Applies:
         try:
             self._cluster.apply(workload_id, self._spec)
         except UnavailableError:
-            return  # not acknowledged: nothing is promised
+            return  # not acknowledged: no guarantee
         self.acknowledged.append(workload_id)
         if len(self.acknowledged) == KILLED_AFTER:
             self.half_way.set()

@@ -1,6 +1,6 @@
-"""The dashboard in a real Chromium, before a real gateway, scheduler, agents and Docker.
+"""The dashboard in a real Chromium, with a real gateway, scheduler, agents and Docker.
 
-One browser and one cluster for all tests: each uses workloads of its own and leaves the rest as it was.
+One browser and one cluster for all tests: each uses its own workloads and changes nothing else.
 """
 
 from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ def other_node(cluster: Cluster) -> str:
 
 @pytest.fixture(scope="module")
 def talker(cluster: Cluster, demo_image: str) -> str:
-    """Begun with the first test: when its own comes, its figures are there."""
+    """Started with the first test, so that its usage is available later."""
     line = f'while true; do echo "said {MARKUP}"; sleep 0.2; done'
     cluster.apply("talker", a_container(demo_image, "sh", "-c", line, metadata={"team": MARKUP}))
     return "talker"
@@ -152,7 +152,7 @@ def test_workloads_are_filtered_by_status_node_type_and_text(
     browser.choose("select[name=type]", "vm")
     shows()
 
-    # What was chosen is in the address, so a reload shows the same.
+    # The filters are in the address, so a reload keeps them.
     assert "type=vm" in browser.driver.current_url
     browser.driver.refresh()
     browser.until_text("0 of ", "#found")
@@ -195,7 +195,7 @@ def test_events_can_be_searched(browser: Browser, talker: str) -> None:
     browser.until(lambda: len(browser.find_all(".timeline li")) == 1, "one event")
 
 
-# Deeds.
+# Actions.
 
 
 def test_a_workload_is_stopped_started_redeployed_and_deleted(
@@ -326,7 +326,7 @@ def test_usage_is_drawn_as_a_curve(browser: Browser) -> None:
     assert drawn == ["Network: now 40 B/s, at most 40 B/s in the last 10 s", "M0.0 35.0L300.0 4.0"]
 
 
-# For everybody.
+# Accessibility.
 
 
 def test_colours_follow_the_system_until_a_theme_is_chosen(browser: Browser) -> None:
@@ -390,7 +390,7 @@ def test_every_page_names_its_controls_and_tables_and_fits_a_phone(
         assert browser.accessibility_problems() == [], page
 
 
-# Elements whose text does not fit into them.
+# Elements whose text overflows.
 CUT = """return [...document.querySelectorAll("main .rows tbody tr:not(.spacer) > *")]
   .filter((cell) => cell.scrollWidth > cell.clientWidth).map((cell) => cell.textContent)"""
 

@@ -1,6 +1,6 @@
-"""The dashboard in a real Chromium when something is away, is large, or is not for everybody. Without a node.
+"""The dashboard in a real Chromium during outages, with many workloads, and with TLS. Without a node.
 
-The scheduler has ten thousand workloads; the gateway knows of a second cluster, in which nobody answers.
+The scheduler has ten thousand workloads; the gateway has a second cluster, which is unreachable.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Our image, and the whole control plane of deploy/compose from it: all but Grafana, which no package has."""
+"""Our image, and the control plane of deploy/compose with it, without Grafana, which is not packaged."""
 
 import json
 import os
@@ -82,7 +82,7 @@ class Stack:
 
 
 class AgentHere:
-    """An agent on this machine, with everything of it in one directory."""
+    """An agent on this host, with all its files in one directory."""
 
     def __init__(self, node_id: str, directory: Path) -> None:
         self._node_id = node_id

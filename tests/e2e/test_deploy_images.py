@@ -1,4 +1,4 @@
-"""The image of each component, built from this clone without a registry, and started as it is deployed."""
+"""The image of each component, built from this clone without a registry, and started as deployed."""
 
 import json
 import ssl
@@ -25,7 +25,7 @@ PROGRAMS = {
     "persys-ca": "persys-ca",
     "compute-agent": "persys-agent",
 }
-# What --privileged gives and this machine can give. A kernel that allows it all needs only --privileged.
+# The part of --privileged that this host allows. Elsewhere --privileged is enough.
 ALMOST_PRIVILEGED = (
     "--cap-add=SYS_ADMIN",
     "--security-opt=seccomp=unconfined",
@@ -48,7 +48,7 @@ def test_a_component_image_starts_its_program(name: str) -> None:
 
 @pytest.fixture
 def certificates(tmp_path: Path) -> Path:
-    """As `make dev-certs` creates them, for a node with the name n1."""
+    """Certificates of `make dev-certs` for the node n1."""
     script = images.ROOT / "scripts" / "dev-certs"
     subprocess.run([script, tmp_path / "dev"], env={"PERSYS_NODE_ID": "n1"}, check=True, timeout=60)
     return tmp_path / "dev" / "certs"
@@ -97,7 +97,7 @@ def test_an_agent_in_a_container_has_every_runtime_of_its_host(
 
 
 class Components:
-    """Containers of our images on one network, each with a name that the others find it by."""
+    """Containers of our images on one network. Each has a name that the others can resolve."""
 
     def __init__(self, mark: str) -> None:
         self._mark = mark
@@ -143,7 +143,7 @@ def components(unique_id: str) -> Iterator[Components]:
 
 
 def body_of(url: str) -> str:
-    """Nothing while there is no answer."""
+    """Empty if there is no response."""
     context = ssl._create_unverified_context()
     try:
         with urllib.request.urlopen(url, timeout=10, context=context) as answer:

@@ -1,4 +1,4 @@
-"""deploy/install into a directory, as for the image of a machine; systemd itself judges the units."""
+"""deploy/install into a directory, as for a host image; systemd verifies the units."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ SYSTEM_UNITS = Path("/usr/lib/systemd/system")
 def install(root: Path, *parts: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [SOURCE / "deploy" / "install", "--root", root, "--python", sys.executable, *parts],
-        # Compiling takes longer than all else, and nothing of it runs here.
+        # Compilation takes most of the time, and is not needed here.
         env={**os.environ, "PIP_NO_COMPILE": "1"},
         capture_output=True,
         text=True,
@@ -40,7 +40,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def test_systemd_accepts_the_units(root: Path) -> None:
-    # What ours are ordered after and wanted by is the system's own.
+    # The units that ours depend on are those of the system.
     shutil.copytree(SYSTEM_UNITS, root / "usr" / "lib" / "systemd" / "system", symlinks=True)
 
     units = [f"persys-{part}.service" for part in PARTS]

@@ -1,4 +1,4 @@
-"""Names in DNS: a real CoreDNS on a real etcd tells where schedulers and agents are."""
+"""DNS records: a real CoreDNS on a real etcd resolves schedulers and agents."""
 
 import signal
 import subprocess
@@ -88,7 +88,7 @@ def test_the_record_of_a_lost_node_is_removed_until_its_agent_returns(
 def test_a_cordoned_node_keeps_its_dns_record(cluster: Cluster, dns: CoreDns) -> None:
     cluster.client.cordon(cluster.node_id)
     try:
-        # Changes are written in order: when the other node is there, this one was looked at.
+        # Changes are written in order: when the other node is present, this one was processed.
         other = cluster.add_node(PERSYS_AGENT_GRPC_ENDPOINT="host.example.com:50052")
         name = f"{other}.default.agents.persys.cloud"
         eventually(

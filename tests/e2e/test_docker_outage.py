@@ -1,4 +1,4 @@
-"""Docker is cut off, or hangs, under a running cluster."""
+"""Docker is unreachable, or hangs, under a running cluster."""
 
 import time
 from collections import Counter
@@ -118,7 +118,7 @@ def test_a_long_outage_does_not_fail_workloads(
     cluster.wait_for(name, "Unknown", within=5)
     cluster.apply(late, sleeper)
     cluster.wait_for(late, "Pending")
-    time.sleep(2 * APPLY_SECONDS)  # longer than an apply may take
+    time.sleep(2 * APPLY_SECONDS)  # longer than the deadline of an apply
 
     assert cluster.statuses() == {name: "Unknown", late: "Pending"}
     assert "does not answer" in cluster.client.get_workload(late).reason.message

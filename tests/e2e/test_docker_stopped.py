@@ -1,6 +1,6 @@
-"""Docker itself is stopped under containers and stacks, and started again: it ends them, and starts some.
+"""Docker is stopped under containers and stacks, and started again: it stops all and starts some.
 
-Meanwhile all that tells of time runs out: grace periods, deadlines, passes of either reconciler.
+The stop is longer than all grace periods, deadlines and intervals of the reconcilers.
 """
 
 import time
@@ -15,7 +15,7 @@ from e2e.own_docker import OwnDocker
 from e2e.waiting import eventually
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
-OUTAGE_SECONDS = 7.0  # longer than anything below
+OUTAGE_SECONDS = 7.0  # longer than any interval below
 WITHIN_SECONDS = 5.0
 STACK = """
 services:
@@ -40,7 +40,7 @@ def own_docker(demo_image: str) -> Iterator[OwnDocker]:
         made.start()
         made.copy_image(demo_image)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("DOCKER_HOST", made.host)  # for the tests' own questions to Docker
+            patch.setenv("DOCKER_HOST", made.host)  # for the docker commands of the tests
             yield made
     finally:
         made.close()
@@ -81,7 +81,7 @@ def running(cluster: Cluster, demo_image: str) -> list[str]:
     for name, spec in specs.items():
         cluster.apply(name, spec)
     cluster.wait_for_all(specs, "Running")
-    return list(specs)  # they end with their Docker
+    return list(specs)  # they stop with their Docker
 
 
 def test_promise_11_a_restart_of_docker_deletes_and_duplicates_nothing(
@@ -112,7 +112,7 @@ def test_workloads_are_started_again_after_docker_was_killed(
     own_docker.kill()
     _stay_unknown(cluster, running)
 
-    # Docker ends on its return what it had left running, and the agent starts it.
+    # After its start Docker stops the containers that were left running; the agent starts them.
     own_docker.start()
     eventually(
         lambda: "Unknown" not in cluster.statuses().values(),

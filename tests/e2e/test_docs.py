@@ -1,4 +1,4 @@
-"""Every command that the documents tell to type is typed, on one cluster that `persys up` made."""
+"""Runs every command of the documents on one cluster, created by `persys up`."""
 
 from collections.abc import Iterator
 

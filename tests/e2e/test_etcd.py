@@ -1,4 +1,4 @@
-"""The whole on etcd: what the store promises must hold when it is a process of its own."""
+"""A whole cluster on etcd: the promises hold when the store is a separate process."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -92,7 +92,7 @@ def test_promise_11_a_wiped_etcd_and_a_scheduler_restart_lose_no_container(
     urgent = pb.WorkloadSpec()
     urgent.CopyFrom(sleeper)
     urgent.placement.priority = 90
-    cluster.apply(some[0], urgent)  # no work for the agent, but it keeps the wish
+    cluster.apply(some[0], urgent)  # no work for the agent, but it stores the intent
     eventually(lambda: kept_priority(cluster, some[0]) == 90, "the agent to keep the new rules")
 
     cluster.scheduler.kill()

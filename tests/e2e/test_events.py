@@ -51,7 +51,7 @@ def test_a_watch_delivers_each_event_once_across_kill_9_of_the_scheduler(
 ) -> None:
     early, late = names(4), names(4)
 
-    # Nothing tells when the watch has begun but its first event.
+    # Only its first event shows that the watch has started.
     def begun() -> bool:
         cluster.client.cordon(cluster.node_id)
         cluster.client.uncordon(cluster.node_id)

@@ -1,4 +1,4 @@
-"""A node dies, a node is emptied: real containers on two agents."""
+"""Node failure and drain, with real containers on two agents."""
 
 import subprocess
 import sys
@@ -36,7 +36,7 @@ def test_a_workload_of_a_dead_node_runs_only_on_its_new_node(
 
     cluster.agent.kill()
     eventually(lambda: _runs_on(cluster, name, other), "it runs on the other node")
-    assert cluster.containers([name]) != []  # nobody could stop it there
+    assert cluster.containers([name]) != []  # it cannot be stopped there
     cluster.agent.start()
 
     eventually(lambda: cluster.containers([name]) == [], "the old copy is gone")

@@ -1,4 +1,4 @@
-"""The scheduler's disk is full, and then it is not."""
+"""A full disk of the scheduler, and its recovery."""
 
 import subprocess
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ def cluster_on_small_disk(
     cluster = new_cluster(scheduler={"PERSYS_STORE": f"sqlite:{small_disk / 'scheduler.db'}"})
     cluster.start()
     yield cluster
-    cluster.scheduler.close()  # before its disk goes away
+    cluster.scheduler.close()  # before its disk is unmounted
 
 
 def test_an_apply_on_a_full_disk_is_refused_without_traces(
@@ -78,7 +78,7 @@ def _fill(path: Path) -> None:
 def _apply_until_refused(
     cluster: Cluster, workload_ids: list[str], spec: pb.WorkloadSpec
 ) -> tuple[list[str], str, str]:
-    """SQLite first uses up what its files already occupy. Which were taken, which was not, and why."""
+    """SQLite first uses free pages of its files. Returns the accepted ids, the refused one and the error."""
     for number, workload_id in enumerate(workload_ids):
         try:
             cluster.apply(workload_id, spec)

@@ -1,4 +1,4 @@
-"""Three schedulers under load lose their leader in every way there is, and nobody loses anything."""
+"""Three schedulers under load lose their leader in several ways; no acknowledged request is lost."""
 
 import asyncio
 import json
@@ -26,18 +26,18 @@ from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
 from shells.scheduler.third_party_agent import Node, a_node
 
-# What the next leader may take to place something, over the lease of the one that died.
+# The time the next leader may need to place something, in addition to the leader lease.
 TAKE_OVER_SHARE = 1.5
 SMALL_CPU = 200
 LOAD_CPU = 10
-# A call to a frozen member of etcd is given up after 5 s, and the cluster's own election takes some.
+# A call to a frozen etcd member times out after 5 s, and the election of etcd takes time.
 GOES_ON_SECONDS = 20
 ORDERS_THAT_WAIT = 'persys_scheduler_queue_depth{queue="node_lanes"}'
 
 
 @dataclass
 class Load:
-    """Applies through all addresses: what was acknowledged, with its revision; when there was room for it."""
+    """Applies through all addresses: the acknowledged ones with their revision, and the time of placement."""
 
     acknowledged: dict[str, str] = field(default_factory=dict)
     placed_at: list[float] = field(default_factory=list)
@@ -69,7 +69,7 @@ def node_id() -> str:
 def agent(
     schedulers: Schedulers, node_id: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Process]:
-    """A real one, which knows all schedulers."""
+    """A real agent with the addresses of all schedulers."""
     directory = tmp_path_factory.mktemp("agent")
     port = free_port()
     made = Process(
@@ -103,7 +103,7 @@ def client(schedulers: Schedulers) -> Iterator[SchedulerClient]:
 
 @pytest.fixture
 def watch(schedulers: Schedulers, tmp_path: Path) -> Iterator[Process]:
-    """What a user sees who watches all the time."""
+    """The events that a user watches continuously."""
     made = Process(
         [
             *(str(BIN / "persysctl"), "--scheduler", schedulers.addresses, "-o", "json"),
@@ -201,7 +201,7 @@ def test_running_schedulers_do_not_treat_a_wiped_etcd_as_a_new_cluster(
     assert containers.inspect(containers.container_ids(node_id, "precious"))[0] in before
 
 
-# The ways to lose it. Each leaves three schedulers behind, one of which leads.
+# The failovers. After each, three schedulers run and one leads.
 
 
 async def killed(schedulers: Schedulers, load: Load) -> None:
@@ -212,7 +212,7 @@ async def killed(schedulers: Schedulers, load: Load) -> None:
 
 
 async def frozen_with_orders(schedulers: Schedulers, load: Load, *, nodes: list[Node]) -> None:
-    """Those that it had not sent, it must not send any more when it wakes."""
+    """Orders that it has not sent yet must not be sent when it resumes."""
     leader = schedulers.until_led()
     for node in nodes:
         node.agent.manner.answer_seconds = 0.5
@@ -246,8 +246,8 @@ async def frozen_with_orders(schedulers: Schedulers, load: Load, *, nodes: list[
 
 
 async def with_frozen_members(schedulers: Schedulers, load: Load) -> None:
-    """Each answers nobody for a while and keeps its connections: the one that leads etcd, then the next,
-    to which those have gone who spoke with it.
+    """Two etcd members hang one after the other and keep their connections: first the leader, then the next
+    one, to which the clients have moved.
     """
     members = schedulers.etcds
     first = members.index(schedulers.etcd_leader())
@@ -263,7 +263,7 @@ async def with_frozen_members(schedulers: Schedulers, load: Load) -> None:
 
 
 async def all_serve(schedulers: Schedulers, load: Load, *, since: float) -> None:
-    """Each takes changes that it was asked for since then, and follows what is stored."""
+    """Each scheduler accepts changes since then, and follows the store."""
 
     def trouble() -> list[object]:
         late = [n for n, _ in enumerate(schedulers.all) if load.asked_at.get(n, 0) < since]
@@ -276,7 +276,7 @@ async def all_serve(schedulers: Schedulers, load: Load, *, since: float) -> None
 
 
 async def cut_from_a_member(schedulers: Schedulers, load: Load) -> None:
-    """The member that leads etcd, too, for one of three kills."""
+    """In one of three runs the killed member is the leader of etcd."""
     leader = schedulers.until_led()
     etcd = schedulers.etcds[0]
     await asyncio.to_thread(etcd.kill)
@@ -291,7 +291,7 @@ async def stopped(schedulers: Schedulers, load: Load) -> None:
     assert await asyncio.to_thread(leader.stop) == 0
     since = monotonic()
     took = await until_placed(load, since=since, within=LEASE_SECONDS)
-    assert took < LEASE_SECONDS, "whoever stops lets the next one lead at once"
+    assert took < LEASE_SECONDS, "a leader that stops must release its lease"
     await back(schedulers, leader)
 
 
@@ -301,7 +301,7 @@ async def placed_in_time(load: Load, *, since: float) -> None:
 
 
 async def until_placed(load: Load, *, since: float, within: float) -> float:
-    """Seconds until the next one was acknowledged and placed."""
+    """Seconds until the next workload was acknowledged and placed."""
     while load.first_after(since) is None:
         assert monotonic() < since + within, f"nothing placed for {within} s: {load.refused}"
         await asyncio.sleep(0.02)
@@ -315,12 +315,12 @@ async def back(schedulers: Schedulers, gone: SchedulerProcess) -> None:
     await asyncio.to_thread(schedulers.until_all_follow)
 
 
-# The load, and the nodes that take it.
+# The load, and the nodes for it.
 
 
 @asynccontextmanager
 async def some_nodes(schedulers: Schedulers) -> AsyncIterator[list[Node]]:
-    """Agents written to the contract alone, which follow the schedulers by their connection."""
+    """Agents that implement only the contract and connect to the schedulers."""
     async with grpc.aio.insecure_channel(
         f"ipv4:{schedulers.addresses}",
         options=[
@@ -372,14 +372,14 @@ async def keep_applying(address: str, number: int, load: Load) -> None:
 
 
 def is_contested(name: str) -> bool:
-    """One in four wants to be on the small node, which cannot take them all."""
+    """One in four is constrained to the small node, which cannot run all of them."""
     return int(name.rpartition("-")[2]) % 4 == 0
 
 
 async def apply_one(
     stub: AgentControlStub, name: str, load: Load, *, number: int, contested: bool
 ) -> None:
-    """Only an acknowledged one counts; whether one without an answer is there, nobody knows."""
+    """Only acknowledged applies count; the result of one without a response is unknown."""
     asked_at = monotonic()
     rules = pb.PlacementRules(constraints=["small = yes"] if contested else ["real != yes"])
     spec = pb.WorkloadSpec(
@@ -398,14 +398,14 @@ async def apply_one(
     if answer.success:
         load.acknowledged[name] = answer.revision_id
         load.asked_at[number] = asked_at
-        if not contested:  # then it was placed in the same commit
+        if not contested:  # it was placed in the same commit
             load.placed_at.append(monotonic())
     else:
         load.refused[answer.error_message] += 1
 
 
 def check_copies(nodes: list[Node]) -> None:
-    """No workload has two copies that live."""
+    """No workload has two running copies."""
     copies = Counter(name for node in nodes for name in node.agent.running())
     assert {name: count for name, count in copies.items() if count > 1} == {}
 
@@ -422,7 +422,7 @@ def run_for_real(client: SchedulerClient, name: str, spec: pb.WorkloadSpec) -> N
         try:
             return client.get_workload(name).status == "Running"
         except (UnavailableError, NotFoundError):
-            return False  # it may be asked of a standby that follows a moment later
+            return False  # a standby may answer before it has followed
 
     eventually(applied, f"{name} to be applied")
     eventually(runs, f"{name} to run")

@@ -1,4 +1,4 @@
-"""What docs/operate/ha.md tells to type, typed."""
+"""Runs the commands of docs/operate/ha.md."""
 
 import os
 import random
@@ -12,7 +12,7 @@ PORTS_NEEDED = 12
 
 
 def free_ports() -> int:
-    """The first of as many as the example needs, one after the other."""
+    """The first of a range of free ports of the size that the example needs."""
     while True:
         first = random.randrange(15_000, 31_000)
         if not any(is_taken(port) for port in range(first, first + PORTS_NEEDED)):

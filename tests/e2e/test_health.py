@@ -1,4 +1,4 @@
-"""Scheduler, agents and Docker together: health that is told, and a node that is too full."""
+"""Scheduler, agents and Docker: health of workloads, and a node over its threshold."""
 
 from collections.abc import Callable
 
@@ -52,7 +52,7 @@ def test_a_workload_is_placed_elsewhere_when_a_node_exceeds_its_threshold(
         if not cluster.knows(first):
             cluster.apply(first, sleeper)
         view = cluster.client.get_workload(first)
-        if view.status == "Running":  # before the first figures there is nothing to go by
+        if view.status == "Running":  # before the first usage report nothing is refused
             cluster.client.delete(first)
             cluster.wait_until_gone([first])
         return view.reason.code == "Unplaceable"

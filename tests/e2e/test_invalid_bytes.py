@@ -1,4 +1,4 @@
-"""Bytes that are no gRPC, on every port of a running cluster."""
+"""Bytes that are not gRPC, sent to every port of a running cluster."""
 
 import random
 import socket
@@ -43,6 +43,6 @@ def test_invalid_bytes_on_a_port_do_not_affect_the_cluster(
 def _send(port: int, data: bytes) -> None:
     with (
         socket.create_connection(("127.0.0.1", port), timeout=5) as connection,
-        suppress(OSError),  # it may hang up in the middle
+        suppress(OSError),  # it may close the connection
     ):
         connection.sendall(data)

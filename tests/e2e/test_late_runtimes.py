@@ -1,4 +1,4 @@
-"""An agent that starts before its runtimes: each is used as soon as it answers, without a restart."""
+"""An agent that starts before its runtimes: each is used as soon as it responds, without a restart."""
 
 from collections.abc import Callable, Iterator
 
@@ -18,7 +18,7 @@ def own_docker() -> Iterator[OwnDocker]:
     made = OwnDocker()
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("DOCKER_HOST", made.host)  # for the tests' own questions to Docker
+            patch.setenv("DOCKER_HOST", made.host)  # for the docker commands of the tests
             yield made
     finally:
         made.close()

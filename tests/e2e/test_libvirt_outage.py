@@ -1,4 +1,4 @@
-"""libvirtd dies or hangs under machines: they go on, and nothing is believed gone."""
+"""libvirtd is killed or hangs: VMs continue and are not reported as absent."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -21,7 +21,7 @@ JITTER = 0.2
 
 
 class EmptyRegistry(ThreadingHTTPServer):
-    """An image registry on this machine that has no image at all, and counts who asks for one."""
+    """A registry on this host that has no image, and counts the requests."""
 
     daemon_threads = True
 
@@ -43,7 +43,7 @@ class _Refusal(BaseHTTPRequestHandler):
         self.do_GET()
 
     def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002
-        """Nothing on the terminal."""
+        """No output on the terminal."""
 
     def _answer(self, status: int, body: bytes) -> None:
         self.send_response(status)
@@ -56,7 +56,7 @@ class _Refusal(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def sleeper(sleeper: pb.WorkloadSpec) -> pb.WorkloadSpec:
-    """With enough cpu that commands can be run inside it."""
+    """With enough CPU to run commands in it."""
     faster = _changed(sleeper)
     faster.resources.cpu_millicores = 200
     return faster
@@ -103,7 +103,7 @@ def test_a_new_revision_replaces_the_container_exactly_once(
     cluster.wait_for(name, "Running")
     after = cluster.container(name)
     same = cluster.apply(name, _changed(sleeper, GREETING="hello"))
-    cluster.run_all(names(1), sleeper)  # whatever the repetition set off came before this
+    cluster.run_all(names(1), sleeper)  # effects of the repeated apply would precede this
 
     assert second not in (first, "")
     assert same == second
@@ -188,7 +188,7 @@ def test_a_missing_image_is_not_retried(
     cluster.apply(name, absent)
     view = cluster.wait_for(name, "Failed")
     asked = len(registry.asked)
-    time.sleep(FIRST_RETRY_SECONDS * (1 + JITTER) + 1)  # a retry would have come
+    time.sleep(FIRST_RETRY_SECONDS * (1 + JITTER) + 1)  # a retry would have happened
 
     assert view.failure_reason == "IMAGE_NOT_FOUND"
     assert "absent" in view.reason.message
@@ -197,7 +197,7 @@ def test_a_missing_image_is_not_retried(
     assert 0 < asked == len(registry.asked)
     assert cluster.status(name) == "Failed"
 
-    cluster.run_all([name], sleeper)  # another revision can do what this one could not
+    cluster.run_all([name], sleeper)  # another revision is tried again
 
 
 def test_an_occupied_host_port_is_retried_until_it_is_free(

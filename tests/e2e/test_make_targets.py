@@ -1,4 +1,4 @@
-"""What the Makefile and hack/ offer beside the tests: build, push, and an etcd in Docker."""
+"""Targets of the Makefile and scripts of hack/: build, push, and etcd in Docker."""
 
 import os
 import subprocess
@@ -85,7 +85,7 @@ def test_make_docker_push_pushes_every_image(
         docker("tag", demo_image, name)
     docker("tag", demo_image, f"{prefix}/other:v1")
 
-    # The credentials of the registry, as `docker login` keeps them, are in that directory.
+    # That directory has the credentials of the registry, as `docker login` stores them.
     make("docker-push", f"IMAGES={prefix}", "TAG=v1", DOCKER_CONFIG=str(tmp_path))
 
     docker("rmi", *names, f"{prefix}/other:v1")

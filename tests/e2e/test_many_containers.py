@@ -1,4 +1,4 @@
-"""Many containers at once, and many that nothing happens to."""
+"""Many containers at once, and many idle ones."""
 
 import time
 from collections import Counter
@@ -17,14 +17,14 @@ SETTLED_SECONDS = 2
 
 @pytest.fixture(scope="module")
 def cluster_settings() -> dict[str, dict[str, str]]:
-    """Every pass and heartbeat comes several times while the idle cluster is watched."""
+    """Several passes and heartbeats happen while the idle cluster is observed."""
     return {
         "scheduler": {
             "SCHEDULER_HEARTBEAT_INTERVAL": "1s",
             "SCHEDULER_RECONCILE_INTERVAL": "2s",
             "SCHEDULER_DRIFT_DETECT_INTERVAL": "5s",
         },
-        # Pools of libvirt that other tests make would be news of this node.
+        # Other tests create libvirt pools, which this node would report.
         "agent": {"PERSYS_RECONCILE_INTERVAL": "5s", **ONLY_CONTAINERS},
     }
 
@@ -56,7 +56,7 @@ def test_a_manually_removed_container_is_recreated_within_two_seconds(
     (name,) = names(1)
     (before,) = cluster.run_all([name], sleeper)
 
-    # On a busy machine Docker alone may take seconds: what it takes at that very moment is not counted.
+    # On a busy host Docker alone may take seconds: the time of a plain container is subtracted.
     beyond_docker = []
     for _ in range(3):
         bare_seconds = _seconds_of_a_bare_container(sleeper.container.image)
@@ -80,7 +80,7 @@ def test_promise_9_an_idle_cluster_writes_nothing(
     eventually(lambda: _actions_under_way(cluster) == 0, "the agent is done")
     before = _settled(cluster)
 
-    time.sleep(IDLE_SECONDS)  # the span in which nothing may happen
+    time.sleep(IDLE_SECONDS)  # nothing may be written in this time
 
     assert _written(cluster) == before
 
@@ -99,7 +99,7 @@ def _actions_under_way(cluster: Cluster) -> int:
 
 
 def _settled(cluster: Cluster) -> tuple[float, dict[str, str], dict[str, int]]:
-    """What was written, once the last of the work has been told and stored: a busy machine takes its time."""
+    """The written state, after the last work has been reported and stored."""
     written = _written(cluster)
 
     def holds_still() -> bool:
@@ -113,7 +113,7 @@ def _settled(cluster: Cluster) -> tuple[float, dict[str, str], dict[str, int]]:
 
 
 def _written(cluster: Cluster) -> tuple[float, dict[str, str], dict[str, int]]:
-    """Transactions of the store, lines of the logs, and when each file was last changed."""
+    """Transactions of the store, lines of the logs, and the modification time of each file."""
     return (
         cluster.metric("persys_scheduler_store_transactions_total"),
         cluster.logs(),

@@ -1,4 +1,4 @@
-"""An agent that nobody can call: in a network of its own, it only calls outwards."""
+"""An unreachable agent in a separate network, which only opens outgoing connections."""
 
 import subprocess
 import uuid
@@ -55,7 +55,7 @@ def cluster(new_cluster: Callable[..., Cluster]) -> Cluster:
 
 @pytest.fixture
 def agent(cluster: Cluster, behind: Behind) -> Iterator[Process]:
-    """It listens on its own loopback only, which is another one than the scheduler's."""
+    """It listens only on its own loopback interface, which is not that of the scheduler."""
     log = cluster.directory / "inside.log"
     process = Process(
         [

@@ -1,4 +1,4 @@
-"""Containers that the scheduler does not know: left alone, adopted without a restart, or deleted."""
+"""Containers that the scheduler does not know: kept, adopted without a restart, or deleted."""
 
 import subprocess
 import sys
@@ -29,7 +29,7 @@ def cluster_settings() -> dict[str, dict[str, str]]:
 def orphans(
     cluster: Cluster, names: Callable[[int], list[str]], demo_image: str
 ) -> tuple[str, str]:
-    """Two that run with an order of an epoch which the store has forgotten."""
+    """Two running containers whose epoch is no longer in the store."""
     first, second = names(2)
     spec = ContainerSpec(demo_image, command=("sleep", "3600"), init=True)
     with grpc.insecure_channel(f"127.0.0.1:{cluster.agent_port}") as channel:

@@ -1,4 +1,4 @@
-"""persysctl as a person or a script uses it, against a real cluster."""
+"""persysctl with a real cluster."""
 
 import subprocess
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""A container and a Compose stack from one file, through all that a user does with them.
+"""A container and a Compose stack from one file, through all operations of a user.
 
-Their image is private: the node has the credential, and nobody else ever sees it.
+Their image is private: only the node has the credential.
 """
 
 import subprocess
@@ -23,7 +23,7 @@ Persysctl = Callable[..., subprocess.CompletedProcess[str]]
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "shop.yaml"
 LIMITS_CPU, LIMITS_MEMORY = 200, 64  # of both together
-LOGIN = b64encode(f"{USER}:{PASSWORD}".encode())  # as `docker login` would keep it
+LOGIN = b64encode(f"{USER}:{PASSWORD}".encode())  # as `docker login` stores it
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of the agent: where `docker login` would leave what it was told."""
+    """The home directory of the agent, in which `docker login` stores credentials."""
     return tmp_path_factory.mktemp("home")
 
 
@@ -54,7 +54,7 @@ def cluster_settings(registry: Registry, home: Path) -> dict[str, dict[str, str]
 
 
 class Shop:
-    """The example under names, ports and an image of its own."""
+    """The example with its own names, ports and image."""
 
     def __init__(self, cluster: Cluster, file: Path, mark: str, image: str) -> None:
         self._cluster = cluster
@@ -74,14 +74,14 @@ class Shop:
         self.file.write_text(text.replace(before, after))
 
     def pages(self) -> list[list[str]]:
-        """Whatever either ever wrote into its volume."""
+        """All lines that each of them wrote into its volume."""
         return [_page(self._ports[workload_id]) for workload_id in self.both]
 
     def runs(self) -> set[tuple[str, str]]:
         return {(one.id, one.started_at) for one in self._cluster.containers(self.both)}
 
     def left(self, *kind: str) -> list[str]:
-        """What Docker still has of either: containers, networks or volumes."""
+        """Containers, networks and volumes of both that still exist."""
         found = []
         for workload_id in self.both:
             label = f"label=persys.workload_id={workload_id}"
@@ -132,7 +132,7 @@ def test_promise_10_a_container_and_a_stack_of_a_private_image_keep_their_data(
     assert _files_with(PASSWORD.encode(), cluster.directory, home) == []
     assert _files_with(LOGIN, cluster.directory, home) == []
 
-    # Updated in place: what was written is still there.
+    # Updated in place: the data is still there.
     before = shop.runs()
     shop.change("Open from nine", "Open from eight")
     shop.change("apples", "pears")
@@ -144,10 +144,10 @@ def test_promise_10_a_container_and_a_stack_of_a_private_image_keep_their_data(
     assert shop.left("ps") == []
     assert len(shop.left("ps", "-a")) == 3
     do("workload", "start", *shop.both, "--wait")
-    # As before, and what runs at each start has written once more.
+    # As before; the start command has written once more.
     has(["Open from nine", "Open from eight", "Open from eight"], ["apples", "pears", "pears"])
 
-    # The agent dies, and nothing is restarted.
+    # The agent is killed, and nothing is restarted.
     before = shop.runs()
     cluster.agent.kill()
     cluster.agent.start()
@@ -156,7 +156,7 @@ def test_promise_10_a_container_and_a_stack_of_a_private_image_keep_their_data(
     do("apply", "-f", str(shop.file), "--wait")
     assert shop.runs() == before
 
-    # Nothing is left but what the policy keeps.
+    # Only retained volumes are left.
     do("workload", "delete", *shop.both, "--wait")
     assert shop.left("ps", "-a") == []
     assert shop.left("network", "ls") == []

@@ -1,6 +1,6 @@
-"""A real Prometheus with the shipped settings: it takes them, reads a real cluster, and raises the alarm.
+"""A real Prometheus with the shipped configuration: it scrapes a real cluster and fires alerts.
 
-What the dashboards ask is asked of it as Grafana would ask.
+The queries of the dashboards are sent as Grafana sends them.
 """
 
 import json
@@ -123,7 +123,7 @@ def test_a_lost_node_fires_an_alert(ask: Ask, cluster: Cluster) -> None:
     cluster.agent.start()
 
 
-# What has no line before it has happened.
+# Metrics without a time series before the first occurrence.
 SHOWS_WHAT_IS_RARE = re.compile(
     r"out_of_service|unanswered|code!=|denied|certificate|failures|refusals|pulls|probes|workload_health|gc_items"
     r"|internal_errors|limited_fields"
@@ -132,11 +132,11 @@ SHOWS_WHAT_IS_RARE = re.compile(
 
 class Query(NamedTuple):
     text: str
-    labels: frozenset[str]  # those that name its lines
+    labels: frozenset[str]  # labels in its legend
 
 
 def queries_of(board: str) -> list[Query]:
-    """As Grafana would send them for all instances."""
+    """As Grafana sends them for all instances."""
     panels = json.loads((DEPLOY / "grafana" / f"{board}.json").read_text("utf-8"))["panels"]
     return [
         Query(
@@ -150,7 +150,7 @@ def queries_of(board: str) -> list[Query]:
 
 @contextmanager
 def prometheus(directory: Path, targets: Mapping[str, str]) -> Iterator[Ask]:
-    """With the shipped rules and settings, but for the addresses, and sooner."""
+    """With the shipped rules and configuration, except addresses and shorter intervals."""
     port = free_port()
     settings = yaml.safe_load((SHIPPED / "prometheus.yml").read_text("utf-8"))
     settings["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
@@ -199,13 +199,13 @@ def values(ask: Ask, query: str) -> set[str]:
 
 
 def asked(ask: Ask, query: str) -> list[dict[str, Any]]:
-    """Raises HTTPError for what is no query."""
+    """Raises HTTPError for an invalid query."""
     found: list[dict[str, Any]] = ask(f"/api/v1/query?query={urllib.parse.quote(query)}")["result"]
     return found
 
 
 def alarms(ask: Ask) -> dict[str, dict[str, str]]:
-    """The labels of those that fire, by name."""
+    """The labels of firing alerts, by name."""
     return {
         alert["labels"]["alertname"]: alert["labels"]
         for alert in ask("/api/v1/alerts")["alerts"]

@@ -1,6 +1,6 @@
-"""Users change their minds while both processes are killed again and again; then there is peace.
+"""Users change workloads while both processes are killed repeatedly; then the cluster converges.
 
-What users were told is kept in a ledger. In the end the cluster must be what it says, and nothing else.
+Acknowledged requests are recorded. At the end the cluster must match them exactly.
 """
 
 import random
@@ -21,13 +21,13 @@ NAMES_PER_USER = 3
 
 
 class User(threading.Thread):
-    """Repeats each wish until it is acknowledged, so the last wish of each workload is what must be."""
+    """Repeats each request until it is acknowledged, so the last one of each workload must be in effect."""
 
     def __init__(
         self, cluster: Cluster, names: list[str], spec: pb.WorkloadSpec, *, seed: int
     ) -> None:
         super().__init__()
-        self.revisions: dict[str, int] = {}  # of what shall be there
+        self.revisions: dict[str, int] = {}  # of workloads that must exist
         self.stopped: set[str] = set()
         self._cluster = cluster
         self._names = names
@@ -62,10 +62,10 @@ class User(threading.Thread):
             except UnavailableError:
                 time.sleep(0.1)
             except RequestRefusedError as err:
-                # A delete that was done but not answered finds nothing when it is repeated.
+                # A repeated delete finds nothing if the first was performed without a response.
                 if "not found" in str(err):
                     return
-                # What is being deleted cannot be applied before it is gone.
+                # A workload that is being deleted cannot be applied before it is gone.
                 time.sleep(0.1)
             else:
                 return
@@ -84,7 +84,7 @@ def test_promise_1_after_repeated_kill_9_the_cluster_matches_the_acknowledged_re
     for user in users:
         user.start()
     while any(user.is_alive() for user in users):
-        time.sleep(weather.uniform(0.2, 2.0))  # the moments at which kill -9 strikes
+        time.sleep(weather.uniform(0.2, 2.0))  # the times of kill -9
         victim = weather.choice([cluster.scheduler, cluster.agent])
         victim.kill()
         time.sleep(weather.uniform(0.0, 0.5))

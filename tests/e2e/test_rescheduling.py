@@ -1,4 +1,4 @@
-"""Two nodes: a workload that outgrows its node goes to the other one, and may come back."""
+"""Two nodes: a workload that is too large for its node moves to the other, and can move back."""
 
 import os
 from collections.abc import Callable
@@ -52,7 +52,7 @@ def _a_small_and_a_large_node(new_cluster: Callable[..., Cluster]) -> tuple[Clus
 
 
 def _run_on_the_small_node(cluster: Cluster, name: str, sleeper: pb.WorkloadSpec) -> None:
-    """Spread would put it on the larger one, so that one is full for a moment."""
+    """Placement would prefer the larger node, so that one is filled first."""
     ballast = f"{name}-ballast"
     cluster.run_all([ballast], _with_cpu(sleeper, ALL_CPU))
     cluster.run_all([name], sleeper)

@@ -1,4 +1,4 @@
-"""A real agent on a real scheduler, both with TLS, while its certificate is replaced."""
+"""A real agent and a real scheduler with TLS, while the agent's certificate is replaced."""
 
 import sys
 import uuid
@@ -55,7 +55,7 @@ class Secured:
         )
 
     def is_ready(self, client: SchedulerClient) -> bool:
-        """Called what its certificate says, for nothing else has named it."""
+        """The node has the name of its certificate, because no setting names it."""
         return [node.node_id for node in client.list_nodes(status="Ready")] == [self.node_id]
 
 
@@ -81,7 +81,7 @@ def test_an_agent_changes_its_certificate_without_losing_the_scheduler(
         secured.root.write(Role.AGENT, secured.node_id)
         eventually(lambda: "scheduler.moved" in secured.agent.log, "the agent to move")
 
-        # Of another authority: the scheduler will not have it, so the agent stays where it is.
+        # Of another CA: the scheduler refuses it, so the agent keeps the old one.
         Root(tmp_path / "certs").write(Role.AGENT, secured.node_id, roots=secured.root.pem)
         eventually(lambda: "scheduler.not_moved" in secured.agent.log, "the agent to stay")
         assert secured.is_ready(client)

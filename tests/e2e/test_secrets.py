@@ -1,4 +1,4 @@
-"""A secret from persysctl to a container, by variable and by file, and in the clear nowhere else."""
+"""A secret from persysctl to a container, as variable and file, in plain text nowhere else."""
 
 import hashlib
 import subprocess

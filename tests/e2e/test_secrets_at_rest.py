@@ -1,4 +1,4 @@
-"""A planted secret is in clear in no file of scheduler, agent and gateway, and in no environment."""
+"""A secret is in plain text in no file of scheduler, agent and gateway, and in no environment."""
 
 import json
 import time
@@ -32,7 +32,7 @@ def watched_environments(pids: list[int]) -> Iterator[list[str]]:
                 try:
                     if VALUE.encode() in Path(f"/proc/{pid}/environ").read_bytes():
                         found.append(Path(f"/proc/{pid}/cmdline").read_text())
-                except OSError:  # it has ended
+                except OSError:  # it has exited
                     continue
             time.sleep(SAMPLE_SECONDS)
 
@@ -63,7 +63,7 @@ def holders(directory: Path) -> list[Path]:
 
 def put_through(gateway: Gateway, name: str) -> None:
     body = json.dumps({"name": name, "value": "cGxhbnRlZC03ZDFmMGM1My12YWx1ZQ=="}).encode()
-    request = urllib.request.Request(  # of this test's own gateway
+    request = urllib.request.Request(  # of the gateway of this test
         f"{gateway.address}/api/v1/secrets/{name}",
         data=body,
         method="PUT",

@@ -1,4 +1,4 @@
-"""A Compose stack from a spec file, as a person deploys it."""
+"""A Compose stack from a spec file."""
 
 import subprocess
 import urllib.error
@@ -31,7 +31,7 @@ def cluster_settings() -> dict[str, dict[str, str]]:
 
 @pytest.fixture
 def volumes(cluster: Cluster, unique_id: str) -> Iterator[Callable[[], list[str]]]:
-    """The volumes of the stack; what the test leaves is removed."""
+    """The volumes of the stack; they are removed after the test."""
     filters = ("--filter", f"label=persys.workload_id={unique_id}")
 
     def listed() -> list[str]:
@@ -133,7 +133,7 @@ def test_a_redeploy_of_a_stack_uses_the_current_commit_of_its_branch(
     eventually(lambda: first in shown(), lambda: f"the commit {first} is shown: {shown()}")
     before = cluster.containers([unique_id])
 
-    # Nobody asked yet.
+    # No redeploy was requested yet.
     more = f"services:\n  web: {service}\n  more: {service}\n"
     second = repository.commit({"compose.yaml": more})
     assert persysctl("apply", "-f", str(file), "--wait").returncode == 0
@@ -149,7 +149,7 @@ def test_a_redeploy_of_a_stack_uses_the_current_commit_of_its_branch(
     assert len(after) == 2
     assert set(before) < set(after), "what the new commit does not change runs on"
 
-    # The file still means what runs.
+    # The spec file still matches the running stack.
     assert persysctl("apply", "-f", str(file), "--wait").returncode == 0
     assert cluster.containers([unique_id]) == after
     assert persysctl("workload", "delete", unique_id, "--wait").returncode == 0

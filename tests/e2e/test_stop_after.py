@@ -1,4 +1,4 @@
-"""A node that is cut off stops by itself what chose so, and only then another node takes it over."""
+"""An isolated node stops workloads with stop_after; only then does another node run them."""
 
 from collections.abc import Callable, Iterator
 
@@ -26,7 +26,7 @@ def cluster(new_cluster: Callable[..., Cluster]) -> Cluster:
 
 @pytest.fixture
 def line(cluster: Cluster) -> Iterator[PortProxy]:
-    """Between the first agent and the scheduler."""
+    """The connection between the first agent and the scheduler."""
     port = free_port()
     cluster.agent.set("PERSYS_SCHEDULER_ADDR", f"127.0.0.1:{port}")
     proxy = PortProxy(port, target=cluster.scheduler_port)
@@ -71,7 +71,7 @@ def test_promise_4_an_isolated_workload_with_data_stops_before_another_node_runs
     assert cluster.wait_for(name, "Running").assigned_node_id == other
     line.mend()
     eventually(lambda: cluster.containers([name]) == [], "the old copy is gone")
-    assert data.is_dir()  # nobody asked to delete what it wrote
+    assert data.is_dir()  # no request deleted its data
     assert all(one.running for one in inspect(container_ids(other)))
 
 
@@ -85,7 +85,7 @@ def test_an_agent_started_without_its_scheduler_applies_stop_after(
         eventually(lambda: "StoppedAlone" not in str(agent.list_workloads()), "it is not alone")
     cluster.agent.kill()
     cluster.scheduler.kill()
-    assert cluster.container(name).running  # nobody is there to stop it
+    assert cluster.container(name).running  # no agent runs that could stop it
 
     cluster.agent.start()
     eventually(lambda: not cluster.container(name).running, "it is stopped", within=20)

@@ -1,4 +1,4 @@
-"""The night the store dies, with a real etcd: what runs goes on, and what is said is true."""
+"""Failures of a real etcd: workloads continue, and the reported state is correct."""
 
 import asyncio
 import json
@@ -41,14 +41,14 @@ async def cluster(etcd: Etcd) -> AsyncIterator[Cluster]:
 
 @pytest.fixture
 async def node(cluster: Cluster) -> Node:
-    """It runs web and mail, as all must at the end."""
+    """It runs web and mail, as at the end of each test."""
     node = await our_node(cluster)
     await running(cluster, "web", "mail")
     return node
 
 
 async def untouched(cluster: Cluster, node: Node) -> None:
-    """Nothing was stopped, started or deleted, and the scheduler still tells what it knew."""
+    """Nothing was stopped, started or deleted, and the scheduler still shows its state."""
     assert node.agent.running() >= {"web", "mail"}
     assert node.agent.starts[:2] == ["web", "mail"]
     assert node.agent.deletes == []
@@ -75,7 +75,7 @@ async def well_again(cluster: Cluster, node: Node) -> None:
 
 
 async def fill(store: Store) -> None:
-    """Somebody else writes into the same etcd, again and again, until it is full."""
+    """Another client writes into the same etcd until it is full."""
     for _ in range(64):
         await store.commit([Unit(puts={"/not-ours": bytes(MEGABYTE - 1)})])
 

@@ -1,4 +1,4 @@
-"""The units of deploy/systemd under a real systemd, started as docs/production.md says."""
+"""The units of deploy/systemd under a real systemd, started as in docs/production.md."""
 
 from collections.abc import Iterator
 
@@ -57,7 +57,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SystemdHost]:
 
 @pytest.fixture(scope="module")
 def workload(host: SystemdHost, demo_image: str) -> str:
-    """A container of the machine's agent, with a secret."""
+    """A container of the host's agent, with a secret."""
     name = f"{host.node_id}-w"
     host.write("/srv/ada/value", "hunter2")
     eventually(lambda: host.node_status() == "Ready", lambda: host.journal("agent"))

@@ -1,4 +1,4 @@
-"""Certificates that OpenSSL and CFSSL made, with one common name for all nodes and one for all users."""
+"""Certificates of OpenSSL and CFSSL, with one common name for all nodes and one for all users."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Our agent under a scheduler that knows only the contract."""
+"""Our agent with a scheduler that knows only the contract."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,7 +27,7 @@ def field(tmp_path: Path) -> Iterator[ThirdPartyScheduler]:
 
 @pytest.fixture
 async def node(field: ThirdPartyScheduler, new_cluster: Callable[..., Cluster]) -> Cluster:
-    """A cluster of which only the agent runs, and which has joined the scheduler in the field."""
+    """A cluster of which only the agent runs; it has joined the third-party scheduler."""
     cluster = new_cluster(agent={"PERSYS_SCHEDULER_ADDR": field.address})
     cluster.agent.launch()
     await field.until(lambda: bool(field.heartbeats))
@@ -120,7 +120,7 @@ async def test_a_failure_reason_is_in_status_and_heartbeats(
     failed = await field.poll_until(unique_id, FAILED)
     await field.until(lambda: "Failed" in field.reported_states(unique_id))
 
-    # Either of the two stops a scheduler in the field from applying it for ever.
+    # Each of the two prevents a third-party scheduler from applying it for ever.
     assert failed.metadata["retry_terminal"] == "true"
     assert failed.metadata["failure_reason"] == "IMAGE_NOT_FOUND"
     assert "persys-absent" in failed.metadata["last_error"]

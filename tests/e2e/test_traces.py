@@ -1,4 +1,4 @@
-"""Traces of a real cluster, as a real OTLP receiver gets them."""
+"""Traces of a real cluster, received by a real OTLP receiver."""
 
 import importlib.util
 import re
@@ -30,7 +30,7 @@ class Span(NamedTuple):
 
 
 class Receiver:
-    """Rotel, which prints each span that it gets."""
+    """Rotel, which prints each received span."""
 
     def __init__(self, directory: Path) -> None:
         found = importlib.util.find_spec("rotel")

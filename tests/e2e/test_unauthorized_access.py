@@ -1,4 +1,4 @@
-"""Real processes, and those who come with no certificate, a wrong one, or one that was taken back."""
+"""Access to real processes with no certificate, a wrong one, or a revoked one."""
 
 import subprocess
 import sys
@@ -29,7 +29,7 @@ NODE = Identity(Role.AGENT, "n1")
 
 
 class SecureCluster:
-    """An authority, a scheduler and an agent without runtimes."""
+    """A CA, a scheduler and an agent without runtimes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -92,7 +92,7 @@ class SecureCluster:
             return [node.node_id for node in client.list_nodes(status="Ready")] == [NODE.name]
 
     def join_again(self) -> None:
-        """As an operator does it, by a new token; the agent runs meanwhile."""
+        """Join with a new token, as an operator does, while the agent runs."""
         request = TokenRequest(NODE.role, NODE.name)
         token = self.authority(self.admin).invite(request).token
         done = subprocess.run(

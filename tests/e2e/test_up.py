@@ -1,4 +1,4 @@
-"""`persys up`, `down` and `clean-demo`: what somebody sees in the first minutes."""
+"""`persys up`, `down` and `clean-demo`."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ BIN = Path(sys.executable).parent
 
 @dataclass(frozen=True)
 class Installation:
-    """A machine of its own as far as names, ports and files go."""
+    """An installation with its own names, ports and files."""
 
     state_dir: Path
     scheduler_port: int
@@ -65,7 +65,7 @@ class Installation:
             return text
 
     def container(self) -> str:
-        """The running container of the demo: its id and when it was started."""
+        """The running container of the demo: its id and start time."""
         listed = subprocess.run(
             [
                 "docker",
@@ -166,7 +166,7 @@ def test_down_keeps_the_workload_running(installation: Installation) -> None:
     assert installation.container() == before
     assert installation.persysctl("node", "list").returncode == 4
 
-    # As an older version has left it, or after the loss of the authority.
+    # As left by an older version, or after the loss of the CA.
     for folder in ("ca", "certs"):
         shutil.rmtree(installation.state_dir / folder)
     up = installation.up()
@@ -216,7 +216,7 @@ def test_up_works_from_an_installed_wheel(installation: Installation, tmp_path: 
 
 
 def _installed_wheel(place: Path) -> Path:
-    """A new virtual environment with the wheel of this project. Only its dependencies are shared."""
+    """A new virtual environment with the wheel of this project. Only the dependencies are shared."""
     project = Path(__file__).parents[2]
     source = place / "source"
     source.mkdir()

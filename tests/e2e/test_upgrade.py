@@ -1,4 +1,4 @@
-"""A cluster of an earlier version is upgraded in place, on the same files, with nothing restarted."""
+"""A cluster of an earlier version is upgraded in place, on the same files, without restarts of workloads."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ from e2e.gateways import Gateway
 from e2e.waiting import eventually
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
-# The last commits of what was released before.
+# The last commits of earlier releases.
 FIRST = "0e441338b964357721f05497b19073c6c646c4f7"
 SECOND = "a717cdc1e2c16c2e999c1c67dd7305700dba4d6b"
 STACK = """\
@@ -36,12 +36,12 @@ volumes:
   site:
 """
 SECRET = "hunter2-of-the-upgrade"
-# The host name is a part of the id that the first version gives a node without a name.
+# The first version uses the host name in the id of a node without a name.
 WITH_HOST_NAME = ("unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"')
 
 
 class Upgraded:
-    """Scheduler, agent and gateway, first of an earlier version and then of the present one."""
+    """Scheduler, agent and gateway, first of an earlier version and then of the current one."""
 
     def __init__(self, directory: Path, source: Path, store: Mapping[str, str]) -> None:
         of_then = {"PYTHONPATH": str(source)}
@@ -100,7 +100,7 @@ class Upgraded:
         return done.stdout
 
     def statuses_by_gateway(self) -> dict[str, str]:
-        """Nothing while the gateway has no connection to a scheduler that was just started."""
+        """Empty while the gateway is not connected to a scheduler that was just started."""
         try:
             with urllib.request.urlopen(f"{self.gateway.address}/workloads", timeout=30) as answer:
                 return {one["workload_id"]: one["status"] for one in json.load(answer)["workloads"]}
@@ -147,7 +147,7 @@ def workloads(mark: str, image: str) -> dict[str, pb.WorkloadSpec]:
 
 
 def projects(node_id: str) -> dict[str, str]:
-    """Compose's own label of each container of a stack, by workload."""
+    """The Compose project label of each container of a stack, by workload."""
     shown = docker(
         *("ps", "--filter", f"label=persys.node_id={node_id}"),
         *("--format", '{{.Label "persys.workload_id"}} {{.Label "com.docker.compose.project"}}'),
@@ -162,7 +162,7 @@ def volumes(**labels: str) -> list[str]:
 
 
 def files_with(value: str, directory: Path) -> list[Path]:
-    """The earlier versions kept values of secrets in the agent's journal as they are."""
+    """Files with this value. Earlier versions stored secrets in plain text in the agent's journal."""
     files = (path for path in directory.rglob("*") if path.is_file())
     return [path for path in files if value.encode() in path.read_bytes()]
 

@@ -1,4 +1,4 @@
-"""Machines that come to grief: each says truly what is wrong with it."""
+"""Failing VMs: each reports the correct cause."""
 
 import os
 import shutil
@@ -16,10 +16,10 @@ from own_libvirtd import OwnLibvirtd
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
 MIB = 1 << 20
-TABLE_AT = 40  # where an image says where its table of tables is
+TABLE_AT = 40  # position of the L1 table offset in a qcow2 header
 GIB = 1 << 30
 POOL_GIB = 6
-# So much is left beside the filler, and so much is written.
+# Free space beside the filler, and the amount that is written.
 LEFT_MIB = 40
 WRITTEN_MIB = 130
 
@@ -41,7 +41,7 @@ def small() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def libvirtd(small: Path) -> Iterator[OwnLibvirtd]:
-    """The machine's own may not see what was mounted after its start."""
+    """A separate one: that of the host may not see mounts created after its start."""
     made = OwnLibvirtd()
     made.start()
     yield made
@@ -83,7 +83,7 @@ def test_a_failed_vm_reports_its_cause(
     view = cluster.wait_for(rotten, "Failed", within=BOOT_SECONDS)
     assert "qemu-img check" in view.reason.message
     view = cluster.wait_for(panicking, "Failed", within=BOOT_SECONDS)
-    # A guest that took more than a minute to come so far on a busy machine did boot.
+    # A guest that needs more than a minute on a busy host counts as booted.
     assert view.failure_reason in ("VM_BOOT_FAILED", "RUNTIME_ERROR")
     assert "the guest crashed" in view.reason.message
     assert "sysrq" in str(view.metadata), "the end of its console"
@@ -102,7 +102,7 @@ def test_a_failed_vm_reports_its_cause(
 
 
 def _let_rot(images: Path) -> None:
-    """The newest image of the store keeps its size, and holds rubbish where its tables should be."""
+    """Overwrite the tables of the newest image in the store, without a change of its size."""
     path = max((images / "files").iterdir(), key=lambda path: path.stat().st_mtime)
     with path.open("r+b") as file:
         file.seek(TABLE_AT)

@@ -1,4 +1,4 @@
-"""Virtual machines beside containers and stacks, on the machine's own libvirt."""
+"""VMs beside containers and stacks, on the libvirt of the host."""
 
 import os
 import re
@@ -103,7 +103,7 @@ def test_a_container_a_stack_and_a_vm_are_applied_and_deleted_from_one_file(
 
 
 def _address(cluster: Cluster, persysctl: Persysctl, machine: str) -> str:
-    """As a person reads it."""
+    """The address in the output of persysctl."""
     pattern = re.compile(r"\b192\.168\.\d+\.\d+\b")
     eventually(
         lambda: pattern.search(persysctl("workload", "get", machine)) is not None,
