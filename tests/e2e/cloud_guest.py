@@ -134,8 +134,8 @@ def _run(*command: str) -> str:
     return done.stdout
 
 
-def _ask(line: int, said: str, *, until: str) -> None:
-    os.write(line, f"{said}\n".encode())
+def _ask(line: int, text: str, *, until: str) -> None:
+    os.write(line, f"{text}\n".encode())
     shown, end = "", time.monotonic() + 120
     while until not in shown:
         assert time.monotonic() < end, f"no {until!r} in {shown!r}"

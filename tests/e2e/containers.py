@@ -42,7 +42,7 @@ def inspect(ids: Sequence[str]) -> list[Container]:
     """Containers that were removed in the meantime are left out."""
     if not ids:
         return []
-    asked = subprocess.run(
+    done = subprocess.run(
         ["docker", "inspect", *ids],
         capture_output=True,
         text=True,
@@ -57,7 +57,7 @@ def inspect(ids: Sequence[str]) -> list[Container]:
             found["State"]["Running"],
             tuple(found["Config"]["Env"] or ()),
         )
-        for found in json.loads(asked.stdout)
+        for found in json.loads(done.stdout)
     ]
 
 

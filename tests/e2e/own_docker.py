@@ -54,10 +54,10 @@ class OwnDocker:
         return self._process.pid
 
     def answers(self) -> bool:
-        asked = subprocess.run(
+        done = subprocess.run(
             ["docker", "--host", self.host, "version"], capture_output=True, timeout=20, check=False
         )
-        return asked.returncode == 0
+        return done.returncode == 0
 
     def start(self) -> None:
         """Returns when it responds."""

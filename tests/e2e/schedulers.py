@@ -67,7 +67,7 @@ class Schedulers:
         self.start_etcd()
         for one in self.all:
             one.launch()
-        self.until_led()
+        self.wait_for_leader()
 
     def start_etcd(self) -> None:
         for etcd in self.etcds:
@@ -80,12 +80,12 @@ class Schedulers:
         """The leader of the etcd cluster."""
 
         def leads(etcd: Etcd) -> bool:
-            (told,) = json.loads(etcd.etcdctl("endpoint", "status", "-w", "json"))
-            return bool(told["Status"]["leader"] == told["Status"]["header"]["member_id"])
+            (status,) = json.loads(etcd.etcdctl("endpoint", "status", "-w", "json"))
+            return bool(status["Status"]["leader"] == status["Status"]["header"]["member_id"])
 
         return next(etcd for etcd in self.etcds if leads(etcd))
 
-    def until_led(self, *, other_than: "SchedulerProcess | None" = None) -> SchedulerProcess:
+    def wait_for_leader(self, *, other_than: "SchedulerProcess | None" = None) -> SchedulerProcess:
         found: list[SchedulerProcess] = []
 
         def one_leads() -> bool:
@@ -95,7 +95,7 @@ class Schedulers:
         eventually(one_leads, lambda: f"one to lead, and not {[one.name for one in found]}")
         return found[0]
 
-    def until_all_follow(self) -> None:
+    def wait_until_all_follow(self) -> None:
         eventually(
             lambda: (
                 sorted(one.health()["role"] for one in self.all) == ["leader", "standby", "standby"]

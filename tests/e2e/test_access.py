@@ -13,7 +13,7 @@ from persys.wire.gen.control.v1 import control_pb2 as pb
 
 
 @pytest.fixture
-def visited(cluster: Cluster, demo_image: str, unique_id: str) -> str:
+def workload(cluster: Cluster, demo_image: str, unique_id: str) -> str:
     line = "echo hello; echo trouble >&2; trap exit TERM; while :; do sleep 0.1; done"
     container = pb.ContainerSpec(image=demo_image, command=["sh", "-c", line])
     resources = pb.ResourceRequirements(cpu_millicores=50, memory_mb=16)
@@ -23,7 +23,7 @@ def visited(cluster: Cluster, demo_image: str, unique_id: str) -> str:
 
 
 def test_logs_exec_and_usage_work_through_the_scheduler(
-    cluster: Cluster, visited: str, tmp_path: Path
+    cluster: Cluster, workload: str, tmp_path: Path
 ) -> None:
     def persysctl(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -36,13 +36,13 @@ def test_logs_exec_and_usage_work_through_the_scheduler(
             check=False,
         )
 
-    eventually(lambda: "trouble" in persysctl("logs", visited).stderr, "it has written")
-    logs = persysctl("logs", visited, "--tail", "10")
-    ended = persysctl("exec", "-i", visited, "--", "sh", "-c", "cat; exit 9", stdin="x" * 300_000)
-    eventually(lambda: persysctl("stats", visited).returncode == 0, "figures", within=40)
-    figures = json.loads(persysctl("stats", visited, "-o", "json").stdout)
+    eventually(lambda: "trouble" in persysctl("logs", workload).stderr, "it has written")
+    logs = persysctl("logs", workload, "--tail", "10")
+    ended = persysctl("exec", "-i", workload, "--", "sh", "-c", "cat; exit 9", stdin="x" * 300_000)
+    eventually(lambda: persysctl("stats", workload).returncode == 0, "figures", within=40)
+    figures = json.loads(persysctl("stats", workload, "-o", "json").stdout)
 
     assert (logs.stdout, logs.stderr) == ("hello\n", "trouble\n")
     assert (ended.returncode, len(ended.stdout), ended.stderr) == (9, 300_000, "")
     assert int(figures["memory_bytes"]) > 0
-    assert visited in persysctl("top").stdout
+    assert workload in persysctl("top").stdout

@@ -108,19 +108,19 @@ def test_workloads_of_a_lost_node_are_unknown_until_its_agent_returns(
 def test_a_copy_on_a_lost_node_is_deleted_when_the_node_returns(
     cluster: Cluster, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
 ) -> None:
-    doomed, kept = names(1), names(1)
-    before = cluster.run_all([*doomed, *kept], sleeper)
+    deleted, kept = names(1), names(1)
+    before = cluster.run_all([*deleted, *kept], sleeper)
     cluster.agent.kill()
     cluster.wait_until_node_is("NotReady")
 
-    cluster.delete_all(doomed)
-    cluster.wait_until_gone(doomed)
-    assert cluster.containers([*doomed, *kept]) == before
+    cluster.delete_all(deleted)
+    cluster.wait_until_gone(deleted)
+    assert cluster.containers([*deleted, *kept]) == before
     cluster.agent.start()
 
-    eventually(lambda: cluster.containers(doomed) == [], "the old copy is gone")
+    eventually(lambda: cluster.containers(deleted) == [], "the old copy is gone")
     cluster.wait_for_all(kept, "Running")
-    assert not cluster.knows(doomed[0])
+    assert not cluster.knows(deleted[0])
 
 
 def test_a_workload_deleted_and_applied_again_while_its_node_is_lost_runs_once(
@@ -133,10 +133,10 @@ def test_a_workload_deleted_and_applied_again_while_its_node_is_lost_runs_once(
     cluster.client.delete(name)
     cluster.wait_until_gone([name])
 
-    anew = pb.WorkloadSpec()
-    anew.CopyFrom(sleeper)
-    anew.container.env["GREETING"] = "anew"
-    cluster.apply(name, anew)
+    changed = pb.WorkloadSpec()
+    changed.CopyFrom(sleeper)
+    changed.container.env["GREETING"] = "anew"
+    cluster.apply(name, changed)
     view = cluster.wait_for(name, "Pending")
     assert "not ready" in view.reason.message
     cluster.agent.start()

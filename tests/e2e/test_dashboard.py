@@ -37,7 +37,7 @@ def other_node(cluster: Cluster) -> str:
 
 
 @pytest.fixture(scope="module")
-def talker(cluster: Cluster, demo_image: str) -> str:
+def log_writer(cluster: Cluster, demo_image: str) -> str:
     """Started with the first test, so that its usage is available later."""
     line = f'while true; do echo "said {MARKUP}"; sleep 0.2; done'
     cluster.apply("talker", a_container(demo_image, "sh", "-c", line, metadata={"team": MARKUP}))
@@ -46,7 +46,7 @@ def talker(cluster: Cluster, demo_image: str) -> str:
 
 @pytest.fixture(scope="module")
 def window(
-    cluster: Cluster, other_node: str, talker: str, module_directory: Path
+    cluster: Cluster, other_node: str, log_writer: str, module_directory: Path
 ) -> Iterator[Browser]:
     gateway = Gateway(module_directory, {"main": cluster.target})
     try:
@@ -186,11 +186,11 @@ def test_a_workload_with_a_failing_health_check_is_shown_as_unhealthy(
     cluster.client.delete(unique_id)
 
 
-def test_events_can_be_searched(browser: Browser, talker: str) -> None:
+def test_events_can_be_searched(browser: Browser, log_writer: str) -> None:
     browser.open("events")
-    browser.until_text(talker, ".timeline")
+    browser.until_text(log_writer, ".timeline")
 
-    browser.fill("input[type=search]", f"{talker} placed")
+    browser.fill("input[type=search]", f"{log_writer} placed")
 
     browser.until(lambda: len(browser.find_all(".timeline li")) == 1, "one event")
 
@@ -289,9 +289,9 @@ def test_a_spec_is_previewed_and_applied(
 
 
 def test_markup_in_the_log_and_events_of_a_workload_is_shown_as_text(
-    browser: Browser, cluster: Cluster, talker: str
+    browser: Browser, cluster: Cluster, log_writer: str
 ) -> None:
-    browser.open(f"workloads/{talker}")
+    browser.open(f"workloads/{log_writer}")
 
     browser.until_text(f"said {MARKUP}", "[role=log]")
     browser.until_text(f"team={MARKUP}")
@@ -377,9 +377,9 @@ def test_every_function_works_with_the_keyboard(
 
 
 def test_every_page_names_its_controls_and_tables_and_fits_a_phone(
-    browser: Browser, cluster: Cluster, talker: str
+    browser: Browser, cluster: Cluster, log_writer: str
 ) -> None:
-    for page in (*PAGES, f"workloads/{talker}", f"nodes/{cluster.node_id}"):
+    for page in (*PAGES, f"workloads/{log_writer}", f"nodes/{cluster.node_id}"):
         browser.resize(PHONE)
         browser.open(page)
         browser.until_text("Live", "#freshness")
@@ -449,8 +449,8 @@ def test_changes_are_announced_to_screen_readers(
 
     cluster.client.apply(pb.ApplyWorkloadRequest(workload_id=running, desired_state="Stopped"))
 
-    def told() -> bool:
-        said = browser.script("return document.getElementById('announce').textContent")
-        return f"{running} is Stopped" in said
+    def is_announced() -> bool:
+        text = browser.script("return document.getElementById('announce').textContent")
+        return f"{running} is Stopped" in text
 
-    browser.until(told, "the change is announced")
+    browser.until(is_announced, "the change is announced")

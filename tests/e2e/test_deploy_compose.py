@@ -81,7 +81,7 @@ class Stack:
         return self.compose("exec", "-T", service, "python3", "-c", script).stdout
 
 
-class AgentHere:
+class LocalAgent:
     """An agent on this host, with all its files in one directory."""
 
     def __init__(self, node_id: str, directory: Path) -> None:
@@ -173,7 +173,7 @@ def test_an_agent_joins_with_a_token_and_runs_a_workload_from_the_gateway(
     stack: Stack, unique_id: str, demo_image: str, tmp_path: Path
 ) -> None:
     token = stack.persysctl("token", "create", "--role", "agent", "--node", unique_id).strip()
-    agent = AgentHere(unique_id, tmp_path)
+    agent = LocalAgent(unique_id, tmp_path)
     try:
         scheduler = f"127.0.0.1:{stack.ports['SCHEDULER_1']}"
         agent.join(scheduler, token)
@@ -184,8 +184,8 @@ def test_an_agent_joins_with_a_token_and_runs_a_workload_from_the_gateway(
             lambda: unique_id in stack.persysctl(*gateway, "node", "list", "--status", "Ready"),
             lambda: stack.persysctl(*gateway, "node", "list") + agent.process.log[-3000:],
         )
-        said = stack.persysctl(*gateway, "apply", "-f", "-", "--wait", text=spec)
-        assert f"{unique_id}: Running" in said
+        output = stack.persysctl(*gateway, "apply", "-f", "-", "--wait", text=spec)
+        assert f"{unique_id}: Running" in output
         stack.persysctl("workload", "delete", unique_id, "--wait")
     finally:
         agent.process.kill()

@@ -189,6 +189,6 @@ def test_the_ca_in_a_container_issues_certificates(
     port = free_port()
     name = components.start("persys-ca", options=("-p", f"127.0.0.1:{port}:8888"))
 
-    eventually(lambda: body_of(f"https://127.0.0.1:{port}/health") != "", "the authority answers")
+    eventually(lambda: body_of(f"https://127.0.0.1:{port}/health") != "", "the CA responds")
     issue = ("persys-ca", "certificate", "--role", "viewer", "--name", "v", "--out", "/tmp/v")
     assert "viewer/v until" in docker("exec", name, *issue)

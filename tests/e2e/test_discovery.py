@@ -203,7 +203,7 @@ def test_an_agent_waits_for_a_missing_service_record(
         },
     )
     cluster.agent.start()
-    eventually(lambda: "scheduler.lost" in cluster.agent.log, "the agent says what is missing")
+    eventually(lambda: "scheduler.lost" in cluster.agent.log, "the agent reports the outage")
 
     cluster.scheduler.start()
 

@@ -87,14 +87,14 @@ def running(cluster: Cluster, demo_image: str) -> list[str]:
 def test_promise_11_a_restart_of_docker_deletes_and_duplicates_nothing(
     cluster: Cluster, own_docker: OwnDocker, running: list[str]
 ) -> None:
-    before, runs = _things(cluster), _runs(cluster)
+    before, runs = _resources(cluster), _runs(cluster)
 
     own_docker.stop()
     _stay_unknown(cluster, running)
 
     own_docker.start()
     cluster.wait_for_all(running, "Running", within=WITHIN_SECONDS)
-    assert _things(cluster) == before
+    assert _resources(cluster) == before
     eventually(
         lambda: set(_services(cluster)) == {"keeps=running,once=completed"},
         lambda: f"the statuses are true: {_services(cluster)}",
@@ -107,7 +107,7 @@ def test_promise_11_a_restart_of_docker_deletes_and_duplicates_nothing(
 def test_workloads_are_started_again_after_docker_was_killed(
     cluster: Cluster, own_docker: OwnDocker, running: list[str]
 ) -> None:
-    before = _things(cluster)
+    before = _resources(cluster)
 
     own_docker.kill()
     _stay_unknown(cluster, running)
@@ -120,7 +120,7 @@ def test_workloads_are_started_again_after_docker_was_killed(
         within=WITHIN_SECONDS,
     )
     cluster.wait_for_all(running, "Running")
-    assert _things(cluster) == before
+    assert _resources(cluster) == before
     assert [view.retry_attempts for view in cluster.client.list_workloads()] == [0] * 4
 
 
@@ -133,7 +133,7 @@ def _stay_unknown(cluster: Cluster, names: list[str]) -> None:
         time.sleep(0.2)
 
 
-def _things(cluster: Cluster) -> tuple[set[str], set[str], set[str]]:
+def _resources(cluster: Cluster) -> tuple[set[str], set[str], set[str]]:
     """All containers, volumes and networks."""
     networks = set(docker("network", "ls", "-q", "--filter", "type=custom").split())
     volumes = set(docker("volume", "ls", "-q").split())

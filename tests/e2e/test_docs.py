@@ -7,7 +7,7 @@ import pytest
 from e2e.docs_runner.blocks import blocks_of, documents
 from e2e.docs_runner.environment import DocsEnvironment, a_docs_environment
 
-TYPED = [name for name in documents() if any(block.is_run for block in blocks_of(name))]
+DOCUMENTS = [name for name in documents() if any(block.is_run for block in blocks_of(name))]
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +16,7 @@ def environment() -> Iterator[DocsEnvironment]:
         yield made
 
 
-@pytest.mark.parametrize("document", TYPED)
+@pytest.mark.parametrize("document", DOCUMENTS)
 def test_the_commands_of_a_document_work(environment: DocsEnvironment, document: str) -> None:
     trouble = environment.run_blocks([block for block in blocks_of(document) if block.is_run])
 

@@ -30,7 +30,7 @@ class Watch:
     def events(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self._file.read_text().splitlines()]
 
-    def tells(self, kind: str, workload_id: str) -> bool:
+    def has_event(self, kind: str, workload_id: str) -> bool:
         assert self._process.poll() is None, "the watch has ended"
         return (kind, workload_id) in [(e["kind"], e["workload_id"]) for e in self.events()]
 
@@ -52,12 +52,12 @@ def test_a_watch_delivers_each_event_once_across_kill_9_of_the_scheduler(
     early, late = names(4), names(4)
 
     # Only its first event shows that the watch has started.
-    def begun() -> bool:
+    def has_started() -> bool:
         cluster.client.cordon(cluster.node_id)
         cluster.client.uncordon(cluster.node_id)
         return bool(watch.events())
 
-    eventually(begun, "the watch shows something")
+    eventually(has_started, "the watch shows something")
     cluster.apply_all(early, sleeper)
     cluster.scheduler.kill()
     cluster.scheduler.start()
@@ -65,7 +65,7 @@ def test_a_watch_delivers_each_event_once_across_kill_9_of_the_scheduler(
     cluster.wait_for_all([*early, *late], "Running")
 
     for name in [*early, *late]:
-        eventually(partial(watch.tells, "WorkloadRunning", name), f"{name} is told")
+        eventually(partial(watch.has_event, "WorkloadRunning", name), f"the event of {name}")
     seen = [int(event["sequence"]) for event in watch.events()]
     kept = cluster.client.list_events(after=seen[0] - 1)
     assert seen == [event.sequence for event in kept.events if event.sequence <= seen[-1]]

@@ -177,7 +177,7 @@ def test_running_schedulers_do_not_treat_a_wiped_etcd_as_a_new_cluster(
     real.CopyFrom(sleeper)
     real.placement.constraints.append("real = yes")
     run_for_real(client, "precious", real)
-    schedulers.until_all_follow()
+    schedulers.wait_until_all_follow()
     names = {view.workload_id for view in client.list_workloads()}
     before = containers.inspect(containers.container_ids(node_id))
 
@@ -205,15 +205,15 @@ def test_running_schedulers_do_not_treat_a_wiped_etcd_as_a_new_cluster(
 
 
 async def killed(schedulers: Schedulers, load: Load) -> None:
-    leader = schedulers.until_led()
+    leader = schedulers.wait_for_leader()
     await asyncio.to_thread(leader.kill)
     await placed_in_time(load, since=monotonic())
-    await back(schedulers, leader)
+    await restart(schedulers, leader)
 
 
 async def frozen_with_orders(schedulers: Schedulers, load: Load, *, nodes: list[Node]) -> None:
     """Orders that it has not sent yet must not be sent when it resumes."""
-    leader = schedulers.until_led()
+    leader = schedulers.wait_for_leader()
     for node in nodes:
         node.agent.manner.answer_seconds = 0.5
     await asyncio.to_thread(
@@ -224,7 +224,7 @@ async def frozen_with_orders(schedulers: Schedulers, load: Load, *, nodes: list[
     old = {sender for node in nodes for sender in node.agent.senders}
     try:
         await placed_in_time(load, since=since)
-        next_one = await asyncio.to_thread(schedulers.until_led, other_than=leader)
+        next_one = await asyncio.to_thread(schedulers.wait_for_leader, other_than=leader)
         await asyncio.sleep(max(0.0, since + LEASE_SECONDS + 1 - monotonic()))
         stored = schedulers.etcds[0].etcdctl("get", "/leader")
         for node in nodes:
@@ -259,7 +259,7 @@ async def with_frozen_members(schedulers: Schedulers, load: Load) -> None:
         finally:
             etcd.signal(signal.SIGCONT)
         assert [one.runs for one in schedulers.all] == [True] * 3
-        await asyncio.to_thread(schedulers.until_all_follow)
+        await asyncio.to_thread(schedulers.wait_until_all_follow)
 
 
 async def all_serve(schedulers: Schedulers, load: Load, *, since: float) -> None:
@@ -277,7 +277,7 @@ async def all_serve(schedulers: Schedulers, load: Load, *, since: float) -> None
 
 async def cut_from_a_member(schedulers: Schedulers, load: Load) -> None:
     """In one of three runs the killed member is the leader of etcd."""
-    leader = schedulers.until_led()
+    leader = schedulers.wait_for_leader()
     etcd = schedulers.etcds[0]
     await asyncio.to_thread(etcd.kill)
     since = monotonic()
@@ -287,12 +287,12 @@ async def cut_from_a_member(schedulers: Schedulers, load: Load) -> None:
 
 
 async def stopped(schedulers: Schedulers, load: Load) -> None:
-    leader = schedulers.until_led()
+    leader = schedulers.wait_for_leader()
     assert await asyncio.to_thread(leader.stop) == 0
     since = monotonic()
     took = await until_placed(load, since=since, within=LEASE_SECONDS)
     assert took < LEASE_SECONDS, "a leader that stops must release its lease"
-    await back(schedulers, leader)
+    await restart(schedulers, leader)
 
 
 async def placed_in_time(load: Load, *, since: float) -> None:
@@ -310,9 +310,9 @@ async def until_placed(load: Load, *, since: float, within: float) -> float:
     return first - since
 
 
-async def back(schedulers: Schedulers, gone: SchedulerProcess) -> None:
-    await asyncio.to_thread(gone.start)
-    await asyncio.to_thread(schedulers.until_all_follow)
+async def restart(schedulers: Schedulers, scheduler: SchedulerProcess) -> None:
+    await asyncio.to_thread(scheduler.start)
+    await asyncio.to_thread(schedulers.wait_until_all_follow)
 
 
 # The load, and the nodes for it.

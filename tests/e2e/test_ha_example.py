@@ -24,7 +24,7 @@ def is_taken(port: int) -> bool:
         return trial.connect_ex(("127.0.0.1", port)) == 0
 
 
-def typed(name: str, *arguments: str) -> str:
+def run_example(name: str, *arguments: str) -> str:
     search = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
         [str(EXAMPLES / name), *arguments],
@@ -41,10 +41,10 @@ def typed(name: str, *arguments: str) -> str:
 def test_the_example_starts_fails_over_and_stops(tmp_path: Path) -> None:
     directory = str(tmp_path / "ha")
     try:
-        said = typed("up", directory, "--ports", str(free_ports()))
-        assert "leader:" in said
-        told = typed("kill-leader", directory)
-        assert "each once" in told
+        output = run_example("up", directory, "--ports", str(free_ports()))
+        assert "leader:" in output
+        report = run_example("kill-leader", directory)
+        assert "each once" in report
     finally:
-        typed("down", directory)
+        run_example("down", directory)
     assert list((tmp_path / "ha").glob("*.pid")) == []

@@ -28,7 +28,9 @@ def test_an_unhealthy_workload_is_reported_and_restarted(
     before = cluster.container(name)
 
     docker("exec", before.id, "rm", "/tmp/well")
-    eventually(lambda: "WorkloadUnhealthy" in _told(cluster, name), "it is told as unhealthy")
+    eventually(
+        lambda: "WorkloadUnhealthy" in _event_kinds(cluster, name), "it is reported as unhealthy"
+    )
     eventually(
         lambda: (
             _health(cluster, name) == "healthy"
@@ -48,7 +50,7 @@ def test_a_workload_is_placed_elsewhere_when_a_node_exceeds_its_threshold(
     cluster.start()
     first, second = names(2)
 
-    def is_turned_away() -> bool:
+    def is_unplaceable() -> bool:
         if not cluster.knows(first):
             cluster.apply(first, sleeper)
         view = cluster.client.get_workload(first)
@@ -57,7 +59,7 @@ def test_a_workload_is_placed_elsewhere_when_a_node_exceeds_its_threshold(
             cluster.wait_until_gone([first])
         return view.reason.code == "Unplaceable"
 
-    eventually(is_turned_away, "it is turned away")
+    eventually(is_unplaceable, "it is refused")
     assert "this node is full: memory" in cluster.client.get_workload(first).reason.message
     other = cluster.add_node()
     cluster.apply(second, sleeper)
@@ -70,5 +72,5 @@ def _health(cluster: Cluster, name: str) -> str:
     return cluster.client.get_workload(name).metadata.get("container.health", "")
 
 
-def _told(cluster: Cluster, name: str) -> list[str]:
+def _event_kinds(cluster: Cluster, name: str) -> list[str]:
     return [event.kind for event in cluster.client.list_events(workload_id=name).events]

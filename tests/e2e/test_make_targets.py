@@ -43,18 +43,18 @@ def run(*words: str, **variables: str) -> str:
 
 
 def test_make_build_creates_a_wheel_and_the_programs_in_bin() -> None:
-    said = make("build")
+    output = make("build")
 
-    assert "built dist/persys_compute-" in said
+    assert "built dist/persys_compute-" in output
     for program in PROGRAMS:
         assert f"usage: {program}" in run(str(images.ROOT / "bin" / program), "--help")
 
 
 @pytest.mark.full
 def test_the_archive_of_make_build_linux_installs_without_a_package_index() -> None:
-    said = make("build-linux")
+    output = make("build-linux")
     images.ensure_base()
-    (packed,) = (line.split()[1] for line in said.splitlines() if line.startswith("packed "))
+    (packed,) = (line.split()[1] for line in output.splitlines() if line.startswith("packed "))
     install = (
         "tar x -z -C /tmp -f /packed.tar.gz && cd /tmp/persys-* && python3 -m venv /tmp/venv"
         " && /tmp/venv/bin/pip install --quiet --no-index --find-links . persys-compute"
@@ -120,8 +120,8 @@ def test_a_scheduler_runs_on_the_etcd_of_the_script(etcd: dict[str, str], tmp_pa
         ready=lambda: listens_on(port),
     )
 
-    said = run("hack/start-etcd-docker.sh", **etcd)
-    assert f"start a scheduler with ETCD_ENDPOINTS=127.0.0.1:{etcd['PORT']}" in said
+    output = run("hack/start-etcd-docker.sh", **etcd)
+    assert f"start a scheduler with ETCD_ENDPOINTS=127.0.0.1:{etcd['PORT']}" in output
     try:
         scheduler.start()
         again = run("hack/start-etcd-docker.sh", **etcd)

@@ -17,7 +17,7 @@ NODE = "inside"
 
 
 @dataclass(frozen=True)
-class Behind:
+class NatNetwork:
     """A network namespace from which the host can be reached at `host`."""
 
     name: str
@@ -25,7 +25,7 @@ class Behind:
 
 
 @pytest.fixture
-def behind() -> Iterator[Behind]:
+def nat() -> Iterator[NatNetwork]:
     tag = uuid.uuid4().hex[:6]
     name, outer, inner = f"persys-{tag}", f"pn{tag}o", f"pn{tag}i"
     third = int(tag[:2], 16)
@@ -37,7 +37,7 @@ def behind() -> Iterator[Behind]:
         _ip("-n", name, "addr", "add", f"10.213.{third}.2/30", "dev", inner)
         _ip("-n", name, "link", "set", inner, "up")
         _ip("-n", name, "link", "set", "lo", "up")
-        yield Behind(name, f"10.213.{third}.1")
+        yield NatNetwork(name, f"10.213.{third}.1")
     finally:
         _ip("netns", "delete", name)
 
@@ -54,12 +54,12 @@ def cluster(new_cluster: Callable[..., Cluster]) -> Cluster:
 
 
 @pytest.fixture
-def agent(cluster: Cluster, behind: Behind) -> Iterator[Process]:
+def agent(cluster: Cluster, nat: NatNetwork) -> Iterator[Process]:
     """It listens only on its own loopback interface, which is not that of the scheduler."""
     log = cluster.directory / "inside.log"
     process = Process(
         [
-            *("nsenter", f"--net=/var/run/netns/{behind.name}"),
+            *("nsenter", f"--net=/var/run/netns/{nat.name}"),
             *(str(BIN / "persys-agent"), "-insecure"),
         ],
         {
@@ -67,7 +67,7 @@ def agent(cluster: Cluster, behind: Behind) -> Iterator[Process]:
             "PERSYS_NODE_ID": f"{cluster.node_id}-{NODE}",
             "PERSYS_STATE_PATH": str(cluster.directory / "inside.db"),
             "PERSYS_STORAGE_LOCAL_ROOT": str(cluster.volumes),
-            "PERSYS_SCHEDULER_ADDR": f"{behind.host}:{cluster.scheduler_port}",
+            "PERSYS_SCHEDULER_ADDR": f"{nat.host}:{cluster.scheduler_port}",
         },
         log=log,
         ready=lambda: "scheduler.connected" in log.read_text(),

@@ -112,9 +112,9 @@ def test_an_unreachable_scheduler_exits_with_4(
 ) -> None:
     cluster.scheduler.kill()
     try:
-        away = persysctl("workload", "list", "--timeout", "1s")
+        unreachable = persysctl("workload", "list", "--timeout", "1s")
     finally:
         cluster.scheduler.start()
 
-    assert away.returncode == 4
+    assert unreachable.returncode == 4
     assert persysctl("workload", "list").returncode == 0

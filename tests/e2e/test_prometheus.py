@@ -92,11 +92,11 @@ def test_prometheus_answers_every_dashboard_query(
     steady = [query for query in queries if not SHOWS_WHAT_IS_RARE.search(query.text)]
 
     eventually(
-        lambda: all(asked(ask, query.text) for query in steady),
-        lambda: f"data for {[query.text for query in steady if not asked(ask, query.text)]}",
+        lambda: all(results(ask, query.text) for query in steady),
+        lambda: f"data for {[query.text for query in steady if not results(ask, query.text)]}",
     )
     for query in queries:
-        for found in asked(ask, query.text):
+        for found in results(ask, query.text):
             assert query.labels <= found["metric"].keys(), f"{query} got {found['metric']}"
 
 
@@ -114,12 +114,14 @@ def test_a_lost_node_fires_an_alert(ask: Ask, cluster: Cluster) -> None:
     eventually(
         lambda: values(ask, 'persys_scheduler_nodes{status="Ready"}') == {"1"}, "the node is seen"
     )
-    assert set(alarms(ask)) == set()
+    assert set(firing_alerts(ask)) == set()
 
     cluster.agent.kill()
 
-    eventually(lambda: "PersysNodeLost" in alarms(ask), lambda: f"an alarm: {alarms(ask)}")
-    assert alarms(ask)["PersysNodeLost"]["node_id"] == cluster.node_id
+    eventually(
+        lambda: "PersysNodeLost" in firing_alerts(ask), lambda: f"an alert: {firing_alerts(ask)}"
+    )
+    assert firing_alerts(ask)["PersysNodeLost"]["node_id"] == cluster.node_id
     cluster.agent.start()
 
 
@@ -195,16 +197,16 @@ def prometheus(directory: Path, targets: Mapping[str, str]) -> Iterator[Ask]:
 
 
 def values(ask: Ask, query: str) -> set[str]:
-    return {found["value"][1] for found in asked(ask, query)}
+    return {found["value"][1] for found in results(ask, query)}
 
 
-def asked(ask: Ask, query: str) -> list[dict[str, Any]]:
+def results(ask: Ask, query: str) -> list[dict[str, Any]]:
     """Raises HTTPError for an invalid query."""
     found: list[dict[str, Any]] = ask(f"/api/v1/query?query={urllib.parse.quote(query)}")["result"]
     return found
 
 
-def alarms(ask: Ask) -> dict[str, dict[str, str]]:
+def firing_alerts(ask: Ask) -> dict[str, dict[str, str]]:
     """The labels of firing alerts, by name."""
     return {
         alert["labels"]["alertname"]: alert["labels"]

@@ -33,32 +33,36 @@ class User(threading.Thread):
         self._names = names
         self._spec = spec
         self._random = random.Random(seed)
-        self._wishes = 0
+        self._changes = 0
         self._until = time.monotonic() + STORM_SECONDS
 
     def run(self) -> None:
         while time.monotonic() < self._until:
-            self._wish(self._random.choice(self._names))
+            self._change_workload(self._random.choice(self._names))
             time.sleep(self._random.uniform(0.0, 0.6))
 
-    def _wish(self, name: str) -> None:
-        self._wishes += 1
+    def _change_workload(self, name: str) -> None:
+        self._changes += 1
         if name not in self.revisions or self._random.random() < 0.4:
-            self._insist(lambda: self._cluster.apply(name, _numbered(self._spec, self._wishes)))
-            self.revisions[name] = self._wishes
+            self._repeat_until_acknowledged(
+                lambda: self._cluster.apply(name, _numbered(self._spec, self._changes))
+            )
+            self.revisions[name] = self._changes
         elif self._random.random() < 0.4:
-            self._insist(lambda: self._cluster.client.delete(name))
+            self._repeat_until_acknowledged(lambda: self._cluster.client.delete(name))
             del self.revisions[name]
             self.stopped.discard(name)
         else:
             word = "Running" if name in self.stopped else "Stopped"
-            self._insist(lambda: self._cluster.client.set_desired_state(name, word))
+            self._repeat_until_acknowledged(
+                lambda: self._cluster.client.set_desired_state(name, word)
+            )
             self.stopped ^= {name}
 
-    def _insist(self, wish: Callable[[], object]) -> None:
+    def _repeat_until_acknowledged(self, request: Callable[[], object]) -> None:
         while True:
             try:
-                wish()
+                request()
             except UnavailableError:
                 time.sleep(0.1)
             except RequestRefusedError as err:
@@ -92,26 +96,28 @@ def test_promise_1_after_repeated_kill_9_the_cluster_matches_the_acknowledged_re
     for user in users:
         user.join()
 
-    told: dict[str, str] = {}
+    expected: dict[str, str] = {}
     revisions: dict[str, int] = {}
     for user in users:
         revisions |= user.revisions
-        told |= {name: "Stopped" if name in user.stopped else "Running" for name in user.revisions}
+        expected |= {
+            name: "Stopped" if name in user.stopped else "Running" for name in user.revisions
+        }
     eventually(
-        lambda: cluster.statuses() == told,
-        lambda: f"told {told}, but are {cluster.client.list_workloads()}",
+        lambda: cluster.statuses() == expected,
+        lambda: f"expected {expected}, but are {cluster.client.list_workloads()}",
     )
     eventually(
-        lambda: _in_docker(cluster) == {name: revisions[name] for name in _running(told)},
-        lambda: f"told {told} {revisions}, but there are {_in_docker(cluster)}",
+        lambda: _in_docker(cluster) == {name: revisions[name] for name in _running(expected)},
+        lambda: f"expected {expected} {revisions}, but there are {_in_docker(cluster)}",
     )
     found = [one.workload_id for one in cluster.containers()]
     assert len(found) == len(set(found)), "doubled"
-    assert set(found) <= told.keys()
+    assert set(found) <= expected.keys()
 
 
-def _running(told: dict[str, str]) -> list[str]:
-    return [name for name, status in told.items() if status == "Running"]
+def _running(expected: dict[str, str]) -> list[str]:
+    return [name for name, status in expected.items() if status == "Running"]
 
 
 def _in_docker(cluster: Cluster) -> dict[str, int]:

@@ -18,7 +18,7 @@ from root_ca import Root
 BIN = Path(sys.executable).parent
 
 
-class Secured:
+class SecureCluster:
     def __init__(self, directory: Path) -> None:
         self.root = Root(directory / "certs")
         self.node_id = f"tls-{uuid.uuid4().hex[:8]}"
@@ -60,8 +60,8 @@ class Secured:
 
 
 @pytest.fixture
-def secured(tmp_path: Path) -> Iterator[Secured]:
-    made = Secured(tmp_path)
+def secure_cluster(tmp_path: Path) -> Iterator[SecureCluster]:
+    made = SecureCluster(tmp_path)
     try:
         made.scheduler.start()
         made.agent.start()
@@ -72,27 +72,31 @@ def secured(tmp_path: Path) -> Iterator[Secured]:
 
 
 def test_an_agent_changes_its_certificate_without_losing_the_scheduler(
-    secured: Secured, tmp_path: Path
+    secure_cluster: SecureCluster, tmp_path: Path
 ) -> None:
-    trust = Trust(secured.root.write(Role.ADMIN, "me"))
-    with SchedulerClient(secured.target, timeout=timedelta(seconds=10), trust=trust) as client:
-        eventually(lambda: secured.is_ready(client), "the node to be ready")
+    trust = Trust(secure_cluster.root.write(Role.ADMIN, "me"))
+    with SchedulerClient(
+        secure_cluster.target, timeout=timedelta(seconds=10), trust=trust
+    ) as client:
+        eventually(lambda: secure_cluster.is_ready(client), "the node to be ready")
 
-        secured.root.write(Role.AGENT, secured.node_id)
-        eventually(lambda: "scheduler.moved" in secured.agent.log, "the agent to move")
+        secure_cluster.root.write(Role.AGENT, secure_cluster.node_id)
+        eventually(lambda: "scheduler.moved" in secure_cluster.agent.log, "the agent to move")
 
         # Of another CA: the scheduler refuses it, so the agent keeps the old one.
-        Root(tmp_path / "certs").write(Role.AGENT, secured.node_id, roots=secured.root.pem)
-        eventually(lambda: "scheduler.not_moved" in secured.agent.log, "the agent to stay")
-        assert secured.is_ready(client)
+        Root(tmp_path / "certs").write(
+            Role.AGENT, secure_cluster.node_id, roots=secure_cluster.root.pem
+        )
+        eventually(lambda: "scheduler.not_moved" in secure_cluster.agent.log, "the agent to stay")
+        assert secure_cluster.is_ready(client)
 
-        secured.files.certificate.write_text("garbage")
-        eventually(lambda: "certificate.kept" in secured.agent.log, "garbage to be refused")
+        secure_cluster.files.certificate.write_text("garbage")
+        eventually(lambda: "certificate.kept" in secure_cluster.agent.log, "garbage to be refused")
 
-        secured.root.write(Role.AGENT, secured.node_id)
+        secure_cluster.root.write(Role.AGENT, secure_cluster.node_id)
         moves = '"event": "scheduler.moved"'
         eventually(
-            lambda: secured.agent.log.count(moves) == 2, "the agent to move again", within=60
+            lambda: secure_cluster.agent.log.count(moves) == 2, "the agent to move again", within=60
         )
-        assert secured.is_ready(client)
-    assert "scheduler.lost" not in secured.agent.log
+        assert secure_cluster.is_ready(client)
+    assert "scheduler.lost" not in secure_cluster.agent.log

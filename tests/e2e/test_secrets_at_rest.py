@@ -56,12 +56,12 @@ def _with_children(pids: list[int]) -> list[int]:
     return found
 
 
-def holders(directory: Path) -> list[Path]:
+def files_with_value(directory: Path) -> list[Path]:
     files = [path for path in directory.rglob("*") if path.is_file() and not path.is_symlink()]
     return [path for path in files if VALUE.encode() in path.read_bytes()]
 
 
-def put_through(gateway: Gateway, name: str) -> None:
+def put_secret_through(gateway: Gateway, name: str) -> None:
     body = json.dumps({"name": name, "value": "cGxhbnRlZC03ZDFmMGM1My12YWx1ZQ=="}).encode()
     request = urllib.request.Request(  # of the gateway of this test
         f"{gateway.address}/api/v1/secrets/{name}",
@@ -105,7 +105,7 @@ def test_a_secret_is_in_plain_text_in_no_file_and_no_environment(
         gateway.process.start()
         pids = [cluster.scheduler.pid, cluster.agent.pid, gateway.process.pid]
         with watched_environments(pids) as environments:
-            put_through(gateway, unique_id)
+            put_secret_through(gateway, unique_id)
             cluster.apply(unique_id, a_container(demo_image, unique_id))
             cluster.apply(f"{unique_id}-stack", a_stack(demo_image, unique_id))
             for name in (unique_id, f"{unique_id}-stack"):
@@ -114,7 +114,7 @@ def test_a_secret_is_in_plain_text_in_no_file_and_no_environment(
                     f"{name} runs",
                     within=WITHIN_SECONDS,
                 )
-            files_while_running = holders(cluster.directory)
+            files_while_running = files_with_value(cluster.directory)
             cluster.agent.kill()
             cluster.agent.start()
             cluster.wait_until_node_is("Ready")
@@ -122,7 +122,7 @@ def test_a_secret_is_in_plain_text_in_no_file_and_no_environment(
         assert len(container_ids(cluster.node_id)) == 2
         assert environments == []
         assert files_while_running == []
-        assert holders(cluster.directory) == []
+        assert files_with_value(cluster.directory) == []
         for pid in (cluster.scheduler.pid, cluster.agent.pid, gateway.process.pid):
             limits = Path(f"/proc/{pid}/limits").read_text().splitlines()
             core = next(line.split() for line in limits if line.startswith("Max core file size"))

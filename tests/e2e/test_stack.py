@@ -139,8 +139,8 @@ def test_a_redeploy_of_a_stack_uses_the_current_commit_of_its_branch(
     assert persysctl("apply", "-f", str(file), "--wait").returncode == 0
     assert first in shown()
 
-    asked = persysctl("workload", "redeploy", unique_id, "--wait")
-    assert asked.returncode == 0, asked.stderr
+    redeployed = persysctl("workload", "redeploy", unique_id, "--wait")
+    assert redeployed.returncode == 0, redeployed.stderr
     eventually(
         lambda: second in shown() and "more=running,web=running" in shown(),
         lambda: f"the commit {second} is shown: {shown()}",

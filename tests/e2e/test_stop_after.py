@@ -25,7 +25,7 @@ def cluster(new_cluster: Callable[..., Cluster]) -> Cluster:
 
 
 @pytest.fixture
-def line(cluster: Cluster) -> Iterator[PortProxy]:
+def connection(cluster: Cluster) -> Iterator[PortProxy]:
     """The connection between the first agent and the scheduler."""
     port = free_port()
     cluster.agent.set("PERSYS_SCHEDULER_ADDR", f"127.0.0.1:{port}")
@@ -38,7 +38,7 @@ def line(cluster: Cluster) -> Iterator[PortProxy]:
 
 
 @pytest.fixture
-def data_holder(sleeper: pb.WorkloadSpec) -> pb.WorkloadSpec:
+def with_data(sleeper: pb.WorkloadSpec) -> pb.WorkloadSpec:
     spec = pb.WorkloadSpec()
     spec.CopyFrom(sleeper)
     spec.stop_after_seconds = 4
@@ -49,18 +49,18 @@ def data_holder(sleeper: pb.WorkloadSpec) -> pb.WorkloadSpec:
 
 def test_promise_4_an_isolated_workload_with_data_stops_before_another_node_runs_it(
     cluster: Cluster,
-    line: PortProxy,
+    connection: PortProxy,
     names: Callable[[int], list[str]],
-    data_holder: pb.WorkloadSpec,
+    with_data: pb.WorkloadSpec,
 ) -> None:
     (name,) = names(1)
     cluster.start()
-    cluster.run_all([name], data_holder)
+    cluster.run_all([name], with_data)
     other = cluster.add_node(PERSYS_STORAGE_LOCAL_ROOT=str(cluster.directory / "other"))
     data = next((cluster.volumes).rglob("data"))
 
-    line.cut()
-    eventually(lambda: not cluster.container(name).running, "it stops by itself", within=20)
+    connection.cut()
+    eventually(lambda: not cluster.container(name).running, "it is stopped by its node", within=20)
     assert container_ids(other) == []
 
     def runs_elsewhere() -> bool:
@@ -69,20 +69,22 @@ def test_promise_4_an_isolated_workload_with_data_stops_before_another_node_runs
 
     eventually(runs_elsewhere, "it runs on the other node")
     assert cluster.wait_for(name, "Running").assigned_node_id == other
-    line.mend()
+    connection.mend()
     eventually(lambda: cluster.containers([name]) == [], "the old copy is gone")
     assert data.is_dir()  # no request deleted its data
     assert all(one.running for one in inspect(container_ids(other)))
 
 
 def test_an_agent_started_without_its_scheduler_applies_stop_after(
-    cluster: Cluster, names: Callable[[int], list[str]], data_holder: pb.WorkloadSpec
+    cluster: Cluster, names: Callable[[int], list[str]], with_data: pb.WorkloadSpec
 ) -> None:
     (name,) = names(1)
     cluster.start()
-    (before,) = cluster.run_all([name], data_holder)
+    (before,) = cluster.run_all([name], with_data)
     with cluster.agent_client() as agent:
-        eventually(lambda: "StoppedAlone" not in str(agent.list_workloads()), "it is not alone")
+        eventually(
+            lambda: "StoppedAlone" not in str(agent.list_workloads()), "the scheduler is known"
+        )
     cluster.agent.kill()
     cluster.scheduler.kill()
     assert cluster.container(name).running  # no agent runs that could stop it
@@ -90,7 +92,7 @@ def test_an_agent_started_without_its_scheduler_applies_stop_after(
     cluster.agent.start()
     eventually(lambda: not cluster.container(name).running, "it is stopped", within=20)
     with cluster.agent_client() as agent:
-        eventually(lambda: "StoppedAlone" in str(agent.list_workloads()), "it says why")
+        eventually(lambda: "StoppedAlone" in str(agent.list_workloads()), "the reason is reported")
     cluster.scheduler.start()
 
     eventually(lambda: cluster.container(name).running, "it runs again")

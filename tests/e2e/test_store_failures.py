@@ -47,7 +47,7 @@ async def node(cluster: Cluster) -> Node:
     return node
 
 
-async def untouched(cluster: Cluster, node: Node) -> None:
+async def check_unchanged(cluster: Cluster, node: Node) -> None:
     """Nothing was stopped, started or deleted, and the scheduler still shows its state."""
     assert node.agent.running() >= {"web", "mail"}
     assert node.agent.starts[:2] == ["web", "mail"]
@@ -55,22 +55,22 @@ async def untouched(cluster: Cluster, node: Node) -> None:
     assert {"web", "mail"} <= set(await cluster.control.names(status="Running"))
 
 
-async def degraded(cluster: Cluster, node: Node) -> None:
+async def check_degraded(cluster: Cluster, node: Node) -> None:
     refused = await cluster.control.apply("late")
     assert not refused.success
     assert "degraded mode" in refused.error_message
-    code, told = await health(cluster)
-    assert (code, told["status"], told["mode"]) == (200, "degraded", "degraded")
-    assert "etcd" in told["reason"]
+    code, body = await health(cluster)
+    assert (code, body["status"], body["mode"]) == (200, "degraded", "degraded")
+    assert "etcd" in body["reason"]
     assert (await node.heartbeat()).drain_node
-    await untouched(cluster, node)
+    await check_unchanged(cluster, node)
 
 
-async def well_again(cluster: Cluster, node: Node) -> None:
+async def check_recovered(cluster: Cluster, node: Node) -> None:
     await until_mode(cluster.control, "normal")
     assert (await health(cluster))[1]["status"] == "ok"
     await running(cluster, "late")
-    await untouched(cluster, node)
+    await check_unchanged(cluster, node)
     assert not (await node.heartbeat()).drain_node
 
 
@@ -84,10 +84,10 @@ async def test_promise_5_a_stopped_etcd_is_used_again_after_its_start(
     cluster: Cluster, etcd: Etcd, node: Node
 ) -> None:
     await asyncio.to_thread(etcd.stop)
-    await degraded(cluster, node)
+    await check_degraded(cluster, node)
 
     await asyncio.to_thread(etcd.start)
-    await well_again(cluster, node)
+    await check_recovered(cluster, node)
 
 
 async def test_a_paused_etcd_is_used_again_after_it_resumes(
@@ -95,11 +95,11 @@ async def test_a_paused_etcd_is_used_again_after_it_resumes(
 ) -> None:
     etcd.signal(signal.SIGSTOP)
     try:
-        await degraded(cluster, node)
+        await check_degraded(cluster, node)
     finally:
         etcd.signal(signal.SIGCONT)
 
-    await well_again(cluster, node)
+    await check_recovered(cluster, node)
 
 
 async def test_promise_11_a_wiped_etcd_is_rebuilt_from_memory_and_agents(
@@ -110,12 +110,12 @@ async def test_promise_11_a_wiped_etcd_is_rebuilt_from_memory_and_agents(
     view = await until_mode(cluster.control, "recovery")
     assert "its records are gone" in view.reason
     assert (await health(cluster))[1]["status"] == "recovery"
-    await untouched(cluster, node)
+    await check_unchanged(cluster, node)
 
     answer = await rebuild(cluster)
 
     assert (answer.accepted, answer.workloads) == (True, 2)
-    await well_again(cluster, node)
+    await check_recovered(cluster, node)
 
 
 async def test_an_etcd_out_of_space_causes_degraded_mode_until_space_is_freed(
@@ -123,14 +123,14 @@ async def test_an_etcd_out_of_space_causes_degraded_mode_until_space_is_freed(
 ) -> None:
     with pytest.raises(StoreUnavailableError, match="out of space"):
         await fill(cluster.store.store)
-    await degraded(cluster, node)
+    await check_degraded(cluster, node)
     assert "out of space" in (await mode(cluster.control)).reason
 
     revision = json.loads(etcd.etcdctl("endpoint", "status", "-w", "json"))[0]["Status"]["header"]
     etcd.etcdctl("compact", str(revision["revision"]))
     etcd.etcdctl("defrag")
     etcd.etcdctl("alarm", "disarm")
-    await well_again(cluster, node)
+    await check_recovered(cluster, node)
 
 
 async def test_only_a_value_too_large_for_etcd_is_refused(cluster: Cluster, node: Node) -> None:
@@ -142,4 +142,4 @@ async def test_only_a_value_too_large_for_etcd_is_refused(cluster: Cluster, node
     assert not answer.success
     assert (await mode(cluster.control)).mode == "normal"
     await running(cluster, "late")
-    await untouched(cluster, node)
+    await check_unchanged(cluster, node)

@@ -18,7 +18,7 @@ FAILED = agent.ACTUAL_STATE_FAILED
 
 
 @pytest.fixture
-def field(tmp_path: Path) -> Iterator[ThirdPartyScheduler]:
+def scheduler(tmp_path: Path) -> Iterator[ThirdPartyScheduler]:
     scheduler = ThirdPartyScheduler(tmp_path / "scheduler")
     scheduler.start()
     yield scheduler
@@ -26,11 +26,11 @@ def field(tmp_path: Path) -> Iterator[ThirdPartyScheduler]:
 
 
 @pytest.fixture
-async def node(field: ThirdPartyScheduler, new_cluster: Callable[..., Cluster]) -> Cluster:
+async def node(scheduler: ThirdPartyScheduler, new_cluster: Callable[..., Cluster]) -> Cluster:
     """A cluster of which only the agent runs; it has joined the third-party scheduler."""
-    cluster = new_cluster(agent={"PERSYS_SCHEDULER_ADDR": field.address})
+    cluster = new_cluster(agent={"PERSYS_SCHEDULER_ADDR": scheduler.address})
     cluster.agent.launch()
-    await field.until(lambda: bool(field.heartbeats))
+    await scheduler.until(lambda: bool(scheduler.heartbeats))
     return cluster
 
 
@@ -51,9 +51,9 @@ def empty_registry(tmp_path: Path) -> Iterator[str]:
 
 
 async def test_a_registration_has_the_fields_of_the_contract(
-    field: ThirdPartyScheduler, node: Cluster
+    scheduler: ThirdPartyScheduler, node: Cluster
 ) -> None:
-    (joined,) = field.registrations
+    (joined,) = scheduler.registrations
 
     assert joined.node_id == node.node_id
     assert joined.grpc_endpoint == f"127.0.0.1:{node.agent_port}"
@@ -65,60 +65,66 @@ async def test_a_registration_has_the_fields_of_the_contract(
 
 
 async def test_a_workload_is_applied_updated_and_deleted(
-    field: ThirdPartyScheduler, node: Cluster, unique_id: str, sleeping: Any
+    scheduler: ThirdPartyScheduler, node: Cluster, unique_id: str, sleeping: Any
 ) -> None:
-    answer = await field.apply(unique_id, sleeping, revision="r1")
+    answer = await scheduler.apply(unique_id, sleeping, revision="r1")
     assert answer.applied
     assert answer.status.actual_state == PENDING
     assert answer.status.metadata["task_id"]
-    running = await field.poll_until(unique_id, RUNNING)
+    running = await scheduler.poll_until(unique_id, RUNNING)
     first = node.container(unique_id)
     assert running.metadata["container.id"] == first.id
 
-    again = await field.apply(unique_id, sleeping, revision="r1")
+    again = await scheduler.apply(unique_id, sleeping, revision="r1")
     assert again.skipped
     assert node.container(unique_id) == first
 
-    await field.apply(unique_id, sleeping, revision="r1", desired=agent.DESIRED_STATE_STOPPED)
-    await field.poll_until(unique_id, STOPPED)
+    await scheduler.apply(unique_id, sleeping, revision="r1", desired=agent.DESIRED_STATE_STOPPED)
+    await scheduler.poll_until(unique_id, STOPPED)
     assert not node.container(unique_id).running
-    await field.apply(unique_id, sleeping, revision="r1")
-    await field.poll_until(unique_id, RUNNING)
+    await scheduler.apply(unique_id, sleeping, revision="r1")
+    await scheduler.poll_until(unique_id, RUNNING)
 
     sleeping.env["GREETING"] = "hello"
-    await field.apply(unique_id, sleeping, revision="r2")
-    await field.poll_until(unique_id, RUNNING)
-    assert (await field.listed())[unique_id].revision_id == "r2"
+    await scheduler.apply(unique_id, sleeping, revision="r2")
+    await scheduler.poll_until(unique_id, RUNNING)
+    assert (await scheduler.listed())[unique_id].revision_id == "r2"
     assert node.container(unique_id).id != first.id
 
-    gone = await field.delete(unique_id)
+    gone = await scheduler.delete(unique_id)
     assert gone.success
-    await field.poll_until_not_found(unique_id)
-    assert unique_id not in await field.listed()
+    await scheduler.poll_until_not_found(unique_id)
+    assert unique_id not in await scheduler.listed()
     assert node.containers() == []
 
 
 async def test_heartbeats_contain_the_states_of_the_contract(
-    field: ThirdPartyScheduler, node: Cluster, unique_id: str, sleeping: Any
+    scheduler: ThirdPartyScheduler, node: Cluster, unique_id: str, sleeping: Any
 ) -> None:
-    await field.apply(unique_id, sleeping, revision="r1")
-    await field.until(lambda: "Running" in field.reported_states(unique_id))
-    await field.apply(unique_id, sleeping, revision="r1", desired=agent.DESIRED_STATE_STOPPED)
-    await field.until(lambda: "Stopped" in field.reported_states(unique_id))
+    await scheduler.apply(unique_id, sleeping, revision="r1")
+    await scheduler.until(lambda: "Running" in scheduler.reported_states(unique_id))
+    await scheduler.apply(unique_id, sleeping, revision="r1", desired=agent.DESIRED_STATE_STOPPED)
+    await scheduler.until(lambda: "Stopped" in scheduler.reported_states(unique_id))
 
-    assert set(field.reported_states(unique_id)) <= {"Pending", "Running", "Stopped"}
-    assert {beat.node_id for beat in field.heartbeats} == {node.node_id}
-    assert all(beat.HasField("usage") and beat.HasField("timestamp") for beat in field.heartbeats)
+    assert set(scheduler.reported_states(unique_id)) <= {"Pending", "Running", "Stopped"}
+    assert {beat.node_id for beat in scheduler.heartbeats} == {node.node_id}
+    assert all(
+        beat.HasField("usage") and beat.HasField("timestamp") for beat in scheduler.heartbeats
+    )
 
 
 async def test_a_failure_reason_is_in_status_and_heartbeats(
-    field: ThirdPartyScheduler, node: Cluster, unique_id: str, sleeping: Any, empty_registry: str
+    scheduler: ThirdPartyScheduler,
+    node: Cluster,
+    unique_id: str,
+    sleeping: Any,
+    empty_registry: str,
 ) -> None:
     sleeping.image = f"{empty_registry}/persys-absent:latest"
-    await field.apply(unique_id, sleeping, revision="r1")
+    await scheduler.apply(unique_id, sleeping, revision="r1")
 
-    failed = await field.poll_until(unique_id, FAILED)
-    await field.until(lambda: "Failed" in field.reported_states(unique_id))
+    failed = await scheduler.poll_until(unique_id, FAILED)
+    await scheduler.until(lambda: "Failed" in scheduler.reported_states(unique_id))
 
     # Each of the two prevents a third-party scheduler from applying it for ever.
     assert failed.metadata["retry_terminal"] == "true"
@@ -127,40 +133,42 @@ async def test_a_failure_reason_is_in_status_and_heartbeats(
 
 
 async def test_promise_5_with_a_frozen_scheduler_workloads_continue_and_new_ones_are_refused(
-    field: ThirdPartyScheduler, node: Cluster, unique_id: str, sleeping: Any
+    scheduler: ThirdPartyScheduler, node: Cluster, unique_id: str, sleeping: Any
 ) -> None:
-    await field.apply(unique_id, sleeping, revision="r1")
-    await field.poll_until(unique_id, RUNNING)
+    await scheduler.apply(unique_id, sleeping, revision="r1")
+    await scheduler.poll_until(unique_id, RUNNING)
     before = node.containers()
 
-    field.habit(frozen=True)
-    count = len(field.heartbeats)
-    await field.until(lambda: len(field.heartbeats) > count + 1)
-    refused = await field.apply(f"{unique_id}-late", sleeping, revision="r1")
+    scheduler.habit(frozen=True)
+    count = len(scheduler.heartbeats)
+    await scheduler.until(lambda: len(scheduler.heartbeats) > count + 1)
+    refused = await scheduler.apply(f"{unique_id}-late", sleeping, revision="r1")
 
     assert not refused.applied
     assert "draining" in refused.message
     assert node.containers() == before
 
-    field.habit(frozen=False)
-    count = len(field.heartbeats)
-    await field.until(lambda: len(field.heartbeats) > count + 1)
-    await field.apply(f"{unique_id}-late", sleeping, revision="r1")
-    await field.poll_until(f"{unique_id}-late", RUNNING)
+    scheduler.habit(frozen=False)
+    count = len(scheduler.heartbeats)
+    await scheduler.until(lambda: len(scheduler.heartbeats) > count + 1)
+    await scheduler.apply(f"{unique_id}-late", sleeping, revision="r1")
+    await scheduler.poll_until(f"{unique_id}-late", RUNNING)
 
 
 async def test_an_agent_registers_again_after_a_heartbeat_error(
-    field: ThirdPartyScheduler, node: Cluster, unique_id: str, sleeping: Any
+    scheduler: ThirdPartyScheduler, node: Cluster, unique_id: str, sleeping: Any
 ) -> None:
-    await field.apply(unique_id, sleeping, revision="r1")
-    await field.poll_until(unique_id, RUNNING)
+    await scheduler.apply(unique_id, sleeping, revision="r1")
+    await scheduler.poll_until(unique_id, RUNNING)
     before = node.containers()
 
-    field.habit(losses=1)
-    await field.until(lambda: len(field.registrations) == 2)
-    count = len(field.heartbeats)
-    await field.until(lambda: len(field.heartbeats) > count + 1)
+    scheduler.habit(losses=1)
+    await scheduler.until(lambda: len(scheduler.registrations) == 2)
+    count = len(scheduler.heartbeats)
+    await scheduler.until(lambda: len(scheduler.heartbeats) > count + 1)
 
-    assert len(field.registrations) == 2
-    assert unique_id in {status.workload_id for status in field.heartbeats[-1].workload_statuses}
+    assert len(scheduler.registrations) == 2
+    assert unique_id in {
+        status.workload_id for status in scheduler.heartbeats[-1].workload_statuses
+    }
     assert node.containers() == before

@@ -101,15 +101,15 @@ def test_an_apply_is_one_trace_from_the_user_to_the_agent(
         lambda: receiver.span(*wanted[0]) is not None and receiver.span(*wanted[3]) is not None,
         lambda: f"the spans of the apply: {receiver.spans()}",
     )
-    asked, sent, taken = (receiver.span(*wanted[place]) for place in (0, 2, 3))
-    assert asked is not None
-    assert sent is not None
-    assert taken is not None
-    same_trace = [one for one in receiver.spans() if one.trace == asked.trace]
+    control_span, dispatch_span, agent_span = (receiver.span(*wanted[place]) for place in (0, 2, 3))
+    assert control_span is not None
+    assert dispatch_span is not None
+    assert agent_span is not None
+    same_trace = [one for one in receiver.spans() if one.trace == control_span.trace]
     assert {(one.name, one.kind) for one in same_trace} >= set(wanted)
-    assert asked.parent == ""
-    assert sent.parent == asked.id
-    assert taken.parent == sent.id
+    assert control_span.parent == ""
+    assert dispatch_span.parent == control_span.id
+    assert agent_span.parent == dispatch_span.id
 
 
 def test_an_unreachable_trace_receiver_is_logged_once_and_delays_no_call(
@@ -121,10 +121,10 @@ def test_an_unreachable_trace_receiver_is_logged_once_and_delays_no_call(
     cluster = new_cluster(scheduler=traced(receiver), agent=traced(receiver))
     cluster.start()
     cluster.run_all(names(2), sleeper)
-    eventually(lambda: "tracing.failed" in cluster.scheduler.log, "the trouble is logged")
+    eventually(lambda: "tracing.failed" in cluster.scheduler.log, "the failure is logged")
 
     receiver.process.start()
-    eventually(lambda: "tracing.works" in cluster.scheduler.log, "the end of it is logged")
+    eventually(lambda: "tracing.works" in cluster.scheduler.log, "the recovery is logged")
 
     assert cluster.scheduler.log.count("tracing.failed") == 1
     receiver.process.kill()

@@ -81,7 +81,7 @@ class SecureCluster:
         run_command([*words], self._ca_dir)
         return CertificateFiles(out / f"{role}.crt", out / f"{role}.key", out / "ca.crt")
 
-    def authority(self, files: CertificateFiles) -> AuthorityClient:
+    def ca_client(self, files: CertificateFiles) -> AuthorityClient:
         return AuthorityClient([self.ca_addr], files)
 
     def client(self) -> SchedulerClient:
@@ -94,7 +94,7 @@ class SecureCluster:
     def join_again(self) -> None:
         """Join with a new token, as an operator does, while the agent runs."""
         request = TokenRequest(NODE.role, NODE.name)
-        token = self.authority(self.admin).invite(request).token
+        token = self.ca_client(self.admin).invite(request).token
         done = subprocess.run(
             [
                 *(BIN / "persys-agent", "join", self.target, token),
@@ -185,24 +185,24 @@ def test_a_removed_node_is_refused_by_scheduler_and_ca_until_it_joins_again(
         copy.write_bytes(path.read_bytes())
     with cluster.client() as client:
         client.remove_node(NODE.name)
-        eventually(lambda: "was removed" in cluster.agent.log, "the agent to be told")
+        eventually(lambda: "was removed" in cluster.agent.log, "the agent logs it")
         assert [node.node_id for node in client.list_nodes()] == []
 
     def is_not_renewed() -> bool:
         try:
-            cluster.authority(stolen).renew(new_request(new_key(), NODE, ()))
+            cluster.ca_client(stolen).renew(new_request(new_key(), NODE, ()))
         except DeniedError as err:
             return err.reason == "revoked"
         return False
 
-    eventually(is_not_renewed, "the authority to take the certificate back")
+    eventually(is_not_renewed, "the CA refuses the certificate")
     cluster.join_again()
-    eventually(cluster.is_ready, "the node to be ready again")
+    eventually(cluster.is_ready, "the node is ready again")
     assert is_not_renewed()
 
 
 def test_a_revoked_node_is_refused_until_it_joins_again(cluster: SecureCluster) -> None:
-    cluster.authority(cluster.admin).revoke(RevokeRequest(role=NODE.role, name=NODE.name))
-    eventually(lambda: "has been revoked" in cluster.agent.log, "the agent to be told")
+    cluster.ca_client(cluster.admin).revoke(RevokeRequest(role=NODE.role, name=NODE.name))
+    eventually(lambda: "has been revoked" in cluster.agent.log, "the agent logs it")
     cluster.join_again()
-    eventually(cluster.is_ready, "the node to be ready again")
+    eventually(cluster.is_ready, "the node is ready again")

@@ -25,7 +25,7 @@ WRITTEN_MIB = 130
 
 
 @pytest.fixture(scope="module")
-def small() -> Iterator[Path]:
+def small_disk() -> Iterator[Path]:
     """A small file system."""
     with tempfile.TemporaryDirectory(prefix="small-", dir="/var/tmp") as directory:
         Path(directory).chmod(0o755)
@@ -40,7 +40,7 @@ def small() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def libvirtd(small: Path) -> Iterator[OwnLibvirtd]:
+def libvirtd(small_disk: Path) -> Iterator[OwnLibvirtd]:
     """A separate one: that of the host may not see mounts created after its start."""
     made = OwnLibvirtd()
     made.start()
@@ -49,9 +49,9 @@ def libvirtd(small: Path) -> Iterator[OwnLibvirtd]:
 
 
 @pytest.fixture(scope="module")
-def vm_directory(libvirtd: OwnLibvirtd, small: Path) -> Iterator[tuple[Path, dict[str, str]]]:
+def vm_directory(libvirtd: OwnLibvirtd, small_disk: Path) -> Iterator[tuple[Path, dict[str, str]]]:
     with vms.vm_directory(libvirtd.uri) as (directory, settings):
-        yield directory, {**settings, "PERSYS_VM_DISKS_DIR": str(small)}
+        yield directory, {**settings, "PERSYS_VM_DISKS_DIR": str(small_disk)}
 
 
 @pytest.fixture(scope="module")
@@ -63,24 +63,24 @@ def test_a_failed_vm_reports_its_cause(
     cluster: Cluster,
     libvirtd: OwnLibvirtd,
     vm_directory: tuple[Path, dict[str, str]],
-    small: Path,
+    small_disk: Path,
     names: Callable[[int], list[str]],
 ) -> None:
     directory, _ = vm_directory
-    panicking, rotten, full = names(3)
+    panicking, corrupted, full = names(3)
     add_image(cluster, "tiny", TINY)
     other = directory / "other.qcow2"
     subprocess.run(["qemu-img", "convert", "-O", "qcow2", TINY, other], check=True)
     add_image(cluster, "rotten", other)
-    _let_rot(directory / "images")
-    filler = small / "filler"
+    _corrupt_newest_image(directory / "images")
+    filler = small_disk / "filler"
     with filler.open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(small).free - LEFT_MIB * MIB)
+        os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(small_disk).free - LEFT_MIB * MIB)
 
     cluster.apply(panicking, a_vm(script="echo c >/proc/sysrq-trigger"))
-    cluster.apply(rotten, a_vm(image="rotten"))
+    cluster.apply(corrupted, a_vm(image="rotten"))
 
-    view = cluster.wait_for(rotten, "Failed", within=BOOT_SECONDS)
+    view = cluster.wait_for(corrupted, "Failed", within=BOOT_SECONDS)
     assert "qemu-img check" in view.reason.message
     view = cluster.wait_for(panicking, "Failed", within=BOOT_SECONDS)
     # A guest that needs more than a minute on a busy host counts as booted.
@@ -88,20 +88,20 @@ def test_a_failed_vm_reports_its_cause(
     assert "the guest crashed" in view.reason.message
     assert "sysrq" in str(view.metadata), "the end of its console"
 
-    cluster.delete_all([panicking, rotten])
-    cluster.apply(full, _a_greedy_machine())
+    cluster.delete_all([panicking, corrupted])
+    cluster.apply(full, _a_vm_that_fills_its_disk())
     view = cluster.wait_for(full, "Failed", within=BOOT_SECONDS)
     assert "no space left" in view.reason.message
 
     filler.unlink()
     cluster.wait_for(full, "Running", within=BOOT_SECONDS)
     cluster.delete_all([full])
-    cluster.wait_until_gone([panicking, rotten, full])
+    cluster.wait_until_gone([panicking, corrupted, full])
     assert libvirtd.domains() == []
-    assert [path.name for path in small.iterdir()] == ["lost+found"]
+    assert [path.name for path in small_disk.iterdir()] == ["lost+found"]
 
 
-def _let_rot(images: Path) -> None:
+def _corrupt_newest_image(images: Path) -> None:
     """Overwrite the tables of the newest image in the store, without a change of its size."""
     path = max((images / "files").iterdir(), key=lambda path: path.stat().st_mtime)
     with path.open("r+b") as file:
@@ -111,7 +111,7 @@ def _let_rot(images: Path) -> None:
         file.write(b"\xa5" * 64)
 
 
-def _a_greedy_machine() -> pb.WorkloadSpec:
+def _a_vm_that_fills_its_disk() -> pb.WorkloadSpec:
     spec = a_vm(script=f"dd if=/dev/zero of=/dev/vda bs=1M seek=100 count={WRITTEN_MIB}")
     spec.vm.disks.append(pb.DiskConfig(size_gb=1))
     return spec

@@ -60,56 +60,54 @@ def test_a_container_a_stack_and_a_vm_are_applied_and_deleted_from_one_file(
     text = EXAMPLE.read_text().replace("hello", unique_id).replace("Hello", "first")
     file = tmp_path / "all.yaml"
     file.write_text(text.replace("persys-demo:latest", demo_image))
-    container, stack, machine = (
-        f"{unique_id}-{kind}" for kind in ("container", "compose", "machine")
-    )
+    container, stack, vm = (f"{unique_id}-{kind}" for kind in ("container", "compose", "machine"))
     add_image(cluster, "tiny", TINY)
 
     persysctl("workload", "apply", "-f", str(file), "--wait", "--timeout", f"{BOOT_SECONDS}s")
-    address = _address(cluster, persysctl, machine)
+    address = _address(cluster, persysctl, vm)
     eventually(lambda: page(address, "first-start") != "", "the guest wrote", within=BOOT_SECONDS)
     written = page(address, "first-start")
-    eventually(lambda: page(address, "hostname") == machine, "it has its name", within=BOOT_SECONDS)
-    assert "guest: up" in persysctl("logs", machine)
-    eventually(lambda: machine in persysctl("top"), "libvirt tells what it uses")
+    eventually(lambda: page(address, "hostname") == vm, "it has its name", within=BOOT_SECONDS)
+    assert "guest: up" in persysctl("logs", vm)
+    eventually(lambda: vm in persysctl("top"), "its usage is shown")
 
     text = file.read_text().replace("GREETING: first", "GREETING: second")
     file.write_text(text.replace("memory_mb: 192", "memory_mb: 224"))
     persysctl("workload", "apply", "-f", str(file), "--wait", "--timeout", f"{BOOT_SECONDS}s")
-    assert f"<memory unit='KiB'>{224 * 1024}<" in virsh("dumpxml", machine)
-    address = _address(cluster, persysctl, machine)
+    assert f"<memory unit='KiB'>{224 * 1024}<" in virsh("dumpxml", vm)
+    address = _address(cluster, persysctl, vm)
     eventually(lambda: page(address, "hostname") != "", "it is up again", within=BOOT_SECONDS)
     assert page(address, "first-start") == written
     assert "GREETING=second" in cluster.container(container).env
     (keeper,) = cluster.containers([stack])
     assert docker("exec", keeper.id, "cat", "/kept/greetings").split() == ["first", "second"]
 
-    before = cluster.containers([container, stack]), virsh("domid", machine)
+    before = cluster.containers([container, stack]), virsh("domid", vm)
     cluster.agent.kill()
     cluster.agent.start()
-    cluster.wait_for_all([container, stack, machine], "Running")
-    assert (cluster.containers([container, stack]), virsh("domid", machine)) == before
+    cluster.wait_for_all([container, stack, vm], "Running")
+    assert (cluster.containers([container, stack]), virsh("domid", vm)) == before
 
-    cluster.delete_all([container, stack, machine])
-    cluster.wait_until_gone([container, stack, machine])
+    cluster.delete_all([container, stack, vm])
+    cluster.wait_until_gone([container, stack, vm])
     kept = docker("volume", "ls", "-q", "--filter", f"label=persys.workload_id={stack}").split()
     docker("volume", "rm", *kept)
     assert len(kept) == 1, "a stack's volume stays unless its policy says Delete"
     assert vms.domains(directory) == []
     assert vms.volumes(directory) == []
-    assert machine not in virsh("list", "--all", "--name").split()
+    assert vm not in virsh("list", "--all", "--name").split()
     assert unique_id not in Path("/proc/mounts").read_text()
     assert unique_id not in subprocess.check_output(["losetup", "-a"], text=True)
 
 
-def _address(cluster: Cluster, persysctl: Persysctl, machine: str) -> str:
+def _address(cluster: Cluster, persysctl: Persysctl, vm: str) -> str:
     """The address in the output of persysctl."""
     pattern = re.compile(r"\b192\.168\.\d+\.\d+\b")
     eventually(
-        lambda: pattern.search(persysctl("workload", "get", machine)) is not None,
-        lambda: f"an address in {persysctl('workload', 'get', machine)}",
+        lambda: pattern.search(persysctl("workload", "get", vm)) is not None,
+        lambda: f"an address in {persysctl('workload', 'get', vm)}",
         within=BOOT_SECONDS,
     )
-    found = pattern.search(persysctl("workload", "get", machine))
+    found = pattern.search(persysctl("workload", "get", vm))
     assert found is not None
     return found[0]

@@ -100,7 +100,7 @@ class ThirdPartyScheduler(Program):
 
     async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(DEADLINE_SECONDS):
-            while not holds():  # noqa: ASYNC110 - what it was told lies in lists
+            while not holds():  # noqa: ASYNC110 - received messages are in lists
                 await asyncio.sleep(0.05)
 
     async def _call(self, method: str, request: object) -> Any:

@@ -1,4 +1,4 @@
-"""Blocks of the documents: each says what it is, and each command is typed by a test or says why not."""
+"""Blocks of the documents: each has a tag, and each command is run by a test or has a reason why not."""
 
 import re
 import shlex
@@ -6,7 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e.docs_runner.blocks import ROOT, SHOWN, TYPED, Block, blocks_in, blocks_of, documents
+from e2e.docs_runner.blocks import (
+    NOT_RUNNABLE,
+    ROOT,
+    RUNNABLE,
+    Block,
+    blocks_in,
+    blocks_of,
+    documents,
+)
 from persys.cli.framework.parser import parse
 from persys.wire.specfile.parser import read_spec_file
 
@@ -20,11 +28,15 @@ BLOCKS = [block for name in documents() for block in blocks_of(name)]
 
 def untold(blocks: list[Block]) -> Iterator[str]:
     for block in blocks:
-        if block.tag not in TYPED | SHOWN:
-            yield f"{block.place}: tag {block.tag!r}; expected one of {sorted(TYPED | SHOWN)}"
-        if block.tag in TYPED and block.excuse and len(block.excuse.split()) < REASON_WORDS_LEAST:
-            yield f"{block.place}: {block.excuse!r} is no reason"
-        for path in NAMED_TEST.findall(block.excuse):
+        if block.tag not in RUNNABLE | NOT_RUNNABLE:
+            yield f"{block.place}: tag {block.tag!r}; expected one of {sorted(RUNNABLE | NOT_RUNNABLE)}"
+        if (
+            block.tag in RUNNABLE
+            and block.skip_reason
+            and len(block.skip_reason.split()) < REASON_WORDS_LEAST
+        ):
+            yield f"{block.place}: {block.skip_reason!r} is not a reason"
+        for path in NAMED_TEST.findall(block.skip_reason):
             if not (ROOT / path).exists():
                 yield f"{block.place}: there is no {path}"
         if block.tag == "text" and block.text.startswith(PROGRAMS):
@@ -65,7 +77,7 @@ def test_what_is_not_run_is_at_least_what_persysctl_takes() -> None:
     refused = [
         f"{block.place}: {line}"
         for block in BLOCKS
-        if block.tag in TYPED and block.excuse
+        if block.tag in RUNNABLE and block.skip_reason
         for line in block.script.splitlines()
         if line.startswith("persysctl ") and not parses(line)
     ]

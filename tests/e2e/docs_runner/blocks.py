@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[3]
-TYPED = frozenset({"sh", "console"})
-SHOWN = frozenset({"text", "yaml", "json", "mermaid", "python", "ini"})
+RUNNABLE = frozenset({"sh", "console"})
+NOT_RUNNABLE = frozenset({"text", "yaml", "json", "mermaid", "python", "ini"})
 # In this order, because they share one cluster; the others follow.
 FIRST = ("README.md", "docs/first-steps.md")
 # Generated from the parser, whose examples another test parses.
 GENERATED = frozenset({"docs/commands.md"})
 
 _FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.M | re.S)
-_SAID = re.compile(r"<!-- (not run|ends with|shows): (.+?) -->")
+_DIRECTIVE = re.compile(r"<!-- (not run|ends with|shows): (.+?) -->")
 _COMMENTS_ABOVE = re.compile(r"(?:^ *<!-- .+? -->\n+)+\Z", re.M)
 _PROMPT = "$ "
 
@@ -32,7 +32,7 @@ class Block(NamedTuple):
     line: int
     tag: str
     text: str
-    excuse: str  # why it is not run
+    skip_reason: str  # why it is not run
     code: int
     shows: tuple[str, ...]
 
@@ -42,7 +42,7 @@ class Block(NamedTuple):
 
     @property
     def is_run(self) -> bool:
-        return self.tag in TYPED and not self.excuse
+        return self.tag in RUNNABLE and not self.skip_reason
 
     @property
     def script(self) -> str:
@@ -69,22 +69,22 @@ def blocks_of(document: str) -> list[Block]:
 def blocks_in(document: str, text: str) -> Iterator[Block]:
     for found in _FENCE.finditer(text):
         indent, tag, content = found.groups()
-        said = _said_above(text[: found.start()])
+        directives = _directives_above(text[: found.start()])
         yield Block(
             document=document,
             line=text.count("\n", 0, found.start()) + 1,
             tag=tag,
             text=re.sub(rf"^{indent}", "", content, flags=re.M),
-            excuse=" ".join(_all(said, "not run")),
-            code=int((_all(said, "ends with") or ["0"])[0]),
-            shows=tuple(_all(said, "shows")),
+            skip_reason=" ".join(_all(directives, "not run")),
+            code=int((_all(directives, "ends with") or ["0"])[0]),
+            shows=tuple(_all(directives, "shows")),
         )
 
 
-def _said_above(before: str) -> Sequence[tuple[str, str]]:
+def _directives_above(before: str) -> Sequence[tuple[str, str]]:
     comments = _COMMENTS_ABOVE.search(before)
-    return _SAID.findall(comments[0]) if comments else ()
+    return _DIRECTIVE.findall(comments[0]) if comments else ()
 
 
-def _all(said: Sequence[tuple[str, str]], word: str) -> list[str]:
-    return [text for key, text in said if key == word]
+def _all(directives: Sequence[tuple[str, str]], word: str) -> list[str]:
+    return [text for key, text in directives if key == word]

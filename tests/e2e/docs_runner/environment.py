@@ -59,12 +59,12 @@ class DocsEnvironment:
 
     def prepare(self) -> None:
         """A directory like the reader's clone; the ports in its examples are free on this host."""
-        for name in ("bin", "safe", "desk"):
+        for name in ("bin", "safe", "clone"):
             (self.place / name).mkdir()
         for path in ROOT.iterdir():
             if path.name != "examples":
-                (self.place / "desk" / path.name).symlink_to(path)
-        examples = shutil.copytree(ROOT / "examples", self.place / "desk" / "examples")
+                (self.place / "clone" / path.name).symlink_to(path)
+        examples = shutil.copytree(ROOT / "examples", self.place / "clone" / "examples")
         for path in (path for path in examples.rglob("*") if path.is_file()):
             path.write_text(self.substituted(path.read_text("utf-8")))
         self._wrapper("make", f'exec /usr/bin/make -C {ROOT} BIN={self.place / "bin"} "$@"')
@@ -82,15 +82,15 @@ esac""",
     def set(self) -> None:
         """Start the cluster and the workloads that the documents use."""
         self.run_script("make up")
-        stage = self.place / "desk" / "web.yaml"
-        stage.write_text(self.substituted(WORKLOADS.read_text("utf-8")))
+        spec_file = self.place / "clone" / "web.yaml"
+        spec_file.write_text(self.substituted(WORKLOADS.read_text("utf-8")))
         self.run_script("persysctl apply -f web.yaml --wait")
 
     def substituted(self, text: str) -> str:
         """The text with all substitutions. Only whole words are replaced: 8085 is not part of 18085."""
         words = sorted(map(re.escape, self._substitutions), key=len, reverse=True)
-        alone = rf"(?<![\w.-])(?:{'|'.join(words)})(?![\w-])"
-        return re.sub(alone, lambda found: self._substitutions[found[0]], text)
+        whole_words = rf"(?<![\w.-])(?:{'|'.join(words)})(?![\w-])"
+        return re.sub(whole_words, lambda found: self._substitutions[found[0]], text)
 
     def run_blocks(self, blocks: list[Block]) -> str:
         """Run all of them in one shell. Returns '' or the error with its document and line."""
@@ -108,12 +108,12 @@ esac""",
         ended = [int(word) for word in done.stdout.split()]
         for number, block in enumerate(blocks):
             output = folder / f"{number}.sh.out"
-            said = output.read_text("utf-8", "replace") if output.exists() else done.stderr
+            printed = output.read_text("utf-8", "replace") if output.exists() else done.stderr
             if number not in ended:
-                return f"{block.place} did not end as it should:\n{block.text}\n{said}"
+                return f"{block.place} did not end as it should:\n{block.text}\n{printed}"
             for text in map(self.substituted, block.shows):
-                if text not in said:
-                    return f"{block.place} does not show {text!r}:\n{block.text}\n{said}"
+                if text not in printed:
+                    return f"{block.place} does not show {text!r}:\n{block.text}\n{printed}"
         return ""
 
     def run_script(self, script: str) -> None:
@@ -136,7 +136,7 @@ esac""",
     def _bash(self, script: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             ["bash", "-c", script],
-            cwd=self.place / "desk",
+            cwd=self.place / "clone",
             env=self.env,
             stdin=subprocess.DEVNULL,
             capture_output=True,
