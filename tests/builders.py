@@ -1,4 +1,4 @@
-"""Nouns with defaults, for tests that care about one or two of their fields."""
+"""Builders of model objects with default values."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -199,7 +199,7 @@ def add_node(
 
 
 def rooms_of(node_index: NodeIndex) -> Placer:
-    """Where a need fits, as if nothing of the workload under test were reserved yet."""
+    """Whether requirements fit on a node, as if the tested workload had no reservation yet."""
 
     def fits_on(_workload_id: WorkloadId, node_id: NodeId, needs: Requirements) -> Rejection | None:
         return reject(node_index.slots[node_id], needs)
@@ -221,7 +221,7 @@ def a_situation(
     draining: bool = False,
     confirmed_dead: bool = False,
 ) -> Situation:
-    """A workload on a node that is alive, unless something else is said."""
+    """A workload on a node that is alive, unless other values are given."""
     return Situation(
         workload or a_workload(),
         assignment,
@@ -243,7 +243,7 @@ def a_supervisor(component: str = "agent") -> Supervisor:
 
 @asynccontextmanager
 async def owned_work(*, limit: int = 100) -> AsyncIterator[OwnedWork]:
-    """That runs."""
+    """OwnedWork with a running loop."""
     owned = OwnedWork(a_supervisor(), limit=limit)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(owned.run())

@@ -1,4 +1,4 @@
-"""Cancels a call at each point where it waits, as a server does when its caller leaves."""
+"""Cancels a call at each await, as a server does when its caller disconnects."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator
@@ -10,7 +10,7 @@ WAITS_MAX = 200
 
 
 class Moment(NamedTuple):
-    """The `number`-th time that a call waits: as it begins to wait or, `late`, as its wait ends."""
+    """The `number`-th await of a call: when it starts or, with `late`, when it ends."""
 
     number: int
     late: bool
@@ -20,7 +20,7 @@ class Moment(NamedTuple):
 
 
 async def cancelled_at(moment: Moment, call: Coroutine[Any, Any, Any]) -> bool:
-    """Run the call in a task of its own. False: it ended before it waited so often, by itself."""
+    """Run the call in a separate task. False: it ended before it reached that await."""
     reached: list[Moment] = []
 
     async def run() -> None:
@@ -31,12 +31,12 @@ async def cancelled_at(moment: Moment, call: Coroutine[Any, Any, Any]) -> bool:
     if not reached:
         task.result()
     elif not task.cancelled():
-        task.exception()  # refused by what it found: not a concern here
+        task.exception()  # refused because of the current state: not tested here
     return bool(reached)
 
 
 async def at_every_wait(attempt: Callable[[Moment], Awaitable[bool]]) -> int:
-    """Call `attempt` for each moment until it says that its call ended by itself. Returns how many waits."""
+    """Call `attempt` for each moment until its call ends uncancelled. Returns the number of awaits."""
     for number in range(WAITS_MAX):
         reached = [await attempt(Moment(number, late)) for late in (False, True)]
         if not any(reached):
@@ -48,7 +48,7 @@ async def at_every_wait(attempt: Callable[[Moment], Awaitable[bool]]) -> int:
 def _driven(
     call: Coroutine[Any, Any, Any], moment: Moment, reached: list[Moment]
 ) -> Generator[Any, Any, Any]:
-    """Like `await call`. At the moment its task is cancelled, before or after what it waits for is done."""
+    """Like `await call`. At the moment its task is cancelled, before or after the awaited work is done."""
     task = asyncio.current_task()
     assert task is not None
     resume: Callable[[Any], Any] = call.send

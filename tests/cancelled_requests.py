@@ -1,4 +1,4 @@
-"""Cancels the handler of an HTTP request at a point where it waits, as aiohttp does when the server stops."""
+"""Cancels the handler of an HTTP request at an await, as aiohttp does when the server stops."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -13,14 +13,14 @@ DEADLINE_SECONDS = 30.0
 
 
 class Cancelling:
-    """Runs the handler of the next request in a task that is cancelled at a moment."""
+    """Runs the handler of the next request in a task that is cancelled at a given moment."""
 
     def __init__(self) -> None:
         self._due: list[Moment] = []
         self._reached: asyncio.Queue[bool] = asyncio.Queue()
 
     async def cancelled(self, moment: Moment, asking: Awaitable[Any]) -> bool:
-        """Whether the handler waited so often."""
+        """Whether the handler reached that await."""
         self._due.append(moment)
         await asking
         async with asyncio.timeout(DEADLINE_SECONDS):

@@ -1,4 +1,4 @@
-"""Both generations of Compose as this machine has them, in the words of PERSYS_COMPOSE_BINARY."""
+"""Values of PERSYS_COMPOSE_BINARY for both versions of Compose on this host."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Something that answers in Vault's place, for what a real one does not do when told to."""
+"""A fake Vault server, for responses that a real one does not give on demand."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -9,7 +9,7 @@ from aiohttp import web
 
 
 class FakeVault:
-    """Answers each path as it was told to; the last answer again and again."""
+    """Returns the configured responses of each path in order; the last one repeatedly."""
 
     def __init__(self) -> None:
         self.address = ""
@@ -19,7 +19,7 @@ class FakeVault:
         self.ended = asyncio.Event()
 
     def tell(self, path: str, *answers: Mapping[str, Any] | int) -> None:
-        """A number is a status, without words."""
+        """Set the responses of a path. A number is a status without errors."""
         self._answers[path] = [
             web.Response(status=one, text='{"errors": []}', content_type="application/json")
             if isinstance(one, int)

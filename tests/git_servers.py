@@ -1,4 +1,4 @@
-"""A repository, and servers that give it away only to those who may have it: https and ssh, both real."""
+"""A repository, and real https and ssh servers that require authentication."""
 
 import base64
 import getpass
@@ -23,7 +23,7 @@ class Repository:
         _run("git", "clone", "--quiet", str(self.path), str(self._work))
 
     def commit(self, files: dict[str, str]) -> str:
-        """The id of a new commit on the branch main."""
+        """Create a commit on the branch main. Returns its id."""
         for name, text in files.items():
             path = self._work / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -37,7 +37,7 @@ class Repository:
 
 
 class _GitOverHttps(BaseHTTPRequestHandler):
-    """git's own CGI program behind a password."""
+    """git http-backend with a password."""
 
     root: Path
     protocol_version = "HTTP/1.1"
@@ -113,7 +113,7 @@ def https(repository: Repository, directory: Path) -> Iterator[tuple[str, Path]]
 
 @contextmanager
 def over_ssh(repository: Repository, directory: Path, port: int) -> Iterator[tuple[str, str, str]]:
-    """The URL of the repository, a private key that opens it, and the line that names the host."""
+    """The URL of the repository, a private key with access, and the known_hosts line."""
     for name in ("host", "user"):
         key = str(directory / name)
         _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key)

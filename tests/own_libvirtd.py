@@ -1,7 +1,7 @@
-"""A second libvirtd beside the machine's own, which a test may freeze, kill and start again.
+"""A second libvirtd on the host, which a test can freeze, kill and start again.
 
-It sees directories of its own in the place of the usual ones (a private mount namespace), so neither knows of
-the other; its network has a bridge and addresses of its own. Guests outlive it, as they do everywhere.
+It has its own directories in place of the usual ones (a private mount namespace), so the two are independent;
+its network has its own bridge and addresses. Guests outlive it, as always with libvirtd.
 """
 
 import os
@@ -26,7 +26,7 @@ QEMU_CONF = 'namespaces = []\nstdio_handler = "file"\n'
 
 class OwnLibvirtd:
     def __init__(self) -> None:
-        # Not in pytest's own directories: QEMU runs as another user, who may not look into those.
+        # Not below tmp_path: QEMU runs as another user, who cannot read it.
         self.directory = Path(tempfile.mkdtemp(prefix="libvirtd-", dir="/var/tmp"))
         self.directory.chmod(0o755)
         self.uri = f"qemu+unix:///system?socket={self.directory}/run/libvirt-sock"
@@ -90,7 +90,7 @@ class OwnLibvirtd:
         os.kill(self._process.pid, number)
 
     def _script(self) -> str:
-        """`exec` keeps the process, so that its id is the daemon's."""
+        """`exec` keeps the process, so that its id is that of the daemon."""
         mounts = [
             f"mkdir -p {there} && mount --bind {self.directory / name} {there}"
             for name, there in PLACES.items()

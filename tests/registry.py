@@ -1,4 +1,4 @@
-"""A private registry on loopback, which Docker trusts without TLS; slow on demand."""
+"""A private registry on loopback, which Docker trusts without TLS; optionally slow."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ CHUNK_BYTES = 64 * 1024
 class Registry:
     def __init__(self, directory: Path, *, private: bool = True) -> None:
         self.address = f"127.0.0.1:{_free_port()}"
-        self.credentials = directory / "credentials"  # as nodes keep them: one, named registry
+        self.credentials = directory / "credentials"  # one, named registry
         self.credentials.mkdir()
         self.keep_credential()
         self._directory = directory
@@ -45,14 +45,14 @@ class Registry:
         self._wait()
 
     def keep_credential(self, *more_hosts: str) -> None:
-        """The credential for this registry, and for other addresses that lead to it."""
+        """Store the credential for this registry and for other addresses of it."""
         path = self.credentials / "registry.json"
         hosts = [self.address, *more_hosts]
         path.write_text(json.dumps({"hosts": hosts, "username": USER, "password": PASSWORD}))
         path.chmod(0o600)
 
     def push(self, image: str, name: str) -> str:
-        """Give the registry an image that Docker has, and take it from Docker under its new name."""
+        """Push an image of Docker to the registry, and remove its new name from Docker."""
         there = f"{self.address}/{name}"
         self._docker("tag", image, there)
         self._docker("--config", str(self._directory), "push", "--quiet", there)
@@ -78,7 +78,7 @@ class Registry:
 
 
 class SlowProxy:
-    """Leads to an address, with so many bytes a second back over each connection."""
+    """Forwards to an address, with a limited rate of response bytes per connection."""
 
     def __init__(self, towards: str, *, bytes_per_second: int) -> None:
         host, _, port = towards.partition(":")

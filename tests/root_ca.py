@@ -1,4 +1,4 @@
-"""An authority of a test's own: a root, and certificates below it on the disk, whole or not at all."""
+"""A CA for tests: a root certificate, and certificates on disk, written atomically."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -39,7 +39,7 @@ class Root:
         roots: bytes = b"",
         trust_domain: str = TRUST_DOMAIN,
     ) -> CertificateFiles:
-        """Again: the next certificate for the same one, in the same place. A negative age is yet to come."""
+        """Write a certificate; a repeated call replaces it. With a negative age it is not valid yet."""
         key = new_key()
         made = issue(
             self.issuer,
@@ -62,7 +62,7 @@ class Root:
         return files
 
     def write_named(self, common_name: str, *, life: timedelta = LIFE) -> CertificateFiles:
-        """A certificate as others make them: with a common name and 127.0.0.1, and without a URI."""
+        """A third-party certificate: with a common name and 127.0.0.1, and without a URI."""
         key, now = new_key(), datetime.now(UTC)
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
         hosts = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
@@ -109,7 +109,7 @@ class Root:
 
 
 class RevocationList:
-    """What an authority has revoked."""
+    """The list of revoked certificates of a CA."""
 
     def __init__(self) -> None:
         self.serials: set[str] = set()

@@ -1,4 +1,4 @@
-"""Between an agent and Docker, libvirt or a scheduler: tests take the other away and give it back."""
+"""A proxy between an agent and Docker, libvirt or a scheduler, with which tests simulate outages."""
 
 import asyncio
 import threading
@@ -9,8 +9,8 @@ LIBVIRT_SOCKET = "/var/run/libvirt/libvirt-sock"
 
 
 class Proxy:
-    """Leads to a socket. `cut` refuses and breaks connections until `mend`; `hold` keeps them, and nothing
-    comes through until `release`."""
+    """Forwards to a socket. `cut` refuses and closes connections until `mend`; `hold` keeps them open, and
+    nothing is forwarded until `release`."""
 
     def __init__(self, path: Path, *, socket: str = DOCKER_SOCKET) -> None:
         self.path = path
@@ -67,7 +67,7 @@ class Proxy:
         try:
             far_reader, far_writer = await self._connect()
         except OSError:
-            writer.transport.abort()  # nobody is there
+            writer.transport.abort()  # nothing listens
             return
         self._open |= {writer, far_writer}
         async with asyncio.TaskGroup() as group:
@@ -82,12 +82,12 @@ class Proxy:
                 writer.write(data)
                 await writer.drain()
         except OSError:
-            pass  # the other side was cut
+            pass  # the other side was closed
         writer.close()
 
 
 class PortProxy(Proxy):
-    """The same between two ports of this machine."""
+    """The same between two ports of this host."""
 
     def __init__(self, port: int, *, target: int) -> None:
         super().__init__(Path())
@@ -98,7 +98,7 @@ class PortProxy(Proxy):
         return await asyncio.start_server(self._serve, "127.0.0.1", self._port)
 
     def _close_listener(self) -> None:
-        """A port goes with its server."""
+        """The port is closed with its server."""
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection("127.0.0.1", self._target)

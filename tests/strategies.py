@@ -1,4 +1,4 @@
-"""Hypothesis strategies for any struct, with the values that break things: the bounds and odd text."""
+"""Hypothesis strategies for any struct, including limits and unusual text."""
 
 import enum
 from datetime import UTC, datetime, timedelta
@@ -33,7 +33,7 @@ _SIMPLE: dict[Any, st.SearchStrategy[Any]] = {
 
 
 def values_of(kind: Any) -> st.SearchStrategy[Any]:
-    """Any value of a type that a stored struct has."""
+    """Any value of a field type of a stored struct."""
     if isinstance(kind, NewType):
         return values_of(kind.__supertype__)
     if kind in _SIMPLE:

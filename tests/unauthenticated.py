@@ -1,4 +1,4 @@
-"""Those who come without a certificate, with the tools that they would use."""
+"""Connection attempts without a certificate, with openssl and gRPC reflection."""
 
 import os
 import select
@@ -8,12 +8,12 @@ from contextlib import suppress
 import grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-SETTINGS = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"  # of HTTP/2: either side begins with it
+SETTINGS = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"  # the first HTTP/2 frame of each side
 WAIT_SECONDS = 10
 
 
 def openssl_connects(port: int, *arguments: str) -> bool:
-    """Whether it is answered as HTTP/2 begins, and not only by TLS."""
+    """Whether the server responds with HTTP/2, not only with TLS."""
     with subprocess.Popen(
         [
             *("openssl", "s_client", "-connect", f"127.0.0.1:{port}"),
@@ -26,7 +26,7 @@ def openssl_connects(port: int, *arguments: str) -> bool:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            with suppress(BrokenPipeError):  # it may have ended by itself
+            with suppress(BrokenPipeError):  # it may have exited
                 process.stdin.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + SETTINGS)
                 process.stdin.flush()
             answered, _, _ = select.select([process.stdout], [], [], WAIT_SECONDS)
@@ -37,7 +37,7 @@ def openssl_connects(port: int, *arguments: str) -> bool:
 
 
 def reflected_services(channel: grpc.Channel) -> list[str]:
-    """What reflection tells, which is what grpcurl asks first. Nothing if there is no connection."""
+    """The services that reflection lists, like grpcurl. Empty if there is no connection."""
     with channel:
         stub = reflection_pb2_grpc.ServerReflectionStub(channel)
         asked = reflection_pb2.ServerReflectionRequest(list_services="")

@@ -1,4 +1,4 @@
-"""The generated code is what the proto files give, to the byte."""
+"""The generated code matches the proto files exactly."""
 
 import subprocess
 from pathlib import Path

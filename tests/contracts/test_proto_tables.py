@@ -1,4 +1,4 @@
-"""The wire is fixed: every row here is in the descriptors, and additions count from 100.
+"""The wire format is fixed: every row is in the descriptors, and additions have numbers from 100.
 
 Notation of a row: `Message: number name type, …`; `[]` is repeated, `{}` is map<string, string>, `ts` is
 google.protobuf.Timestamp, and `name@group` is a member of a oneof.
@@ -239,7 +239,7 @@ def test_a_message_has_exactly_its_fixed_fields(file: FileDescriptor, row: str) 
     assert sorted(fixed_rows(message)) == sorted(part.strip() for part in fields.split(",") if part)
 
 
-# Messages of our own RPCs, which no peer in the field knows.
+# Messages of our own RPCs, which third-party peers do not know.
 OURS = {
     "ListSuggestionsRequest",
     "ListSuggestionsResponse",

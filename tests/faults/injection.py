@@ -1,8 +1,8 @@
 """Faults at call sites: which call fails, how, and for which workload.
 
 The drivers of the tests (file system, Docker, libvirt, programs) ask the injector at each call. It finds the
-site by the stack and answers with the fault, if this call is to fail. A call that is made for a workload
-fails only for the workload `bad`; a call that is made for none fails as long as the fault is on.
+site by the stack and returns the fault if this call must fail. A call for a workload fails only for the
+workload `bad`; a call for no workload fails as long as the fault is active.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ BAD, GOOD = "bad", "good"
 INJECTED = "injected by the test"
 
 HANG, OVERSIZED, REFUSED = "hang", "oversized", "refused"
-# MemoryError is raised when the call has been performed: its effect is there, its answer is lost.
+# MemoryError is raised after the call: its effect is there, its result is lost.
 AFTERWARDS = "MemoryError"
 FAULTS: dict[str, Callable[[], Exception]] = {
     "OSError": lambda: OSError(errno.ENOSPC, f"No space left on device ({INJECTED})", "/x"),
@@ -29,25 +29,25 @@ FAULTS: dict[str, Callable[[], Exception]] = {
     "ValueError": lambda: ValueError(INJECTED),
     AFTERWARDS: lambda: MemoryError(INJECTED),
 }
-# A hang and an oversized answer are made by the driver, and so is what the driver calls a failure.
+# A hang, an oversized result and a failure of the driver's own type are created by the driver.
 KINDS = (*FAULTS, HANG, OVERSIZED, REFUSED)
 
 
 class Injector:
     def __init__(self, sites: dict[str, Site]) -> None:
-        """`sites` by their names: the faults are switched on by name."""
+        """`sites` by their names: faults are switched on by name."""
         self._sites = sites
         self._site: Site | None = None
         self._faults: dict[Site, str] = {}
         self.struck = 0
         self.reached: Counter[Site] = Counter()
-        self.unlisted: set[str] = set()  # calls that the table does not have
-        self.is_ending = False  # what the agent calls while it ends is not looked at
+        self.unlisted: set[str] = set()  # calls that are not in the table
+        self.is_ending = False  # calls of an agent that stops are ignored
         self.mended = asyncio.Event()
         self.mended.set()
 
     def switch_on(self, site: str, kind: str, *triggers: tuple[str, str]) -> None:
-        """With the faults that lead to this call, if it is not made otherwise."""
+        """Also with the faults that lead to this call, if it is not made otherwise."""
         self._site = self._sites[site]
         self._faults = {self._sites[name]: fault for name, fault in (*triggers, (site, kind))}
         self.struck = 0
@@ -85,14 +85,14 @@ class Injector:
 
 
 def concerns_bad(frame: FrameType | None, words: tuple[object, ...]) -> bool:
-    """Whether the call is for the workload that fails, or for no workload in particular."""
+    """Whether the call is for the failing workload, or for no workload."""
     named = next(_workloads_of(frame), "")
     text = named or " ".join(str(word) for word in words)
     return GOOD not in text
 
 
 def _workloads_of(frame: FrameType | None) -> Iterator[str]:
-    """The ids of workloads in the variables of the functions on the stack, the innermost first."""
+    """The workload ids in the variables of the functions on the stack, innermost first."""
     while frame is not None:
         for value in list(frame.f_locals.values()):
             if (found := _workload_of(value)) in (BAD, GOOD):
@@ -113,7 +113,7 @@ def _workload_of(value: Any) -> str:
 
 
 def _shown(frame: FrameType | None) -> str:
-    """Where the call comes from: the innermost functions of the agent."""
+    """The origin of the call: the innermost functions of the agent."""
     found: list[str] = []
     while frame is not None and len(found) < 6:
         if "persys/agent" in frame.f_code.co_filename:

@@ -1,9 +1,9 @@
-"""The life of a workload under faults, phase by phase, and what must hold in each of them.
+"""The lifecycle of a workload under faults, phase by phase, and the conditions of each phase.
 
-Two workloads of one type live on the node: the calls for `bad` fail, those for `good` do not. A phase is one
-change that is asked for, or that happens. While the fault is on: the agent lives, `good` reaches its goal,
-`bad` reaches its goal or shows why it does not, and nothing is removed that nobody asked to be removed. When
-the fault is over, `bad` reaches its goal too.
+Two workloads of one type run on the node: the calls for `bad` fail, those for `good` do not. A phase is one
+requested change or one event. While the fault is active: the agent runs, `good` reaches its goal, `bad`
+reaches its goal or shows the cause, and nothing is removed without a request. After the fault, `bad` reaches
+its goal too.
 """
 
 import asyncio
@@ -40,9 +40,9 @@ GOALS: dict[str, Actual | None] = {
     "crash": Actual.FAILED,
     "delete": None,
 }
-BEHIND = ("look", "vanish", "pause", "crash")  # what happens behind the agent
-NOTICED_SECONDS = 35.0  # the agent looks at everything every 30 s
-# What takes longest: a step that hangs ends when its own deadline or that of the step has passed.
+BEHIND = ("look", "vanish", "pause", "crash")  # changes without the agent
+NOTICED_SECONDS = 35.0  # the agent checks everything every 30 s
+# The longest case: a call that hangs ends at its own deadline or that of the step.
 STRAY = "stray"
 HANG_SECONDS = 4000.0
 SHOWN_SECONDS = 400.0
@@ -54,7 +54,7 @@ REQUEST_SECONDS = 1300.0
 
 
 def prepare(world: World) -> None:
-    """What users and operators have put on the node."""
+    """The files of users and operators on the node."""
     directory = world.directory
     for name in (BAD, GOOD):
         (directory / "binds" / name / "repository" / "objects").mkdir(parents=True)
@@ -91,7 +91,7 @@ class Lifecycle:
         return found
 
     async def survive(self, site: str, kind: str, at: str) -> None:
-        """`at` is the phase in which the site is reached, or the call that leads to it."""
+        """`at` is the phase in which the site, or the call that leads to it, is reached."""
         injector = self.world.injector
         triggers = [TRIGGERS[site]] if site in TRIGGERS else []
         if at == PHASES[0]:
@@ -120,7 +120,7 @@ class Lifecycle:
         assert not injector.unlisted, injector.unlisted
 
     async def _scatter(self, running: Running) -> None:
-        """What a deleted workload has left, for the garbage collection."""
+        """Create remains of a deleted workload, for the garbage collection."""
         world = self.world
         await running.journal.commit(
             JournalChange(deletion_markers=[DeletionMarker(WorkloadId(STRAY), 1)])
@@ -142,7 +142,7 @@ class Lifecycle:
         injector = self.world.injector
         patience = HANG_SECONDS if kind == HANG else SHOWN_SECONDS
         await self._act(running, "apply", GOOD)
-        if not self._taken[GOOD]:  # the node has lost the type of the scenario
+        if not self._taken[GOOD]:  # the node has lost the workload type of the scenario
             self._scenarios[GOOD] = "container"
             await self._act(running, "apply", GOOD)
         await self._until_goal(running, "apply", GOOD, within=GOOD_SECONDS)
@@ -193,7 +193,7 @@ class Lifecycle:
         self._taken[name] = await running.apply(request)
 
     def _disturb(self, name: str) -> None:
-        """A person changes a container behind the agent, which repairs it."""
+        """Change a container manually; the agent repairs it."""
         for one in self.world.docker.running(name):
             one["HostConfig"]["Memory"] = 1 << 30
             one["NetworkSettings"]["Networks"].clear()
@@ -201,7 +201,7 @@ class Lifecycle:
             self.world.docker.tell(one, "update")
 
     def _vanish(self, name: str) -> None:
-        """A person removes it behind the agent, which makes it again."""
+        """Remove it manually; the agent creates it again."""
         for one in self.world.docker.of(name):
             self.world.docker.remove(one, by_hand=True)
         for uuid, domain in list(self.world.libvirt.domains.items()):
@@ -228,7 +228,7 @@ class Lifecycle:
                 domain.crash()
 
     async def _ask(self, running: Running, name: str) -> None:
-        """Requests that look into the node. Each ends: with an answer, or with an error."""
+        """Read-only requests. Each ends with a response or an error."""
         api = running.api
         directory = self.world.directory
         if (log := directory / "vms" / name / "console.log.0").parent.is_dir():
@@ -254,7 +254,7 @@ class Lifecycle:
             await running.api.AddImage(_sent(pb.AddImageRequest(start=start)), a_context())
 
     async def _until_goal(self, running: Running, phase: str, name: str, *, within: float) -> None:
-        """A request that was refused is made again; a failure that waits for a new order gets one."""
+        """A refused request is repeated; a failure that waits for a new order gets one."""
         now = asyncio.get_running_loop().time
         deadline = now() + within
         while not self._is_at_goal(running, phase, name):
@@ -267,7 +267,7 @@ class Lifecycle:
             failure = status.failure if status is not None else None
             final = failure is not None and not failure.retryable and phase not in ("crash", "look")
             if final or not self._taken[name]:
-                if self.scenario == "machine":  # its image may be what failed
+                if self.scenario == "machine":  # its image may have failed
                     await self._add_image(running, "disk", "raw")
                 if final and phase != "delete":
                     await running.delete(name)
@@ -284,7 +284,7 @@ class Lifecycle:
         return bool(self._taken[name] and current and settled)
 
     def _is_shown(self, running: Running) -> bool:
-        """It is refused, failed or unknown with a text; or the whole node says what is wrong."""
+        """It is refused, failed or unknown with a message; or the health of the node shows the cause."""
         status = running.status(BAD)
         if not self._taken[BAD] or running.errors or running.agent._node.unavailable():
             return True
@@ -294,7 +294,7 @@ class Lifecycle:
         return (is_told or status.code in (NOT_SETTLED, DRIFTED)) and bool(status.message)
 
     def _check_removed(self, phase: str, removed: list[str]) -> None:
-        """While a call fails, only what was asked for is removed."""
+        """While a call fails, only requested removals happen."""
         removed = [one for one in removed if STRAY not in one]
         assert not [one for one in removed if GOOD in one], removed
         data = [one for one in removed if one.startswith(("volume", "disk"))]
@@ -320,7 +320,7 @@ class Lifecycle:
 
 
 def _report_bytes(running: Running) -> int:
-    """What the scheduler is told of all workloads."""
+    """The report of all workloads to the scheduler."""
     return sum(running.api._status(entry).ByteSize() for entry in running.journal.entries.values())
 
 

@@ -1,7 +1,7 @@
-"""Docker in memory, in the place of aiodocker's client: the agent's own engine code runs on top of it.
+"""Docker in memory, in place of aiodocker's client. The real engine code of the agent uses it.
 
-It knows the calls of the Engine API that the agent makes. What it has outlives the agent, and each removal is
-kept, so that a test can see what was removed.
+It supports the calls of the Engine API that the agent makes. Its state outlives the agent, and each removal
+is recorded for the tests.
 """
 
 import asyncio
@@ -221,7 +221,7 @@ def _stats(one: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Answer:
-    """As much of aiohttp.ClientResponse as the agent's engine uses."""
+    """The part of aiohttp.ClientResponse that the agent uses."""
 
     def __init__(self, status: int, chunks: AsyncIterator[bytes]) -> None:
         self.status = status
@@ -254,7 +254,7 @@ class _Content:
 
 
 class MemoryClient:
-    """In the place of aiodocker.Docker. One is made for each connection that is opened."""
+    """In place of aiodocker.Docker. One per opened connection."""
 
     api_version = "auto"
 
@@ -328,7 +328,7 @@ class MemoryClient:
 
 
 def client_of(docker: MemoryDocker, injector: Injector) -> Callable[..., MemoryClient]:
-    """In the place of the class aiodocker.Docker."""
+    """In place of the class aiodocker.Docker."""
 
     def opened(**_options: Any) -> MemoryClient:
         return MemoryClient(docker, injector)

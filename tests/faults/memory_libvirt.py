@@ -1,4 +1,4 @@
-"""libvirt in memory, in the place of its Python module: the agent's own connection code runs on top of it.
+"""libvirt in memory, in place of its Python module. The real connection code of the agent uses it.
 
 The names of constants and the class of errors are those of the real module. Domains, pools and networks
 outlive the agent.
@@ -75,7 +75,7 @@ class Domain:
         self.number = self._libvirt.count
 
     def shutdownFlags(self, _flags: int) -> None:  # noqa: N802
-        """The guest does not hear the button."""
+        """The guest ignores the power button."""
 
     def destroy(self) -> None:
         self.number = -1
@@ -195,7 +195,7 @@ class Network:
 
 
 class Connection:
-    """In the place of virConnect."""
+    """In place of virConnect."""
 
     def __init__(self, libvirt: MemoryLibvirt, module: Any) -> None:
         self._libvirt = libvirt
@@ -260,14 +260,14 @@ class Connection:
 
 
 def error(module: Any, code: str, text: str) -> Exception:
-    """A libvirtError, as the binding makes it of what the library said."""
+    """A libvirtError, as the binding creates it from an error of the library."""
     made: Exception = module.libvirtError(text)
     made.err = (getattr(module, code), 0, text, 0, "", "", "", 0, 0)  # type: ignore[attr-defined]
     return made
 
 
 def module_of(libvirt: MemoryLibvirt, real: ModuleType) -> tuple[ModuleType, "FaultyConnection"]:
-    """In the place of the module `libvirt`, with the constants of the real one; and its connection."""
+    """In place of the module `libvirt`, with the constants of the real one; and its connection."""
     made = ModuleType("libvirt")
     names = [name for name in dir(real) if name.startswith("VIR_") or name == "libvirtError"]
     for name in names:
@@ -282,7 +282,7 @@ def module_of(libvirt: MemoryLibvirt, real: ModuleType) -> tuple[ModuleType, "Fa
 
 
 class FaultyConnection:
-    """In front of the connection: each call of it fails while `kind` is set."""
+    """In front of a connection: each call fails while `kind` is set."""
 
     def __init__(self, connection: Connection, module: Any) -> None:
         self._connection = connection
@@ -326,7 +326,7 @@ class _LargeDomain:
 
 
 def threads_of(injector: Injector, connection: FaultyConnection) -> type:
-    """In the place of threading.Thread: the work of a thread is done at once, or never, or fails."""
+    """In place of threading.Thread: the work of a thread is done at once, never, or fails."""
 
     class AtOnce:
         def __init__(

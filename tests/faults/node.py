@@ -1,4 +1,4 @@
-"""A whole agent in virtual time on drivers that can fail: real code from the API down to the drivers."""
+"""A whole agent in virtual time on drivers that can fail: real code from the API to the drivers."""
 
 import asyncio
 import os
@@ -55,7 +55,7 @@ TRACEBACK_END = 200
 
 
 class AtOnce(Executor):
-    """In the place of the journal's thread."""
+    """In place of the journal's thread."""
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         done: Future[T] = Future()
@@ -67,7 +67,7 @@ class AtOnce(Executor):
 
 
 class World:
-    """What is around the agent: it outlives it."""
+    """The environment of the agent, which outlives it."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -102,7 +102,7 @@ class World:
 
 
 def _reserve(file: Path, size: int) -> None:
-    """A file of that size without blocks."""
+    """A sparse file of that size."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("ab") as opened:
         opened.truncate(size)
@@ -134,7 +134,7 @@ def _settings(directory: Path) -> AgentSettings:
 
 
 class Running:
-    """A running agent, as a caller of its service sees it."""
+    """A running agent, used through its service."""
 
     def __init__(
         self, world: World, agent: Agent, journal: Journal, serving: "asyncio.Task[None]"
@@ -237,7 +237,7 @@ async def a_running_agent(world: World) -> AsyncIterator[Running]:
 
 
 def run_in(world: World, test: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a test in virtual time with this world below the agent."""
+    """Run a test in virtual time with this environment."""
     loop = ProgramLoop(world.programs.run, world.start_program)
     real = vm_libvirt.load()
     module, connection = module_of(world.libvirt, real)
@@ -260,7 +260,7 @@ def run_in(world: World, test: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 @contextmanager
 def _quiet(tracebacks: deque[str]) -> Iterator[None]:
-    """No logs, but for the ends of the tracebacks of unexpected exceptions."""
+    """No logs, except the ends of the tracebacks of unexpected exceptions."""
 
     def take(_logger: object, _level: str, line: MutableMapping[str, Any]) -> NoReturn:
         if line["event"] == "internal_error":
@@ -277,7 +277,7 @@ def _quiet(tracebacks: deque[str]) -> Iterator[None]:
 
 @contextmanager
 def _fresh_libvirt() -> Iterator[None]:
-    """The agent remembers the module that it has loaded."""
+    """Reset the module that the agent has loaded."""
     for remembered in (vm_libvirt.load, libvirt._run_events):
         remembered.cache_clear()
     try:

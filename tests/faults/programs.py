@@ -1,7 +1,7 @@
 """Models of the programs that the agent runs: git, Compose, qemu-img and the tools of volumes.
 
-They do as much as the agent needs to go on: files that it reads later are there, and what Compose makes is
-made in the Docker of the test.
+They do what the agent needs to continue: they create the files that it reads later, and the containers of
+Compose in the Docker of the test.
 """
 
 import json
@@ -41,7 +41,7 @@ _HASH = "persys.config_hash"
 
 
 def install(directory: Path) -> str:
-    """A value of PATH on which all these programs are found. They are never executed."""
+    """A value of PATH with all these programs. They are never executed."""
     directory.mkdir(parents=True)
     for name in NAMES:
         (directory / name).write_text("#!/bin/false\n")
@@ -52,8 +52,8 @@ def install(directory: Path) -> str:
 class Programs:
     def __init__(self, docker: MemoryDocker) -> None:
         self._docker = docker
-        self.mounts: dict[str, str] = {}  # the source of what is mounted, by its place
-        self._fetched: dict[Path, str] = {}  # the repository that is in a store
+        self.mounts: dict[str, str] = {}  # the mounted source, by mount point
+        self._fetched: dict[Path, str] = {}  # the repository in a store
         self._models: dict[str, Callable[[Command], Ended]] = {
             "git": self._git,
             "docker": self._compose,
@@ -125,7 +125,7 @@ class Programs:
     def _service(
         self, project: str, service: str, parts: dict[str, Any], *, again: bool
     ) -> dict[str, Any]:
-        """Its container, made again where its description has changed."""
+        """Its container, created again if its description has changed."""
         labels = _labels(parts) | {
             "com.docker.compose.project": project,
             "com.docker.compose.service": service,
@@ -150,7 +150,7 @@ class Programs:
         return Ended(1 if command.words[-1] in self.mounts.values() else 0)
 
     def _unmount(self, command: Command) -> Ended:
-        """What was written below the place is in the file system that was mounted there."""
+        """Data written below the mount point belongs to the mounted file system."""
         self.mounts.pop(command.words[-1], None)
         for path in Path(command.words[-1]).iterdir():
             shutil.rmtree(path)
@@ -162,7 +162,7 @@ def _labels(parts: dict[str, Any]) -> dict[str, str]:
 
 
 def _resolved(file: Path, project: str) -> bytes:
-    """What `config` prints: paths are absolute, and everything has a name."""
+    """The output of `config`: absolute paths, and names for everything."""
     document = yaml.safe_load(file.read_text())
     document["name"] = project
     document["networks"] = {"default": {"name": f"{project}_default"}}

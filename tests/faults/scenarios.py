@@ -1,4 +1,4 @@
-"""The specs of the workloads that live while calls fail: one kind of workload per scenario."""
+"""The specs of the workloads that run while calls fail: one kind of workload per scenario."""
 
 from base64 import b64encode
 from collections.abc import Callable

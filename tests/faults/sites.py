@@ -1,8 +1,8 @@
 """The table of calls that the agent makes below its ports, derived from the syntax tree of its source.
 
 A call site is one place in the source that calls a driver: the file system, Docker, libvirt or another
-program. A function that only passes its arguments on to a driver is transparent: its callers are the sites.
-A new call appears in the table by itself.
+program. A function that only forwards its arguments to a driver is transparent: its callers are the
+sites. A new call appears in the table automatically.
 """
 
 import ast
@@ -21,17 +21,17 @@ from persys.infra.aio.path_calls import PathCalls
 AGENT = Path(persys.agent.__file__).parent
 PATHS, DOCKER, LIBVIRT, PROGRAMS = "paths", "docker", "libvirt", "programs"
 DRIVERS = (PATHS, DOCKER, LIBVIRT, PROGRAMS)
-# The drivers themselves: what they call inside is not a call of the agent.
+# The drivers themselves: their internal calls are not calls of the agent.
 OWN_FILES = {"runtimes/docker/engine.py", "runtimes/vm/libvirt.py", "subprocesses.py"}
 
 
 class Callee(NamedTuple):
-    """A call is one of a driver's if it has this form: `receiver` is how the object's name ends."""
+    """A call belongs to a driver if it has this form: `receiver` is the suffix of the object's name."""
 
     driver: str
     name: str
     receiver: str = ""  # "": a plain function
-    file: str = ""  # "": called so in any file
+    file: str = ""  # "": in any file
 
 
 class Transparent(NamedTuple):
@@ -45,12 +45,12 @@ class Transparent(NamedTuple):
 @dataclass(frozen=True)
 class Site:
     driver: str
-    file: str  # below the package of the agent
+    file: str  # relative to the package of the agent
     function: str
     number: int  # of the call within the function, from 1
     first_line: int
     last_line: int
-    callee: str  # the name of what it calls
+    callee: str  # the name of the called function
 
     def __str__(self) -> str:
         return f"{self.driver}:{self.file.removesuffix('.py')}:{self.function}#{self.number}"
@@ -122,8 +122,8 @@ def sites_of(driver: str) -> list[Site]:
 def site_at(frame: FrameType | None, driver: str) -> Site | None:
     """The site whose call is in progress: the innermost of this driver on the stack.
 
-    After a time-out the stack ends at an asynchronous generator of the driver: then the site is the first
-    one that calls this generator, a runtime before other modules.
+    After a timeout the stack ends at an asynchronous generator of the driver: then the site is the first one
+    that calls this generator, a runtime before other modules.
     """
     names: set[str] = set()
     while frame is not None:
@@ -168,9 +168,9 @@ def _sites_in(path: Path) -> Iterator[Site]:
 
 
 def _called(function: ast.AST, ends: dict[ast.Call, int]) -> list[tuple[ast.expr, int]]:
-    """What the function calls, each with the last line of the call.
+    """The calls in the function, each with its last line.
 
-    What is only referred to, as in `partial(engine.call, ...)`, may be called up to the end of the function.
+    A mere reference, as in `partial(engine.call, ...)`, may be called up to the end of the function.
     """
     calls = _calls(function)
     found = [(call.func, ends.get(call, call.end_lineno or call.lineno)) for call in calls]
@@ -203,7 +203,7 @@ def _is_call_of(called: ast.expr, callee: Callee) -> bool:
 
 
 def _ends_of_blocks(tree: ast.Module) -> dict[ast.Call, int]:
-    """Of calls whose answer is read in a block, such as a stream: the last line of the block."""
+    """The last line of the block for calls whose result is read in a block, such as a stream."""
     ends: dict[ast.Call, int] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.AsyncWith | ast.AsyncFor):
@@ -218,7 +218,7 @@ def _ends_of_blocks(tree: ast.Module) -> dict[ast.Call, int]:
 
 
 def _functions(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
-    """Each top-level function and method; functions inside it are parts of it."""
+    """Each top-level function and method; nested functions are part of it."""
     for node in tree.body:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():

@@ -1,8 +1,8 @@
-"""A fault in any call below the ports of the agent costs the workload for which the call is made, and passes.
+"""A fault in any call below the ports of the agent affects one workload, and only while it lasts.
 
-The cases are all call sites of the agent times all kinds of faults. Where a site is reached is found out by
-taking each kind of workload through its life without a fault. A site that no life reaches fails a test,
-unless it is listed with the test that covers it. A sample runs each time, all cases in the full suite.
+The cases are all call sites of the agent times all kinds of faults. A run of the lifecycle of each kind of
+workload without faults finds where each site is reached. A site that is never reached fails a test, unless it
+is listed with the test that covers it. A sample runs each time, all cases in the full suite.
 """
 
 from functools import cache
@@ -23,7 +23,7 @@ SAMPLE = 120
 
 
 class Place(NamedTuple):
-    """Where a call site is reached first."""
+    """Where a call site is first reached."""
 
     scenario: str
     phase: str
@@ -40,7 +40,7 @@ class Case(NamedTuple):
 ALL = [
     Case(str(site), kind) for site in all_sites() if str(site) not in ELSEWHERE for kind in KINDS
 ]
-# These have found defects: they run each time.
+# These have found defects: they always run.
 KEPT = [
     Case("docker:runtimes/bind_guard:BindGuard._replaced#2", "oversized"),
     Case("docker:runtimes/docker/exec_logs:DockerAccess.frames#1", "hang"),
@@ -63,7 +63,7 @@ def reached_in(scenario: str, directory: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def reached(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Place]:
-    """All call sites that a life without faults reaches."""
+    """All call sites that a lifecycle without faults reaches."""
     if not places:
         for scenario in SCENARIOS:
             found = reached_in(scenario, tmp_path_factory.mktemp(scenario))

@@ -1,7 +1,7 @@
-"""A fault in any call of the store port stops nothing that runs, is reported, and passes.
+"""A fault in any call of the store port stops no workload, is reported, and has no lasting effect.
 
 The calls are those of the port itself, so that a new one is covered without a new test. Two schedulers share
-the store: every call of the port is made by the one that leads or by the one that follows.
+the store: every call of the port is made by the leader or by the standby.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from shells.scheduler.third_party_agent import a_node
 
 KINDS = (*FAULTS, HANG, OVERSIZED)
 CALLS = sorted(name for name in vars(Store) if not name.startswith("_"))
-# Not made while schedulers run: at the end, and by etcd's own upkeep.
+# Not called while schedulers run: only at the end, and for compaction of etcd.
 NOT_MADE = {"close", "compact"}
 SAMPLE = 8
 STRUCK_SECONDS = 2.0
@@ -52,7 +52,7 @@ CHOSEN = Random("faults of the store").sample(ALL, SAMPLE)
 
 
 class FaultyStore:
-    """In front of a store: one call of it fails while `case` is set."""
+    """In front of a store: one call fails while `case` is set."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -149,7 +149,7 @@ async def survives(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def while_failing(store: FaultyStore, replicas: Replicas) -> set[str]:
-    """Do what leads to the call: write, doubt what is stored, hand over. Returns what was accepted."""
+    """Trigger the call: write, read everything again, change the leader. Returns the accepted workloads."""
     accepted: set[str] = set()
     for number, act in enumerate((write, doubt, hand_over)):
         await act(replicas)
@@ -163,13 +163,13 @@ async def while_failing(store: FaultyStore, replicas: Replicas) -> set[str]:
 
 
 async def write(replicas: Replicas) -> None:
-    """Also what a scheduler shows without writing is asked for."""
+    """Also sends read requests."""
     with suppress(OSError):
         await replicas.metric(0, "persys_scheduler_store_transactions_total")
 
 
 async def doubt(replicas: Replicas) -> None:
-    """The store was away for a moment: everything is read again."""
+    """A short outage of the store: everything is read again."""
     replicas.stores[0].down = True
     with suppress(grpc.aio.AioRpcError):
         await replicas.controls[0].apply("refused")
@@ -177,7 +177,7 @@ async def doubt(replicas: Replicas) -> None:
 
 
 async def hand_over(replicas: Replicas) -> None:
-    """The leader ends, and the other one takes its place."""
+    """The leader stops, and the other scheduler becomes leader."""
     await replicas.stop(0)
 
 

@@ -1,7 +1,7 @@
-"""Call sites that no life without faults reaches.
+"""Call sites that no lifecycle without faults reaches.
 
-`TRIGGERS` are those that are reached only when another call fails: that fault is injected too.
-`ELSEWHERE` are those that need a real engine, with the test that makes the call.
+`TRIGGERS`: reached only when another call fails. That fault is injected too.
+`ELSEWHERE`: need a real runtime; with the test that makes the call.
 """
 
 from typing import NamedTuple

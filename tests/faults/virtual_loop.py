@@ -1,4 +1,4 @@
-"""An event loop in virtual time on which other programs can be run: models of them, in this process."""
+"""An event loop in virtual time that runs models of other programs in this process."""
 
 import asyncio
 import os
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from persys.sim.engine.virtual_loop import VirtualLoop
 
-# No process of the machine has such an id: a signal to one reaches nobody.
+# No process of the host has such an id: a signal to it has no effect.
 FIRST_PID = 1 << 30
 
 
@@ -32,7 +32,7 @@ _FAILED = Ended(1, err=b"it failed (injected by the test)")
 
 
 class ProgramLoop(VirtualLoop):
-    """`run` answers for all programs, `fault_of` says how a program that is started is to fail."""
+    """`run` implements all programs, `fault_of` returns the fault of a started program."""
 
     def __init__(self, run: Program, fault_of: Callable[[Command], str]) -> None:
         super().__init__()
@@ -56,13 +56,13 @@ class ProgramLoop(VirtualLoop):
         return transport, protocol
 
     def kill(self, pid: int) -> None:
-        """What `os.killpg` does to one of these programs."""
+        """The effect of `os.killpg` on one of these programs."""
         if pid not in self.running:
             raise ProcessLookupError(pid)
         self.running[pid].end(Ended(-9))
 
     def _model(self, fault: str) -> Callable[[Command], Ended | None]:
-        """None: it does not end by itself."""
+        """None: it does not end on its own."""
         match fault:
             case "":
                 return self._run
@@ -75,7 +75,7 @@ class ProgramLoop(VirtualLoop):
 
 
 class _Pipe(asyncio.Transport):
-    """One end of a pipe: what is written is kept."""
+    """One end of a pipe; it stores the written data."""
 
     def __init__(self, closed: Callable[[bytes], None] = lambda _content: None) -> None:
         super().__init__()

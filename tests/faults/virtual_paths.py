@@ -1,7 +1,7 @@
 """The file system in virtual time: real files, and calls that fail or do not return.
 
-As with the agent's own threads, a call that does not return in time goes on: it is performed when the fault
-ends, although its caller has left.
+As with the agent's own threads, a call that does not return in time continues: it is performed when the fault
+ends, although its caller has timed out.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ class VirtualPathCalls:
     def __init__(self, injector: Injector) -> None:
         self._injector = injector
         self.late: list[Callable[[], object]] = []
-        # What stands in for tables of the kernel, by the name of the function that reads them.
+        # Replacements for tables of the kernel, by the name of the function that reads them.
         self.tables: dict[str, Callable[..., Any]] = {}
 
     async def run(
@@ -37,7 +37,7 @@ class VirtualPathCalls:
     ) -> Result:
         kind = self._injector.fault_of(PATHS, path)
         if kind and getattr(call, "__name__", "") == "close":
-            call()  # the kernel closes a file also if it reports an error
+            call()  # the kernel closes a file even if it reports an error
         self._injector.raise_if(kind)
         if kind == REFUSED:
             raise PermissionError(13, f"Permission denied ({INJECTED})", str(path))
@@ -54,7 +54,7 @@ class VirtualPathCalls:
         return result
 
     def perform_late(self) -> None:
-        """The threads that were stuck return."""
+        """Let the blocked threads return."""
         late, self.late = self.late, []
         for call in late:
             call()
@@ -83,7 +83,7 @@ class VirtualPathCalls:
 
 
 def _late(call: Callable[[], Result], discard: Callable[[Result], object] | None) -> None:
-    """Nobody hears of what it raises."""
+    """Its errors are ignored."""
     try:
         result = call()
     except Exception:  # noqa: BLE001  # as in a thread
@@ -93,7 +93,7 @@ def _late(call: Callable[[], Result], discard: Callable[[Result], object] | None
 
 
 def oversized(result: Any) -> Any:
-    """Of the same type, and far larger than anything that is expected."""
+    """A value of the same type, far larger than expected."""
     match result:
         case bool():
             return result

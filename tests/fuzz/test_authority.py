@@ -1,6 +1,6 @@
 """Fuzzer of persys-ca: every route, with and without a certificate, and certificate requests of any kind.
 
-A response of 500 or above is a defect. The authority continues to serve, and issues only identities that an
+A response of 500 or above is a defect. The CA continues to serve, and issues only identities that an
 authorized caller requested.
 """
 

@@ -1,16 +1,16 @@
-"""An agent of another make, as a program: `python -m third_party.agent CONFIG.json`.
+"""A third-party agent as a program: `python -m third_party.agent CONFIG.json`.
 
-It knows the contract and nothing else, and has the habits of agents in the field:
-- an apply is answered with PENDING and a task id, and is on disk only when its task has ended; until then
-  the status of a workload that it has is that of the revision before;
+It implements only the contract, and behaves like existing agents:
+- an apply is answered with PENDING and a task id, and is stored only when its task has ended; until then
+  the status of an existing workload is that of the previous revision;
 - a failed apply is UNKNOWN with `last_error`; of a stack it is STOPPED, `no containers`;
-- a status that is asked for during a removal keeps the workload as STOPPED, `no containers`, for ever;
-- tasks are in memory only, with times of year 1 where there is none;
-- an unknown id is gRPC code UNKNOWN with the words `not found`;
-- heartbeats have statuses without revisions, and any error of one leads to a new registration;
+- a status request during a removal keeps the workload as STOPPED, `no containers`, for ever;
+- tasks are in memory only, with times of year 1 where a time is missing;
+- an unknown id is gRPC code UNKNOWN with the text `not found`;
+- heartbeats have statuses without revisions, and any heartbeat error leads to a new registration;
 - above 80 % CPU new work fails with RESOURCE_QUOTA_EXCEEDED;
-- each call to the scheduler has a connection of its own.
-The config is read again at each use, so that tests can change a habit while it runs.
+- each call to the scheduler uses a new connection.
+The config is read at each use, so that tests can change the behaviour of a running agent.
 """
 
 # ruff: noqa: N802  # the contract names the methods
@@ -38,9 +38,9 @@ CALL_SECONDS = 10
 HABITS: dict[str, Any] = {
     "work_seconds": 0.1,
     "stop_seconds": 0.1,
-    "errors": {},  # by workload id: with which text its next apply fails
+    "errors": {},  # by workload id: the error text of its next apply
     "cpu_percent": 5.0,
-    "heartbeat_seconds": 0,  # 0: as the scheduler says
+    "heartbeat_seconds": 0,  # 0: the interval of the scheduler
     "keeps_deleted": True,
     "lists_actions": True,
     "workers": 8,
@@ -61,7 +61,7 @@ WORDS = {
 
 @dataclass
 class Record:
-    """What the agent keeps of a workload."""
+    """The stored state of a workload."""
 
     order: Any
     last_error: str = ""
@@ -81,7 +81,7 @@ class Agent:
         self._tasks: list[Any] = []
         self._accepted: dict[str, Record] = {}  # its task has not ended
         self._removing: set[str] = set()
-        self._asked: set[str] = set()  # while it was being removed
+        self._asked: set[str] = set()  # during its removal
         self._locks: dict[str, asyncio.Lock] = {}
         self._workers = asyncio.Semaphore(self.habits()["workers"])
         self._running: set[asyncio.Task[None]] = set()
@@ -90,7 +90,7 @@ class Agent:
         changed: dict[str, Any] = json.loads(self._config.read_text()).get("habits", {})
         return HABITS | changed
 
-    # What it serves.
+    # Service.
 
     async def ApplyWorkload(self, order: Any, context: Any) -> Any:
         if order.type not in self._runtimes:
@@ -135,7 +135,7 @@ class Agent:
             own.reverse()
         return pb.ListActionsResponse(actions=own[: request.limit or None])
 
-    # Its tasks.
+    # Tasks.
 
     def _begin(self, workload_id: str, kind: str, work: Any) -> Any:
         number = sum(task.workload_id == workload_id for task in self._tasks) + 1
@@ -204,7 +204,7 @@ class Agent:
             return
         self._path(workload_id).unlink(missing_ok=True)
 
-    # What it knows.
+    # State.
 
     async def _has(self, record: Record, order: Any) -> bool:
         if record.order.revision_id != order.revision_id or record.last_error:
@@ -218,7 +218,7 @@ class Agent:
         return [status for status in found if status is not None]
 
     async def _status(self, workload_id: str) -> Any:
-        """None: it does not know the id."""
+        """None: the id is unknown."""
         accepted = self._accepted.get(workload_id)
         if accepted is not None and not self._path(workload_id).exists():
             return _pending(accepted.order, self._last_task(workload_id))
@@ -274,12 +274,12 @@ class Agent:
         return self._records / f"{workload_id}.json"
 
     def _note(self, what: str, workload_id: str) -> None:
-        """For tests: what happened here, and when."""
+        """Record an event with its time, for tests."""
         with self._log.open("a") as log:
             line = {"at": time.time(), "what": what, "workload_id": workload_id}
             log.write(json.dumps(line) + "\n")
 
-    # What it sends.
+    # Reports.
 
     async def report(self) -> None:
         """Register, then send heartbeats; after any error register again."""

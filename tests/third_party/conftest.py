@@ -1,4 +1,4 @@
-"""Pairings for the tests, ended afterwards."""
+"""Pairings of schedulers and agents, stopped after the tests."""
 
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -28,7 +28,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 @pytest.fixture(scope="module", params=["plain", "mtls"])
 def root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Root | None:
-    """None: everything is in plain text."""
+    """None: all connections use plain text."""
     if request.param == "plain":
         return None
     return Root(tmp_path_factory.mktemp("certificates"))
@@ -36,20 +36,20 @@ def root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="module")
 def pairing(root: Root | None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OurScheduler]:
-    """One for all tests of a module. Whatever they do to it, they leave it running."""
+    """One for all tests of a module. Every test leaves it running."""
     made = OurScheduler(tmp_path_factory.mktemp("pairing"), root=root)
     yield from _opened(made)
 
 
 @pytest.fixture(scope="module")
 def plain_pairing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OurScheduler]:
-    """In plain text, where TLS adds nothing."""
+    """In plain text, for tests that do not depend on TLS."""
     yield from _opened(OurScheduler(tmp_path_factory.mktemp("pairing")))
 
 
 @pytest.fixture
 def new_pairing(tmp_path: Path) -> Iterator[Callable[..., OurScheduler]]:
-    """Makes pairings of the test's own."""
+    """Creates pairings for one test."""
     made: list[OurScheduler] = []
 
     def make(**how: Any) -> OurScheduler:
@@ -72,7 +72,7 @@ def new_pairing(tmp_path: Path) -> Iterator[Callable[..., OurScheduler]]:
 def our_agent(
     root: Root | None, tmp_path_factory: pytest.TempPathFactory, demo_image: str
 ) -> Iterator[OurAgent]:
-    """A scheduler of another make with our agent, for all tests of a module."""
+    """A third-party scheduler with our agent, for all tests of a module."""
     with vms.vm_directory() as vm_directory:
         folder = tmp_path_factory.mktemp("pairing")
         yield from _opened(OurAgent(folder, vm_directory, demo_image, root=root))

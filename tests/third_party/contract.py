@@ -1,4 +1,4 @@
-"""The contract as programs of other makes know it: the generated messages without our additions.
+"""The contract as third-party programs know it: the generated messages without our additions.
 
 Fields and enum values from 100 up, and calls that are not in the contract, are removed from the descriptors.
 So an addition arrives as an unknown field, and a program that sets or reads one fails.

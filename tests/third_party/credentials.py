@@ -1,4 +1,4 @@
-"""mTLS as other makes do it: one certificate for serving and calling, peers known by their host."""
+"""mTLS of third-party programs: one certificate for server and client, peers identified by their host."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ import grpc
 
 
 def serve(server: grpc.aio.Server, address: str, files: dict[str, str]) -> None:
-    """`files` are those of ca, cert and key; none: in plain text."""
+    """`files` are ca, cert and key; without them plain text is used."""
     if not files:
         server.add_insecure_port(address)
         return
@@ -17,7 +17,7 @@ def serve(server: grpc.aio.Server, address: str, files: dict[str, str]) -> None:
 
 
 def dial(address: str, files: dict[str, str], *, name: str = "") -> grpc.aio.Channel:
-    """`name`: what the certificate of the server names instead of the host."""
+    """`name`: the name in the server certificate, if it is not the host."""
     if not files:
         return grpc.aio.insecure_channel(address)
     ca, cert, key = _read(files)

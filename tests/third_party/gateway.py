@@ -1,7 +1,7 @@
-"""A gateway of another make, as a program: `python -m third_party.gateway CONFIG.json`.
+"""A third-party gateway as a program: `python -m third_party.gateway CONFIG.json`.
 
-It passes no identity of its users on, opens a connection per request, and takes every gRPC error for a
-failure of the scheduler: also NOT_FOUND is answered with 502.
+It does not forward the identity of its users, opens a connection per request, and treats every gRPC error
+as a failure of the scheduler: NOT_FOUND too is answered with 502.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A scheduler of one make with agents of the other, and the user of both."""
+"""Our scheduler with third-party agents, or a third-party scheduler with our agent, and a user."""
 
 import json
 import shutil
@@ -18,12 +18,12 @@ from third_party.programs import Agent, Program, files_of, our_scheduler
 from third_party.user import User, a_spec
 
 PULL_ERROR = "failed to pull image: Get https://registry.example/v2/: connection refused"
-# Nothing listens there, so that an image of this registry is had only where it is already.
+# Nothing listens there: an image of this registry is available only if it is present locally.
 NO_REGISTRY = "127.0.0.1:1"
 
 
 class OurScheduler:
-    """Our scheduler with agents of another make."""
+    """Our scheduler with third-party agents."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class OurScheduler:
         settings: dict[str, str] | None = None,
         habits: dict[str, Any] | None = None,
     ) -> None:
-        """`habits` are those of the first agent from its start."""
+        """`habits` is the initial behaviour of the first agent."""
         self.folder = folder
         self._habits = habits or {}
         self._root = root
@@ -52,12 +52,12 @@ class OurScheduler:
         return self.agents[0]
 
     def start(self) -> None:
-        """Returns when a first node is ready."""
+        """Returns when the first node is ready."""
         self.scheduler.start()
         self.add_agent(habits=self._habits)
 
     def add_agent(self, *, has_own_name: bool = False, **settings: Any) -> Agent:
-        """`has_own_name`: the common name of its certificate names the node."""
+        """`has_own_name`: the common name of its certificate is the node id."""
         node_id = f"field-{uuid4().hex[:8]}"
         tls = self._tls
         if has_own_name and self._root is not None:
@@ -98,7 +98,7 @@ class OurScheduler:
 
 
 class OurAgent:
-    """A scheduler of another make with our agent, on the real engines."""
+    """A third-party scheduler with our agent, on real runtimes."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class OurAgent:
         root: Root | None = None,
         habits: dict[str, Any] | None = None,
     ) -> None:
-        """`machines` is a directory for machines, and what an agent must be told of it."""
+        """`machines` is a directory for VMs and the agent settings for it."""
         self._machines, settings = machines
         self._image = image
         self._names: set[str] = set()
@@ -121,7 +121,7 @@ class OurAgent:
             tls = files_of(root.write_named("persys-scheduler"))
             user = files_of(root.write_named("persysctl"))
             files = root.write(Role.AGENT, self.node_id, hosts=("127.0.0.1",))
-            # A certificate of another make names its host and not its role.
+            # A third-party certificate names its host and not its role.
             security = root.variables(files) | {"PERSYS_TLS_VERIFY": "host"}
         self.scheduler = Program("scheduler", folder / "scheduler", tls=tls, habits=habits or {})
         port = free_port()
@@ -148,7 +148,7 @@ class OurAgent:
         self.user = User(self.scheduler.address, user)
 
     def start(self) -> None:
-        """Returns when the node is ready for work of all types."""
+        """Returns when the node is ready for all workload types."""
         self.scheduler.start()
         self.agent.start()
         self.user.until_node(self.node_id, "Ready")
@@ -157,7 +157,7 @@ class OurAgent:
         return self.scheduler if name == "scheduler" else self.agent
 
     def spec(self, workload_id: str, kind: str, *, version: int = 1) -> Any:
-        """Of an image or a disk that only this workload has."""
+        """With an image or a disk that only this workload uses."""
         if workload_id not in self._names:
             self._names.add(workload_id)
             self._provide(workload_id)
@@ -170,7 +170,7 @@ class OurAgent:
             if str(self._disk(workload_id)) in virsh("dumpxml", name, check=False):
                 running = virsh("domstate", name, check=False) == "running"
                 return {"state": "Running" if running else "Stopped"}
-        # In one call: a container may be replaced between a list and a look at it.
+        # In one call: a container may be replaced between list and inspect.
         words = ["ps", "-a", "--format", '{{.State}} {{.Label "persys.revision_id"}}']
         for label in (f"persys.node_id={self.node_id}", f"persys.workload_id={workload_id}"):
             words += ["--filter", f"label={label}"]

@@ -1,4 +1,4 @@
-"""Programs of other makes and ours as processes, and what a user asks of them by the contract alone."""
+"""Third-party programs and ours as processes, used only through the contract."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ from persys.model.identity import Role
 from root_ca import Root
 
 TESTS = Path(__file__).resolve().parents[1]
-# As operators of such fleets set it: these agents have names that all nodes share.
+# As operators configure it: these agents have names that all nodes share.
 CN_ROLES = "compute-agent=agent,persysctl=operator"
 POLL_SECONDS = 1.0
 DRIFT_SECONDS = 3.0
@@ -34,7 +34,7 @@ def files_of(files: CertificateFiles) -> dict[str, str]:
 
 
 class Program(Process):
-    """A program of another make. Its habits may change while it runs."""
+    """A third-party program. Its behaviour can be changed while it runs."""
 
     def __init__(self, name: str, folder: Path, **settings: Any) -> None:
         self.name = name
@@ -68,7 +68,7 @@ class Agent(Program):
         self.node_id = node_id
 
     def events(self, what: str, workload_id: str) -> list[float]:
-        """When it happened there, in the order in which it did."""
+        """The times of these events, in order."""
         path = self.folder / "events.jsonl"
         lines = path.read_text().splitlines() if path.exists() else []
         found = map(json.loads, lines)
@@ -79,11 +79,11 @@ class Agent(Program):
         ]
 
     def file(self, workload_id: str) -> Path:
-        """What it runs a workload as, where it runs them as files."""
+        """The file of a workload, if the agent uses the file runtime."""
         return self.folder / "runtime" / f"{workload_id}.json"
 
     def copy(self, workload_id: str) -> dict[str, str]:
-        """State and revision; empty: it has nothing of it."""
+        """State and revision; empty if the workload is absent."""
         path = self.file(workload_id)
         found: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
         return found
@@ -116,7 +116,7 @@ def our_scheduler(
 
 
 def machine_in_agents_form(disk: Path, **changed: Any) -> str:
-    """`persys.vm_spec_b64` of a small machine that starts from a disk of its node."""
+    """`persys.vm_spec_b64` of a small VM that boots from a disk of its node."""
     spec = {
         "vcpus": 1,
         "memory_mb": 160,

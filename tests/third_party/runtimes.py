@@ -1,6 +1,6 @@
-"""What a third-party agent runs workloads with: commands of Docker, Compose and libvirt, or files alone.
+"""Runtimes of a third-party agent: commands of Docker, Compose and libvirt, or plain files.
 
-Each runtime is asked by id, keeps nothing in memory and finds after a restart of the agent what it made.
+Each runtime looks up workloads by id and keeps nothing in memory, so that it works after a restart.
 """
 
 import asyncio
@@ -25,21 +25,21 @@ class State(StrEnum):
 
 
 class TaskError(Exception):
-    """The text goes into `last_error` and into the task, as it is."""
+    """The text is used unchanged in `last_error` and in the task."""
 
 
 class Runtime(Protocol):
     async def apply(self, order: Any, habits: dict[str, Any]) -> None:
-        """Make what the order describes: a new revision replaces what is there."""
+        """Create the workload of the order; a new revision replaces the old one."""
 
     async def remove(self, workload_id: str, habits: dict[str, Any]) -> None:
-        """Stop and remove it; nothing is left to do if it is not there."""
+        """Stop and remove it. Does nothing if it is absent."""
 
     async def state(self, workload_id: str) -> State: ...
 
 
 class Files:
-    """A workload is a file. Tests delete and rewrite such files as a person would stop a container."""
+    """A workload is a file. Tests delete and rewrite these files to simulate manual changes."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -75,10 +75,10 @@ class Files:
 
 
 class Containers:
-    """One container per workload; its image is pulled each time."""
+    """One container per workload; its image is always pulled."""
 
     def __init__(self, node_id: str, docker_config: str) -> None:
-        """`docker_config` is the folder with the logins of registries."""
+        """`docker_config` is the folder with the registry credentials."""
         self._node_id = node_id
         self._config = docker_config
 
@@ -173,7 +173,7 @@ class Machines:
                 await _virsh("destroy", name)
             return
         if state is not State.MISSING and order.revision_id != self._revision(name):
-            await self._undefine(name)  # a new revision is a new machine
+            await self._undefine(name)  # a new revision is a new VM
             state = State.MISSING
         if state is State.MISSING:
             shutil.copy(order.spec.vm.disks[0].path, disk)
@@ -228,7 +228,7 @@ async def _virsh(*words: str) -> None:
 
 
 async def _run(*words: str, fails: bool = False) -> str:
-    """What the command printed. `fails`: it may fail, because what it is about may not be there."""
+    """The output of the command. `fails`: the command may fail, because its object may be absent."""
     code, text = await _done(*words)
     if code and not fails:
         raise TaskError(text)
@@ -236,7 +236,7 @@ async def _run(*words: str, fails: bool = False) -> str:
 
 
 async def _done(*words: str) -> tuple[int, str]:
-    """The exit code, and what was printed; of a command that failed, its errors."""
+    """The exit code and the output; stderr if the command failed."""
     process = await asyncio.create_subprocess_exec(
         *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )

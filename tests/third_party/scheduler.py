@@ -1,11 +1,11 @@
-"""A scheduler of another make, as a program: `python -m third_party.scheduler CONFIG.json`.
+"""A third-party scheduler as a program: `python -m third_party.scheduler CONFIG.json`.
 
-It knows the contract and nothing else, and has the habits of schedulers in the field:
-- each call to an agent has a connection of its own and 10 s;
-- agents are polled while something is under way, and compared with the record only at the drift interval;
+It implements only the contract, and behaves like existing schedulers:
+- each call to an agent has a new connection and a deadline of 10 s;
+- agents are polled while something is in progress, and compared with the record only at the drift interval;
 - ListActions and HealthCheck are never called;
-- a missing workload is recognised by nothing but the words `not found`;
-- a heartbeat of an unknown node is an error, and while the store is frozen nodes are told to drain.
+- a missing workload is recognised only by the text `not found`;
+- a heartbeat of an unknown node is an error, and while the store is frozen nodes get drain_node.
 """
 
 # ruff: noqa: N802  # the contract names the methods
@@ -30,12 +30,12 @@ TERMINAL_REASONS = frozenset(
     {"INVALID_IMAGE", "INVALID_SPECIFICATION", "INVALID_CONFIGURATION", "PORT_BIND_CONFLICT"}
 )
 HABITS: dict[str, Any] = {
-    "poll_seconds": 0.5,  # in the field 5
+    "poll_seconds": 0.5,  # 5 in existing schedulers
     "drift_seconds": 300.0,
     "heartbeat_seconds": 1,
     "lease_seconds": 5.0,
     "frozen": False,
-    "losses": 0,  # each time it rises, all nodes are forgotten
+    "losses": 0,  # each increase removes all nodes
 }
 ACTUAL = {
     agent.ACTUAL_STATE_PENDING: "Pending",
@@ -55,7 +55,7 @@ class Node:
 
 @dataclass
 class Workload:
-    spec: str  # bytes of the message, in base64
+    spec: str  # the message in base64
     revision: str
     desired: str  # Running, Stopped, Deleted
     node_id: str = ""
@@ -64,7 +64,7 @@ class Workload:
     failure: str = ""
     attempts: int = 0
     next_at: float = 0.0
-    sent: str = ""  # revision and desired state of the last order that was taken
+    sent: str = ""  # revision and desired state of the last accepted order
     metadata: dict[str, str] = field(default_factory=dict)
 
 
@@ -84,7 +84,7 @@ class Scheduler:
         changed: dict[str, Any] = json.loads(self._config.read_text()).get("habits", {})
         return HABITS | changed
 
-    # What it serves to agents.
+    # Service for agents.
 
     async def RegisterNode(self, request: Any, context: Any) -> Any:
         self._note("registration", request)
@@ -112,7 +112,7 @@ class Scheduler:
         self._note("heartbeat", request)
         return control.HeartbeatResponse(acknowledged=True, drain_node=self.habits()["frozen"])
 
-    # What it serves to users.
+    # Service for users.
 
     async def ApplyWorkload(self, request: Any, context: Any) -> Any:
         desired = request.desired_state.capitalize() or "Running"
@@ -196,7 +196,7 @@ class Scheduler:
             supported_workload_types=node.types,
         )
 
-    # What it does.
+    # Control loop.
 
     async def run(self) -> None:
         compared_at = time.time()
@@ -272,7 +272,7 @@ class Scheduler:
         workload.sent = ""
 
     async def _status(self, name: str, workload: Workload) -> Any:
-        """None: the agent used the words for a missing workload."""
+        """None: the agent reported a missing workload."""
         request = agent.GetWorkloadStatusRequest(id=name)
         try:
             return (await self._call(workload.node_id, "GetWorkloadStatus", request)).status
@@ -300,7 +300,7 @@ class Scheduler:
             return await getattr(agent.stub(channel), method)(request, timeout=CALL_SECONDS)
 
     def _note(self, what: str, message: Any) -> None:
-        """For tests: what it received."""
+        """Record a received message, for tests."""
         with self._log.open("a") as log:
             text = b64encode(message.SerializeToString()).decode()
             log.write(json.dumps({"what": what, "message": text}) + "\n")
@@ -320,7 +320,7 @@ def _spec(workload: Workload) -> Any:
 
 
 def _fill(request: Any, spec: Any) -> None:
-    """The spec of a user in the form of agents."""
+    """Convert the spec of a user into the format of agents."""
     if spec.type == "container":
         request.type, given = agent.WORKLOAD_TYPE_CONTAINER, spec.container
         made = request.spec.container

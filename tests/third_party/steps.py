@@ -1,4 +1,4 @@
-"""The steps of a workload's life in any pairing, and a kill -9 of one side in the middle of a step."""
+"""The lifecycle steps of a workload in any pairing, and kill -9 of one side during a step."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -16,25 +16,25 @@ class Pairing(Protocol):
     user: User
 
     def side(self, name: str) -> Process:
-        """The scheduler, or the agent."""
+        """The process of the scheduler or the agent."""
 
     def spec(self, workload_id: str, kind: str, *, version: int = 1) -> Any: ...
 
     def copy(self, workload_id: str) -> dict[str, str]:
-        """State and revision of what the agent runs; empty: nothing."""
+        """State and revision of the agent's copy; empty if there is none."""
 
     def orders(self, workload_ids: Iterable[str]) -> object:
-        """Differs as soon as the agent has got another order."""
+        """Differs as soon as the agent has received another order."""
 
     def fail_applies(self, workload_ids: Iterable[str]) -> None:
-        """From now on only these cannot be started."""
+        """From now on only these workloads fail to start."""
 
     def check_cause(self, view: Any) -> None:
-        """The view of a workload that could not be started names the cause."""
+        """The view of a workload that failed to start names the cause."""
 
 
 class Step(ABC):
-    """One step for a workload of each kind: what is before it, what the user asks, what must come of it."""
+    """One step for a workload of each kind: precondition, request of the user, expected result."""
 
     def __init__(self, pairing: Pairing, name: str) -> None:
         self.pairing = pairing
@@ -48,7 +48,7 @@ class Step(ABC):
 
     @abstractmethod
     def request(self) -> None:
-        """What the user asks for."""
+        """The request of the user."""
 
     def verify(self) -> None:
         self.expect("Running")
@@ -65,7 +65,7 @@ class Step(ABC):
 
 class Apply(Step):
     def prepare(self) -> None:
-        """Nothing is there."""
+        """No workloads exist."""
 
     def request(self) -> None:
         for kind, name in self.names.items():
@@ -82,7 +82,7 @@ class Update(Step):
             revision = self.pairing.user.until(name, "Running", within=DEADLINE_SECONDS).revision_id
             copy = self.pairing.copy(name)
             assert copy["state"] == "Running"
-            assert copy.get("revision", revision) == revision  # libvirt tells none
+            assert copy.get("revision", revision) == revision  # libvirt reports none
 
 
 class Stop(Step):
@@ -150,7 +150,7 @@ STEPS = {
 
 
 def after_a_kill(pairing: Pairing, name: str, workload_id: str, side: str) -> Step:
-    """Kill one side in the middle of the step, start it again, and see that the step ends."""
+    """Kill one side during the step, start it again, and check that the step completes."""
     step = STEPS[name](pairing, workload_id)
     step.prepare()
     before = pairing.orders(step.names.values())

@@ -1,4 +1,4 @@
-"""Our scheduler with agents of another make that have the habits of the field, one per test."""
+"""Our scheduler with third-party agents, one behaviour of existing agents per test."""
 
 import json
 import time
@@ -12,7 +12,7 @@ from third_party.programs import DRIFT_SECONDS, POLL_SECONDS, Agent
 from third_party.user import KINDS, a_spec
 
 PULL_ERROR = "failed to pull image: toomanyrequests: rate limit exceeded"
-# What a call and a look at it may take on a busy machine, beside the interval itself.
+# The time a call and its check may take on a busy host, in addition to the interval.
 SLACK_SECONDS = 4.0
 
 
@@ -84,7 +84,7 @@ def test_a_manual_removal_is_detected_within_the_drift_interval(
     applies = "apply_workload begun"
     eventually(lambda: len(pairing.agent.events(applies, unique_id)) == 2, "it is applied again")
 
-    grace = 1.0  # in which the node may repair it by itself
+    grace = 1.0  # in which the node may repair it automatically
     took = pairing.agent.events(applies, unique_id)[1] - removed_at
     assert took <= DRIFT_SECONDS + grace + SLACK_SECONDS
     pairing.user.until(unique_id, "Running")
@@ -97,7 +97,7 @@ def test_heartbeats_without_revisions_do_not_end_an_update(
 ) -> None:
     pairing.user.apply(unique_id, a_spec(kind))
     pairing.user.until(unique_id, "Running")
-    pairing.agent.habit(work_seconds=2.5)  # meanwhile heartbeats say that the old revision runs
+    pairing.agent.habit(work_seconds=2.5)  # meanwhile heartbeats report the old revision as running
     pairing.user.apply(unique_id, a_spec(kind, version=2))
     revision = pairing.user.until(unique_id, "Running").revision_id
 
@@ -162,7 +162,7 @@ def test_an_agent_above_its_cpu_threshold_refuses_with_that_reason(
 
 
 def test_a_slow_stop_does_not_fail(pairing: OurScheduler, unique_id: str) -> None:
-    pairing.agent.habit(stop_seconds=5.0)  # of 45 for an order; in the field 30
+    pairing.agent.habit(stop_seconds=5.0)  # of 45 for an order; 30 in existing agents
     names = {kind: f"{unique_id}-{kind}" for kind in KINDS}
     for kind, name in names.items():
         pairing.user.apply(name, a_spec(kind))
@@ -195,7 +195,7 @@ def test_the_cause_of_a_failure_is_shown_without_list_actions(
 def test_a_node_that_sends_heartbeats_rarely_stays_ready(
     new_pairing: Callable[..., OurScheduler], unique_id: str
 ) -> None:
-    """As with 60 s of heartbeats and a lease of 30 s: here 4 s and 2 s."""
+    """Like a heartbeat interval of 60 s and a lease of 30 s: here 4 s and 2 s."""
     pairing = new_pairing(
         settings={"SCHEDULER_NODE_LEASE": "2s", "SCHEDULER_NODE_UNAVAILABLE_GRACE": "20s"},
         habits={"heartbeat_seconds": 4.0},

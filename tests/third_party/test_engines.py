@@ -1,4 +1,4 @@
-"""Our scheduler with an agent of another make that runs real containers, stacks and machines."""
+"""Our scheduler with a third-party agent that runs real containers, stacks and VMs."""
 
 import shutil
 import subprocess
@@ -37,7 +37,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
 
 @pytest.fixture(scope="module")
 def image(registry: Registry, demo_image: str) -> Iterator[str]:
-    """One that has to be pulled."""
+    """An image that must be pulled."""
     there = registry.push(demo_image, "third-party:latest")
     yield there
     subprocess.run(["docker", "rmi", "-f", there], capture_output=True, timeout=60, check=False)
@@ -66,7 +66,7 @@ def pairing(
 
 
 def live(pairing: OurScheduler, name: str, kind: str, image: str, disk: Path) -> Iterator[str]:
-    """Through a life; yields each status once it is reached."""
+    """Apply, stop, start and delete it; yields each status when it is reached."""
     user = pairing.user
     for version in (1, 2):
         user.apply(name, a_spec(kind, version=version, image=image, disk=disk))

@@ -1,4 +1,4 @@
-"""Gateways of either make before schedulers of the other: by mTLS, and without identities of users."""
+"""Our gateway with a third-party scheduler, and the reverse: with mTLS, without user identities."""
 
 import json
 import ssl
@@ -24,7 +24,7 @@ SPEC = {"type": "container", "resources": {"memory_mb": "32"}, "container": CONT
 
 
 def requester(address: str, tls: dict[str, str]) -> Request:
-    """Sends requests as a command-line client with this certificate does."""
+    """Sends requests like a command-line client with this certificate."""
     context = ssl.create_default_context(cafile=tls["ca"])
     context.load_cert_chain(tls["cert"], tls["key"])
 
@@ -50,7 +50,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Root:
 
 @pytest.fixture(scope="module")
 def theirs(certificates: Root, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Request]:
-    """A gateway of another make before our scheduler, which has an agent of another make."""
+    """A third-party gateway in front of our scheduler, which has a third-party agent."""
     folder = tmp_path_factory.mktemp("theirs")
     pairing = OurScheduler(folder, root=certificates)
     tls = files_of(certificates.write_named("persys-gateway"))
@@ -66,12 +66,12 @@ def theirs(certificates: Root, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture(scope="module")
 def ours(certificates: Root, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Request]:
-    """Our gateway before a scheduler and an agent of another make."""
+    """Our gateway in front of a third-party scheduler with a third-party agent."""
     folder = tmp_path_factory.mktemp("ours")
     tls = files_of(certificates.write_named("persys-scheduler"))
     scheduler = Program("scheduler", folder / "scheduler", tls=tls)
     tls = files_of(certificates.write_named("compute-agent"))
-    # Beside such a scheduler, one that reports deleted workloads for ever would never be rid of them.
+    # With such a scheduler, deleted workloads that are reported for ever would never be removed.
     agent = Agent(
         folder / "agent", "n1", scheduler.address, tls=tls, habits={"keeps_deleted": False}
     )

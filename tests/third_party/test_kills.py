@@ -1,4 +1,4 @@
-"""kill -9 of our scheduler or of an agent of another make at each step of a workload's life."""
+"""kill -9 of our scheduler or a third-party agent at each step of a workload's lifecycle."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from e2e.waiting import eventually
 from third_party.pairings import OurScheduler
 from third_party.steps import SIDES, STEPS, Apply, after_a_kill
 
-# Long enough that a kill comes in the middle of it.
+# Long enough that a kill interrupts it.
 TASK_SECONDS = 1.0
 
 

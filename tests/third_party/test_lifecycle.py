@@ -1,4 +1,4 @@
-"""Our scheduler with an agent of another make: every step of a workload's life, in plain text and by mTLS."""
+"""Our scheduler with a third-party agent: every lifecycle step of a workload, in plain text and with mTLS."""
 
 import pytest
 
@@ -44,7 +44,7 @@ def test_a_node_identified_by_common_name_accepts_orders(
 ) -> None:
     agent = pairing.add_agent(has_own_name=True)
     names = [f"{unique_id}-{number}" for number in range(2)]
-    for name in names:  # the emptier node gets the first
+    for name in names:  # the first goes to the node with more free capacity
         pairing.user.apply(name, pairing.spec(name, "container"))
     for name in names:
         pairing.user.until(name, "Running")

@@ -1,4 +1,4 @@
-"""Our agent under a scheduler of another make: every step of a life on the real engines, and kills."""
+"""Our agent with a third-party scheduler: every lifecycle step on real runtimes, and kill -9."""
 
 import pytest
 
@@ -59,7 +59,7 @@ def test_a_failure_is_reported_with_its_cause_and_a_retry_succeeds(
 def test_an_agent_recreates_a_removed_container_before_the_drift_interval(
     our_agent: OurAgent, unique_id: str
 ) -> None:
-    """Its drift interval is 300 s."""
+    """The drift interval of the scheduler is 300 s."""
     our_agent.user.apply(unique_id, our_agent.spec(unique_id, "container"))
     our_agent.user.until(unique_id, "Running")
     (first,) = container_ids(our_agent.node_id, unique_id)

@@ -1,4 +1,4 @@
-"""A user who knows only the contract: submits workloads to a scheduler of any make and waits for them."""
+"""A user who knows only the contract: submits workloads to any scheduler and waits for them."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from third_party.programs import machine_in_agents_form
 
 CALL_SECONDS = 30
 KINDS = ("container", "compose", "vm")
-# Where nothing is run from the spec.
+# For runtimes that do not use the spec.
 ANY_DISK = Path("/var/tmp/any.qcow2")
 
 
@@ -63,7 +63,7 @@ class User:
         assert answer.accepted
 
     def workload(self, name: str) -> Any:
-        """None: there is no such workload."""
+        """None: the workload does not exist."""
         try:
             return self._call("GetWorkload", control.GetWorkloadRequest(workload_id=name)).workload
         except grpc.RpcError as err:
@@ -78,7 +78,7 @@ class User:
     def node(self, node_id: str) -> Any:
         return self._call("GetNode", control.GetNodeRequest(node_id=node_id)).node
 
-    # What can be waited for.
+    # Waiting.
 
     def until(self, name: str, status: str, *, within: float = DEADLINE_SECONDS) -> Any:
         found: list[Any] = []
@@ -105,7 +105,7 @@ class User:
         )
 
     def _call(self, method: str, request: Any) -> Any:
-        """Waits for a scheduler that is being started."""
+        """Waits for a scheduler that is starting."""
         call = getattr(self._stub, method)
         return call(request, timeout=CALL_SECONDS, wait_for_ready=True)
 

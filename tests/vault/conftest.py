@@ -1,4 +1,4 @@
-"""One Vault for all tests of this folder. Whoever takes it away brings it back."""
+"""One Vault for all tests of this folder. A test that stops it starts it again."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A scheduler and an agent that have their certificates from Vault, and a person who asks them."""
+"""A scheduler and an agent with certificates from Vault, and an admin user."""
 
 import sys
 import uuid
@@ -87,7 +87,7 @@ class Deployment:
         return SchedulerClient(self.target, timeout=timedelta(seconds=30), trust=trust)
 
     def person_files(self) -> CertificateFiles:
-        """Of an admin, with a certificate that this Vault has made."""
+        """The files of an admin, with a certificate of this Vault."""
         made = self._server.read(
             "vault write pki/issue/persys-admin common_name=ada "
             "uri_sans=spiffe://persys.local/admin/ada ttl=8h"
@@ -109,7 +109,7 @@ class Deployment:
         )
 
     def wait_for_log(self, process: Process, *words: str) -> str:
-        """The first line that has all of them."""
+        """The first line that contains all of them."""
         found: list[str] = []
 
         def look() -> bool:

@@ -1,4 +1,4 @@
-"""A real Vault with its data on disk, so that it can go away and come back, set up as the document says."""
+"""A real Vault with its data on disk, so that it can be restarted, configured as in the document."""
 
 import json
 import os
@@ -71,7 +71,7 @@ class VaultServer:
         )
 
     def start(self) -> None:
-        """Sealed, but for the first time."""
+        """Start it. It is sealed, except after the first start."""
         self._process.start()
         if not self._unseal_key:
             made = json.loads(
@@ -96,7 +96,7 @@ class VaultServer:
         self._process.close()
 
     def run(self, script: str) -> str:
-        """In a shell, as root of this Vault."""
+        """Run a script in a shell, as root of this Vault."""
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", script],
             env={
@@ -114,7 +114,7 @@ class VaultServer:
         return done.stdout.strip()
 
     def set_up(self) -> None:
-        """Every command of the document, in its order."""
+        """Run every command of the document, in order."""
         self.run("vault secrets enable -path=secret -version=2 kv")
         blocks = _BLOCK.findall(DOCUMENT.read_text("utf-8"))
         assert blocks
@@ -122,7 +122,7 @@ class VaultServer:
             self.run(block)
 
     def approle(self, name: str) -> dict[str, str]:
-        """The variables with which a process logs in."""
+        """The variables for the login of a process."""
         role = f"auth/approle/role/{name}"
         return {
             "PERSYS_VAULT_AUTH_METHOD": "approle",
@@ -136,7 +136,7 @@ class VaultServer:
         return self.run(f"vault token create -policy={policy} -field=token {' '.join(options)}")
 
     def read(self, command: str) -> dict[str, Any]:
-        """What a command answers, as JSON."""
+        """The JSON output of a command."""
         answer: dict[str, Any] = json.loads(self.run(f"VAULT_FORMAT=json {command}"))
         return answer
 
@@ -144,5 +144,5 @@ class VaultServer:
         try:
             with urllib.request.urlopen(f"{self.address}/v1/sys/health", timeout=10) as answer:
                 return bool(answer.status == HTTPStatus.OK)
-        except OSError:  # 429 while it stands by
+        except OSError:  # 429 on a standby
             return False

@@ -1,4 +1,4 @@
-"""Certificates from a real Vault: the first one, the next ones, and Vault going away and coming back."""
+"""Certificates from a real Vault: issue, renewal, and outages of Vault."""
 
 import ssl
 import time
@@ -95,7 +95,7 @@ def test_a_gateway_with_a_certificate_of_vault_serves_requests(
         try:
             with urllib.request.urlopen(url, timeout=10, context=context) as answer:
                 return bool(answer.status == HTTPStatus.OK)
-        except urllib.error.HTTPError:  # it has not found the scheduler yet
+        except urllib.error.HTTPError:  # not connected to the scheduler yet
             return False
 
     eventually(answers, lambda: deployment.gateway.log[-4000:])
@@ -228,7 +228,7 @@ def test_a_missing_permission_of_the_policy_is_reported(
 def test_a_missing_role_setting_is_reported_with_the_command_that_sets_it(
     server: VaultServer, deployment: Deployment
 ) -> None:
-    """The command is run as it was told, and the process goes on by itself."""
+    """The reported command is run unchanged, and the process continues automatically."""
     server.run("vault write pki/roles/narrow allowed_domains=persys-scheduler key_type=rsa")
     deployment.scheduler.set("PERSYS_VAULT_TOKEN", server.root_token)
     deployment.scheduler.set("PERSYS_VAULT_PKI_ROLE", "narrow")

@@ -1,4 +1,4 @@
-"""Being logged in at a real Vault for longer than a login lasts, and what is kept there."""
+"""Sessions at a real Vault that outlast a login, and its secrets."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

@@ -1,4 +1,4 @@
-"""Secrets that a scheduler takes from a real Vault when it gives an order, and what it says if it cannot."""
+"""Secrets that a scheduler reads from a real Vault when it sends an order, and the errors if it cannot."""
 
 from collections.abc import Iterator
 

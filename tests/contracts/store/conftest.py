@@ -26,7 +26,7 @@ _namespaces = itertools.count()
 
 
 class EtcdServer:
-    """A real etcd on free ports. `kill` is kill -9; `start` brings it back with its data."""
+    """A real etcd on free ports. `kill` is kill -9; `start` starts it again with its data."""
 
     def __init__(
         self, directory: Path, *flags: str, scheme: str = "http", name: str = "default"
@@ -69,7 +69,7 @@ class EtcdServer:
         assert self._process is not None
         self._process.send_signal(number)
         if number is signal.SIGSTOP:
-            # Its threads may go on for a moment.
+            # Its threads may continue for a moment.
             os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)
 
     def kill(self) -> None:
@@ -176,7 +176,7 @@ async def store(opener: Callable[[], Awaitable[Store]]) -> AsyncIterator[Store]:
 
 @pytest.fixture
 def eventually() -> Callable[[Callable[[], Awaitable[bool]]], Awaitable[None]]:
-    """Wait until a condition holds; a condition that never does fails the test."""
+    """Wait until a condition is true, or fail the test."""
 
     async def wait(condition: Callable[[], Awaitable[bool]]) -> None:
         async with asyncio.timeout(_DEADLINE_SECONDS):

@@ -1,4 +1,4 @@
-"""What is particular to EtcdStore: outages, several members, users, TLS, a full backend."""
+"""Specific to EtcdStore: outages, several members, users, TLS, a full backend."""
 
 import asyncio
 import base64

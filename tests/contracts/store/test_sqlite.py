@@ -1,4 +1,4 @@
-"""What is particular to SqliteStore: durability, one process at a time, full disks."""
+"""Specific to SqliteStore: durability, one process at a time, full disks."""
 
 import asyncio
 import contextlib
