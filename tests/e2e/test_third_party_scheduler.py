@@ -139,7 +139,7 @@ async def test_promise_5_with_a_frozen_scheduler_workloads_continue_and_new_ones
     await scheduler.poll_until(unique_id, RUNNING)
     before = node.containers()
 
-    scheduler.habit(frozen=True)
+    scheduler.set_behaviour(frozen=True)
     count = len(scheduler.heartbeats)
     await scheduler.until(lambda: len(scheduler.heartbeats) > count + 1)
     refused = await scheduler.apply(f"{unique_id}-late", sleeping, revision="r1")
@@ -148,7 +148,7 @@ async def test_promise_5_with_a_frozen_scheduler_workloads_continue_and_new_ones
     assert "draining" in refused.message
     assert node.containers() == before
 
-    scheduler.habit(frozen=False)
+    scheduler.set_behaviour(frozen=False)
     count = len(scheduler.heartbeats)
     await scheduler.until(lambda: len(scheduler.heartbeats) > count + 1)
     await scheduler.apply(f"{unique_id}-late", sleeping, revision="r1")
@@ -162,7 +162,7 @@ async def test_an_agent_registers_again_after_a_heartbeat_error(
     await scheduler.poll_until(unique_id, RUNNING)
     before = node.containers()
 
-    scheduler.habit(losses=1)
+    scheduler.set_behaviour(losses=1)
     await scheduler.until(lambda: len(scheduler.registrations) == 2)
     count = len(scheduler.heartbeats)
     await scheduler.until(lambda: len(scheduler.heartbeats) > count + 1)

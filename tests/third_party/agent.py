@@ -30,12 +30,12 @@ import grpc
 from third_party import credentials
 from third_party.contract import agent as pb
 from third_party.contract import control
-from third_party.runtimes import Containers, Files, Machines, Runtime, Stacks, State, TaskError
+from third_party.runtimes import Containers, Files, Runtime, Stacks, State, TaskError, Vms
 
 ZERO_TIME_SECONDS = -62_135_596_800
 CPU_PERCENT_MAX = 80
 CALL_SECONDS = 10
-HABITS: dict[str, Any] = {
+DEFAULT_BEHAVIOUR: dict[str, Any] = {
     "work_seconds": 0.1,
     "stop_seconds": 0.1,
     "errors": {},  # by workload id: the error text of its next apply
@@ -83,12 +83,12 @@ class Agent:
         self._removing: set[str] = set()
         self._asked: set[str] = set()  # during its removal
         self._locks: dict[str, asyncio.Lock] = {}
-        self._workers = asyncio.Semaphore(self.habits()["workers"])
+        self._workers = asyncio.Semaphore(self.behaviour()["workers"])
         self._running: set[asyncio.Task[None]] = set()
 
-    def habits(self) -> dict[str, Any]:
-        changed: dict[str, Any] = json.loads(self._config.read_text()).get("habits", {})
-        return HABITS | changed
+    def behaviour(self) -> dict[str, Any]:
+        changed: dict[str, Any] = json.loads(self._config.read_text()).get("behaviour", {})
+        return DEFAULT_BEHAVIOUR | changed
 
     # Service.
 
@@ -124,11 +124,11 @@ class Agent:
 
     async def HealthCheck(self, request: Any, context: Any) -> Any:
         runtimes = {TYPES[kind]: "healthy" for kind in self._runtimes}
-        used = self.habits()["cpu_percent"]
+        used = self.behaviour()["cpu_percent"]
         return pb.HealthCheckResponse(healthy=True, runtime_status=runtimes, cpu_utilization=used)
 
     async def ListActions(self, request: Any, context: Any) -> Any:
-        if not self.habits()["lists_actions"]:
+        if not self.behaviour()["lists_actions"]:
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, "unknown method ListActions")
         own = [task for task in self._tasks if request.workload_id in ("", task.workload_id)]
         if request.newest_first:
@@ -169,10 +169,10 @@ class Agent:
             self._note(f"{task.action_type} {task.status}", task.workload_id)
 
     async def _apply(self, record: Record) -> None:
-        order, habits = record.order, self.habits()
+        order, behaviour = record.order, self.behaviour()
         try:
-            await self._admit(order, habits)
-            await self._runtimes[order.type].apply(order, habits)
+            await self._admit(order, behaviour)
+            await self._runtimes[order.type].apply(order, behaviour)
         except TaskError as err:
             record.last_error = str(err)
             raise
@@ -181,8 +181,8 @@ class Agent:
             if self._accepted.get(order.id) is record:
                 del self._accepted[order.id]
 
-    async def _admit(self, order: Any, habits: dict[str, Any]) -> None:
-        used = habits["cpu_percent"]
+    async def _admit(self, order: Any, behaviour: dict[str, Any]) -> None:
+        used = behaviour["cpu_percent"]
         is_new = await self._runtimes[order.type].state(order.id) is State.MISSING
         if is_new and used > CPU_PERCENT_MAX:
             text = f"cpu utilization {used:g}% exceeds {CPU_PERCENT_MAX}%"
@@ -194,10 +194,10 @@ class Agent:
             raise TaskError("workload not found")
         self._removing.add(workload_id)
         try:
-            await self._runtimes[record.order.type].remove(workload_id, self.habits())
+            await self._runtimes[record.order.type].remove(workload_id, self.behaviour())
         finally:
             self._removing.discard(workload_id)
-        if workload_id in self._asked and self.habits()["keeps_deleted"]:
+        if workload_id in self._asked and self.behaviour()["keeps_deleted"]:
             self._asked.discard(workload_id)
             path = self._path(workload_id)
             path.rename(path.with_suffix(".deleted"))
@@ -296,7 +296,7 @@ class Agent:
 
     async def _heartbeats(self, asked_seconds: int) -> None:
         while True:
-            await asyncio.sleep(self.habits()["heartbeat_seconds"] or asked_seconds or 10)
+            await asyncio.sleep(self.behaviour()["heartbeat_seconds"] or asked_seconds or 10)
             request = control.HeartbeatRequest(node_id=self.node_id)
             for status in await self._statuses():
                 state = WORDS[status.actual_state]
@@ -350,7 +350,7 @@ def _runtimes(settings: dict[str, Any], folder: Path) -> dict[int, Runtime]:
     return {
         pb.WORKLOAD_TYPE_CONTAINER: Containers(settings["node_id"], settings["docker_config"]),
         pb.WORKLOAD_TYPE_COMPOSE: Stacks(folder / "stacks", settings["compose"]),
-        pb.WORKLOAD_TYPE_VM: Machines(Path(settings["machines"])),
+        pb.WORKLOAD_TYPE_VM: Vms(Path(settings["vm_directory"])),
     }
 
 

@@ -31,11 +31,11 @@ class OurScheduler:
         *,
         root: Root | None = None,
         settings: dict[str, str] | None = None,
-        habits: dict[str, Any] | None = None,
+        behaviour: dict[str, Any] | None = None,
     ) -> None:
-        """`habits` is the initial behaviour of the first agent."""
+        """`behaviour` is the initial behaviour of the first agent."""
         self.folder = folder
-        self._habits = habits or {}
+        self._behaviour = behaviour or {}
         self._root = root
         self._tls = {}
         user: dict[str, str] = {}
@@ -54,7 +54,7 @@ class OurScheduler:
     def start(self) -> None:
         """Returns when the first node is ready."""
         self.scheduler.start()
-        self.add_agent(habits=self._habits)
+        self.add_agent(behaviour=self._behaviour)
 
     def add_agent(self, *, has_own_name: bool = False, **settings: Any) -> Agent:
         """`has_own_name`: the common name of its certificate is the node id."""
@@ -82,7 +82,7 @@ class OurScheduler:
         return sum(len(self.agent.events(task, name)) for name in workload_ids for task in tasks)
 
     def fail_applies(self, workload_ids: Iterable[str]) -> None:
-        self.agent.habit(errors=dict.fromkeys(workload_ids, PULL_ERROR))
+        self.agent.set_behaviour(errors=dict.fromkeys(workload_ids, PULL_ERROR))
 
     def check_cause(self, view: Any) -> None:
         assert view.failure_reason == "IMAGE_PULL_FAILED", view
@@ -103,14 +103,14 @@ class OurAgent:
     def __init__(
         self,
         folder: Path,
-        machines: tuple[Path, dict[str, str]],
+        vm_directory: tuple[Path, dict[str, str]],
         image: str,
         *,
         root: Root | None = None,
-        habits: dict[str, Any] | None = None,
+        behaviour: dict[str, Any] | None = None,
     ) -> None:
-        """`machines` is a directory for VMs and the agent settings for it."""
-        self._machines, settings = machines
+        """`vm_directory` is a directory for VMs and the agent settings for it."""
+        self._vm_directory, settings = vm_directory
         self._image = image
         self._names: set[str] = set()
         tls: dict[str, str] = {}
@@ -123,7 +123,9 @@ class OurAgent:
             files = root.write(Role.AGENT, self.node_id, hosts=("127.0.0.1",))
             # A third-party certificate names its host and not its role.
             security = root.variables(files) | {"PERSYS_TLS_VERIFY": "host"}
-        self.scheduler = Program("scheduler", folder / "scheduler", tls=tls, habits=habits or {})
+        self.scheduler = Program(
+            "scheduler", folder / "scheduler", tls=tls, behaviour=behaviour or {}
+        )
         port = free_port()
         self.agent = Process(
             [str(BIN / "persys-agent"), *(["-insecure"] if root is None else [])],
@@ -166,7 +168,7 @@ class OurAgent:
         )
 
     def copy(self, workload_id: str) -> dict[str, str]:
-        for name in domains(self._machines):
+        for name in domains(self._vm_directory):
             if str(self._disk(workload_id)) in virsh("dumpxml", name, check=False):
                 running = virsh("domstate", name, check=False) == "running"
                 return {"state": "Running" if running else "Stopped"}
@@ -219,7 +221,7 @@ class OurAgent:
         self._disk(workload_id).unlink(missing_ok=True)
 
     def _disk(self, workload_id: str) -> Path:
-        return self._machines / f"{workload_id}.qcow2"
+        return self._vm_directory / f"{workload_id}.qcow2"
 
 
 def _image(workload_id: str) -> str:

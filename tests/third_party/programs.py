@@ -43,7 +43,12 @@ class Program(Process):
         self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
         self._config = folder / "config.json"
-        self._settings = {"listen": self.address, "folder": str(folder), "habits": {}, **settings}
+        self._settings = {
+            "listen": self.address,
+            "folder": str(folder),
+            "behaviour": {},
+            **settings,
+        }
         self._write()
         super().__init__(
             [sys.executable, "-m", f"third_party.{name}", str(self._config)],
@@ -52,8 +57,8 @@ class Program(Process):
             ready=lambda: listens_on(self.port),
         )
 
-    def habit(self, **changed: Any) -> None:
-        self._settings["habits"] |= changed
+    def set_behaviour(self, **changed: Any) -> None:
+        self._settings["behaviour"] |= changed
         self._write()
 
     def _write(self) -> None:

@@ -29,10 +29,10 @@ class TaskError(Exception):
 
 
 class Runtime(Protocol):
-    async def apply(self, order: Any, habits: dict[str, Any]) -> None:
+    async def apply(self, order: Any, behaviour: dict[str, Any]) -> None:
         """Create the workload of the order; a new revision replaces the old one."""
 
-    async def remove(self, workload_id: str, habits: dict[str, Any]) -> None:
+    async def remove(self, workload_id: str, behaviour: dict[str, Any]) -> None:
         """Stop and remove it. Does nothing if it is absent."""
 
     async def state(self, workload_id: str) -> State: ...
@@ -45,24 +45,24 @@ class Files:
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
-    async def apply(self, order: Any, habits: dict[str, Any]) -> None:
+    async def apply(self, order: Any, behaviour: dict[str, Any]) -> None:
         running = order.desired_state != pb.DESIRED_STATE_STOPPED
         if running:
-            await asyncio.sleep(habits["work_seconds"])
-            if error := habits["errors"].get(order.id):
+            await asyncio.sleep(behaviour["work_seconds"])
+            if error := behaviour["errors"].get(order.id):
                 self._path(order.id).unlink(missing_ok=True)  # a new revision removed the old one
                 raise TaskError(error)
         elif await self.state(order.id) is State.RUNNING:
-            await asyncio.sleep(habits["stop_seconds"])
+            await asyncio.sleep(behaviour["stop_seconds"])
         state = State.RUNNING if running else State.STOPPED
         written = {"state": state, "revision": order.revision_id}
         part = self._path(order.id).with_suffix(".part")
         part.write_text(json.dumps(written))
         part.rename(self._path(order.id))
 
-    async def remove(self, workload_id: str, habits: dict[str, Any]) -> None:
+    async def remove(self, workload_id: str, behaviour: dict[str, Any]) -> None:
         running = await self.state(workload_id) is State.RUNNING
-        await asyncio.sleep(habits["stop_seconds"] if running else habits["work_seconds"])
+        await asyncio.sleep(behaviour["stop_seconds"] if running else behaviour["work_seconds"])
         self._path(workload_id).unlink(missing_ok=True)
 
     async def state(self, workload_id: str) -> State:
@@ -82,11 +82,11 @@ class Containers:
         self._node_id = node_id
         self._config = docker_config
 
-    async def apply(self, order: Any, habits: dict[str, Any]) -> None:
+    async def apply(self, order: Any, behaviour: dict[str, Any]) -> None:
         name, spec = self._name(order.id), order.spec.container
         if order.desired_state == pb.DESIRED_STATE_STOPPED:
             if await self.state(order.id) is State.RUNNING:
-                await _run("docker", "stop", "-t", str(habits["stop_seconds"]), name)
+                await _run("docker", "stop", "-t", str(behaviour["stop_seconds"]), name)
             return
         if await self._revision(order.id) == order.revision_id:
             await _run("docker", "start", name)
@@ -103,9 +103,9 @@ class Containers:
             words += ["--env", f"{key}={value}"]
         await _run(*words, spec.image, *spec.command, *spec.args)
 
-    async def remove(self, workload_id: str, habits: dict[str, Any]) -> None:
+    async def remove(self, workload_id: str, behaviour: dict[str, Any]) -> None:
         name = self._name(workload_id)
-        await _run("docker", "stop", "-t", str(habits["stop_seconds"]), name, fails=True)
+        await _run("docker", "stop", "-t", str(behaviour["stop_seconds"]), name, fails=True)
         await _run("docker", "rm", "-f", "-v", name, fails=True)
 
     async def state(self, workload_id: str) -> State:
@@ -132,16 +132,16 @@ class Stacks:
         self._command = command.split()
         folder.mkdir(parents=True, exist_ok=True)
 
-    async def apply(self, order: Any, habits: dict[str, Any]) -> None:
+    async def apply(self, order: Any, behaviour: dict[str, Any]) -> None:
         if order.desired_state == pb.DESIRED_STATE_STOPPED:
-            await self._compose(order.id, "stop", "-t", str(habits["stop_seconds"]))
+            await self._compose(order.id, "stop", "-t", str(behaviour["stop_seconds"]))
             return
         self._file(order.id).write_bytes(b64decode(order.spec.compose.compose_yaml))
         await self._compose(order.id, "up", "-d", "--remove-orphans")
 
-    async def remove(self, workload_id: str, habits: dict[str, Any]) -> None:
+    async def remove(self, workload_id: str, behaviour: dict[str, Any]) -> None:
         if self._file(workload_id).exists():
-            await self._compose(workload_id, "down", "-v", "-t", str(habits["stop_seconds"]))
+            await self._compose(workload_id, "down", "-v", "-t", str(behaviour["stop_seconds"]))
             self._file(workload_id).unlink()
 
     async def state(self, workload_id: str) -> State:
@@ -159,13 +159,13 @@ class Stacks:
         return self._folder / f"{workload_id}.yaml"
 
 
-class Machines:
+class Vms:
     """One libvirt domain per workload, named by the workload's id; its first disk is a copy of its path."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    async def apply(self, order: Any, habits: dict[str, Any]) -> None:
+    async def apply(self, order: Any, behaviour: dict[str, Any]) -> None:
         name, disk = order.id, self._folder / f"{order.id}.qcow2"
         state = await self.state(name)
         if order.desired_state == pb.DESIRED_STATE_STOPPED:
@@ -185,7 +185,7 @@ class Machines:
         if state is not State.RUNNING:
             await _virsh("start", name)
 
-    async def remove(self, workload_id: str, habits: dict[str, Any]) -> None:
+    async def remove(self, workload_id: str, behaviour: dict[str, Any]) -> None:
         await self._undefine(workload_id)
         for path in self._folder.glob(f"{workload_id}.*"):
             path.unlink()

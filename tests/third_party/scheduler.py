@@ -29,7 +29,7 @@ RETRY_SECONDS = 1.0
 TERMINAL_REASONS = frozenset(
     {"INVALID_IMAGE", "INVALID_SPECIFICATION", "INVALID_CONFIGURATION", "PORT_BIND_CONFLICT"}
 )
-HABITS: dict[str, Any] = {
+DEFAULT_BEHAVIOUR: dict[str, Any] = {
     "poll_seconds": 0.5,  # 5 in existing schedulers
     "drift_seconds": 300.0,
     "heartbeat_seconds": 1,
@@ -80,9 +80,9 @@ class Scheduler:
         self._log = self._file.with_name("received.jsonl")
         self._losses = 0
 
-    def habits(self) -> dict[str, Any]:
-        changed: dict[str, Any] = json.loads(self._config.read_text()).get("habits", {})
-        return HABITS | changed
+    def behaviour(self) -> dict[str, Any]:
+        changed: dict[str, Any] = json.loads(self._config.read_text()).get("behaviour", {})
+        return DEFAULT_BEHAVIOUR | changed
 
     # Service for agents.
 
@@ -97,12 +97,12 @@ class Scheduler:
         )
         self._save()
         return control.RegisterNodeResponse(
-            accepted=True, heartbeat_interval_seconds=self.habits()["heartbeat_seconds"]
+            accepted=True, heartbeat_interval_seconds=self.behaviour()["heartbeat_seconds"]
         )
 
     async def Heartbeat(self, request: Any, context: Any) -> Any:
-        if self.habits()["losses"] > self._losses:
-            self._losses = self.habits()["losses"]
+        if self.behaviour()["losses"] > self._losses:
+            self._losses = self.behaviour()["losses"]
             self._nodes.clear()
         node = self._nodes.get(request.node_id)
         if node is None:
@@ -110,7 +110,7 @@ class Scheduler:
             raise AssertionError("abort raises")
         node.heard_at = time.time()
         self._note("heartbeat", request)
-        return control.HeartbeatResponse(acknowledged=True, drain_node=self.habits()["frozen"])
+        return control.HeartbeatResponse(acknowledged=True, drain_node=self.behaviour()["frozen"])
 
     # Service for users.
 
@@ -201,7 +201,7 @@ class Scheduler:
     async def run(self) -> None:
         compared_at = time.time()
         while True:
-            drift = time.time() - compared_at > self.habits()["drift_seconds"]
+            drift = time.time() - compared_at > self.behaviour()["drift_seconds"]
             compared_at = time.time() if drift else compared_at
             for name, workload in list(self._workloads.items()):
                 try:
@@ -209,7 +209,7 @@ class Scheduler:
                 except grpc.aio.AioRpcError as err:
                     workload.message = f"{err.code().name}: {err.details()}"
             self._save()
-            await asyncio.sleep(self.habits()["poll_seconds"])
+            await asyncio.sleep(self.behaviour()["poll_seconds"])
 
     async def _converge(self, name: str, workload: Workload, *, compare: bool) -> None:
         if workload.desired == "Deleted":
@@ -283,7 +283,7 @@ class Scheduler:
 
     def _is_ready(self, node_id: str) -> bool:
         node = self._nodes.get(node_id)
-        return node is not None and time.time() - node.heard_at < self.habits()["lease_seconds"]
+        return node is not None and time.time() - node.heard_at < self.behaviour()["lease_seconds"]
 
     def _choose(self, kind: str) -> str:
         ready = (

@@ -19,7 +19,7 @@ SLACK_SECONDS = 4.0
 @pytest.fixture
 def pairing(plain_pairing: OurScheduler) -> Iterator[OurScheduler]:
     yield plain_pairing
-    plain_pairing.agent.habit(
+    plain_pairing.agent.set_behaviour(
         errors={}, cpu_percent=5.0, stop_seconds=0.1, work_seconds=0.1, workers=8
     )
 
@@ -62,7 +62,7 @@ def test_a_running_workload_is_reported_within_one_poll(
 def test_a_failure_is_reported_within_one_poll(
     pairing: OurScheduler, kind: str, unique_id: str
 ) -> None:
-    pairing.agent.habit(errors={unique_id: PULL_ERROR})
+    pairing.agent.set_behaviour(errors={unique_id: PULL_ERROR})
     pairing.user.apply(unique_id, a_spec(kind))
     view = pairing.user.until(unique_id, "Failed")
     seen_at = time.time()
@@ -97,7 +97,9 @@ def test_heartbeats_without_revisions_do_not_end_an_update(
 ) -> None:
     pairing.user.apply(unique_id, a_spec(kind))
     pairing.user.until(unique_id, "Running")
-    pairing.agent.habit(work_seconds=2.5)  # meanwhile heartbeats report the old revision as running
+    pairing.agent.set_behaviour(
+        work_seconds=2.5
+    )  # meanwhile heartbeats report the old revision as running
     pairing.user.apply(unique_id, a_spec(kind, version=2))
     revision = pairing.user.until(unique_id, "Running").revision_id
 
@@ -121,7 +123,7 @@ def test_a_manually_stopped_container_is_started_again(
 def test_deleted_workloads_are_removed_although_the_agent_keeps_reporting_them(
     pairing: OurScheduler, kind: str, names: Callable[[int], list[str]]
 ) -> None:
-    pairing.agent.habit(stop_seconds=1.5)
+    pairing.agent.set_behaviour(stop_seconds=1.5)
     for name in names(8):
         pairing.user.apply(name, a_spec(kind))
     for name in names(8):
@@ -139,7 +141,7 @@ def test_deleted_workloads_are_removed_although_the_agent_keeps_reporting_them(
 def test_a_deleted_workload_that_the_agent_keeps_reporting_can_be_applied_again(
     pairing: OurScheduler, unique_id: str
 ) -> None:
-    pairing.agent.habit(stop_seconds=1.5)
+    pairing.agent.set_behaviour(stop_seconds=1.5)
     for _ in range(2):
         pairing.user.apply(unique_id, a_spec("compose"))
         pairing.user.until(unique_id, "Running")
@@ -151,18 +153,18 @@ def test_a_deleted_workload_that_the_agent_keeps_reporting_can_be_applied_again(
 def test_an_agent_above_its_cpu_threshold_refuses_with_that_reason(
     pairing: OurScheduler, unique_id: str
 ) -> None:
-    pairing.agent.habit(cpu_percent=91.0)
+    pairing.agent.set_behaviour(cpu_percent=91.0)
     pairing.user.apply(unique_id, a_spec("container"))
     view = pairing.user.until(unique_id, "Failed")
     assert view.failure_reason == "INSUFFICIENT_RESOURCES"
     assert "cpu utilization 91% exceeds 80%" in view.reason.message
 
-    pairing.agent.habit(cpu_percent=20.0)
+    pairing.agent.set_behaviour(cpu_percent=20.0)
     pairing.user.until(unique_id, "Running")
 
 
 def test_a_slow_stop_does_not_fail(pairing: OurScheduler, unique_id: str) -> None:
-    pairing.agent.habit(stop_seconds=5.0)  # of 45 for an order; 30 in existing agents
+    pairing.agent.set_behaviour(stop_seconds=5.0)  # of 45 for an order; 30 in existing agents
     names = {kind: f"{unique_id}-{kind}" for kind in KINDS}
     for kind, name in names.items():
         pairing.user.apply(name, a_spec(kind))
@@ -185,7 +187,7 @@ def test_the_cause_of_a_failure_is_shown_without_list_actions(
     new_pairing: Callable[..., OurScheduler], unique_id: str
 ) -> None:
     pairing = new_pairing()
-    pairing.agent.habit(errors={unique_id: PULL_ERROR}, lists_actions=False)
+    pairing.agent.set_behaviour(errors={unique_id: PULL_ERROR}, lists_actions=False)
     pairing.user.apply(unique_id, a_spec("container"))
     view = pairing.user.until(unique_id, "Failed")
 
@@ -198,7 +200,7 @@ def test_a_node_that_sends_heartbeats_rarely_stays_ready(
     """Like a heartbeat interval of 60 s and a lease of 30 s: here 4 s and 2 s."""
     pairing = new_pairing(
         settings={"SCHEDULER_NODE_LEASE": "2s", "SCHEDULER_NODE_UNAVAILABLE_GRACE": "20s"},
-        habits={"heartbeat_seconds": 4.0},
+        behaviour={"heartbeat_seconds": 4.0},
     )
     agent = pairing.agent
     eventually(lambda: len(agent.events("heartbeat", "")) == 3, "three heartbeats")
@@ -224,8 +226,8 @@ def test_containers_of_a_lost_node_move_and_vms_do_not(
 
     for kind in ("container", "compose"):
         until_moved(pairing, names[kind], other)
-    machine = pairing.user.until(names["vm"], "Unknown")
-    assert f"node {lost.node_id}" in machine.reason.message
+    vm = pairing.user.until(names["vm"], "Unknown")
+    assert f"node {lost.node_id}" in vm.reason.message
 
     lost.start()
     pairing.user.until(names["vm"], "Running")

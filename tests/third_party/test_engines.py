@@ -53,10 +53,10 @@ def pairing(
         made.add_agent(
             runtime="engines",
             compose=compose_binaries.V2,
-            machines=str(vm_directory),
+            vm_directory=str(vm_directory),
             docker_config=str(registry.login_folder),
         )
-        made.agent.habit(stop_seconds=1)
+        made.agent.set_behaviour(stop_seconds=1)
         yield made
     finally:
         made.close()

@@ -73,7 +73,7 @@ def ours(certificates: Root, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     tls = files_of(certificates.write_named("compute-agent"))
     # With such a scheduler, deleted workloads that are reported for ever would never be removed.
     agent = Agent(
-        folder / "agent", "n1", scheduler.address, tls=tls, habits={"keeps_deleted": False}
+        folder / "agent", "n1", scheduler.address, tls=tls, behaviour={"keeps_deleted": False}
     )
     gateway, port = _our_gateway(folder, certificates, scheduler.address)
     try:

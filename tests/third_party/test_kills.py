@@ -14,7 +14,7 @@ TASK_SECONDS = 1.0
 
 @pytest.fixture
 def slow(plain_pairing: OurScheduler) -> OurScheduler:
-    plain_pairing.agent.habit(work_seconds=TASK_SECONDS, stop_seconds=TASK_SECONDS)
+    plain_pairing.agent.set_behaviour(work_seconds=TASK_SECONDS, stop_seconds=TASK_SECONDS)
     return plain_pairing
 
 
@@ -24,7 +24,7 @@ def slow(plain_pairing: OurScheduler) -> OurScheduler:
 def test_a_step_interrupted_by_kill_9_completes(
     pairing: OurScheduler, name: str, side: str, unique_id: str
 ) -> None:
-    pairing.agent.habit(work_seconds=TASK_SECONDS, stop_seconds=TASK_SECONDS)
+    pairing.agent.set_behaviour(work_seconds=TASK_SECONDS, stop_seconds=TASK_SECONDS)
     after_a_kill(pairing, name, unique_id, side)
 
 
