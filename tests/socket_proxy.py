@@ -9,7 +9,7 @@ LIBVIRT_SOCKET = "/var/run/libvirt/libvirt-sock"
 
 
 class Proxy:
-    """Forwards to a socket. `cut` refuses and closes connections until `mend`; `hold` keeps them open, and
+    """Forwards to a socket. `cut` refuses and closes connections until `restore`; `hold` keeps them open, and
     nothing is forwarded until `release`."""
 
     def __init__(self, path: Path, *, socket: str = DOCKER_SOCKET) -> None:
@@ -23,7 +23,7 @@ class Proxy:
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(10)
 
     def cut(self) -> None:

@@ -17,7 +17,7 @@ APPLY_SECONDS = 3
 @pytest.fixture(scope="module")
 def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
     made = Proxy(tmp_path_factory.mktemp("docker") / "docker.sock")
-    made.mend()
+    made.restore()
     yield made
     made.close()
 
@@ -40,7 +40,7 @@ def test_promise_11_nothing_is_deleted_while_docker_is_unreachable(
     assert view.reason.message == "docker is not responding"
     assert cluster.containers() == before
 
-    proxy.mend()
+    proxy.restore()
     cluster.wait_for_all(some, "Running", within=5)
     cluster.wait_for_all(late, "Running")
     assert cluster.containers(some) == before
@@ -56,7 +56,7 @@ def test_a_docker_outage_during_work_creates_no_duplicates(
     eventually(lambda: len(cluster.containers(twenty)) > 2, "some have a container")
     proxy.cut()
     running = [one for one in cluster.containers(twenty) if one.running]
-    proxy.mend()
+    proxy.restore()
 
     cluster.wait_for_all(twenty, "Running")
     after = cluster.containers(twenty)
@@ -75,7 +75,7 @@ def test_a_delete_during_a_docker_outage_is_performed_after_it(
     cluster.wait_for(name, "Deleting")
     assert len(cluster.containers([name])) == 1
 
-    proxy.mend()
+    proxy.restore()
     cluster.wait_until_gone([name])
     assert cluster.containers([name]) == []
 
@@ -123,6 +123,6 @@ def test_a_long_outage_does_not_fail_workloads(
     assert cluster.statuses() == {name: "Unknown", late: "Pending"}
     assert "does not answer" in cluster.client.get_workload(late).reason.message
     assert [view.retry_attempts for view in cluster.client.list_workloads()] == [0, 0]
-    proxy.mend()
+    proxy.restore()
     cluster.wait_for_all([name, late], "Running")
     assert cluster.containers([name]) == before

@@ -215,7 +215,7 @@ async def frozen_with_orders(schedulers: Schedulers, load: Load, *, nodes: list[
     """Orders that it has not sent yet must not be sent when it resumes."""
     leader = schedulers.wait_for_leader()
     for node in nodes:
-        node.agent.manner.answer_seconds = 0.5
+        node.agent.behaviour.answer_seconds = 0.5
     await asyncio.to_thread(
         eventually, lambda: leader.metric(ORDERS_THAT_WAIT) > 5, "orders that wait for slow nodes"
     )
@@ -228,7 +228,7 @@ async def frozen_with_orders(schedulers: Schedulers, load: Load, *, nodes: list[
         await asyncio.sleep(max(0.0, since + LEASE_SECONDS + 1 - monotonic()))
         stored = schedulers.etcds[0].etcdctl("get", "/leader")
         for node in nodes:
-            node.agent.manner.answer_seconds = 0
+            node.agent.behaviour.answer_seconds = 0
             node.agent.senders.clear()
     finally:
         leader.signal(signal.SIGCONT)

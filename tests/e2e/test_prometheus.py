@@ -159,11 +159,11 @@ def prometheus(directory: Path, targets: Mapping[str, str]) -> Iterator[Ask]:
     for job in settings["scrape_configs"]:
         job["static_configs"][0]["targets"] = [targets[job["job_name"]]]
     (directory / "prometheus.yml").write_text(yaml.safe_dump(settings), "utf-8")
-    hasty = yaml.safe_load((SHIPPED / "alerts.yml").read_text("utf-8"))
-    for group in hasty["groups"]:
+    fast_rules = yaml.safe_load((SHIPPED / "alerts.yml").read_text("utf-8"))
+    for group in fast_rules["groups"]:
         for rule in group["rules"]:
             rule["for"] = "1s" if rule["alert"] == "PersysNodeLost" else "1h"
-    (directory / "alerts.yml").write_text(yaml.safe_dump(hasty), "utf-8")
+    (directory / "alerts.yml").write_text(yaml.safe_dump(fast_rules), "utf-8")
 
     def ask(path: str) -> Any:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:

@@ -31,7 +31,7 @@ def connection(cluster: Cluster) -> Iterator[PortProxy]:
     cluster.agent.set("PERSYS_SCHEDULER_ADDR", f"127.0.0.1:{port}")
     proxy = PortProxy(port, target=cluster.scheduler_port)
     try:
-        proxy.mend()
+        proxy.restore()
         yield proxy
     finally:
         proxy.close()
@@ -69,7 +69,7 @@ def test_promise_4_an_isolated_workload_with_data_stops_before_another_node_runs
 
     eventually(runs_elsewhere, "it runs on the other node")
     assert cluster.wait_for(name, "Running").assigned_node_id == other
-    connection.mend()
+    connection.restore()
     eventually(lambda: cluster.containers([name]) == [], "the old copy is gone")
     assert data.is_dir()  # no request deleted its data
     assert all(one.running for one in inspect(container_ids(other)))

@@ -13,10 +13,10 @@ from persys.errors import StoreUnavailableError
 from persys.store.etcd import EtcdOptions, EtcdStore
 from persys.store.port import Store, Unit
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from shells.scheduler.harness import Cluster, a_cluster, brisk
+from shells.scheduler.harness import Cluster, a_cluster, fast_settings
 from shells.scheduler.recovery.test_mode import health, mode, our_node, running, until_mode
 from shells.scheduler.recovery.test_recovery import rebuild
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.stores import FaultyStore
 from shells.scheduler.third_party_agent import Node
 
 MEGABYTE = 1 << 20
@@ -34,7 +34,7 @@ def etcd(tmp_path: Path) -> Iterator[Etcd]:
 async def cluster(etcd: Etcd) -> AsyncIterator[Cluster]:
     options = EtcdOptions(endpoints=(etcd.endpoint,), deadline_seconds=1.5)
     store = await EtcdStore.open(options)
-    async with a_cluster(TroubledStore(store), brisk()) as cluster:
+    async with a_cluster(FaultyStore(store), fast_settings()) as cluster:
         yield cluster
     await store.close()
 

@@ -27,9 +27,9 @@ from shells.scheduler.third_party_agent import a_node
 KINDS = (*FAULTS, HANG, OVERSIZED)
 CALLS = sorted(name for name in vars(Store) if not name.startswith("_"))
 # Not called while schedulers run: only at the end, and for compaction of etcd.
-NOT_MADE = {"close", "compact"}
+NOT_CALLED = {"close", "compact"}
 SAMPLE = 8
-STRUCK_SECONDS = 2.0
+FAULT_SECONDS = 2.0
 RECOVERED_SECONDS = 60.0
 HUGE = b"x" * 1_000_000
 
@@ -46,7 +46,7 @@ ALL = [
     Case(call, kind)
     for call in CALLS
     for kind in KINDS
-    if call not in NOT_MADE and (call != "transactions" or kind not in (HANG, OVERSIZED))
+    if call not in NOT_CALLED and (call != "transactions" or kind not in (HANG, OVERSIZED))
 ]
 CHOSEN = Random("faults of the store").sample(ALL, SAMPLE)
 
@@ -119,7 +119,7 @@ def oversized(answer: Any) -> Any:
             return answer
 
 
-async def survives(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+async def check_case(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DEADLINE_SECONDS", "READ_DEADLINE_SECONDS"):
         monkeypatch.setattr(store_guard, name, 1.0)
     store = FaultyStore(MemoryStore(SystemClock().monotonic))
@@ -151,12 +151,12 @@ async def survives(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
 async def while_failing(store: FaultyStore, replicas: Replicas) -> set[str]:
     """Trigger the call: write, read everything again, change the leader. Returns the accepted workloads."""
     accepted: set[str] = set()
-    for number, act in enumerate((write, doubt, hand_over)):
+    for number, act in enumerate((write, reload, change_leader)):
         await act(replicas)
         with suppress(grpc.aio.AioRpcError):
             if (await replicas.controls[-1].apply(f"during-{number}")).success:
                 accepted.add(f"during-{number}")
-        if await is_struck(store):
+        if await fault_happened(store):
             break
     assert store.was_struck.is_set(), "the call is not made"
     return accepted
@@ -168,7 +168,7 @@ async def write(replicas: Replicas) -> None:
         await replicas.metric(0, "persys_scheduler_store_transactions_total")
 
 
-async def doubt(replicas: Replicas) -> None:
+async def reload(replicas: Replicas) -> None:
     """A short outage of the store: everything is read again."""
     replicas.stores[0].down = True
     with suppress(grpc.aio.AioRpcError):
@@ -176,14 +176,14 @@ async def doubt(replicas: Replicas) -> None:
     replicas.stores[0].down = False
 
 
-async def hand_over(replicas: Replicas) -> None:
+async def change_leader(replicas: Replicas) -> None:
     """The leader stops, and the other scheduler becomes leader."""
     await replicas.stop(0)
 
 
-async def is_struck(store: FaultyStore) -> bool:
+async def fault_happened(store: FaultyStore) -> bool:
     with suppress(TimeoutError):
-        async with asyncio.timeout(STRUCK_SECONDS):
+        async with asyncio.timeout(FAULT_SECONDS):
             await store.was_struck.wait()
     return store.was_struck.is_set()
 
@@ -213,10 +213,10 @@ def test_the_faulty_store_has_every_method_of_the_port() -> None:
 
 @pytest.mark.parametrize("case", CHOSEN, ids=str)
 async def test_a_store_fault_stops_nothing(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    await survives(case, monkeypatch)
+    await check_case(case, monkeypatch)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("case", ALL, ids=str)
 async def test_no_store_fault_stops_anything(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    await survives(case, monkeypatch)
+    await check_case(case, monkeypatch)

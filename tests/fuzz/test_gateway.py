@@ -143,27 +143,27 @@ async def check_gateway(gateway: Gateway, *, memory_before: float) -> None:
 
 
 @asynccontextmanager
-async def a_house(cluster: Cluster) -> AsyncIterator[RunningGateway]:
+async def a_running_gateway(cluster: Cluster) -> AsyncIterator[RunningGateway]:
     address = f"127.0.0.1:{cluster.settings.grpc_port}"
-    async with a_gateway(quiet(scheduler_addr=(address,))) as house:
-        yield house
+    async with a_gateway(quiet(scheduler_addr=(address,))) as running:
+        yield running
 
 
-async def check_house(house: RunningGateway) -> None:
-    status, told = await house.get(f"{API}/workloads/canary")
+async def check_running(running: RunningGateway) -> None:
+    status, told = await running.get(f"{API}/workloads/canary")
     assert (status, told["workload"]["status"]) == (200, "Running")
-    async with house.session.get("/metrics") as response:
+    async with running.session.get("/metrics") as response:
         assert "persys_internal_errors_total{" not in await response.text()
 
 
 async def test_invalid_websocket_frames_do_not_affect_other_clients() -> None:
     for one_round in rounds("gateway_sockets", size=100):
         with one_round:
-            async with a_cluster_with_a_canary() as cluster, a_house(cluster) as house:
+            async with a_cluster_with_a_canary() as cluster, a_running_gateway(cluster) as running:
                 for one in one_round:
                     with one as random:
-                        check(await exchange(house.gateway.port, a_session(random)))
-                await check_house(house)
+                        check(await exchange(running.gateway.port, a_session(random)))
+                await check_running(running)
 
 
 def a_session(random: Random) -> bytes:
@@ -232,12 +232,12 @@ async def test_signed_webhooks_are_accepted_or_refused() -> None:
         with one_round:
             async with (
                 a_cluster_with_a_canary() as cluster,
-                a_gateway(hooked_settings(cluster)) as house,
+                a_gateway(hooked_settings(cluster)) as running,
             ):
                 for one in one_round:
                     with one as random:
-                        check(await exchange(house.gateway.public_port, a_delivery(random)))
-                await check_house(house)
+                        check(await exchange(running.gateway.public_port, a_delivery(random)))
+                await check_running(running)
 
 
 def a_delivery(random: Random) -> bytes:

@@ -32,8 +32,8 @@ from persys.store.port import Record, Snapshot, Unit, WatchEvent
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.stored.records import decode
 from properties.test_records import EXAMPLES, STORED
-from shells.scheduler.harness import Cluster, a_cluster, brisk
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.harness import Cluster, a_cluster, fast_settings
+from shells.scheduler.stores import FaultyStore
 from shells.scheduler.third_party_agent import Node
 
 WORKLOADS = ("w0", "w1", "w2", "w3")
@@ -109,8 +109,8 @@ class Scenario:
 
     async def prepare(self) -> None:
         control = self.control
-        self._nodes[0].agent.manner.failures["broken"] = ("IMAGE_NOT_FOUND", "no such image")
-        self._nodes[1].agent.manner.failures["broken"] = ("IMAGE_NOT_FOUND", "no such image")
+        self._nodes[0].agent.behaviour.failures["broken"] = ("IMAGE_NOT_FOUND", "no such image")
+        self._nodes[1].agent.behaviour.failures["broken"] = ("IMAGE_NOT_FOUND", "no such image")
         for name in (*WORKLOADS, "broken"):
             await control.apply(name)
         await control.stub.PutSecret(pb.PutSecretRequest(name="db", value=b"one"), timeout=10)
@@ -173,8 +173,8 @@ def name_of(key: str) -> str:
 
 @asynccontextmanager
 async def a_scenario() -> AsyncIterator[Scenario]:
-    store = TroubledStore(MemoryStore(SystemClock().monotonic))
-    async with a_cluster(store, brisk()) as cluster:
+    store = FaultyStore(MemoryStore(SystemClock().monotonic))
+    async with a_cluster(store, fast_settings()) as cluster:
         scenario = Scenario(cluster, [await cluster.join("n1"), await cluster.join("n2")])
         await scenario.prepare()
         yield scenario

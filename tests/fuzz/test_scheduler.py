@@ -20,8 +20,8 @@ from persys.model import feature
 from persys.store.memory import MemoryStore
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from shells.scheduler.harness import Cluster, a_cluster, brisk
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.harness import Cluster, a_cluster, fast_settings
+from shells.scheduler.stores import FaultyStore
 
 SERVICE = pb.DESCRIPTOR.services_by_name["AgentControl"]
 AGENT = agent_pb2.DESCRIPTOR.services_by_name["AgentService"]
@@ -35,8 +35,8 @@ WINDOWS = (0, 1, 8, 17, -1, 2**31 - 1, -(2**31))
 
 @asynccontextmanager
 async def a_cluster_with_a_canary() -> AsyncIterator[Cluster]:
-    store = TroubledStore(MemoryStore(SystemClock().monotonic))
-    async with a_cluster(store, brisk()) as cluster:
+    store = FaultyStore(MemoryStore(SystemClock().monotonic))
+    async with a_cluster(store, fast_settings()) as cluster:
         await cluster.join(NODE)
         await apply_on(cluster, "canary")
         await cluster.control.until("canary", "Running", within=60)

@@ -19,7 +19,7 @@ def run_with(recovery: str, *, forgets: bool = False, schedulers: int = 1) -> Ou
     return run(Plan(SEED, shape, (*wishes, saved, loss)))
 
 
-def deeds_after_loss(outcome: Outcome, verb: str) -> list[str]:
+def actions_after_loss(outcome: Outcome, verb: str) -> list[str]:
     return [
         line.what
         for line in outcome.lines
@@ -34,8 +34,8 @@ def test_nothing_is_stopped_or_started_for_a_lost_store(recovery: str, *, forget
 
     assert outcome.violation is None
     assert any(line.what == f"recovers: {recovery}" for line in outcome.lines)
-    assert deeds_after_loss(outcome, "stops") == []
-    assert deeds_after_loss(outcome, "receives delete") == []
+    assert actions_after_loss(outcome, "stops") == []
+    assert actions_after_loss(outcome, "receives delete") == []
 
 
 def test_several_schedulers_stay_in_recovery_until_the_operator_decides() -> None:

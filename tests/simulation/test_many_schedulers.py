@@ -90,7 +90,7 @@ def test_a_resumed_scheduler_does_not_forward_an_expired_call() -> None:
     assert run(plan).violation is None
 
 
-class Presumption(LeaderLease):
+class UnconfirmedLease(LeaderLease):
     """Never renews its lease, and always claims to hold it."""
 
     @property
@@ -101,20 +101,20 @@ class Presumption(LeaderLease):
         await asyncio.Event().wait()
 
 
-class Presumptuous(Scheduler):
-    leader_lease_type = Presumption
+class UnconfirmedScheduler(Scheduler):
+    leader_lease_type = UnconfirmedLease
 
 
-class PresumptuousSeat(HaScheduler):
-    scheduler_type = Presumptuous
+class UnconfirmedHaScheduler(HaScheduler):
+    scheduler_type = UnconfirmedScheduler
 
 
-class PresumptuousWorld(World):
-    ha_scheduler_type = PresumptuousSeat
+class UnconfirmedWorld(World):
+    ha_scheduler_type = UnconfirmedHaScheduler
 
 
 def test_a_leader_without_a_valid_lease_is_detected() -> None:
-    outcome = run(Plan(3, SHAPE, tuple(USER_KINDS)), PresumptuousWorld)
+    outcome = run(Plan(3, SHAPE, tuple(USER_KINDS)), UnconfirmedWorld)
 
     assert outcome.violation is not None
     assert outcome.violation.promise == "authority"

@@ -24,81 +24,81 @@ def sim(*arguments: str, cwd: Path, hash_seed: str = "0") -> subprocess.Complete
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory: pytest.TempPathFactory) -> str:
+def output(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The output for the fixed seeds. It contains the number and name of a violated promise."""
     directory = tmp_path_factory.mktemp("seeds")
     runs = [sim("--seeds", seeds, cwd=directory) for seeds in ("1..18", "26..43", "170..185")]
     return "".join(run.stdout + run.stderr + f"exit {run.returncode}\n" for run in runs)
 
 
-def test_no_seed_violates_a_promise(said: str) -> None:
-    assert said.count("exit 0\n") == 3, said
+def test_no_seed_violates_a_promise(output: str) -> None:
+    assert output.count("exit 0\n") == 3, output
 
 
-def test_promise_1_in_simulation_nothing_acknowledged_is_lost(said: str) -> None:
-    assert "1 acknowledged" not in said
+def test_promise_1_in_simulation_nothing_acknowledged_is_lost(output: str) -> None:
+    assert "1 acknowledged" not in output
 
 
-def test_promise_1_in_simulation_a_recovery_restores_all_known_workloads(said: str) -> None:
-    assert "1 recovered" not in said
+def test_promise_1_in_simulation_a_recovery_restores_all_known_workloads(output: str) -> None:
+    assert "1 recovered" not in output
 
 
-def test_promise_2_in_simulation_a_workload_that_fits_does_not_wait(said: str) -> None:
+def test_promise_2_in_simulation_a_workload_that_fits_does_not_wait(output: str) -> None:
     assert (
-        "8 everything ends" not in said
+        "8 everything ends" not in output
     )  # also reported for a workload that waits although it fits
 
 
-def test_promise_3_in_simulation_no_node_is_overcommitted(said: str) -> None:
-    assert "3 reservation" not in said
+def test_promise_3_in_simulation_no_node_is_overcommitted(output: str) -> None:
+    assert "3 reservation" not in output
 
 
-def test_promise_4_in_simulation_data_never_has_two_running_copies(said: str) -> None:
-    assert "4 one copy of data" not in said
+def test_promise_4_in_simulation_data_never_has_two_running_copies(output: str) -> None:
+    assert "4 one copy of data" not in output
 
 
 def test_promise_4_in_simulation_a_workload_with_stop_after_moves_only_after_it_stopped(
-    said: str,
+    output: str,
 ) -> None:
-    assert "4 stopped alone" not in said
+    assert "4 stopped alone" not in output
 
 
-def test_promise_5_in_simulation_no_outage_stops_a_workload(said: str) -> None:
-    assert "5 nothing stops" not in said
+def test_promise_5_in_simulation_no_outage_stops_a_workload(output: str) -> None:
+    assert "5 nothing stops" not in output
 
 
-def test_promise_6_in_simulation_agents_restart_and_workloads_do_not(said: str) -> None:
-    assert "6 no restart" not in said
+def test_promise_6_in_simulation_agents_restart_and_workloads_do_not(output: str) -> None:
+    assert "6 no restart" not in output
 
 
-def test_promise_8_in_simulation_everything_converges_without_hot_loops(said: str) -> None:
-    assert "8 everything ends" not in said
-    assert "8 no hot loop" not in said
+def test_promise_8_in_simulation_everything_converges_without_hot_loops(output: str) -> None:
+    assert "8 everything ends" not in output
+    assert "8 no hot loop" not in output
 
 
-def test_promise_9_in_simulation_an_idle_cluster_writes_nothing(said: str) -> None:
-    assert "9 idle writes nothing" not in said
+def test_promise_9_in_simulation_an_idle_cluster_writes_nothing(output: str) -> None:
+    assert "9 idle writes nothing" not in output
 
 
-def test_promise_10_in_simulation_data_is_removed_only_by_a_delete(said: str) -> None:
-    assert "10 data" not in said
+def test_promise_10_in_simulation_data_is_removed_only_by_a_delete(output: str) -> None:
+    assert "10 data" not in output
 
 
-def test_promise_11_in_simulation_no_error_deletes_anything(said: str) -> None:
-    assert "5 nothing stops" not in said
-    assert "10 data" not in said
+def test_promise_11_in_simulation_no_error_deletes_anything(output: str) -> None:
+    assert "5 nothing stops" not in output
+    assert "10 data" not in output
 
 
-def test_promise_11_in_simulation_an_empty_store_causes_no_deletes(said: str) -> None:
-    assert "11 recovery" not in said
+def test_promise_11_in_simulation_an_empty_store_causes_no_deletes(output: str) -> None:
+    assert "11 recovery" not in output
 
 
-def test_a_removed_node_returns_only_by_registration(said: str) -> None:
-    assert "removal" not in said
+def test_a_removed_node_returns_only_by_registration(output: str) -> None:
+    assert "removal" not in output
 
 
-def test_promise_12_in_simulation_a_drained_node_is_empty(said: str) -> None:
-    assert "12 drained" not in said
+def test_promise_12_in_simulation_a_drained_node_is_empty(output: str) -> None:
+    assert "12 drained" not in output
 
 
 def test_a_large_crowded_cluster_keeps_its_promises(tmp_path: Path) -> None:

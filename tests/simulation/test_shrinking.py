@@ -10,7 +10,7 @@ from persys.sim.scenario.plan import Plan, PlannedEvent, Shape, plan_from
 from persys.sim.world import World
 
 
-class HastyRuntime(SimRuntime):
+class FaultyRuntime(SimRuntime):
     """Treats a missing response as an absent container."""
 
     async def inspect(self, order: Order) -> Artefact | None:
@@ -20,12 +20,12 @@ class HastyRuntime(SimRuntime):
             return None
 
 
-class HastyNode(SimNode):
-    runtime_type = HastyRuntime
+class FaultyNode(SimNode):
+    runtime_type = FaultyRuntime
 
 
-class HastyWorld(World):
-    node_type = HastyNode
+class FaultyWorld(World):
+    node_type = FaultyNode
 
 
 SHAPE = Shape(nodes=2, workloads=4, minutes=3)
@@ -40,8 +40,8 @@ NEEDED = [
 PLAN = Plan(11, SHAPE, tuple(sorted([*NOISE, *NEEDED], key=lambda each: each.at)))
 
 
-def run_hastily(plan: Plan) -> Outcome:
-    return run(plan, HastyWorld)
+def run_with_fault(plan: Plan) -> Outcome:
+    return run(plan, FaultyWorld)
 
 
 def test_the_plan_passes_without_the_planted_fault() -> None:
@@ -49,10 +49,10 @@ def test_the_plan_passes_without_the_planted_fault() -> None:
 
 
 def test_a_planted_fault_is_found_and_shrunk_to_the_needed_events() -> None:
-    found = run_hastily(PLAN)
+    found = run_with_fault(PLAN)
     assert found.violation is not None
 
-    short = shrink(found, run=run_hastily)
+    short = shrink(found, run=run_with_fault)
 
     assert short.violation is not None
     assert short.violation.promise == found.violation.promise
@@ -61,8 +61,8 @@ def test_a_planted_fault_is_found_and_shrunk_to_the_needed_events() -> None:
 
 
 def test_a_saved_plan_violates_the_same_promise_at_the_same_time() -> None:
-    found = run_hastily(PLAN)
+    found = run_with_fault(PLAN)
 
-    again = run_hastily(plan_from(found.plan.to_json()))
+    again = run_with_fault(plan_from(found.plan.to_json()))
 
     assert (again.violation, again.fingerprint) == (found.violation, found.fingerprint)

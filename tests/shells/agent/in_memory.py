@@ -205,7 +205,7 @@ class Running:
         """No call is in progress."""
         await self.until(lambda: self.api.owned.count == 0, "all calls are finished")
 
-    async def until_stands(self, name: str, *actual: Actual | None) -> None:
+    async def until_actual(self, name: str, *actual: Actual | None) -> None:
         await self.until(lambda: self.status(name) in actual, f"{name} is {actual}")
 
 

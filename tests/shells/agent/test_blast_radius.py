@@ -215,20 +215,20 @@ async def survives(case: Case, directory: Path) -> None:
         faulty.on = True
         refused = not await is_taken(running, "bad")
         await running.apply("good", binds=("/srv/good",))
-        await running.until_stands("good", Actual.RUNNING)
+        await running.until_actual("good", Actual.RUNNING)
         if case.is_seen_by_the_user and faulty.struck:
             await running.until(lambda: refused or is_reported(running), "it is reported")
         await running.delete("good")
-        await running.until_stands("good", None)
+        await running.until_actual("good", None)
         with suppress(AbortedError):
             await running.delete("bad")
         assert heartbeat_bytes(running) < 1_000_000
 
         faulty.on = False
         await running.until_async(lambda: is_taken(running, "bad"), "bad is taken")
-        await running.until_stands("bad", Actual.RUNNING)
+        await running.until_actual("bad", Actual.RUNNING)
         await running.delete("bad")
-        await running.until_stands("bad", None)
+        await running.until_actual("bad", None)
 
 
 async def is_taken(running: Running, name: str) -> bool:

@@ -29,7 +29,7 @@ async def ca(settings: CaSettings, tmp_path: Path) -> AsyncIterator[RunningCa]:
 
 
 @pytest.fixture
-async def hasty_ca(settings: CaSettings, tmp_path: Path) -> AsyncIterator[RunningCa]:
+async def ca_with_short_timeouts(settings: CaSettings, tmp_path: Path) -> AsyncIterator[RunningCa]:
     """A CA with short timeouts."""
     limits = HttpLimits(handshake_seconds=1.0, connection_seconds=3.0, closing_seconds=1.0)
     async with a_running_ca(settings, tmp_path, limits, request_seconds=1.0) as ca:

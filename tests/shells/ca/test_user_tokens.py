@@ -18,8 +18,8 @@ from persys.store.memory import MemoryStore
 from persys.wire.ca.messages import RevokeRequest
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.ca.running_ca import RunningCa
-from shells.scheduler.harness import Cluster, Control, a_cluster, brisk, eventually
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.harness import Cluster, Control, a_cluster, eventually, fast_settings
+from shells.scheduler.stores import FaultyStore
 
 ANN = Identity(Role.ADMIN, "ann")
 OFTEN = timedelta(seconds=0.05)
@@ -45,10 +45,10 @@ async def test_a_token_is_invalid_once_any_certificate_of_its_creator_is_revoked
     scheduler = await asyncio.to_thread(ca.certificate, Role.SCHEDULER, "s1")
     files = await asyncio.to_thread(ca.certificate, ANN.role, ANN.name, "--ttl", "1h")
     serials = {"first": read_claims(files.certificate.read_bytes()).serial}
-    store = TroubledStore(MemoryStore(SystemClock().monotonic))
+    store = FaultyStore(MemoryStore(SystemClock().monotonic))
     tls = tls_of(ca, scheduler, reads_list=True)
     other = await asyncio.to_thread(ca.certificate, Role.ADMIN, "bob")
-    async with a_cluster(store, brisk(), tls=tls, user=tls_of(ca, files)) as cluster:
+    async with a_cluster(store, fast_settings(), tls=tls, user=tls_of(ca, files)) as cluster:
         shown = await a_token(cluster)
         request = new_request(new_key(), ANN, ())
         issued = await ca.ask(files, lambda client: client.renew(request))

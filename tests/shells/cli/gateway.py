@@ -26,11 +26,11 @@ def gateway(tls: Tls | None = None, **settings: object) -> Iterator[str]:
     """Gives its URL. `settings` as the gateway knows them, such as scheduler_addr."""
     with capture_logs(), _in_a_thread() as loop:
         serving = asyncio.run_coroutine_threadsafe(_start(tls, settings), loop)
-        front, running = serving.result(START_SECONDS)
+        made, running = serving.result(START_SECONDS)
         try:
-            yield f"{'http' if tls is None else 'https'}://127.0.0.1:{front.port}"
+            yield f"{'http' if tls is None else 'https'}://127.0.0.1:{made.port}"
         finally:
-            asyncio.run_coroutine_threadsafe(_stop(front, running), loop).result(START_SECONDS)
+            asyncio.run_coroutine_threadsafe(_stop(made, running), loop).result(START_SECONDS)
 
 
 @contextmanager
@@ -57,12 +57,12 @@ async def _start(
         "insecure": tls is None,
         **settings,
     }
-    front = Gateway(GatewaySettings(**chosen), SystemClock(), tls)  # type: ignore[arg-type]
-    await front.start()
-    return front, asyncio.get_running_loop().create_task(front.run())
+    made = Gateway(GatewaySettings(**chosen), SystemClock(), tls)  # type: ignore[arg-type]
+    await made.start()
+    return made, asyncio.get_running_loop().create_task(made.run())
 
 
-async def _stop(front: Gateway, running: asyncio.Task[None]) -> None:
-    await front.stop()
+async def _stop(made: Gateway, running: asyncio.Task[None]) -> None:
+    await made.stop()
     running.cancel()
     await asyncio.wait([running])

@@ -13,14 +13,14 @@ from root_ca import Root
 from shells.gateway.running_gateway import LIMITS, RunningGateway, a_gateway, quiet
 from shells.scheduler.calls import World, a_world
 from shells.scheduler.calls import quiet as quiet_scheduler
-from shells.scheduler.harness import Cluster, a_cluster, brisk
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.harness import Cluster, a_cluster, fast_settings
+from shells.scheduler.stores import FaultyStore
 
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[Cluster]:
-    store = TroubledStore(MemoryStore(SystemClock().monotonic))
-    async with a_cluster(store, brisk()) as cluster:
+    store = FaultyStore(MemoryStore(SystemClock().monotonic))
+    async with a_cluster(store, fast_settings()) as cluster:
         yield cluster
     await store.store.close()
 
@@ -35,9 +35,9 @@ async def api(cluster: Cluster) -> AsyncIterator[RunningGateway]:
 @pytest.fixture
 async def secure_scheduler(root: Root) -> AsyncIterator[Cluster]:
     """A scheduler with TLS, and an admin client."""
-    store = TroubledStore(MemoryStore(SystemClock().monotonic))
+    store = FaultyStore(MemoryStore(SystemClock().monotonic))
     scheduler, admin = root.tls(Role.SCHEDULER, "s1"), root.tls(Role.ADMIN, "me")
-    async with a_cluster(store, brisk(), tls=scheduler, user=admin) as cluster:
+    async with a_cluster(store, fast_settings(), tls=scheduler, user=admin) as cluster:
         yield cluster
     await store.store.close()
 
@@ -57,7 +57,7 @@ async def secure_api(
 @pytest.fixture
 async def world(root: Root, tmp_path: Path) -> AsyncIterator[World]:
     """A scheduler with TLS and one node, without background work."""
-    store = TroubledStore(MemoryStore(SystemClock().monotonic))
+    store = FaultyStore(MemoryStore(SystemClock().monotonic))
     settings = quiet_scheduler(secrets_key_file=str(tmp_path / "key"))
     scheduler, admin = root.tls(Role.SCHEDULER, "s1"), root.tls(Role.ADMIN, "me")
     async with a_cluster(store, settings, tls=scheduler, user=admin) as cluster:

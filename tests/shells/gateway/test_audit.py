@@ -17,18 +17,18 @@ RECOVERIES = [where for where, route in REST.items() if CALLS[route.rpc].before 
 async def test_every_change_names_its_client_in_the_event_and_in_the_audit(
     world: World, root: Root
 ) -> None:
-    async with a_house(world, root) as api:
+    async with a_running_gateway(world, root) as api:
         for number, where in enumerate(where for where in REST if where not in RECOVERIES):
             await named(world, api, root, where, f"x{number}")
 
 
 @pytest.mark.parametrize("where", RECOVERIES)
 async def test_every_recovery_names_its_client(world: World, root: Root, where: str) -> None:
-    async with a_house(world, root) as api:
+    async with a_running_gateway(world, root) as api:
         await named(world, api, root, where, "x")
 
 
-def a_house(world: World, root: Root) -> AbstractAsyncContextManager[RunningGateway]:
+def a_running_gateway(world: World, root: Root) -> AbstractAsyncContextManager[RunningGateway]:
     address = f"127.0.0.1:{world.cluster.settings.grpc_port}"
     settings = quiet_gateway(insecure=False, scheduler_addr=(address,))
     return a_gateway(settings, tls=root.tls(Role.GATEWAY, "g1"))

@@ -35,7 +35,7 @@ from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.methods import METHODS, Audit
 from persys.wire.stored import records, snapshot
-from shells.scheduler.harness import Cluster, brisk, eventually
+from shells.scheduler.harness import Cluster, eventually, fast_settings
 from shells.scheduler.third_party_agent import Agent, Context, Copy
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
@@ -110,7 +110,7 @@ class World:
     def app(self) -> Scheduler:
         return self.cluster.app
 
-    async def plant(self, *planted: Struct) -> None:
+    async def add_records(self, *planted: Struct) -> None:
         """Write records and apply them to memory as a leader does."""
         app, memory = self.app, Memory(self.app.cluster, float("inf"), datetime.now(UTC))
         found = {_key_of(record): record for record in planted}
@@ -140,7 +140,9 @@ async def a_world(cluster: Cluster, tls: Tls | None = None) -> World:
 def quiet(**changes: Any) -> Any:
     """Settings with which a scheduler writes nothing on its own and no lease expires."""
     never = timedelta(hours=1)
-    return brisk(node_lease=never, reconcile_interval=never, drift_detect_interval=never, **changes)
+    return fast_settings(
+        node_lease=never, reconcile_interval=never, drift_detect_interval=never, **changes
+    )
 
 
 def _key_of(record: Struct) -> str:
@@ -185,15 +187,15 @@ async def nothing(_world: World, _name: str) -> None:
 
 
 async def a_ready_node(world: World, name: str) -> None:
-    await world.plant(a_node(name))
+    await world.add_records(a_node(name))
 
 
 async def a_cordoned_node(world: World, name: str) -> None:
-    await world.plant(a_node(name, cordoned=True))
+    await world.add_records(a_node(name, cordoned=True))
 
 
 async def a_lost_node(world: World, name: str) -> None:
-    await world.plant(a_node(name, status=NodeStatus.NOT_READY))
+    await world.add_records(a_node(name, status=NodeStatus.NOT_READY))
 
 
 async def a_lost_node_with_copies(world: World, name: str) -> None:
@@ -204,13 +206,13 @@ async def a_lost_node_with_copies(world: World, name: str) -> None:
             Assignment(WorkloadId(f"copy{number}"), NodeId(name), 1, LONG_AGO)
             for number in range(first, first + COPIES // 2)
         ]
-        await world.plant(*(Tombstone(copy, LONG_AGO) for copy in copies))
+        await world.add_records(*(Tombstone(copy, LONG_AGO) for copy in copies))
 
 
 async def a_waiting_workload(world: World, name: str) -> None:
     """It has been decided on and waits for a node."""
     workload = a_large_workload(name)
-    await world.plant(workload)
+    await world.add_records(workload)
     world.app.reconciler.wake(workload.id)
 
     async def waits() -> bool:
@@ -228,12 +230,12 @@ async def a_pending_suggestion(world: World, name: str) -> None:
     await a_waiting_workload(world, name)
     suggestion = a_suggestion(name, target=name)
     until = datetime.now(UTC) + timedelta(days=1)
-    await world.plant(SuggestionDecision(suggestion, False, LONG_AGO, pending_until=until))
+    await world.add_records(SuggestionDecision(suggestion, False, LONG_AGO, pending_until=until))
 
 
 async def a_token(world: World, name: str) -> None:
     until = datetime.now(UTC) + timedelta(days=1)
-    await world.plant(
+    await world.add_records(
         Token(name, "ann", Role.VIEWER, frozenset(), "hash", LONG_AGO, "admin/ann", until)
     )
 

@@ -17,7 +17,7 @@ async def nothing_else() -> dict[str, object]:
     return {}
 
 
-class Tried:
+class CallCancellation:
     """One RPC, called repeatedly, each time with a unique name.
 
     `beside` returns what a call changes outside the scheduler.

@@ -22,7 +22,7 @@ from persys.scheduler.server import SchedulerServer
 from persys.scheduler.settings import SchedulerSettings
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.stores import FaultyStore
 from shells.scheduler.third_party_agent import Node, a_node
 
 DEADLINE_SECONDS = 60.0
@@ -42,7 +42,7 @@ class ShiftedClock(SystemClock):
         return super().now() + self.ahead
 
 
-def brisk(**changes: Any) -> SchedulerSettings:
+def fast_settings(**changes: Any) -> SchedulerSettings:
     """Settings for tests: short intervals, and leases that outlast a busy machine."""
     seconds: dict[str, float] = {
         "heartbeat_interval": 1,
@@ -221,7 +221,7 @@ class Cluster:
 
     def __init__(
         self,
-        store: TroubledStore,
+        store: FaultyStore,
         settings: SchedulerSettings,
         stack: AsyncExitStack,
         *,
@@ -316,7 +316,7 @@ class Cluster:
 
 @asynccontextmanager
 async def a_cluster(
-    store: TroubledStore,
+    store: FaultyStore,
     settings: SchedulerSettings,
     *,
     tls: Tls | None = None,

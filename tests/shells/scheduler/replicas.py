@@ -20,8 +20,8 @@ from persys.store.memory import MemoryStore
 from persys.store.port import Store
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.metadata_keys import ROLE
-from shells.scheduler.harness import DEADLINE_SECONDS, Control, brisk, eventually
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.harness import DEADLINE_SECONDS, Control, eventually, fast_settings
+from shells.scheduler.stores import FaultyStore
 
 # Long enough that a leader on a busy machine renews it in time.
 LEASE = timedelta(seconds=3)
@@ -32,7 +32,7 @@ class Replicas:
         self.store = store
         self._start_seconds = start_seconds
         self.running: list[asyncio.Task[None]] = []
-        self.stores: list[TroubledStore] = []
+        self.stores: list[FaultyStore] = []
         self.controls: list[Control] = []
         self.endpoints: list[str] = []
         self._metrics_ports: list[int] = []
@@ -42,8 +42,8 @@ class Replicas:
         self, *, tls: Tls | None = None, user: Tls | None = None, key_file: str = ""
     ) -> Control:
         """Add a scheduler that serves, with `tls` if given."""
-        store = TroubledStore(self.store)
-        settings = brisk(leader_lease=LEASE, secrets_key_file=key_file)
+        store = FaultyStore(self.store)
+        settings = fast_settings(leader_lease=LEASE, secrets_key_file=key_file)
         stop = asyncio.Event()
         server = SchedulerServer(
             settings,
@@ -101,7 +101,7 @@ class Replicas:
 
 
 @asynccontextmanager
-async def some_seats() -> AsyncIterator[Replicas]:
+async def some_replicas() -> AsyncIterator[Replicas]:
     made = Replicas(MemoryStore(SystemClock().monotonic))
     try:
         yield made
@@ -123,14 +123,14 @@ async def until_leading(control: Control, *, within: float = DEADLINE_SECONDS) -
     await eventually(leads, lambda: "it to lead", within=within)
 
 
-async def until_standing_by(control: Control, *, within: float = DEADLINE_SECONDS) -> None:
-    async def stands_by() -> bool:
+async def until_standby(control: Control, *, within: float = DEADLINE_SECONDS) -> None:
+    async def is_standby() -> bool:
         return (await mode_of(control))[1].get(ROLE) == "standby"
 
-    await eventually(stands_by, lambda: "it to stand by", within=within)
+    await eventually(is_standby, lambda: "it to stand by", within=within)
 
 
-async def until_named(control: Control, *names: str) -> None:
+async def until_listed(control: Control, *names: str) -> None:
     async def named() -> bool:
         return await control.names() == sorted(names)
 

@@ -11,7 +11,7 @@ from persys.store.port import LeaseId, Outcome, Record, Snapshot, Store, Unit, W
 from persys.wire.stored import records
 
 
-class TroubledStore:
+class FaultyStore:
     """Delegates to a real store, which outlives the scheduler that closes this one."""
 
     def __init__(self, store: Store) -> None:

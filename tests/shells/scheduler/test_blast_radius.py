@@ -19,8 +19,8 @@ from persys.scheduler.dispatch.agent_client import Close, Stub, connect_over_grp
 from persys.store.memory import MemoryStore
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from shells.scheduler.harness import Cluster, a_cluster, brisk, eventually
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.harness import Cluster, a_cluster, eventually, fast_settings
+from shells.scheduler.stores import FaultyStore
 
 ARCHITECTURE = Path(__file__).parents[3] / "docs" / "architecture.md"
 FAULTS = [OSError(28, "No space left on device"), RuntimeError("planted"), MemoryError()]
@@ -28,15 +28,15 @@ FAULTS = [OSError(28, "No space left on device"), RuntimeError("planted"), Memor
 
 @asynccontextmanager
 async def a_cluster_of(scheduler: Callable[..., Scheduler]) -> AsyncIterator[Cluster]:
-    store = TroubledStore(MemoryStore(SystemClock().monotonic))
-    async with a_cluster(store, brisk(), scheduler=scheduler) as cluster:
+    store = FaultyStore(MemoryStore(SystemClock().monotonic))
+    async with a_cluster(store, fast_settings(), scheduler=scheduler) as cluster:
         yield cluster
     await store.store.close()
 
 
 def all_loops() -> tuple[Loop, ...]:
     return Scheduler(
-        brisk(), MemoryStore(SystemClock().monotonic), SystemClock(), name="test"
+        fast_settings(), MemoryStore(SystemClock().monotonic), SystemClock(), name="test"
     ).loops()
 
 
@@ -77,7 +77,7 @@ async def test_a_loop_that_fails_is_run_again_and_workloads_converge(name: str) 
 @pytest.mark.parametrize("name", [loop.name for loop in all_loops() if loop.ends_process])
 async def test_the_scheduler_ends_when_an_essential_loop_fails(name: str) -> None:
     scheduler = with_a_faulty_loop(name)(
-        brisk(), MemoryStore(SystemClock().monotonic), SystemClock(), name="test"
+        fast_settings(), MemoryStore(SystemClock().monotonic), SystemClock(), name="test"
     )
     await scheduler.take_over()
 

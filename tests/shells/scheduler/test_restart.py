@@ -14,8 +14,15 @@ import pytest
 
 from persys.infra.clock import SystemClock
 from persys.store.sqlite import SqliteStore
-from shells.scheduler.harness import Cluster, Control, a_cluster, brisk, eventually, free_ports
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.harness import (
+    Cluster,
+    Control,
+    a_cluster,
+    eventually,
+    fast_settings,
+    free_ports,
+)
+from shells.scheduler.stores import FaultyStore
 from shells.scheduler.third_party_agent import Node, a_node
 
 
@@ -52,7 +59,7 @@ async def test_a_restart_keeps_everything_and_sends_nothing_that_is_settled(
 
 async def test_a_restart_keeps_the_scheduled_retry(cluster: Cluster) -> None:
     node = await cluster.join()
-    node.agent.manner.failures["web"] = ("RUNTIME_ERROR", "exit code 1")
+    node.agent.behaviour.failures["web"] = ("RUNTIME_ERROR", "exit code 1")
     await cluster.control.apply("web")
     before = await cluster.control.until("web", "Failed")
     await cluster.stop()
@@ -62,7 +69,7 @@ async def test_a_restart_keeps_the_scheduled_retry(cluster: Cluster) -> None:
     assert after.retry_next_at == before.retry_next_at
     assert after.reason.message == "exit code 1"
 
-    del node.agent.manner.failures["web"]
+    del node.agent.behaviour.failures["web"]
     cluster.clock.ahead += timedelta(seconds=10)
     await cluster.control.until("web", "Running")
     assert len(node.agent.applies) == 2
@@ -70,7 +77,7 @@ async def test_a_restart_keeps_the_scheduled_retry(cluster: Cluster) -> None:
 
 async def test_a_workload_that_was_given_up_stays_so_after_a_restart(cluster: Cluster) -> None:
     node = await cluster.join()
-    node.agent.manner.failures["web"] = ("IMAGE_NOT_FOUND", "no such image")
+    node.agent.behaviour.failures["web"] = ("IMAGE_NOT_FOUND", "no such image")
     await cluster.control.apply("web")
     await cluster.control.until("web", "Failed")
     await cluster.stop()
@@ -87,7 +94,7 @@ async def test_a_deletion_continues_after_a_restart(cluster: Cluster) -> None:
     node = await cluster.join()
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
-    node.agent.manner.work_seconds = 0.5
+    node.agent.behaviour.work_seconds = 0.5
     await cluster.control.delete("web")
     await cluster.stop()
     await cluster.start()
@@ -106,11 +113,11 @@ async def test_nodes_have_their_full_lease_after_a_restart(cluster: Cluster) -> 
 
 async def test_a_workload_runs_on_the_embedded_store(tmp_path: Path) -> None:
     path = tmp_path / "scheduler.db"
-    settings = brisk()
+    settings = fast_settings()
     async with AsyncExitStack() as stack:
         store = await SqliteStore.open(path, monotonic=SystemClock().monotonic)
         stack.push_async_callback(store.close)
-        cluster = await stack.enter_async_context(a_cluster(TroubledStore(store), settings))
+        cluster = await stack.enter_async_context(a_cluster(FaultyStore(store), settings))
         await cluster.join()
         await cluster.control.apply("web")
         await cluster.control.until("web", "Running")
@@ -118,7 +125,7 @@ async def test_a_workload_runs_on_the_embedded_store(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         store = await SqliteStore.open(path, monotonic=SystemClock().monotonic)
         stack.push_async_callback(store.close)
-        cluster = await stack.enter_async_context(a_cluster(TroubledStore(store), settings))
+        cluster = await stack.enter_async_context(a_cluster(FaultyStore(store), settings))
         assert (await cluster.control.workload("web")).status == "Running"
 
 

@@ -42,7 +42,7 @@ class Copy:
 
 
 @dataclass
-class Manner:
+class Behaviour:
     """How this agent behaves; tests change it while it runs."""
 
     work_seconds: float = 0.02  # from PENDING to the result
@@ -59,7 +59,7 @@ class Manner:
     keeps_copies: bool = False  # accepts deletes and ignores them
     lists_tasks: bool = False  # stores what ListActions returns
     # A failed apply is UNKNOWN with `last_error`, and a deleted workload STOPPED for ever.
-    has_field_habits: bool = False
+    like_existing_agents: bool = False
     failures: dict[str, tuple[str, str]] = field(default_factory=dict)  # id: reason word, text
     # Supports what only Persys agents support: epochs, intents and the cluster uid.
     is_ours: bool = False
@@ -69,7 +69,7 @@ class Manner:
 
 class Agent(AgentServiceServicer):
     def __init__(self) -> None:
-        self.manner = Manner()
+        self.behaviour = Behaviour()
         self.copies: dict[str, Copy] = {}
         self.applies: list[pb.ApplyWorkloadRequest] = []
         self.senders: list[str] = []  # the source address of each order
@@ -104,9 +104,9 @@ class Agent(AgentServiceServicer):
     async def HealthCheck(  # noqa: N802
         self, request: pb.HealthCheckRequest, context: Context
     ) -> pb.HealthCheckResponse:
-        if self.manner.runtimes is None:
+        if self.behaviour.runtimes is None:
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, "")
-        return pb.HealthCheckResponse(healthy=True, runtime_status=self.manner.runtimes)
+        return pb.HealthCheckResponse(healthy=True, runtime_status=self.behaviour.runtimes)
 
     def running(self) -> set[str]:
         return {
@@ -120,15 +120,15 @@ class Agent(AgentServiceServicer):
     ) -> pb.ApplyWorkloadResponse:
         if hasattr(context, "peer"):  # a call on a stream has no connection of its own
             self.senders.append(context.peer())
-        await asyncio.sleep(self.manner.answer_seconds)
+        await asyncio.sleep(self.behaviour.answer_seconds)
         self.applies.append(request)
-        if self.manner.rejects:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, self.manner.rejects)
-        if self.manner.refuses_at_once:
+        if self.behaviour.rejects:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, self.behaviour.rejects)
+        if self.behaviour.refuses_at_once:
             return pb.ApplyWorkloadResponse(applied=False, message="runtime not available: docker")
-        if self.manner.is_full and request.id not in self.copies:
+        if self.behaviour.is_full and request.id not in self.copies:
             return _full(request)
-        if self.manner.is_ours:
+        if self.behaviour.is_ours:
             self.kept[request.id] = pb.IntentView(
                 id=request.id, epoch=request.epoch, intent=request.intent
             )
@@ -142,35 +142,35 @@ class Agent(AgentServiceServicer):
         number = copy.applied
         status = copy.status
         status.type = request.type
-        status.revision_id = request.revision_id if self.manner.echoes_revision else ""
+        status.revision_id = request.revision_id if self.behaviour.echoes_revision else ""
         status.desired_state = request.desired_state
-        status.epoch = request.epoch if self.manner.is_ours else 0
-        status.proof = request.proof if self.manner.is_ours else b""
+        status.epoch = request.epoch if self.behaviour.is_ours else 0
+        status.proof = request.proof if self.behaviour.is_ours else b""
         status.actual_state = pb.ACTUAL_STATE_PENDING
         status.message = "task accepted"
         status.metadata.clear()
         status.metadata["task_id"] = f"apply-{request.id}-{number}"
         status.metadata["task_status"] = "pending"
         asyncio.get_running_loop().call_later(
-            self.manner.work_seconds, self._finish, request.id, number
+            self.behaviour.work_seconds, self._finish, request.id, number
         )
         return pb.ApplyWorkloadResponse(applied=True, message="queued", status=status)
 
     async def DeleteWorkload(  # noqa: N802
         self, request: pb.DeleteWorkloadRequest, context: Context
     ) -> pb.DeleteWorkloadResponse:
-        await asyncio.sleep(self.manner.answer_seconds)
+        await asyncio.sleep(self.behaviour.answer_seconds)
         self.deletes.append(request.id)
         self._task(request.id, "delete")
         asyncio.get_running_loop().call_later(
-            self.manner.work_seconds, self._finish_delete, request.id
+            self.behaviour.work_seconds, self._finish_delete, request.id
         )
         return pb.DeleteWorkloadResponse(success=True, message="queued")
 
     async def GetWorkloadStatus(  # noqa: N802
         self, request: pb.GetWorkloadStatusRequest, context: Context
     ) -> pb.GetWorkloadStatusResponse:
-        await asyncio.sleep(self.manner.answer_seconds)
+        await asyncio.sleep(self.behaviour.answer_seconds)
         self.asked.append(request.id)
         copy = self.copies.get(request.id)
         if copy is None:
@@ -180,7 +180,7 @@ class Agent(AgentServiceServicer):
     async def ListWorkloads(  # noqa: N802
         self, request: pb.ListWorkloadsRequest, context: Context
     ) -> pb.ListWorkloadsResponse:
-        await asyncio.sleep(self.manner.answer_seconds)
+        await asyncio.sleep(self.behaviour.answer_seconds)
         return pb.ListWorkloadsResponse(workloads=[copy.status for copy in self.copies.values()])
 
     async def ListIntents(  # noqa: N802
@@ -197,7 +197,7 @@ class Agent(AgentServiceServicer):
         self, request: pb.ListActionsRequest, context: Context
     ) -> pb.ListActionsResponse:
         self.inquiries.append(request)
-        if not self.manner.tells_actions:
+        if not self.behaviour.tells_actions:
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, "unknown method ListActions")
         return pb.ListActionsResponse(
             actions=[done for done in self.actions if done.workload_id == request.workload_id]
@@ -210,18 +210,18 @@ class Agent(AgentServiceServicer):
         status = copy.status
         status.metadata["task_status"] = "completed"
         status.message = ""
-        self._task_ended(name, "apply", self.manner.failures.get(name, ("", ""))[1])
-        if self.manner.refuses_later:
+        self._task_ended(name, "apply", self.behaviour.failures.get(name, ("", ""))[1])
+        if self.behaviour.refuses_later:
             self._fail(status, "", "runtime not available: docker")
-        elif name in self.manner.failures:
-            self._fail(status, *self.manner.failures[name])
+        elif name in self.behaviour.failures:
+            self._fail(status, *self.behaviour.failures[name])
         elif status.desired_state == pb.DESIRED_STATE_STOPPED:
             status.actual_state = pb.ACTUAL_STATE_STOPPED
         else:
             status.actual_state = pb.ACTUAL_STATE_RUNNING
 
     def _task(self, name: str, kind: str) -> None:
-        if self.manner.lists_tasks:
+        if self.behaviour.lists_tasks:
             number = sum(task.workload_id == name for task in self.actions) + 1
             self.actions.append(
                 pb.AgentAction(
@@ -244,7 +244,7 @@ class Agent(AgentServiceServicer):
                 task.ended_at = int(time.time())
 
     def _fail(self, status: pb.WorkloadStatus, reason: str, text: str) -> None:
-        if self.manner.has_field_habits:
+        if self.behaviour.like_existing_agents:
             status.actual_state = pb.ACTUAL_STATE_UNKNOWN
             status.message = "container not found"
             status.metadata.clear()
@@ -258,10 +258,10 @@ class Agent(AgentServiceServicer):
             status.metadata["last_error"] = text
 
     def _finish_delete(self, name: str) -> None:
-        if self.manner.keeps_copies:
+        if self.behaviour.keeps_copies:
             return
         self._task_ended(name, "delete", "" if name in self.copies else "workload not found")
-        if self.manner.has_field_habits and name in self.copies:
+        if self.behaviour.like_existing_agents and name in self.copies:
             status = self.copies[name].status
             self.copies[name].applied += 1  # no result of an earlier apply counts any more
             status.actual_state = pb.ACTUAL_STATE_STOPPED
@@ -270,7 +270,7 @@ class Agent(AgentServiceServicer):
             return
         copy = self.copies.pop(name, None)
         self.kept.pop(name, None)
-        if copy is not None and self.manner.reports_deletes:
+        if copy is not None and self.behaviour.reports_deletes:
             status = pb.WorkloadStatus(
                 id=name,
                 actual_state=pb.ACTUAL_STATE_FAILED,
@@ -336,7 +336,7 @@ class Node:
             labels=self.labels,
             cluster_id=self.cluster_id,
         )
-        if self.agent.manner.is_ours:
+        if self.agent.behaviour.is_ours:
             request.cluster_uid = self.cluster_uid
             request.workload_count = len(self.agent.copies)
         answer: control_pb2.RegisterNodeResponse = await self._control.RegisterNode(

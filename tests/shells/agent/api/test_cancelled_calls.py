@@ -86,7 +86,7 @@ async def nothing(_world: World, _name: str) -> None:
 
 async def a_container(world: World, name: str) -> None:
     await world.running.apply(name)
-    await world.running.until_stands(name, Actual.RUNNING)
+    await world.running.until_actual(name, Actual.RUNNING)
 
 
 async def a_volume(world: World, name: str) -> None:
@@ -153,7 +153,7 @@ async def test_a_cancelled_call_is_complete_or_has_no_effect(name: str, tmp_path
         world = World(running, volumes, leftovers)
         await a_container(world, BURIED)
         await running.delete(BURIED)
-        await running.until_stands(BURIED, None)
+        await running.until_actual(BURIED, None)
         await call.before(world, "whole")
         before = call.state(world, "whole")
         await running.call(getattr(running.api, name)(call.request("whole"), a_context()))

@@ -23,28 +23,28 @@ HANG = "hang"
 
 
 class FaultyConnection:
-    """`strikes` decides by the text of each statement."""
+    """`matches` decides by the text of each statement."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self.fault = "full"
-        self.strikes: Callable[[str], bool] = lambda _sql: False
+        self.matches: Callable[[str], bool] = lambda _sql: False
         self.struck = 0
         self.answers = threading.Event()
         self.answers.set()
 
-    def break_down(self, fault: str, strikes: Callable[[str], bool]) -> None:
+    def fail(self, fault: str, matches: Callable[[str], bool]) -> None:
         self.fault = fault
         if fault == HANG:
             self.answers.clear()
-        self.strikes = strikes
+        self.matches = matches
 
-    def mend(self) -> None:
-        self.strikes = lambda _sql: False
+    def restore(self) -> None:
+        self.matches = lambda _sql: False
         self.answers.set()
 
     def check(self, sql: str) -> None:
-        if self.strikes(sql):
+        if self.matches(sql):
             self.struck += 1
             if self.fault == HANG:
                 self.answers.wait()

@@ -43,9 +43,9 @@ async def delete(running: Running, name: str, epoch: int) -> str:
 
 async def run_and_delete(running: Running, name: str, epoch: int) -> None:
     assert await apply(running, name, epoch)
-    await running.until_stands(name, Actual.RUNNING)
+    await running.until_actual(name, Actual.RUNNING)
     await delete(running, name, epoch)
-    await running.until_stands(name, None)
+    await running.until_actual(name, None)
 
 
 async def acknowledge(running: Running) -> None:
@@ -94,11 +94,11 @@ async def test_a_repeated_delete_of_an_unknown_workload_writes_nothing(tmp_path:
 async def test_an_apply_during_its_delete_is_refused(tmp_path: Path) -> None:
     async with a_running_agent(Node(tmp_path)) as running:
         assert await apply(running, "web", 5)
-        await running.until_stands("web", Actual.RUNNING)
+        await running.until_actual("web", Actual.RUNNING)
         await delete(running, "web", 5)
 
         assert not await apply(running, "web", 5)
-        await running.until_stands("web", None)
+        await running.until_actual("web", None)
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -151,7 +151,7 @@ async def test_an_order_for_a_workload_with_a_damaged_row_is_accepted(tmp_path: 
     node = Node(tmp_path)
     async with a_running_agent(node) as running:
         assert await apply(running, "web", 5)
-        await running.until_stands("web", Actual.RUNNING)
+        await running.until_actual("web", Actual.RUNNING)
     with closing(sqlite3.connect(tmp_path / "state.db")) as connection, connection:
         connection.execute("UPDATE entries SET record = x'00'")
         connection.execute("INSERT INTO deleted_epochs VALUES ('', 9)")

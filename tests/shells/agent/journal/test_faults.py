@@ -79,7 +79,7 @@ async def writing(directory: Path) -> AsyncIterator[tuple[Journal, FaultyConnect
     async with asyncio.TaskGroup() as group:
         running = group.create_task(made.run(a_supervisor(), Metrics().journal.written))
         yield made, faulty
-        faulty.mend()
+        faulty.restore()
         running.cancel()
     made.close()
 
@@ -102,7 +102,7 @@ async def test_a_failed_write_affects_only_its_own_change(field: str, tmp_path: 
     async with writing(tmp_path) as (journal, faulty), asyncio.TaskGroup() as group:
         for count, fault in enumerate(FAULTS, start=1):
             before = remembered(journal)
-            faulty.break_down(fault, lambda sql: sql in own)
+            faulty.fail(fault, lambda sql: sql in own)
             harmless: dict[str, Any] = {other: f"{other}-{fault}"}
             beside = group.create_task(journal.commit(JournalChange(**harmless)))
             with pytest.raises(StoreUnavailableError, match="journal: "):
@@ -111,7 +111,7 @@ async def test_a_failed_write_affects_only_its_own_change(field: str, tmp_path: 
             assert faulty.struck >= count
             assert remembered(journal) == before
             assert getattr(journal, other) == f"{other}-{fault}"
-            faulty.mend()
+            faulty.restore()
 
         await journal.commit(change)
         assert journal.problem() == ""
@@ -130,7 +130,7 @@ def remembered(journal: Journal) -> list[dict[Any, Any]]:
 
 
 @pytest.fixture
-def brisk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def short_intervals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patched:
         patched.setattr(journal_store, "PROBE_SECONDS", 0.1)
         patched.setattr(journal_health, "STALL_SECONDS", 0.3)
@@ -145,19 +145,19 @@ async def an_agent(directory: Path) -> AsyncIterator[tuple[Running, FaultyConnec
         try:
             yield running, faulty
         finally:
-            faulty.mend()
+            faulty.restore()
 
 
 @pytest.mark.parametrize("fault", [*FAULTS, HANG])
-@pytest.mark.usefixtures("brisk")
+@pytest.mark.usefixtures("short_intervals")
 async def test_no_acknowledged_order_is_lost_and_all_others_are_refused(
     fault: str, tmp_path: Path
 ) -> None:
     async with an_agent(tmp_path) as (running, faulty):
         await running.apply("before")
-        await running.until_stands("before", Actual.RUNNING)
+        await running.until_actual("before", Actual.RUNNING)
         acknowledged = {"before"}
-        faulty.break_down(fault, lambda sql: sql.startswith(ANYWHERE))
+        faulty.fail(fault, lambda sql: sql.startswith(ANYWHERE))
         for number in range(4):
             with suppress(AbortedError, TimeoutError):
                 async with asyncio.timeout(0.5):
@@ -166,11 +166,11 @@ async def test_no_acknowledged_order_is_lost_and_all_others_are_refused(
         assert acknowledged == {"before"}
         assert running.status("before") is not None
 
-        faulty.mend()
+        faulty.restore()
         await running.until(lambda: not running.journal.problem(), "the journal works again")
         for name in ("before", "during-0", "after"):
             await running.apply(name)
-            await running.until_stands(name, Actual.RUNNING)
+            await running.until_actual(name, Actual.RUNNING)
             acknowledged.add(name)
 
     again = Journal(tmp_path / "state.db", cluster_id="default", node_id=NodeId("n1"))
@@ -179,14 +179,14 @@ async def test_no_acknowledged_order_is_lost_and_all_others_are_refused(
 
 
 @pytest.mark.parametrize("fault", [*FAULTS, HANG])
-@pytest.mark.usefixtures("brisk")
+@pytest.mark.usefixtures("short_intervals")
 async def test_a_failing_journal_is_reported_without_a_busy_loop(
     fault: str, tmp_path: Path
 ) -> None:
     async with an_agent(tmp_path) as (running, faulty):
         await running.apply("web")
-        await running.until_stands("web", Actual.RUNNING)
-        faulty.break_down(fault, lambda sql: sql.startswith(ANYWHERE))
+        await running.until_actual("web", Actual.RUNNING)
+        faulty.fail(fault, lambda sql: sql.startswith(ANYWHERE))
         with suppress(AbortedError, TimeoutError):
             async with asyncio.timeout(0.1):
                 await running.delete("web")
@@ -204,23 +204,23 @@ async def test_a_failing_journal_is_reported_without_a_busy_loop(
         assert answer.runtime_status["journal"].startswith("unhealthy: journal: ")
         assert bool(running.errors) == (fault in DEFECTS)
 
-        faulty.mend()
+        faulty.restore()
         await running.until(lambda: not running.journal.problem(), "the journal works again")
         assert running.agent._health()["status"] == "ok"
         await running.delete("web")
-        await running.until_stands("web", None)
+        await running.until_actual("web", None)
 
 
 @pytest.mark.parametrize("fault", sorted(FAULTS.keys() - DEFECTS))
 def test_an_agent_starts_and_stops_on_a_full_disk(fault: str, tmp_path: Path) -> None:
     made, faulty = new_state(tmp_path)
-    faulty.break_down(fault, lambda sql: sql.startswith("BEGIN"))
+    faulty.fail(fault, lambda sql: sql.startswith("BEGIN"))
 
     made.begin_run({WEB: 1})
     made.end_run()
 
     assert made.health.has_failed
-    faulty.mend()
+    faulty.restore()
     made.begin_run({})
     made.close()
 
@@ -230,11 +230,11 @@ async def test_a_transaction_whose_rollback_failed_does_not_block_the_next(
     where: str, tmp_path: Path
 ) -> None:
     async with writing(tmp_path) as (journal, faulty):
-        faulty.break_down("io", lambda sql: sql.startswith((where, "COMMIT")))
+        faulty.fail("io", lambda sql: sql.startswith((where, "COMMIT")))
         for _ in range(3):
             with pytest.raises(StoreUnavailableError):
                 await journal.commit(JournalChange(entry=ENTRY))
-        faulty.mend()
+        faulty.restore()
 
         await journal.commit(JournalChange(entry=ENTRY))
         assert not journal.connection.in_transaction

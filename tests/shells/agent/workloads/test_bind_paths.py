@@ -80,7 +80,7 @@ async def test_a_path_that_cannot_be_read_fails_its_workload_only(
     async with a_running_agent(node) as running:
         await running.apply("bad", binds=(path.format(outside=outside),))
         await running.apply("good", binds=("/usr/share",))
-        await running.until_stands("good", Actual.RUNNING)
+        await running.until_actual("good", Actual.RUNNING)
 
         def is_refused() -> bool:
             status = running.journal.entries[WorkloadId("bad")].status
@@ -94,9 +94,9 @@ async def test_a_path_that_is_too_long_does_not_end_the_agent(node: Node) -> Non
     async with a_running_agent(node) as running:
         answer = await running.apply("bad", binds=(TOO_LONG,))
         if answer.applied:
-            await running.until_stands("bad", Actual.FAILED)
+            await running.until_actual("bad", Actual.FAILED)
         await running.apply("good", binds=("/usr/share",))
-        await running.until_stands("good", Actual.RUNNING)
+        await running.until_actual("good", Actual.RUNNING)
 
 
 async def test_many_binds_of_a_dead_mount_do_not_delay_others(node: Node) -> None:
@@ -104,10 +104,10 @@ async def test_many_binds_of_a_dead_mount_do_not_delay_others(node: Node) -> Non
         for number in range(10):
             await running.apply(f"bad-{number}", binds=("/dead/share",))
         await running.apply("good", binds=("/usr/share",))
-        await running.until_stands("good", Actual.RUNNING)
+        await running.until_actual("good", Actual.RUNNING)
         for number in range(10):
             await failed(running, f"bad-{number}")
 
 
 async def failed(running: Running, name: str) -> None:
-    await running.until_stands(name, Actual.FAILED)
+    await running.until_actual(name, Actual.FAILED)

@@ -101,12 +101,12 @@ async def test_a_removal_that_ends_during_the_write_of_a_new_order_keeps_the_ord
     runtime = GatedRuntime()
     async with a_running_agent(Node(tmp_path, runtime=runtime, journal_thread=disk)) as running:
         await running.apply("web")
-        await running.until_stands("web", Actual.RUNNING)
+        await running.until_actual("web", Actual.RUNNING)
         runtime.closes_after_removal = True
         await running.delete("web")
 
         async with a_look_meets_an_order(running, runtime, disk, revision="r2"):
-            await running.until_stands("web", Actual.RUNNING)
+            await running.until_actual("web", Actual.RUNNING)
 
         assert running.journal.entries[WEB].order.revision == "r2"
 
@@ -117,7 +117,7 @@ async def test_a_start_that_begins_during_the_write_of_a_new_order_keeps_the_ord
     runtime = GatedRuntime()
     async with a_running_agent(Node(tmp_path, runtime=runtime, journal_thread=disk)) as running:
         await running.apply("web")
-        await running.until_stands("web", Actual.RUNNING)
+        await running.until_actual("web", Actual.RUNNING)
         runtime.is_open.clear()
         runtime.exit()
 
@@ -135,7 +135,7 @@ async def test_a_container_of_an_older_order_is_not_started_for_a_new_order(
     runtime = GatedRuntime()
     async with a_running_agent(Node(tmp_path, runtime=runtime, journal_thread=disk)) as running:
         await running.apply("web")
-        await running.until_stands("web", Actual.RUNNING)
+        await running.until_actual("web", Actual.RUNNING)
         runtime.is_open.clear()
         runtime.exit()
 
@@ -151,7 +151,7 @@ async def test_an_inspection_that_fails_during_the_write_of_a_new_assignment_set
     runtime = GatedRuntime()
     async with a_running_agent(Node(tmp_path, runtime=runtime, journal_thread=disk)) as running:
         await running.apply("web", epoch=1)
-        await running.until_stands("web", Actual.RUNNING)
+        await running.until_actual("web", Actual.RUNNING)
         runtime.is_open.clear()
         runtime.fails_once = True
 

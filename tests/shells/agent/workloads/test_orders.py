@@ -42,7 +42,7 @@ async def test_a_cancelled_apply_completes(tmp_path: Path) -> None:
             await cancelled_after(turns, running.apply(name))
 
         for name in names:
-            await running.until_stands(name, Actual.RUNNING)
+            await running.until_actual(name, Actual.RUNNING)
 
 
 async def test_a_cancelled_delete_completes(tmp_path: Path) -> None:
@@ -50,11 +50,11 @@ async def test_a_cancelled_delete_completes(tmp_path: Path) -> None:
     async with a_running_agent(Node(tmp_path)) as running:
         for turns, name in enumerate(names, start=1):
             await running.apply(name)
-            await running.until_stands(name, Actual.RUNNING)
+            await running.until_actual(name, Actual.RUNNING)
             await cancelled_after(turns, running.delete(name))
 
         for name in names:
-            await running.until_stands(name, None)
+            await running.until_actual(name, None)
 
 
 async def test_a_handler_cancelled_before_its_start_has_no_effect(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ async def test_an_acknowledged_delete_is_not_undone_by_a_cancelled_apply(
             disk.open.set()
 
         assert deleting.result().message == "delete accepted"
-        await running.until_stands("web", None)
+        await running.until_actual("web", None)
         await asyncio.sleep(0.1)
         assert running.status("web") is None
         assert WEB in running.journal.deletion_markers
@@ -116,7 +116,7 @@ async def test_cancelled_streamed_calls_release_everything(tmp_path: Path) -> No
             await cancelled_after(turns, _logs(running, request))
 
         await running.delete("web")
-        await running.until_stands("web", None)
+        await running.until_actual("web", None)
 
 
 async def _logs(running: Running, request: agent_pb2.LogsRequest) -> None:
@@ -178,7 +178,7 @@ async def test_a_stack_is_parsed_outside_the_event_loop(tmp_path: Path) -> None:
         threads.open.clear()
         applying = group.create_task(running.call(running.api.ApplyWorkload(request, a_context())))
         await running.apply("web")
-        await running.until_stands("web", Actual.RUNNING)
+        await running.until_actual("web", Actual.RUNNING)
         assert not applying.done()
         threads.open.set()
 

@@ -172,23 +172,27 @@ async def test_tls_before_1_2_is_refused(ca: RunningCa) -> None:
             pass
 
 
-async def test_a_slow_client_is_disconnected_and_others_are_served(hasty_ca: RunningCa) -> None:
-    async with connection(hasty_ca) as (reader, writer), asyncio.timeout(20):
+async def test_a_slow_client_is_disconnected_and_others_are_served(
+    ca_with_short_timeouts: RunningCa,
+) -> None:
+    async with connection(ca_with_short_timeouts) as (reader, writer), asyncio.timeout(20):
         writer.write(b"POST /api/v1/join HTTP/1.1\r\nHost: ca\r\nContent-Length: 100\r\n\r\n{")
 
-        assert (await said(hasty_ca, "GET", "/health"))[0] == 200
+        assert (await said(ca_with_short_timeouts, "GET", "/health"))[0] == 200
         assert b" 408 " in await reader.readline()
 
 
-async def test_a_connection_with_endless_headers_is_closed(hasty_ca: RunningCa) -> None:
-    async with connection(hasty_ca) as (reader, writer), asyncio.timeout(20):
+async def test_a_connection_with_endless_headers_is_closed(
+    ca_with_short_timeouts: RunningCa,
+) -> None:
+    async with connection(ca_with_short_timeouts) as (reader, writer), asyncio.timeout(20):
         writer.write(b"POST /api/v1/join HTTP/1.1\r\nX: ")
 
         assert await until_closed(reader) == b""
 
 
-async def test_a_stalled_handshake_is_closed(hasty_ca: RunningCa) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", hasty_ca.ca.port)
+async def test_a_stalled_handshake_is_closed(ca_with_short_timeouts: RunningCa) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", ca_with_short_timeouts.ca.port)
     writer.write(b"\x16\x03\x01\x02\x00\x01")  # the start of a handshake
 
     async with asyncio.timeout(20):

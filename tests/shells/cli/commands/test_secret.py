@@ -12,8 +12,8 @@ import pytest
 from persys.infra.clock import SystemClock
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from shells.scheduler.harness import Cluster, a_cluster, brisk
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.harness import Cluster, a_cluster, fast_settings
+from shells.scheduler.stores import FaultyStore
 
 
 class Ended(NamedTuple):
@@ -24,8 +24,8 @@ class Ended(NamedTuple):
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    store = TroubledStore(MemoryStore(SystemClock().monotonic))
-    async with a_cluster(store, brisk(secrets_key_file=str(tmp_path / "key"))) as cluster:
+    store = FaultyStore(MemoryStore(SystemClock().monotonic))
+    async with a_cluster(store, fast_settings(secrets_key_file=str(tmp_path / "key"))) as cluster:
         yield cluster
 
 

@@ -19,8 +19,8 @@ from persys.store.memory import MemoryStore
 from shells.ca.conftest import a_running_ca
 from shells.ca.running_ca import RunningCa
 from shells.cli.conftest import Ended, Run
-from shells.scheduler.harness import a_cluster, brisk
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.harness import a_cluster, fast_settings
+from shells.scheduler.stores import FaultyStore
 
 Ctl = Callable[..., Coroutine[Any, Any, Ended]]
 
@@ -38,8 +38,8 @@ async def ctl(ca: RunningCa, run: Run) -> AsyncIterator[Ctl]:
     clock = SystemClock()
     mine = ca.certificate(Role.ADMIN, "me")
     server = Tls(ca.certificate(Role.SCHEDULER, "s1"), clock)
-    store = TroubledStore(MemoryStore(clock.monotonic))
-    settings = brisk()
+    store = FaultyStore(MemoryStore(clock.monotonic))
+    settings = fast_settings()
 
     async def ctl(*words: str, **variables: str) -> Ended:
         flags = {

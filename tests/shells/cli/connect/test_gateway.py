@@ -27,17 +27,17 @@ SPEC = "workload_id: web\nspec: {type: container, container: {image: nginx}}\n"
 
 
 @pytest.fixture
-def front(cluster: Cluster) -> Iterator[str]:
+def gateway_url(cluster: Cluster) -> Iterator[str]:
     with gateway(scheduler_addr=(cluster.address,)) as url:
         yield url
 
 
 @pytest.fixture
-def ctl(run: Run, front: str) -> Run:
+def ctl(run: Run, gateway_url: str) -> Run:
     """persysctl connected to the stub cluster through the gateway."""
 
     def ctl(*words: str, stdin: str = "") -> Ended:
-        return run(*words, stdin=stdin, PERSYS_API_ENDPOINT=front)
+        return run(*words, stdin=stdin, PERSYS_API_ENDPOINT=gateway_url)
 
     return ctl
 
@@ -135,11 +135,11 @@ def test_events_are_listed_and_watched(cluster: Cluster, ctl: Run) -> None:
     assert cluster.watches[0].after_sequence == 1
 
 
-def test_a_snapshot_is_saved_and_restored_byte_for_byte(cluster: Cluster, front: str) -> None:
+def test_a_snapshot_is_saved_and_restored_byte_for_byte(cluster: Cluster, gateway_url: str) -> None:
     cluster.snapshot = [b"a" * 100_000, b"b" * 100_000]
     cluster.recovery = control_pb2.RecoveryAnswer(accepted=True, nodes=1, workloads=2)
 
-    with SchedulerClient(Gateway(front)) as client:
+    with SchedulerClient(Gateway(gateway_url)) as client:
         saved = b"".join(client.save_snapshot())
         answer = client.restore_snapshot(iter([saved[:7], saved[7:]]))
 
@@ -148,21 +148,21 @@ def test_a_snapshot_is_saved_and_restored_byte_for_byte(cluster: Cluster, front:
     assert (answer.nodes, answer.workloads) == (1, 2)
 
 
-def test_a_refused_restore_prints_the_reason(cluster: Cluster, front: str) -> None:
+def test_a_refused_restore_prints_the_reason(cluster: Cluster, gateway_url: str) -> None:
     cluster.recovery = control_pb2.RecoveryAnswer(accepted=False, reason="the cluster is not empty")
 
     with (
-        SchedulerClient(Gateway(front)) as client,
+        SchedulerClient(Gateway(gateway_url)) as client,
         pytest.raises(RequestRefusedError, match="not empty"),
     ):
         client.restore_snapshot([b"x"])
 
 
-def test_a_truncated_snapshot_is_an_error(cluster: Cluster, front: str) -> None:
+def test_a_truncated_snapshot_is_an_error(cluster: Cluster, gateway_url: str) -> None:
     cluster.snapshot = [b"a" * 100_000]
     cluster.abort = (grpc.StatusCode.INTERNAL, "the store is gone")
 
-    with SchedulerClient(Gateway(front)) as client, pytest.raises(UnavailableError):
+    with SchedulerClient(Gateway(gateway_url)) as client, pytest.raises(UnavailableError):
         list(client.save_snapshot())
 
 
@@ -215,10 +215,12 @@ def test_an_unreachable_scheduler_is_reported_by_the_gateway(run: Run, unused_ad
     assert ended.code == 4
 
 
-def test_ids_are_completed_through_the_gateway(cluster: Cluster, run: Run, front: str) -> None:
+def test_ids_are_completed_through_the_gateway(
+    cluster: Cluster, run: Run, gateway_url: str
+) -> None:
     cluster.add_workload("web")
 
-    ended = run("__complete", "--", "--api", front, "workload", "get", "w")
+    ended = run("__complete", "--", "--api", gateway_url, "workload", "get", "w")
 
     assert ended.out == "web\tRunning\n"
 

@@ -20,7 +20,7 @@ from shells.gateway.running_gateway import RunningGateway, a_gateway, client_con
 from shells.gateway.running_gateway import quiet as quiet_gateway
 from shells.gateway.webhooks.test_github import a_push, a_stack, deliver, hooked_settings
 from shells.scheduler.calls import CALLS, World
-from shells.scheduler.cancelled_call import Tried
+from shells.scheduler.cancelled_call import CallCancellation
 from shells.scheduler.harness import Cluster, eventually
 
 RequestContext = Callable[[str, str], Awaitable[int]]
@@ -83,7 +83,7 @@ async def test_a_change_is_complete_with_its_audit_or_never_happened(
     async def beside() -> dict[str, object]:
         return {"audit": (await audit_lines(api)).count(200)}
 
-    tried = Tried(world, name, complete, cancelled=cancelled, beside=beside)
+    tried = CallCancellation(world, name, complete, cancelled=cancelled, beside=beside)
     whole = await tried.complete()
 
     assert "audit" in whole
@@ -132,7 +132,7 @@ async def test_a_cut_upload_is_complete_or_never_happened_and_is_audited(
             assert len(await audit_lines(api)) > lines, moment
         return reached
 
-    tried = Tried(world, name, complete, cancelled=cancelled)
+    tried = CallCancellation(world, name, complete, cancelled=cancelled)
     whole = await tried.complete()
 
     assert await at_every_wait(lambda moment: tried.cancelled(moment, whole))

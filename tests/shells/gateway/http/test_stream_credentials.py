@@ -17,9 +17,9 @@ from persys.store.memory import MemoryStore
 from persys.wire.rest.routes import API
 from root_ca import LIFE, RevocationList, Root
 from shells.gateway.running_gateway import RunningGateway, a_gateway, client_context, quiet
-from shells.scheduler.harness import Cluster, ShiftedClock, a_cluster, brisk
+from shells.scheduler.harness import Cluster, ShiftedClock, a_cluster, fast_settings
 from shells.scheduler.idle_agent import with_an_idle_workload
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.stores import FaultyStore
 
 ENDS_WITHIN = RECHECK_SECONDS + 15
 UNLIMITED = aiohttp.ClientTimeout()
@@ -36,10 +36,10 @@ def reader(request: pytest.FixtureRequest) -> str:
 async def secure_scheduler(
     root: Root, listed: RevocationList, reader: str
 ) -> AsyncIterator[Cluster]:
-    store = TroubledStore(MemoryStore(SystemClock().monotonic))
+    store = FaultyStore(MemoryStore(SystemClock().monotonic))
     lists = [listed.read_often()] if reader == "scheduler" else []
     scheduler, admin = root.tls(Role.SCHEDULER, "s1", lists=lists), root.tls(Role.ADMIN, "me")
-    async with a_cluster(store, brisk(), tls=scheduler, user=admin) as cluster:
+    async with a_cluster(store, fast_settings(), tls=scheduler, user=admin) as cluster:
         await with_an_idle_workload(cluster, root)
         yield cluster
     await store.store.close()

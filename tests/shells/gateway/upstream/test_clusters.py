@@ -15,14 +15,14 @@ from persys.infra.clock import SystemClock
 from persys.infra.rpc.grpc_server import new_channel
 from persys.store.memory import MemoryStore
 from shells.gateway.running_gateway import RunningGateway, a_container, a_gateway, quiet
-from shells.scheduler.harness import Cluster, a_cluster, brisk, eventually, free_ports
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.harness import Cluster, a_cluster, eventually, fast_settings, free_ports
+from shells.scheduler.stores import FaultyStore
 
 
 @pytest.fixture
 async def other() -> AsyncIterator[Cluster]:
-    store = TroubledStore(MemoryStore(SystemClock().monotonic))
-    async with a_cluster(store, brisk()) as cluster:
+    store = FaultyStore(MemoryStore(SystemClock().monotonic))
+    async with a_cluster(store, fast_settings()) as cluster:
         yield cluster
     await store.store.close()
 

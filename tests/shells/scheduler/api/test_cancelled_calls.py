@@ -33,9 +33,9 @@ from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.methods import METHODS, Audit, Stream
 from shells.scheduler.calls import CALLS, CHANGING, World, a_world, quiet
-from shells.scheduler.cancelled_call import Tried
+from shells.scheduler.cancelled_call import CallCancellation
 from shells.scheduler.harness import a_cluster, eventually
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.stores import FaultyStore
 
 CHANGES = [row for row in METHODS.values() if row.mutating and row.stream is Stream.NONE]
 
@@ -184,7 +184,7 @@ def test_every_rpc_that_changes_something_is_tried() -> None:
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
-    store = TroubledStore(MemoryStore(SystemClock().monotonic))
+    store = FaultyStore(MemoryStore(SystemClock().monotonic))
     settings = quiet(secrets_key_file=str(tmp_path / "key"))
     async with a_cluster(store, settings) as cluster:
         yield await a_world(cluster)
@@ -206,7 +206,7 @@ async def test_a_call_that_is_cancelled_anywhere_is_complete_or_never_happened(
     async def cancelled(moment: Moment, own: str) -> bool:
         return await cancelled_at(moment, calling(own))
 
-    tried = Tried(world, name, calling, cancelled=cancelled)
+    tried = CallCancellation(world, name, calling, cancelled=cancelled)
 
     whole = await tried.complete()
     waits = await at_every_wait(lambda moment: tried.cancelled(moment, whole))

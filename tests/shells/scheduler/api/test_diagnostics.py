@@ -12,14 +12,14 @@ from persys.store import keys
 from persys.store.memory import MemoryStore
 from persys.store.port import Unit
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from shells.scheduler.harness import Cluster, a_cluster, brisk, eventually
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.harness import Cluster, a_cluster, eventually, fast_settings
+from shells.scheduler.stores import FaultyStore
 
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[Cluster]:
-    store = TroubledStore(MemoryStore(SystemClock().monotonic))
-    async with a_cluster(store, brisk()) as running:
+    store = FaultyStore(MemoryStore(SystemClock().monotonic))
+    async with a_cluster(store, fast_settings()) as running:
         yield running
     await store.store.close()
 
@@ -42,8 +42,8 @@ async def test_a_defect_in_a_call_is_shown_and_other_calls_are_served(
         raise ZeroDivisionError("a defect")
 
     monkeypatch.setattr(DriftApi, "ListDrifts", broken)
-    store = TroubledStore(MemoryStore(SystemClock().monotonic))
-    async with a_cluster(store, brisk()) as cluster:
+    store = FaultyStore(MemoryStore(SystemClock().monotonic))
+    async with a_cluster(store, fast_settings()) as cluster:
         for _ in range(2):
             with pytest.raises(grpc.aio.AioRpcError) as failed:
                 await cluster.control.stub.ListDrifts(pb.ListDriftsRequest(), timeout=10)

@@ -318,7 +318,7 @@ async def test_an_image_stays_on_a_node_while_an_assigned_vm_needs_it(
 ) -> None:
     node, store = await a_store(cluster, "n1")
     store.images = {"debian": b"d"}
-    store.manner.work_seconds = 60  # the agent has just started
+    store.behaviour.work_seconds = 60  # the agent has just started
     node.features = ["image:debian", "machine-policies"]
     await node.register()
     vm = pb.VMSpec(vcpus=1, memory_mb=64, os_image="debian")

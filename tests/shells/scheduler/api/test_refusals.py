@@ -271,7 +271,7 @@ async def test_a_refused_order_in_a_status_means_no_copy(
     node = await cluster.join()
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
-    node.agent.manner.keeps_copies = True
+    node.agent.behaviour.keeps_copies = True
     status = node.agent.copies["web"].status
     status.actual_state = agent_pb2.ACTUAL_STATE_FAILED
     status.metadata["refused"] = "true"

@@ -67,7 +67,7 @@ async def test_all_nodes_are_called_and_those_that_do_not_reply_are_named(
     cluster: Cluster,
 ) -> None:
     with_one, _ = await a_keeper(cluster)
-    of_another_make = await cluster.join("n2")
+    third_party = await cluster.join("n2")
     gone = await cluster.join("n3")
     await gone.agent.stop()
 
@@ -77,8 +77,8 @@ async def test_all_nodes_are_called_and_those_that_do_not_reply_are_named(
     assert (volume.node_id, volume.workload_id, volume.name) == (with_one, "old", "data")
     assert (volume.state, volume.created_at.seconds) == ("retained", 1_700_000_000)
     problems = {each.node_id: each.problem for each in found.problems}
-    assert problems.keys() == {of_another_make.id, gone.id}
-    assert "does not support ListVolumes" in problems[of_another_make.id]
+    assert problems.keys() == {third_party.id, gone.id}
+    assert "does not support ListVolumes" in problems[third_party.id]
     assert not (await listed(cluster, node_id=with_one, workload_id="web")).volumes
 
 

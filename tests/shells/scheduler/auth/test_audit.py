@@ -28,8 +28,8 @@ from shells.scheduler.calls import (
     quiet,
 )
 from shells.scheduler.harness import Cluster, Control, a_cluster
-from shells.scheduler.replicas import Replicas, until_standing_by
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.replicas import Replicas, until_standby
+from shells.scheduler.stores import FaultyStore
 
 OPERATOR = "operator/alice"
 AUDITED = {row.name for row in METHODS.values() if row.audit is not Audit.NONE}
@@ -38,7 +38,7 @@ Call = Callable[[Any], Awaitable[Any]]
 
 @pytest.fixture
 async def cluster(root: Root, tmp_path: Path) -> AsyncIterator[Cluster]:
-    store = TroubledStore(MemoryStore(SystemClock().monotonic))
+    store = FaultyStore(MemoryStore(SystemClock().monotonic))
     tls, user = root.tls(Role.SCHEDULER, "s1"), root.tls(Role.ADMIN, "alice")
     settings = quiet(secrets_key_file=str(tmp_path / "key"))
     async with a_cluster(store, settings, tls=tls, user=user) as running:
@@ -192,7 +192,7 @@ async def test_a_call_through_a_standby_names_the_caller_of_the_standby(root: Ro
             control = await replicas.add(
                 tls=root.tls(Role.SCHEDULER, name), user=root.tls(Role.OPERATOR, "alice")
             )
-        await until_standing_by(control)
+        await until_standby(control)
         assert (await control.apply("web")).success
         answer = await control.stub.ListEvents(
             pb.ListEventsRequest(kinds=["WorkloadCreated"]), timeout=10

@@ -17,8 +17,8 @@ from persys.store.memory import MemoryStore
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from root_ca import Root
-from shells.scheduler.harness import Cluster, a_cluster, brisk, eventually
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.harness import Cluster, a_cluster, eventually, fast_settings
+from shells.scheduler.stores import FaultyStore
 from shells.scheduler.third_party_agent import Agent, Context
 
 ROUNDS = 8
@@ -104,8 +104,8 @@ def own(root: Root) -> Tls:
 
 @pytest.fixture
 async def secure(scheduler: Tls, user: Tls) -> AsyncIterator[Cluster]:
-    store = TroubledStore(MemoryStore(SystemClock().monotonic))
-    async with a_cluster(store, brisk(), tls=scheduler, user=user) as cluster:
+    store = FaultyStore(MemoryStore(SystemClock().monotonic))
+    async with a_cluster(store, fast_settings(), tls=scheduler, user=user) as cluster:
         yield cluster
     await store.store.close()
 

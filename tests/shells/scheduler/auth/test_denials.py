@@ -14,21 +14,21 @@ from persys.model.identity import Role
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from root_ca import Root
-from shells.scheduler.harness import Cluster, Control, a_cluster, brisk, eventually
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.harness import Cluster, Control, a_cluster, eventually, fast_settings
+from shells.scheduler.stores import FaultyStore
 
 
 @pytest.fixture
-async def store() -> AsyncIterator[TroubledStore]:
-    store = TroubledStore(MemoryStore(SystemClock().monotonic))
+async def store() -> AsyncIterator[FaultyStore]:
+    store = FaultyStore(MemoryStore(SystemClock().monotonic))
     yield store
     await store.store.close()
 
 
 @pytest.fixture
-async def cluster(root: Root, store: TroubledStore) -> AsyncIterator[Cluster]:
+async def cluster(root: Root, store: FaultyStore) -> AsyncIterator[Cluster]:
     tls, user = root.tls(Role.SCHEDULER, "s1"), root.tls(Role.ADMIN, "me")
-    async with a_cluster(store, brisk(), tls=tls, user=user) as running:
+    async with a_cluster(store, fast_settings(), tls=tls, user=user) as running:
         yield running
 
 
@@ -88,7 +88,7 @@ async def test_a_caller_of_another_trust_domain_is_an_event_without_a_name(
 
 
 async def test_nothing_is_written_when_nobody_is_refused(
-    cluster: Cluster, store: TroubledStore
+    cluster: Cluster, store: FaultyStore
 ) -> None:
     before = store.transactions
     await cluster.control.names()
@@ -97,9 +97,9 @@ async def test_nothing_is_written_when_nobody_is_refused(
 
 
 async def test_a_report_about_a_workload_of_another_node_changes_nothing(
-    store: TroubledStore,
+    store: FaultyStore,
 ) -> None:
-    async with a_cluster(store, brisk()) as insecure:
+    async with a_cluster(store, fast_settings()) as insecure:
         await insecure.join("n1")
         await insecure.control.apply("web")
         await insecure.control.until("web", "Running")

@@ -16,21 +16,21 @@ from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
 from root_ca import Root
-from shells.scheduler.harness import Cluster, Control, a_cluster, brisk
-from shells.scheduler.replicas import Replicas, until_standing_by
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.harness import Cluster, Control, a_cluster, fast_settings
+from shells.scheduler.replicas import Replicas, until_standby
+from shells.scheduler.stores import FaultyStore
 
 
 @asynccontextmanager
 async def serving(root: Root, role: Role = Role.OPERATOR) -> AsyncIterator[Cluster]:
-    store = TroubledStore(MemoryStore(SystemClock().monotonic))
+    store = FaultyStore(MemoryStore(SystemClock().monotonic))
     tls, user = root.tls(Role.SCHEDULER, "s1"), root.tls(Role.ADMIN, "alice")
-    async with a_cluster(store, brisk(gateway_role=role), tls=tls, user=user) as cluster:
+    async with a_cluster(store, fast_settings(gateway_role=role), tls=tls, user=user) as cluster:
         yield cluster
     await store.store.close()
 
 
-def of_another_make(root: Root, common_name: str) -> Tls:
+def third_party_tls(root: Root, common_name: str) -> Tls:
     """A gateway without a URI in its certificate and without forwarded identities."""
     return Tls(root.write_named(common_name), SystemClock())
 
@@ -58,7 +58,7 @@ async def events(control: Control) -> list[tuple[str, str]]:
 async def test_a_gateway_without_identities_may_write_as_an_operator(
     root: Root, named: bool
 ) -> None:
-    tls = of_another_make(root, "persys-gateway") if named else root.tls(Role.GATEWAY, "g1")
+    tls = third_party_tls(root, "persys-gateway") if named else root.tls(Role.GATEWAY, "g1")
     name = "persys-gateway" if named else "g1"
     async with serving(root) as cluster:
         gateway = Control(cluster.settings.grpc_port, tls)
@@ -113,7 +113,7 @@ async def test_a_standby_passes_such_a_gateway_on_with_its_role(root: Root) -> N
             control = await replicas.add(
                 tls=root.tls(Role.SCHEDULER, name), user=root.tls(Role.GATEWAY, "g1")
             )
-        await until_standing_by(control)
+        await until_standby(control)
         assert (await control.apply("web")).success
         assert await events(control) == [("WorkloadCreated", "operator/unnamed via gateway/g1")]
     finally:
@@ -124,4 +124,4 @@ async def test_a_standby_passes_such_a_gateway_on_with_its_role(root: Root) -> N
 @pytest.mark.parametrize("role", [Role.AGENT, Role.SCHEDULER, Role.CA])
 def test_a_gateway_cannot_be_given_a_role_of_a_service(role: Role) -> None:
     with pytest.raises(SettingsError, match=f"PERSYS_GATEWAY_ROLE={role}: expected viewer or"):
-        brisk(gateway_role=role)
+        fast_settings(gateway_role=role)

@@ -15,15 +15,15 @@ from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.gen.control.v1 import control_pb2_grpc
 from root_ca import Root
-from shells.scheduler.harness import Cluster, a_cluster, brisk
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.harness import Cluster, a_cluster, fast_settings
+from shells.scheduler.stores import FaultyStore
 
 
 @pytest.fixture
 async def cluster(root: Root) -> AsyncIterator[Cluster]:
-    store = TroubledStore(MemoryStore(SystemClock().monotonic))
+    store = FaultyStore(MemoryStore(SystemClock().monotonic))
     tls, user = root.tls(Role.SCHEDULER, "s1"), root.tls(Role.ADMIN, "me")
-    async with a_cluster(store, brisk(), tls=tls, user=user) as running:
+    async with a_cluster(store, fast_settings(), tls=tls, user=user) as running:
         yield running
     await store.store.close()
 

@@ -16,7 +16,7 @@ from persys.wire.gen.control.v1 import control_pb2 as pb
 from root_ca import LIFE, RevocationList, Root
 from shells.scheduler.harness import Cluster, Control
 from shells.scheduler.idle_agent import with_an_idle_workload
-from shells.scheduler.replicas import Replicas, until_standing_by
+from shells.scheduler.replicas import Replicas, until_standby
 
 ENDS_WITHIN = RECHECK_SECONDS + 15
 DENIED = grpc.StatusCode.PERMISSION_DENIED
@@ -115,7 +115,7 @@ async def test_an_idle_stream_through_a_standby_ends_when_its_certificate_is_rev
         for name in ("s1", "s2"):
             scheduler = root.tls(Role.SCHEDULER, name, lists=[listed.read_often()])
             control = await replicas.add(tls=scheduler, user=tls)
-        await until_standing_by(control)
+        await until_standby(control)
         watch = control.stub.WatchEvents(pb.WatchEventsRequest(after_sequence=0))
         assert (await control.apply("web")).success
         await watch.read()

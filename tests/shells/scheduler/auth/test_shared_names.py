@@ -16,8 +16,8 @@ from persys.model.identity import Identity, Role
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from root_ca import Root
-from shells.scheduler.harness import Cluster, Control, a_cluster, brisk
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.harness import Cluster, Control, a_cluster, fast_settings
+from shells.scheduler.stores import FaultyStore
 
 ROLES = {"compute-agent": Role.AGENT, "persysctl": Role.OPERATOR}
 CAPABILITIES = pb.NodeCapabilities(
@@ -27,10 +27,10 @@ CAPABILITIES = pb.NodeCapabilities(
 
 @asynccontextmanager
 async def serving(root: Root, roles: Mapping[str, Role]) -> AsyncIterator[Cluster]:
-    store = TroubledStore(MemoryStore(SystemClock().monotonic))
+    store = FaultyStore(MemoryStore(SystemClock().monotonic))
     tls = Tls(root.write(Role.SCHEDULER, "s1"), SystemClock(), cn_roles=roles)
     user = root.tls(Role.ADMIN, "alice")
-    async with a_cluster(store, brisk(), tls=tls, user=user) as cluster:
+    async with a_cluster(store, fast_settings(), tls=tls, user=user) as cluster:
         yield cluster
     await store.store.close()
 
@@ -181,4 +181,4 @@ async def test_a_shared_certificate_does_not_take_over_a_node_with_its_own(root:
 
 def test_a_common_name_cannot_have_a_role_that_does_not_exist() -> None:
     with pytest.raises(SettingsError, match="PERSYS_TLS_CN_ROLES=x=root: expected "):
-        brisk(tls_cn_roles={"x": "root"})
+        fast_settings(tls_cn_roles={"x": "root"})

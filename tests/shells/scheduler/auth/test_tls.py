@@ -24,9 +24,9 @@ from persys.model.identity import Role
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from root_ca import LIFE, Root
-from shells.scheduler.harness import Cluster, Control, a_cluster, brisk, eventually
+from shells.scheduler.harness import Cluster, Control, a_cluster, eventually, fast_settings
 from shells.scheduler.replicas import Replicas
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.stores import FaultyStore
 from unauthenticated import openssl_connects
 
 HALF_OPEN = 1_000
@@ -44,8 +44,8 @@ def user(root: Root) -> Tls:
 
 @pytest.fixture
 async def secure(scheduler: Tls, user: Tls) -> AsyncIterator[Cluster]:
-    store = TroubledStore(MemoryStore(SystemClock().monotonic))
-    async with a_cluster(store, brisk(), tls=scheduler, user=user) as cluster:
+    store = FaultyStore(MemoryStore(SystemClock().monotonic))
+    async with a_cluster(store, fast_settings(), tls=scheduler, user=user) as cluster:
         yield cluster
     await store.store.close()
 

@@ -19,18 +19,18 @@ from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.gen.control.v1 import control_pb2_grpc
 from root_ca import Root
 from shells.scheduler.api.test_logs_exec import ENDLESS, Talker
-from shells.scheduler.harness import Cluster, Control, a_cluster, brisk, eventually
-from shells.scheduler.replicas import Replicas, until_leading, until_standing_by
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.harness import Cluster, Control, a_cluster, eventually, fast_settings
+from shells.scheduler.replicas import Replicas, until_leading, until_standby
+from shells.scheduler.stores import FaultyStore
 
 Stub = control_pb2_grpc.AgentControlStub
 
 
 @pytest.fixture
 async def cluster(root: Root) -> AsyncIterator[Cluster]:
-    store = TroubledStore(MemoryStore(SystemClock().monotonic))
+    store = FaultyStore(MemoryStore(SystemClock().monotonic))
     tls, user = root.tls(Role.SCHEDULER, "s1"), root.tls(Role.ADMIN, "me")
-    async with a_cluster(store, brisk(), tls=tls, user=user) as running:
+    async with a_cluster(store, fast_settings(), tls=tls, user=user) as running:
         yield running
     await store.store.close()
 
@@ -291,7 +291,7 @@ async def test_a_standby_authenticates_tokens_and_the_leader_checks_them_again(r
         first = await replicas.add(tls=root.tls(Role.SCHEDULER, "s1"), user=user)
         await until_leading(first)
         second = await replicas.add(tls=root.tls(Role.SCHEDULER, "s2"), user=user)
-        await until_standing_by(second)
+        await until_standby(second)
         token = await made(second.stub, "operator", "workloads", "read")
         assert token.accepted, token.reason
         mine = bearer(token.secret)
@@ -334,8 +334,8 @@ async def test_the_next_leader_accepts_the_tokens_of_the_last(root: Root) -> Non
 
 
 async def test_with_insecure_tokens_are_ignored_and_cannot_be_created() -> None:
-    store = TroubledStore(MemoryStore(SystemClock().monotonic))
-    async with a_cluster(store, brisk()) as insecure:
+    store = FaultyStore(MemoryStore(SystemClock().monotonic))
+    async with a_cluster(store, fast_settings()) as insecure:
         stub = insecure.control.stub
         answer = await made(stub, "admin")
         assert (answer.accepted, "-insecure" in answer.reason) == (False, True)

@@ -28,7 +28,7 @@ from persys.store.memory import MemoryStore
 from persys.store.port import Outcome, Snapshot, Unit
 from persys.wire.stored import records
 from shells.scheduler.harness import DEADLINE_SECONDS, eventually
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.stores import FaultyStore
 
 LIMITS = EventLimits()
 KEY = keys.removed_key(NodeId("n1"))
@@ -37,7 +37,7 @@ KEY = keys.removed_key(NodeId("n1"))
 class Leading:
     """A committer that leads, with its recorded callbacks."""
 
-    def __init__(self, events: EventLimits, store: type[TroubledStore]) -> None:
+    def __init__(self, events: EventLimits, store: type[FaultyStore]) -> None:
         clock = SystemClock()
         self.store = store(MemoryStore(clock.monotonic))
         self.modes = ModeTracker(clock, on_normal=lambda: None)
@@ -85,7 +85,7 @@ class Leading:
 
 @asynccontextmanager
 async def leading(
-    events: EventLimits = LIMITS, store: type[TroubledStore] = TroubledStore
+    events: EventLimits = LIMITS, store: type[FaultyStore] = FaultyStore
 ) -> AsyncIterator[Leading]:
     made = Leading(events, store)
     await made.watch.take_over()
@@ -216,7 +216,7 @@ async def test_events_beyond_their_number_are_trimmed_while_their_sources_write_
         assert len(stored.records) == limits.count_max
 
 
-class RefusingStore(TroubledStore):
+class RefusingStore(FaultyStore):
     """Refuses every commit with this key."""
 
     refused = ""

@@ -12,8 +12,8 @@ from persys.infra.clock import SystemClock
 from persys.scheduler.auth.tls import leader_connector
 from persys.scheduler.ha.forwarding import LeaderRouter
 from persys.scheduler.server import SchedulerServer
-from shells.scheduler.harness import Cluster, a_cluster, brisk, eventually
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.harness import Cluster, a_cluster, eventually, fast_settings
+from shells.scheduler.stores import FaultyStore
 
 
 async def health(cluster: Cluster) -> str:
@@ -100,7 +100,7 @@ async def test_the_end_of_an_outage_is_detected_without_a_request(cluster: Clust
 
 async def test_observations_of_an_outage_are_written_after_it(cluster: Cluster) -> None:
     node = await cluster.join()
-    node.agent.manner.work_seconds = 0.3
+    node.agent.behaviour.work_seconds = 0.3
     await cluster.control.apply("web")
     cluster.store.down = True
 
@@ -222,9 +222,9 @@ async def test_a_second_scheduler_takes_over_and_the_first_ends(cluster: Cluster
     await cluster.join()
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
-    second = TroubledStore(cluster.store.store)
+    second = FaultyStore(cluster.store.store)
     async with AsyncExitStack() as stack:
-        other = await stack.enter_async_context(a_cluster(second, brisk()))
+        other = await stack.enter_async_context(a_cluster(second, fast_settings()))
         assert (await other.control.workload("web")).status == "Running"
 
         # The first one detects it with its next write, which is not stored.
@@ -240,10 +240,10 @@ async def test_a_second_scheduler_takes_over_and_the_first_ends(cluster: Cluster
 
 
 async def test_a_store_that_is_down_at_the_start_ends_the_scheduler(cluster: Cluster) -> None:
-    store = TroubledStore(cluster.store.store)
+    store = FaultyStore(cluster.store.store)
     store.down = True
     scheduler = SchedulerServer(
-        brisk(), store, SystemClock(), tls=None, router=LeaderRouter(leader_connector(None))
+        fast_settings(), store, SystemClock(), tls=None, router=LeaderRouter(leader_connector(None))
     )
 
     with pytest.raises(ExceptionGroup) as ended:

@@ -20,8 +20,8 @@ from persys.scheduler.state.cluster import ClusterState
 from persys.store import keys
 from persys.store.memory import MemoryStore
 from persys.store.port import Unit
-from shells.scheduler.harness import brisk, eventually
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.harness import eventually, fast_settings
+from shells.scheduler.stores import FaultyStore
 
 ZONE = Zone("persys.local", "agents.persys.cloud", "default", "uid")
 N1 = keys.name_key("n1.default.agents.persys.cloud")
@@ -43,7 +43,7 @@ class Announced:
     """A running discovery, its cluster and its written names."""
 
     def __init__(self, *, fence: tuple[str, int] | None = None) -> None:
-        self.store = TroubledStore(MemoryStore(SystemClock().monotonic))
+        self.store = FaultyStore(MemoryStore(SystemClock().monotonic))
         self.clock = FastClock()
         self.cluster = ClusterState(node_changed=self._node_changed)
         self.discovery = Discovery(
@@ -166,7 +166,9 @@ async def test_names_in_the_store_of_the_cluster_are_neither_counted_nor_removed
     announced, empty = Announced(), Announced()
     await announced.put(BY_HAND)
 
-    schedulers = [Scheduler(brisk(), one.store, one.clock, name="me") for one in (announced, empty)]
+    schedulers = [
+        Scheduler(fast_settings(), one.store, one.clock, name="me") for one in (announced, empty)
+    ]
     for scheduler in schedulers:
         await scheduler.take_over()
 

@@ -20,8 +20,8 @@ from persys.scheduler.membership.heartbeat import ReportLimits
 from persys.scheduler.metrics.counters import Metrics
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from shells.scheduler.harness import Cluster, a_cluster, brisk, eventually
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.harness import Cluster, a_cluster, eventually, fast_settings
+from shells.scheduler.stores import FaultyStore
 
 
 class Connections:
@@ -48,8 +48,8 @@ class Connections:
 
 @asynccontextmanager
 async def a_counted_cluster(connections: Connections) -> AsyncIterator[Cluster]:
-    store = TroubledStore(MemoryStore(SystemClock().monotonic))
-    async with a_cluster(store, brisk(), scheduler=connections.scheduler) as cluster:
+    store = FaultyStore(MemoryStore(SystemClock().monotonic))
+    async with a_cluster(store, fast_settings(), scheduler=connections.scheduler) as cluster:
         yield cluster
     await store.store.close()
 
@@ -114,8 +114,8 @@ async def test_the_connection_to_an_address_that_a_node_left_is_closed() -> None
 @pytest.mark.parametrize("cluster", [{"agent_apply_timeout": timedelta(minutes=5)}], indirect=True)
 async def test_a_refusal_that_crosses_a_heartbeat_is_not_a_time_out(cluster: Cluster) -> None:
     node = await cluster.join("n1")
-    node.agent.manner.answer_seconds = 0.6
-    node.agent.manner.rejects = "spec.container.image: is wrong"
+    node.agent.behaviour.answer_seconds = 0.6
+    node.agent.behaviour.rejects = "spec.container.image: is wrong"
     await cluster.control.apply("web")
     async with asyncio.TaskGroup() as group:
 

@@ -61,7 +61,7 @@ async def until_metric(cluster: Cluster, name: str, **labels: str) -> None:
 
 async def a_stuck_node(cluster: Cluster) -> Node:
     node = await cluster.join()
-    node.agent.manner.work_seconds = 60
+    node.agent.behaviour.work_seconds = 60
     return node
 
 
@@ -103,7 +103,7 @@ async def test_a_history_outlives_a_restart_and_goes_with_its_workload(cluster: 
 
     view = await cluster.control.workload("web")
     assert [action.task_id for action in view.history] == ["apply-web-1"]
-    node.agent.manner.work_seconds = 0.01
+    node.agent.behaviour.work_seconds = 0.01
     await cluster.control.delete("web")
     await cluster.control.until_gone("web")
     assert (await cluster.store.read("/reconciliations/")).records == ()
@@ -115,14 +115,14 @@ async def test_a_timeout_is_recorded_also_if_the_node_does_not_reply(
     cluster: Cluster, tells: bool
 ) -> None:
     node = await a_stuck_node(cluster)
-    node.agent.manner.tells_actions = tells
+    node.agent.behaviour.tells_actions = tells
 
     await cluster.control.apply("web")
 
     event = (await until_told(cluster))[0]
     assert ("has no task" if tells else "cannot list the tasks") in event.message
     assert not (await cluster.control.workload("web")).history
-    node.agent.manner.work_seconds = 0.01
+    node.agent.behaviour.work_seconds = 0.01
     cluster.clock.ahead += timedelta(seconds=10)  # beyond the back-off of the next attempt
     await cluster.control.until("web", "Running")
 
@@ -147,7 +147,7 @@ async def test_a_delete_that_takes_too_long_is_counted_and_told(cluster: Cluster
     node = await cluster.join()
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
-    node.agent.manner.keeps_copies = True
+    node.agent.behaviour.keeps_copies = True
     node.agent.actions = [an_action(kind="delete", error="device is busy")]
 
     await cluster.control.delete("web")
@@ -161,7 +161,7 @@ async def test_a_delete_that_takes_too_long_is_counted_and_told(cluster: Cluster
     assert view.retry_attempts >= 2
     assert len(node.agent.deletes) >= 2
     await until_metric(cluster, "workloads_retrying", plan="removal_overdue")
-    node.agent.manner.keeps_copies = False
+    node.agent.behaviour.keeps_copies = False
     await cluster.control.until_gone("web")
 
 
@@ -170,12 +170,12 @@ async def test_a_delete_that_takes_too_long_reads_the_health_of_the_node(cluster
     node = await cluster.join()
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
-    node.agent.manner.keeps_copies = True
-    node.agent.manner.runtimes = {"container": "unhealthy: no answer", "compose": "healthy"}
+    node.agent.behaviour.keeps_copies = True
+    node.agent.behaviour.runtimes = {"container": "unhealthy: no answer", "compose": "healthy"}
 
     await cluster.control.delete("web")
 
     events = await until_told(cluster)
     assert events[0].message.endswith("; node n1 reports unhealthy runtimes: container")
-    node.agent.manner.keeps_copies = False
+    node.agent.behaviour.keeps_copies = False
     await cluster.control.until_gone("web")

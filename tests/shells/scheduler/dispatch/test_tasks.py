@@ -93,7 +93,7 @@ async def test_an_accepted_order_is_shown_as_admitted_also_after_a_restart(
     cluster: Cluster,
 ) -> None:
     node = await cluster.join()
-    node.agent.manner.work_seconds = 0.5
+    node.agent.behaviour.work_seconds = 0.5
     await cluster.control.apply("web")
 
     async def is_admitted() -> bool:
@@ -110,7 +110,7 @@ async def test_an_accepted_order_is_shown_as_admitted_also_after_a_restart(
 
 async def test_a_refused_order_is_not_shown_as_admitted(cluster: Cluster) -> None:
     node = await cluster.join()
-    node.agent.manner.rejects = "no such field"
+    node.agent.behaviour.rejects = "no such field"
     await cluster.control.apply("web")
 
     view = await cluster.control.until("web", "Failed")

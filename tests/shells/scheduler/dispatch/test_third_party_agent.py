@@ -11,8 +11,8 @@ from persys.infra.clock import SystemClock
 from persys.store.memory import MemoryStore
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from shells.scheduler.harness import Cluster, a_cluster, brisk, eventually
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.harness import Cluster, a_cluster, eventually, fast_settings
+from shells.scheduler.stores import FaultyStore
 from shells.scheduler.third_party_agent import Copy, Node
 
 DRIFTS = ("revision_mismatch", "state_mismatch", "missing_on_agent", "orphan_on_agent")
@@ -29,8 +29,8 @@ async def until(holds: Callable[[], bool], what: str) -> None:
 
 async def field_node(cluster: Cluster, node_id: str = "n1") -> Node:
     node = await cluster.join(node_id)
-    node.agent.manner.lists_tasks = True
-    node.agent.manner.has_field_habits = True
+    node.agent.behaviour.lists_tasks = True
+    node.agent.behaviour.like_existing_agents = True
     return node
 
 
@@ -82,7 +82,7 @@ async def test_a_delete_task_of_an_earlier_workload_proves_nothing(cluster: Clus
     node.agent.actions.append(old)
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
-    node.agent.manner.keeps_copies = True
+    node.agent.behaviour.keeps_copies = True
     node.agent.copies["web"].status.actual_state = agent_pb2.ACTUAL_STATE_STOPPED
     await cluster.control.delete("web")
     asked = len(node.agent.inquiries)
@@ -92,13 +92,13 @@ async def test_a_delete_task_of_an_earlier_workload_proves_nothing(cluster: Clus
 
 
 async def test_a_delete_that_never_ends_is_sent_less_and_less_often_with_its_reason() -> None:
-    store = TroubledStore(MemoryStore(SystemClock().monotonic))
-    settings = brisk(agent_delete_timeout=timedelta(seconds=0.3))
+    store = FaultyStore(MemoryStore(SystemClock().monotonic))
+    settings = fast_settings(agent_delete_timeout=timedelta(seconds=0.3))
     async with a_cluster(store, settings) as cluster:
         node = await field_node(cluster)
         await cluster.control.apply("web")
         await cluster.control.until("web", "Running")
-        node.agent.manner.keeps_copies = True
+        node.agent.behaviour.keeps_copies = True
         node.agent.copies["web"].status.message = "still there"
         await cluster.control.delete("web")
         await until(lambda: len(node.agent.deletes) >= 3, "it to be sent again")
@@ -118,8 +118,8 @@ async def test_a_failure_that_is_reported_as_unknown_is_shown_with_its_cause(
     cluster: Cluster, text: str, reason: str, lists_tasks: bool
 ) -> None:
     node = await field_node(cluster)
-    node.agent.manner.lists_tasks = node.agent.manner.tells_actions = lists_tasks
-    node.agent.manner.failures["web"] = ("", text)
+    node.agent.behaviour.lists_tasks = node.agent.behaviour.tells_actions = lists_tasks
+    node.agent.behaviour.failures["web"] = ("", text)
     await cluster.control.apply("web")
     view = await cluster.control.until("web", "Failed", within=3)
 
@@ -131,11 +131,11 @@ async def test_a_failure_of_an_earlier_attempt_is_ignored(
     cluster: Cluster,
 ) -> None:
     node = await field_node(cluster)
-    node.agent.manner.failures["web"] = ("", PULL)
+    node.agent.behaviour.failures["web"] = ("", PULL)
     await cluster.control.apply("web")
     await cluster.control.until("web", "Failed")
-    node.agent.manner.failures.clear()
-    node.agent.manner.work_seconds = 0.5
+    node.agent.behaviour.failures.clear()
+    node.agent.behaviour.work_seconds = 0.5
     await cluster.control.retry("web")
     await until(lambda: len(node.agent.applies) == 2, "the second attempt")
     status = node.agent.copies["web"].status
@@ -164,8 +164,8 @@ async def test_finished_tasks_of_the_agent_are_in_the_history(cluster: Cluster) 
 
 
 async def test_another_revision_is_detected_although_heartbeats_have_no_revisions() -> None:
-    store = TroubledStore(MemoryStore(SystemClock().monotonic))
-    settings = brisk(missing_grace_period=timedelta(seconds=1))
+    store = FaultyStore(MemoryStore(SystemClock().monotonic))
+    settings = fast_settings(missing_grace_period=timedelta(seconds=1))
     async with a_cluster(store, settings) as cluster:
         node = await field_node(cluster)
         node.sends_statuses = True
@@ -180,8 +180,8 @@ async def test_another_revision_is_detected_although_heartbeats_have_no_revision
 
 
 async def test_another_state_is_shown_at_once_and_remedied_after_the_grace() -> None:
-    store = TroubledStore(MemoryStore(SystemClock().monotonic))
-    settings = brisk(missing_grace_period=timedelta(seconds=1.5))
+    store = FaultyStore(MemoryStore(SystemClock().monotonic))
+    settings = fast_settings(missing_grace_period=timedelta(seconds=1.5))
     async with a_cluster(store, settings) as cluster:
         node = await field_node(cluster)
         node.sends_statuses = True
@@ -209,8 +209,8 @@ async def test_a_manual_removal_is_detected_by_the_next_poll(cluster: Cluster) -
 
 
 async def test_an_unordered_change_causes_an_early_poll() -> None:
-    store = TroubledStore(MemoryStore(SystemClock().monotonic))
-    settings = brisk(drift_detect_interval=timedelta(hours=1))
+    store = FaultyStore(MemoryStore(SystemClock().monotonic))
+    settings = fast_settings(drift_detect_interval=timedelta(hours=1))
     async with a_cluster(store, settings) as cluster:
         node = await field_node(cluster)
         node.sends_statuses = True
@@ -224,8 +224,10 @@ async def test_an_unordered_change_causes_an_early_poll() -> None:
 
 
 async def test_an_agent_with_rare_heartbeats_stays_ready() -> None:
-    store = TroubledStore(MemoryStore(SystemClock().monotonic))
-    settings = brisk(node_lease=timedelta(seconds=1), node_unavailable_grace=timedelta(seconds=9))
+    store = FaultyStore(MemoryStore(SystemClock().monotonic))
+    settings = fast_settings(
+        node_lease=timedelta(seconds=1), node_unavailable_grace=timedelta(seconds=9)
+    )
     async with a_cluster(store, settings) as cluster:
         node = await cluster.prepare()
         await node.register()

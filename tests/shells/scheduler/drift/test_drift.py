@@ -160,7 +160,7 @@ async def test_a_node_that_reports_by_itself_is_compared_with_its_list_too(
 
 async def test_a_normal_lifecycle_records_no_drift(cluster: Cluster) -> None:
     node = await cluster.join()
-    node.agent.manner.work_seconds = 0.5
+    node.agent.behaviour.work_seconds = 0.5
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
     await cluster.control.apply("web", image="nginx:2")

@@ -9,13 +9,13 @@ import pytest
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.agent.conftest import Agent
 from shells.scheduler.harness import Control, eventually
-from shells.scheduler.replicas import Replicas, some_seats, until_leading
+from shells.scheduler.replicas import Replicas, some_replicas, until_leading
 
 
 @pytest.fixture
 async def replicas() -> AsyncIterator[Replicas]:
     """One leads, one stands by."""
-    async with some_seats() as made:
+    async with some_replicas() as made:
         await made.add()
         await made.add()
         yield made

@@ -7,16 +7,16 @@ from persys.infra.clock import SystemClock
 from persys.scheduler.ha.leader_key import LeaderKey
 from persys.store import keys
 from persys.store.memory import MemoryStore
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.stores import FaultyStore
 
 LEASE_SECONDS = 30
 
 
-def a_store() -> TroubledStore:
-    return TroubledStore(MemoryStore(SystemClock().monotonic))
+def a_store() -> FaultyStore:
+    return FaultyStore(MemoryStore(SystemClock().monotonic))
 
 
-def a_lead(store: TroubledStore, name: str) -> LeaderKey:
+def a_lead(store: FaultyStore, name: str) -> LeaderKey:
     return LeaderKey(
         store,
         SystemClock(),

@@ -21,25 +21,25 @@ from shells.scheduler.replicas import (
     LEASE,
     Replicas,
     mode_of,
-    some_seats,
+    some_replicas,
     until_leading,
+    until_listed,
     until_mode,
-    until_named,
-    until_standing_by,
+    until_standby,
 )
 from shells.scheduler.third_party_agent import a_node
 
 
 @pytest.fixture
 async def replicas() -> AsyncIterator[Replicas]:
-    async with some_seats() as made:
+    async with some_replicas() as made:
         yield made
 
 
 async def test_a_standby_serves_reads_with_their_age(replicas: Replicas) -> None:
     leader, standby = await replicas.add(), await replicas.add()
     await leader.apply("web")
-    await until_named(standby, "web")
+    await until_listed(standby, "web")
     _, beside = await mode_of(standby)
     assert beside[ROLE] == "standby"
     assert int(beside[DATA_AGE_MS]) < 5000
@@ -127,7 +127,7 @@ async def test_a_leader_that_was_cut_off_loses_leadership_and_writes_nothing(
     await until_leading(new)
     assert (await new.apply("meanwhile")).success
     replicas.stores[0].down = False
-    await until_standing_by(old)
+    await until_standby(old)
     assert (await old.apply("afterwards")).success
     assert await new.names() == ["afterwards", "before", "meanwhile"]
 
@@ -137,13 +137,13 @@ async def test_a_former_leader_keeps_following_when_its_watch_breaks(replicas: R
     replicas.stores[0].down = True
     await until_leading(new)
     replicas.stores[0].down = False
-    await until_standing_by(old)
+    await until_standby(old)
 
     replicas.stores[0].is_behind = True
     await new.apply("one")
     await new.apply("two")
 
-    await until_named(old, "one", "two")
+    await until_listed(old, "one", "two")
     assert not replicas.stores[0].is_behind
 
 
@@ -161,7 +161,7 @@ async def test_a_request_to_a_former_leader_is_unavailable_and_not_refused(
 
     assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
     await until_leading(new)
-    await until_standing_by(old)
+    await until_standby(old)
     assert await new.names() == ["before"]
 
 
@@ -233,7 +233,7 @@ async def test_only_the_leader_counts_itself_as_leading(replicas: Replicas) -> N
 async def test_a_standby_without_its_store_is_degraded_until_it_is_back(replicas: Replicas) -> None:
     leader, standby = await replicas.add(), await replicas.add()
     await leader.apply("web")
-    await until_named(standby, "web")
+    await until_listed(standby, "web")
 
     replicas.stores[1].down = True
     await until_mode(standby, "degraded")
@@ -243,7 +243,7 @@ async def test_a_standby_without_its_store_is_degraded_until_it_is_back(replicas
     assert (await standby.apply("meanwhile")).success  # the leader has its store
     replicas.stores[1].down = False
 
-    await until_named(standby, "meanwhile", "web")
+    await until_listed(standby, "meanwhile", "web")
     assert (await mode_of(standby))[0].mode == "normal"
 
 
@@ -252,13 +252,13 @@ async def test_a_standby_whose_revision_was_compacted_reads_everything_again(
 ) -> None:
     leader, standby = await replicas.add(), await replicas.add()
     await leader.apply("one")
-    await until_named(standby, "one")
+    await until_listed(standby, "one")
 
     replicas.stores[1].is_behind = True
     await leader.apply("two")
     await leader.apply("three")
 
-    await until_named(standby, "one", "two", "three")
+    await until_listed(standby, "one", "two", "three")
     assert not replicas.stores[1].is_behind
 
 
@@ -279,7 +279,7 @@ async def test_a_standby_whose_watch_is_stuck_finds_the_next_leader(replicas: Re
 
     await eventually(is_taken, lambda: "the standby to pass on to the next leader", within=5)
     replicas.stores[2].watch_tells.set()
-    await until_named(controls[2], "web")
+    await until_listed(controls[2], "web")
 
 
 async def test_trailing_metadata_of_the_leader_is_returned(replicas: Replicas) -> None:
@@ -370,7 +370,7 @@ async def test_schedulers_with_records_create_no_new_cluster_on_a_wiped_store(
     controls = [await replicas.add() for _ in range(3)]
     await controls[0].apply("web")
     for control in controls:
-        await until_named(control, "web")
+        await until_listed(control, "web")
     uid = (await mode_of(controls[0]))[0].cluster_uid
 
     await replicas.stores[0].wipe()
@@ -379,7 +379,7 @@ async def test_schedulers_with_records_create_no_new_cluster_on_a_wiped_store(
         await until_mode(control, "recovery")
         assert await control.names() == ["web"]
     newcomer = await replicas.add()
-    await until_standing_by(newcomer)  # the leader holds its key in the empty store
+    await until_standby(newcomer)  # the leader holds its key in the empty store
     assert await replicas.store.get(keys.CLUSTER) is None
 
     async with a_node("n1", newcomer.stub) as node:
@@ -388,7 +388,7 @@ async def test_schedulers_with_records_create_no_new_cluster_on_a_wiped_store(
         assert answer.accepted, answer.reason
     for control in (*controls, newcomer):
         await until_mode(control, "normal")
-        await until_named(control, "web")
+        await until_listed(control, "web")
         assert (await mode_of(control))[0].cluster_uid == uid
 
 
@@ -398,7 +398,7 @@ async def test_a_standby_with_records_leads_the_recovery_when_leader_and_store_a
     controls = [await replicas.add() for _ in range(3)]
     await controls[0].apply("web")
     for control in controls:
-        await until_named(control, "web")
+        await until_listed(control, "web")
 
     for store in replicas.stores:
         store.down = True

@@ -21,9 +21,9 @@ from persys.store import keys
 from persys.store.memory import MemoryStore
 from persys.store.port import Snapshot, Unit
 from persys.wire.stored import records
-from shells.scheduler.harness import Control, brisk
+from shells.scheduler.harness import Control, fast_settings
 from shells.scheduler.replicas import until_leading
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.stores import FaultyStore
 
 STEPS_MAX = 12
 DEADLINE_SECONDS = 5.0
@@ -83,10 +83,10 @@ class Interrupted(Scheduler):
 
 @pytest.mark.parametrize("shared", [False, True])
 async def test_a_cancelled_leader_ends_although_a_write_is_in_progress(shared: bool) -> None:
-    settings, stop = brisk(leader_lease=timedelta(seconds=3)), asyncio.Event()
+    settings, stop = fast_settings(leader_lease=timedelta(seconds=3)), asyncio.Event()
     server = SchedulerServer(
         settings,
-        TroubledStore(MemoryStore(SystemClock().monotonic)),
+        FaultyStore(MemoryStore(SystemClock().monotonic)),
         SystemClock(),
         shared=shared,
         tls=None,

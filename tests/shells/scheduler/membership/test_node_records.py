@@ -12,8 +12,8 @@ from persys.model.ids import NodeId
 from persys.scheduler.app import Scheduler
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from shells.scheduler.harness import Cluster, a_cluster, brisk, eventually
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.harness import Cluster, a_cluster, eventually, fast_settings
+from shells.scheduler.stores import FaultyStore
 from shells.scheduler.third_party_agent import Node
 
 N1 = NodeId("n1")
@@ -58,8 +58,8 @@ def inside() -> Inside:
 
 @pytest.fixture
 async def cluster(inside: Inside) -> AsyncIterator[Cluster]:
-    store = TroubledStore(MemoryStore(SystemClock().monotonic))
-    async with a_cluster(store, brisk(), scheduler=inside.new) as running:
+    store = FaultyStore(MemoryStore(SystemClock().monotonic))
+    async with a_cluster(store, fast_settings(), scheduler=inside.new) as running:
         yield running
     await store.store.close()
 

@@ -14,7 +14,7 @@ from persys.store import keys
 from persys.store.memory import MemoryStore
 from persys.store.port import Store
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from shells.scheduler.harness import a_cluster, brisk, eventually
+from shells.scheduler.harness import a_cluster, eventually, fast_settings
 from shells.scheduler.scale.crowd import (
     LONG_AGO,
     MARKER,
@@ -25,7 +25,7 @@ from shells.scheduler.scale.crowd import (
     stored,
     tombstones,
 )
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.stores import FaultyStore
 
 N1 = NodeId("n1")
 
@@ -48,7 +48,7 @@ async def test_a_removal_that_was_interrupted_is_resumed_by_the_next_leader(stor
     marked = replace(lost("n1"), removing_since=LONG_AGO)
     await fill(store, {**MARKER, **found, keys.node_key(N1): marked})
 
-    async with a_cluster(TroubledStore(store), brisk()) as cluster:
+    async with a_cluster(FaultyStore(store), fast_settings()) as cluster:
 
         async def gone() -> bool:
             return not await stored(store, keys.NODES)
@@ -61,7 +61,7 @@ async def test_a_removal_that_was_interrupted_is_resumed_by_the_next_leader(stor
 async def test_a_removal_continues_when_its_caller_disconnects(store: Store) -> None:
     await fill(store, {**MARKER, **dependents(20 * DEPENDENTS_PER_STEP_MAX)})
 
-    async with a_cluster(TroubledStore(store), brisk()) as cluster:
+    async with a_cluster(FaultyStore(store), fast_settings()) as cluster:
         cluster.store.commit_seconds = 0.05
         asked = asyncio.ensure_future(
             cluster.control.stub.RemoveNode(pb.NodeRequest(node_id="n1"), timeout=30)
@@ -86,10 +86,10 @@ async def test_a_node_that_is_being_removed_gets_no_work_and_cannot_register(
     node = replace(lost("n1"), removing_since=LONG_AGO)
     found = dependents(4 * DEPENDENTS_PER_STEP_MAX)
     await fill(store, {**MARKER, **found, keys.node_key(N1): node})
-    trouble = TroubledStore(store)
+    trouble = FaultyStore(store)
     trouble.commit_seconds = 0.2
 
-    async with a_cluster(trouble, brisk()) as cluster:
+    async with a_cluster(trouble, fast_settings()) as cluster:
         peer = await cluster.prepare("n1")
         answer = await peer.register()
 
@@ -110,10 +110,10 @@ async def test_removed_tombstones_free_the_capacity_of_a_node_that_is_being_remo
     await fill(store, {**MARKER, **copies, keys.node_key(N1): marked})
     at_first = len(await stored(store, keys.TOMBSTONES))
     total = marked.capabilities.allocatable.cpu_millicores
-    trouble = TroubledStore(store)
+    trouble = FaultyStore(store)
     trouble.commit_seconds = 0.2
 
-    async with a_cluster(trouble, brisk()) as cluster:
+    async with a_cluster(trouble, fast_settings()) as cluster:
 
         async def some_are_gone() -> bool:
             return len(await stored(store, keys.TOMBSTONES)) < at_first

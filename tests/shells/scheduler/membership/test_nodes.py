@@ -249,7 +249,7 @@ async def test_an_id_deleted_on_a_lost_node_runs_on_another_and_the_stale_copy_i
 
 async def test_a_node_that_pushes_status_is_not_polled(cluster: Cluster) -> None:
     node = await cluster.prepare("n1")
-    node.agent.manner.work_seconds = 1000
+    node.agent.behaviour.work_seconds = 1000
     request = pb.RegisterNodeRequest(
         node_id="n1",
         capabilities=node.capabilities,

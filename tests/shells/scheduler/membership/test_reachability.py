@@ -87,7 +87,7 @@ async def test_a_runtime_that_a_third_party_agent_reports_unhealthy_gets_no_new_
     cluster: Cluster,
 ) -> None:
     sick, other = await cluster.join("n1"), await cluster.join("n2")
-    sick.agent.manner.runtimes = {"container": "unhealthy: no answer", "compose": "healthy"}
+    sick.agent.behaviour.runtimes = {"container": "unhealthy: no answer", "compose": "healthy"}
 
     async def is_noticed() -> bool:
         return (await cluster.control.node("n1")).problems == ["runtime is unhealthy: container"]
@@ -103,7 +103,7 @@ async def test_a_runtime_that_a_third_party_agent_reports_unhealthy_gets_no_new_
         pb.ExplainWorkloadRequest(workload_id="huge"), timeout=10
     )
     assert "container runtime" in str(explained)
-    sick.agent.manner.runtimes = {"container": "healthy"}
+    sick.agent.behaviour.runtimes = {"container": "healthy"}
 
     async def placed() -> bool:
         return (await cluster.control.workload("huge")).assigned_node_id == "n1"
@@ -115,7 +115,7 @@ async def test_a_runtime_that_a_third_party_agent_reports_unhealthy_gets_no_new_
 @pytest.mark.parametrize("text", ["ok", "ready", "healthy", "docker 24.0.7", ""])
 async def test_a_healthy_runtime_gets_work(cluster: Cluster, text: str) -> None:
     node = await cluster.join("n1")
-    node.agent.manner.runtimes = {"container": text, "vm": "runtime not available"}
+    node.agent.behaviour.runtimes = {"container": text, "vm": "runtime not available"}
 
     await cluster.control.apply("web")
 
@@ -127,15 +127,15 @@ async def test_an_agent_that_stops_replying_to_health_checks_keeps_its_last_heal
     cluster: Cluster,
 ) -> None:
     node = await cluster.join("n1")
-    node.agent.manner.runtimes = {"container": "down"}
+    node.agent.behaviour.runtimes = {"container": "down"}
 
     async def is_noticed() -> bool:
         return bool((await cluster.control.node("n1")).problems)
 
     await eventually(is_noticed, lambda: "the unhealthy runtime to be noticed")
-    node.agent.manner.runtimes = None
+    node.agent.behaviour.runtimes = None
     await cluster.control.apply("web")
 
     assert (await cluster.control.workload("web")).status == "Pending"
-    node.agent.manner.runtimes = {}
+    node.agent.behaviour.runtimes = {}
     await cluster.control.until("web", "Running")

@@ -119,7 +119,7 @@ async def test_a_store_that_fails_shows_in_commits_and_mode(cluster: Cluster) ->
 
 async def test_a_failure_shows_its_reason_and_the_retry(cluster: Cluster) -> None:
     node = await cluster.join()
-    node.agent.manner.failures["web"] = ("NETWORK_ERROR", "no route")
+    node.agent.behaviour.failures["web"] = ("NETWORK_ERROR", "no route")
     await cluster.control.apply("web")
     await cluster.control.until("web", "Failed")
 

@@ -7,7 +7,7 @@ from shells.scheduler.harness import Cluster, eventually
 
 async def test_a_workload_that_a_full_node_rejects_moves_to_another(cluster: Cluster) -> None:
     full = await cluster.join("n1")
-    full.agent.manner.is_full = True
+    full.agent.behaviour.is_full = True
     other = await cluster.join("n2", cpu=2000)  # placement would rather have the first
     await cluster.control.apply("web")
 
@@ -21,7 +21,7 @@ async def test_without_another_node_it_waits_with_the_reason_and_sends_no_order_
     cluster: Cluster,
 ) -> None:
     full = await cluster.join("n1")
-    full.agent.manner.is_full = True
+    full.agent.behaviour.is_full = True
     await cluster.control.apply("web")
 
     async def waits() -> bool:
@@ -47,14 +47,14 @@ async def test_without_another_node_it_waits_with_the_reason_and_sends_no_order_
 
 async def test_a_node_too_full_for_one_workload_still_gets_others(cluster: Cluster) -> None:
     node = await cluster.join("n1")
-    node.agent.manner.is_full = True
+    node.agent.behaviour.is_full = True
     await cluster.control.apply("web")
 
     async def is_turned_away() -> bool:
         return (await cluster.control.workload("web")).reason.code == "Unplaceable"
 
     await eventually(is_turned_away, lambda: "it to be turned away")
-    node.agent.manner.is_full = False
+    node.agent.behaviour.is_full = False
     await cluster.control.apply("api")
 
     await cluster.control.until("api", "Running")
@@ -63,14 +63,14 @@ async def test_a_node_too_full_for_one_workload_still_gets_others(cluster: Clust
 
 async def test_a_new_apply_ends_the_exclusion_of_the_node(cluster: Cluster) -> None:
     node = await cluster.join("n1")
-    node.agent.manner.is_full = True
+    node.agent.behaviour.is_full = True
     await cluster.control.apply("web")
 
     async def is_turned_away() -> bool:
         return (await cluster.control.workload("web")).reason.code == "Unplaceable"
 
     await eventually(is_turned_away, lambda: "it to be turned away")
-    node.agent.manner.is_full = False
+    node.agent.behaviour.is_full = False
     await cluster.control.apply("web", image="smaller")
 
     await cluster.control.until("web", "Running")

@@ -147,7 +147,7 @@ async def test_the_capacity_of_a_stale_copy_is_free_once_its_removal_is_stored(
     await cluster.control.apply("web", cpu=500)
     await cluster.control.until("web", "Running")
     await cluster.join("n2", cpu=4000)
-    small.agent.manner.keeps_copies = True
+    small.agent.behaviour.keeps_copies = True
     await cluster.control.apply("web", cpu=2000)
     await cluster.control.until("web", "Running")
     tombstone = keys.tombstone_key(NodeId("n1"), WorkloadId("web"))
@@ -162,5 +162,5 @@ async def test_the_capacity_of_a_stale_copy_is_free_once_its_removal_is_stored(
 
     assert await stored()
     cluster.store.commit_seconds = 1.0
-    small.agent.manner.keeps_copies = False
+    small.agent.behaviour.keeps_copies = False
     await eventually(free_again, lambda: "the room of the old copy")

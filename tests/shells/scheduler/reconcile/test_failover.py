@@ -129,7 +129,7 @@ async def test_a_cordoned_node_keeps_what_it_has_and_gets_nothing_new(cluster: C
 
 async def test_promise_12_a_drained_node_is_empty_when_it_says_so(cluster: Cluster) -> None:
     first, other = await two_nodes(cluster)
-    first.agent.manner.answer_seconds = 0.3
+    first.agent.behaviour.answer_seconds = 0.3
     answer = await tend(cluster, "DrainNode")
     assert answer.node.status == "Draining"
 

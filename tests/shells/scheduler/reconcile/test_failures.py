@@ -22,7 +22,7 @@ async def test_a_failing_workload_is_tried_again_later_each_time_then_slowly_unt
     cluster: Cluster,
 ) -> None:
     node = await cluster.join()
-    node.agent.manner.failures["web"] = ("RUNTIME_ERROR", "exit code 137")
+    node.agent.behaviour.failures["web"] = ("RUNTIME_ERROR", "exit code 137")
     await cluster.control.apply("web")
     view = await cluster.control.until("web", "Failed")
     assert (view.failure_reason, view.reason.message) == ("RUNTIME_ERROR", "exit code 137")
@@ -46,7 +46,7 @@ async def test_a_failing_workload_is_tried_again_later_each_time_then_slowly_unt
     assert (view.status, view.retry_attempts, view.reason.retryable) == ("Failed", 5, True)
     assert len(node.agent.applies) == 6
 
-    del node.agent.manner.failures["web"]
+    del node.agent.behaviour.failures["web"]
     cluster.clock.ahead += timedelta(minutes=7)
     view = await cluster.control.until("web", "Running")
     assert (view.retry_attempts, view.HasField("retry_next_at")) == (0, False)
@@ -54,7 +54,7 @@ async def test_a_failing_workload_is_tried_again_later_each_time_then_slowly_unt
 
 async def test_a_permanent_failure_is_not_retried(cluster: Cluster) -> None:
     node = await cluster.join()
-    node.agent.manner.failures["web"] = ("IMAGE_NOT_FOUND", "no such image: nginx")
+    node.agent.behaviour.failures["web"] = ("IMAGE_NOT_FOUND", "no such image: nginx")
     await cluster.control.apply("web")
     view = await cluster.control.until("web", "Failed")
 
@@ -62,17 +62,17 @@ async def test_a_permanent_failure_is_not_retried(cluster: Cluster) -> None:
     assert not view.HasField("retry_next_at")
     assert not view.reason.retryable
 
-    del node.agent.manner.failures["web"]
+    del node.agent.behaviour.failures["web"]
     await cluster.control.apply("web", image="nginx:1")
     await cluster.control.until("web", "Running")
 
 
 async def test_a_retry_request_starts_a_workload_that_was_given_up(cluster: Cluster) -> None:
     node = await cluster.join()
-    node.agent.manner.failures["web"] = ("IMAGE_NOT_FOUND", "no such image: nginx")
+    node.agent.behaviour.failures["web"] = ("IMAGE_NOT_FOUND", "no such image: nginx")
     await cluster.control.apply("web")
     await cluster.control.until("web", "Failed")
-    del node.agent.manner.failures["web"]
+    del node.agent.behaviour.failures["web"]
 
     assert (await cluster.control.retry("web")).accepted
 
@@ -85,7 +85,7 @@ async def test_a_node_that_cannot_run_a_type_is_not_offered_it_until_it_register
     cluster: Cluster,
 ) -> None:
     node = await cluster.join("n1")
-    node.agent.manner.refuses_at_once = True
+    node.agent.behaviour.refuses_at_once = True
     await cluster.control.apply("web")
 
     async def refused() -> bool:
@@ -96,7 +96,7 @@ async def test_a_node_that_cannot_run_a_type_is_not_offered_it_until_it_register
     assert len(node.agent.applies) == 1
     assert list((await cluster.control.node("n1")).supported_workload_types) == ["compose"]
 
-    node.agent.manner.refuses_at_once = False
+    node.agent.behaviour.refuses_at_once = False
     await node.register()
     await cluster.control.until("web", "Running")
     view = await cluster.control.node("n1")
@@ -107,7 +107,7 @@ async def test_a_node_that_says_so_only_in_the_result_is_not_offered_the_type_ei
     cluster: Cluster,
 ) -> None:
     node = await cluster.join("n1")
-    node.agent.manner.refuses_later = True
+    node.agent.behaviour.refuses_later = True
     await cluster.control.apply("web")
 
     async def refused() -> bool:
@@ -126,7 +126,7 @@ async def test_a_slow_node_does_not_delay_others(cluster: Cluster) -> None:
     slow = await cluster.join("slow")
     await cluster.control.apply("first")
     await cluster.control.until("first", "Running")
-    slow.agent.manner.answer_seconds = 1.5
+    slow.agent.behaviour.answer_seconds = 1.5
     fast = await cluster.join("fast", cpu=64_000)
     await cluster.control.apply("on-slow", cpu=100)
     for number in range(10):
@@ -139,7 +139,7 @@ async def test_a_slow_node_does_not_delay_others(cluster: Cluster) -> None:
 
 async def test_a_slow_node_is_not_polled_again_before_it_has_replied(cluster: Cluster) -> None:
     node = await cluster.join()
-    node.agent.manner.work_seconds = 1.5
+    node.agent.behaviour.work_seconds = 1.5
     names = [f"w{number}" for number in range(5)]
     for name in names:
         await cluster.control.apply(name)
@@ -148,7 +148,7 @@ async def test_a_slow_node_is_not_polled_again_before_it_has_replied(cluster: Cl
         return len(node.agent.applies) == len(names)
 
     await eventually(sent, lambda: "the orders to arrive")
-    node.agent.manner.answer_seconds = 0.3
+    node.agent.behaviour.answer_seconds = 0.3
     before = len(node.agent.asked)
     for name in names:
         await cluster.control.until(name, "Running")
@@ -185,7 +185,7 @@ async def test_a_node_whose_agent_is_gone_says_so_and_gets_the_order_when_it_is_
 
 async def test_overlong_texts_of_an_agent_are_cut(cluster: Cluster) -> None:
     node = await cluster.join()
-    node.agent.manner.failures["web"] = ("INVALID_SPECIFICATION", "x" * 3_000_000)
+    node.agent.behaviour.failures["web"] = ("INVALID_SPECIFICATION", "x" * 3_000_000)
     await cluster.control.apply("web")
     view = await cluster.control.until("web", "Failed")
 

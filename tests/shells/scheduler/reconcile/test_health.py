@@ -62,7 +62,7 @@ async def test_a_workload_that_is_unhealthy_runs_and_says_why_and_each_turn_is_o
 
 async def test_how_far_a_pull_is_shows_and_is_not_written(cluster: Cluster) -> None:
     node = await cluster.join()
-    node.agent.manner.work_seconds = 3600
+    node.agent.behaviour.work_seconds = 3600
     await cluster.control.apply("web")
 
     async def is_sent() -> bool:

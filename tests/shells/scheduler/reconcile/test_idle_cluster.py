@@ -49,7 +49,7 @@ async def test_running_workloads_and_heartbeats_write_nothing(cluster: Cluster) 
 
 async def test_what_waits_for_room_or_was_given_up_writes_nothing(cluster: Cluster) -> None:
     node = await cluster.join()
-    node.agent.manner.failures["bad"] = ("INVALID_SPECIFICATION", "no")
+    node.agent.behaviour.failures["bad"] = ("INVALID_SPECIFICATION", "no")
     await cluster.control.apply("bad")
     await cluster.control.until("bad", "Failed")
     await cluster.control.apply("huge", cpu=100_000)
@@ -60,7 +60,7 @@ async def test_what_waits_for_room_or_was_given_up_writes_nothing(cluster: Clust
 
 async def test_a_slow_start_writes_nothing_while_it_lasts(cluster: Cluster) -> None:
     node = await cluster.join()
-    node.agent.manner.work_seconds = 5
+    node.agent.behaviour.work_seconds = 5
     await cluster.control.apply("web")
     await until_told(cluster, "Starting")
 
@@ -95,7 +95,7 @@ async def test_a_node_that_cannot_be_reached_is_noted_once(cluster: Cluster) -> 
 )
 async def test_a_node_that_lets_every_call_run_out_is_noted_once(cluster: Cluster) -> None:
     node = await cluster.join()
-    node.agent.manner.answer_seconds = 3600
+    node.agent.behaviour.answer_seconds = 3600
     await cluster.control.apply("web")
     await until_told(cluster, "NodeUnreachable")
 

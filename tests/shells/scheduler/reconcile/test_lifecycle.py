@@ -22,7 +22,7 @@ async def test_an_applied_workload_runs(cluster: Cluster) -> None:
 
 async def test_a_status_without_a_revision_is_accepted(cluster: Cluster) -> None:
     node = await cluster.join()
-    node.agent.manner.echoes_revision = False
+    node.agent.behaviour.echoes_revision = False
     await cluster.control.apply("web")
 
     await cluster.control.until("web", "Running")
@@ -138,10 +138,10 @@ async def test_a_deleted_workload_is_there_until_its_node_has_removed_it(
     cluster: Cluster, reports_deletes: bool
 ) -> None:
     node = await cluster.join()
-    node.agent.manner.reports_deletes = reports_deletes
+    node.agent.behaviour.reports_deletes = reports_deletes
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
-    node.agent.manner.work_seconds = 0.3
+    node.agent.behaviour.work_seconds = 0.3
     assert (await cluster.control.delete("web")).success
     assert (await cluster.control.workload("web")).status == "Deleting"
     assert (await cluster.control.delete("web")).success
@@ -156,7 +156,7 @@ async def test_a_workload_that_is_being_deleted_accepts_no_new_spec(cluster: Clu
     node = await cluster.join()
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
-    node.agent.manner.work_seconds = 1.0
+    node.agent.behaviour.work_seconds = 1.0
     await cluster.control.delete("web")
     answer = await cluster.control.apply("web", image="caddy")
 
@@ -197,7 +197,7 @@ async def test_a_workload_that_vanished_from_its_node_is_sent_again(cluster: Clu
 
 async def test_the_summary_counts_nodes_and_workloads(cluster: Cluster) -> None:
     node = await cluster.join()
-    node.agent.manner.failures["bad"] = ("INVALID_SPECIFICATION", "no")
+    node.agent.behaviour.failures["bad"] = ("INVALID_SPECIFICATION", "no")
     for name in ("web", "bad"):
         await cluster.control.apply(name)
     await cluster.control.apply("huge", cpu=100_000)

@@ -64,7 +64,7 @@ async def test_a_start_is_logged_when_it_is_sent_and_when_it_ends(
 
 async def test_a_failure_is_logged_with_its_text(lines: list[Any], cluster: Cluster) -> None:
     node = await cluster.join()
-    node.agent.manner.failures["web"] = ("INVALID_IMAGE", "no such image")
+    node.agent.behaviour.failures["web"] = ("INVALID_IMAGE", "no such image")
 
     await cluster.control.apply("web")
     await cluster.control.until("web", "Failed")
@@ -94,7 +94,7 @@ async def test_a_removal_is_logged_from_start_to_end(lines: list[Any], cluster: 
 @pytest.mark.parametrize("cluster", [HASTY], indirect=True)
 async def test_a_timeout_is_logged_as_failed(lines: list[Any], cluster: Cluster) -> None:
     node = await cluster.join()
-    node.agent.manner.work_seconds = 60
+    node.agent.behaviour.work_seconds = 60
 
     await cluster.control.apply("web")
     await cluster.control.until("web", "Failed")

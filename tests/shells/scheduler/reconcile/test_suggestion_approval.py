@@ -14,8 +14,8 @@ from persys.scheduler.reconcile.suggestions import PENDING_FOR, PENDING_MAX
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from root_ca import Root
-from shells.scheduler.harness import Cluster, Control, a_cluster, brisk
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.harness import Cluster, Control, a_cluster, fast_settings
+from shells.scheduler.stores import FaultyStore
 
 DELETE = pb.AUTOMATION_ACTION_DELETE_WORKLOAD
 Metadata = tuple[tuple[str, str], ...]
@@ -23,10 +23,10 @@ Metadata = tuple[tuple[str, str], ...]
 
 @pytest.fixture
 async def cluster(root: Root) -> AsyncIterator[Cluster]:
-    store = TroubledStore(MemoryStore(SystemClock().monotonic))
+    store = FaultyStore(MemoryStore(SystemClock().monotonic))
     tls = root.tls(Role.SCHEDULER, "s1")
     user = Tls(root.write(Role.ADMIN, "me", life=timedelta(days=60)), SystemClock())
-    async with a_cluster(store, brisk(), tls=tls, user=user) as running:
+    async with a_cluster(store, fast_settings(), tls=tls, user=user) as running:
         await running.control.apply("web")
         yield running
     await store.store.close()

@@ -78,10 +78,10 @@ async def test_deleting_is_a_desired_state_too(cluster: Cluster) -> None:
 
 async def test_a_failed_workload_is_tried_again(cluster: Cluster) -> None:
     node = await cluster.join()
-    node.agent.manner.failures["web"] = ("INVALID_IMAGE", "no such image")
+    node.agent.behaviour.failures["web"] = ("INVALID_IMAGE", "no such image")
     await cluster.control.apply("web")
     await cluster.control.until("web", "Failed")
-    node.agent.manner.failures.clear()
+    node.agent.behaviour.failures.clear()
 
     answer = await suggest(cluster, "s1", RETRY)
 

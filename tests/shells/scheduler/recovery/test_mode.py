@@ -19,8 +19,8 @@ from persys.store.sqlite import SqliteStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.methods import METHODS, ReadOnly
 from persys.wire.stored import records
-from shells.scheduler.harness import Cluster, Control, a_cluster, brisk, eventually
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.harness import Cluster, Control, a_cluster, eventually, fast_settings
+from shells.scheduler.stores import FaultyStore
 from shells.scheduler.third_party_agent import Node
 
 REFUSE = ReadOnly.REFUSE
@@ -48,7 +48,7 @@ async def health(cluster: Cluster) -> tuple[int, dict[str, Any]]:
 
 async def our_node(cluster: Cluster, node_id: str = "n1") -> Node:
     node = await cluster.prepare(node_id)
-    node.agent.manner.is_ours = True
+    node.agent.behaviour.is_ours = True
     await node.join()
     return node
 
@@ -298,8 +298,8 @@ async def test_recovery_commands_need_recovery_mode(cluster: Cluster) -> None:
 
 async def test_a_file_moved_away_is_degraded_until_it_is_back(tmp_path: Path) -> None:
     path, away = tmp_path / "store.db", tmp_path / "away.db"
-    store = TroubledStore(await SqliteStore.open(path, monotonic=SystemClock().monotonic))
-    async with a_cluster(store, brisk()) as cluster:
+    store = FaultyStore(await SqliteStore.open(path, monotonic=SystemClock().monotonic))
+    async with a_cluster(store, fast_settings()) as cluster:
         node = await our_node(cluster)
         await running(cluster, "web")
 

@@ -16,10 +16,10 @@ from persys.store.port import Store, Unit
 from persys.store.sqlite import SqliteStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from root_ca import Root
-from shells.scheduler.harness import Cluster, Control, a_cluster, brisk, eventually
-from shells.scheduler.replicas import some_seats, until_leading
+from shells.scheduler.harness import Cluster, Control, a_cluster, eventually, fast_settings
+from shells.scheduler.replicas import some_replicas, until_leading
 from shells.scheduler.state.test_quarantine import restart_with_damage
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.stores import FaultyStore
 
 _prefixes = count()
 
@@ -41,7 +41,7 @@ async def stored(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
         store = await EtcdStore.open(EtcdOptions((endpoint,), prefix=f"/repair-{next(_prefixes)}"))
     else:
         store = await SqliteStore.open(tmp_path / "store.db", monotonic=SystemClock().monotonic)
-    async with a_cluster(TroubledStore(store), brisk()) as cluster:
+    async with a_cluster(FaultyStore(store), fast_settings()) as cluster:
         yield cluster
     await store.close()
 
@@ -256,7 +256,7 @@ async def test_an_unreadable_removal_is_replaced_so_that_old_certificates_stay_r
 
 
 async def test_a_standby_forwards_the_repair_to_the_leader() -> None:
-    async with some_seats() as replicas:
+    async with some_replicas() as replicas:
         leader = await replicas.add()
         await until_leading(leader)
         await leader.apply("web")
@@ -278,9 +278,9 @@ async def test_a_standby_forwards_the_repair_to_the_leader() -> None:
 
 
 async def test_an_operator_may_not_see_or_delete_records(root: Root) -> None:
-    store = TroubledStore(MemoryStore(SystemClock().monotonic))
+    store = FaultyStore(MemoryStore(SystemClock().monotonic))
     tls, user = root.tls(Role.SCHEDULER, "s1"), root.tls(Role.OPERATOR, "me")
-    async with a_cluster(store, brisk(), tls=tls, user=user) as cluster:
+    async with a_cluster(store, fast_settings(), tls=tls, user=user) as cluster:
         for call in (listed(cluster.control), delete(cluster.control, "/workloads/web")):
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await call

@@ -13,9 +13,9 @@ from persys.store.memory import MemoryStore
 from persys.store.port import Unit
 from persys.store.sqlite import SqliteStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from shells.scheduler.harness import Cluster, a_cluster, brisk, eventually
+from shells.scheduler.harness import Cluster, a_cluster, eventually, fast_settings
 from shells.scheduler.real_nodes import real_nodes
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.stores import FaultyStore
 
 Restore = Callable[[], Awaitable[None]]
 
@@ -54,8 +54,8 @@ async def open_file(path: Path) -> SqliteStore:
 @pytest.fixture
 async def disk(tmp_path: Path) -> AsyncIterator[OnDisk]:
     path = tmp_path / "scheduler.db"
-    store = TroubledStore(await open_file(path))
-    async with a_cluster(store, brisk()) as cluster:
+    store = FaultyStore(await open_file(path))
+    async with a_cluster(store, fast_settings()) as cluster:
         yield OnDisk(cluster, path)
     await store.store.close()
 
@@ -210,8 +210,8 @@ async def test_data_that_was_deleted_after_the_backup_starts_when_an_operator_ad
 
 @asynccontextmanager
 async def in_memory() -> AsyncIterator[Cluster]:
-    store = TroubledStore(MemoryStore(SystemClock().monotonic))
-    async with a_cluster(store, brisk()) as cluster:
+    store = FaultyStore(MemoryStore(SystemClock().monotonic))
+    async with a_cluster(store, fast_settings()) as cluster:
         yield cluster
     await store.store.close()
 

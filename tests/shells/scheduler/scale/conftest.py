@@ -25,7 +25,7 @@ from persys.store.port import Store
 from persys.store.sqlite import SqliteStore
 from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
 from root_ca import Root
-from shells.scheduler.harness import Cluster, Control, a_cluster, brisk
+from shells.scheduler.harness import Cluster, Control, a_cluster, fast_settings
 from shells.scheduler.scale.crowd import FULL, crowd, damage, fill, running
 from shells.scheduler.scale.fleet import Fleet
 from shells.scheduler.scale.measured import MeasuredStore
@@ -36,7 +36,7 @@ SIZES = (10, 1_000, pytest.param(20_000, marks=pytest.mark.full))
 _prefixes = count()
 
 
-def calm(**changes: Any) -> SchedulerSettings:
+def quiet_settings(**changes: Any) -> SchedulerSettings:
     """No lease expires and no resync runs unless a test wants it."""
     hour = timedelta(hours=1)
     settled = {
@@ -45,7 +45,7 @@ def calm(**changes: Any) -> SchedulerSettings:
         "reconcile_interval": hour,
         "drift_detect_interval": hour,
     }
-    return brisk(**(settled | changes))
+    return fast_settings(**(settled | changes))
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,7 @@ async def large(
         )
         await fill(store, found)
         await damage(store, size)
-        settings = calm(secrets_key_file=str(key_file))
+        settings = quiet_settings(secrets_key_file=str(key_file))
         tls, user = root.tls(Role.SCHEDULER, "s1"), root.tls(Role.ADMIN, "me")
         cluster = await stack.enter_async_context(
             a_scheduler(MeasuredStore(store), fleet, settings, tls=tls, user=user)

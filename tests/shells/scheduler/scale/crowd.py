@@ -64,7 +64,7 @@ def crowd(size: int, key: EncryptionKey) -> Records:
         **MARKER,
         keys.EPOCHS: EpochCounter(1_000_000, proof_key="00" * 32),
         **{keys.node_key(node.id): node for node in nodes},
-        **silent_nodes(size),
+        **lost_nodes(size),
         **running(FULL, size, "run"),
         **with_data(DEAD, size, "data"),
         **retries(size, "data"),
@@ -75,7 +75,7 @@ def crowd(size: int, key: EncryptionKey) -> Records:
         **removals(size),
         **tokens(size),
         **secrets(size, key),
-        **rulings(size),
+        **decided_suggestions(size),
         **events(size),
     }
 
@@ -95,7 +95,7 @@ def lost(name: str) -> Node:
     return Node(NodeId(name), Capabilities(4000, 8000), f"{name}:1", LONG_AGO, status=status)
 
 
-def silent_nodes(size: int, make: Callable[[str], Node] = lost) -> Records:
+def lost_nodes(size: int, make: Callable[[str], Node] = lost) -> Records:
     found: Records = {}
     for number in range(size):
         node = make(f"m{number}")
@@ -178,7 +178,7 @@ def secrets(size: int, key: EncryptionKey) -> Records:
     return {keys.secret_key(name): Secret(name, (version,)) for name in names}
 
 
-def rulings(size: int) -> Records:
+def decided_suggestions(size: int) -> Records:
     found: Records = {
         keys.suggestion_key(f"s{number}"): SuggestionDecision(
             Suggestion(f"s{number}"), False, LONG_AGO

@@ -15,7 +15,7 @@ import pytest
 
 from persys.store.limits import check
 from persys.store.port import Outcome, Unit
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.stores import FaultyStore
 
 OPERATIONS_MAX = 128
 REQUEST_BYTES_MAX = 1536 * 1024
@@ -23,7 +23,7 @@ REQUEST_BYTES_MAX = 1536 * 1024
 STEP_SECONDS_MAX = 0.25
 
 
-class MeasuredStore(TroubledStore):
+class MeasuredStore(FaultyStore):
     """Records the largest unit. Real etcd enforces its limits; SQLite has none."""
 
     largest_operations = 0

@@ -19,7 +19,7 @@ from persys.store import keys
 from persys.store.port import Outcome, Store, Unit
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster, eventually
-from shells.scheduler.scale.conftest import STORES, a_scheduler, calm, opened, until_idle
+from shells.scheduler.scale.conftest import STORES, a_scheduler, opened, quiet_settings, until_idle
 from shells.scheduler.scale.crowd import (
     DEAD,
     FULL,
@@ -177,7 +177,7 @@ async def test_what_was_interrupted_is_finished_by_the_next_scheduler(
 
     acknowledged = await interrupted(operation, EndingStore(store), fleet, commits)
 
-    async with a_scheduler(MeasuredStore(store), fleet, calm(**PASSES)) as cluster:
+    async with a_scheduler(MeasuredStore(store), fleet, quiet_settings(**PASSES)) as cluster:
         if not acknowledged:
             await operation.ask(cluster)  # refused if it was completed before
 
@@ -189,7 +189,7 @@ async def test_what_was_interrupted_is_finished_by_the_next_scheduler(
 
 async def interrupted(operation: Operation, store: EndingStore, fleet: Fleet, commits: int) -> bool:
     """Whether it was acknowledged before its scheduler ended."""
-    async with a_scheduler(store, fleet, calm(**PASSES)) as cluster:
+    async with a_scheduler(store, fleet, quiet_settings(**PASSES)) as cluster:
         await until_idle(cluster)
         store.commits_left = commits
         asked = asyncio.get_running_loop().create_task(operation.ask(cluster))

@@ -14,8 +14,15 @@ from persys.store import keys
 from persys.store.port import Store
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster, eventually
-from shells.scheduler.replicas import Replicas, until_leading, until_standing_by
-from shells.scheduler.scale.conftest import SIZES, STORES, a_scheduler, calm, opened, until_idle
+from shells.scheduler.replicas import Replicas, until_leading, until_standby
+from shells.scheduler.scale.conftest import (
+    SIZES,
+    STORES,
+    a_scheduler,
+    opened,
+    quiet_settings,
+    until_idle,
+)
 from shells.scheduler.scale.crowd import (
     FULL,
     HOLDER,
@@ -26,11 +33,11 @@ from shells.scheduler.scale.crowd import (
     events,
     fill,
     lost,
+    lost_nodes,
     orphans,
     ready,
     removals,
     running,
-    silent_nodes,
     stored,
     tombstones,
 )
@@ -64,7 +71,7 @@ async def test_a_scheduler_starts_on_many_records(store: Store, size: int) -> No
     measured = MeasuredStore(store)
 
     with bounded(measured):
-        async with a_scheduler(measured, Fleet(), calm()) as cluster:
+        async with a_scheduler(measured, Fleet(), quiet_settings()) as cluster:
             await until_idle(cluster)
 
             assert (await cluster.control.summary(within=SECONDS)).total_workloads == size
@@ -79,7 +86,7 @@ async def test_a_standby_with_many_records_leads_when_the_leader_stops(
     try:
         await until_leading(await replicas.add(), within=SECONDS)
         standby = await replicas.add()
-        await until_standing_by(standby, within=SECONDS)
+        await until_standby(standby, within=SECONDS)
 
         with bounded():
             await replicas.stop(0)
@@ -97,7 +104,7 @@ async def test_what_is_in_memory_is_read_again_after_an_answer_was_lost(
 ) -> None:
     await fill(store, {**MARKER, **of_nodes(FULL), **running(FULL, size, "run"), **removals(size)})
     measured = MeasuredStore(store)
-    async with a_scheduler(measured, Fleet(), calm()) as cluster:
+    async with a_scheduler(measured, Fleet(), quiet_settings()) as cluster:
         await until_idle(cluster)
 
         with bounded(measured):
@@ -121,9 +128,11 @@ async def until_normal(cluster: Cluster) -> None:
 async def test_leases_of_many_nodes_that_end_together_share_transactions(
     store: Store, size: int
 ) -> None:
-    await fill(store, {**MARKER, **silent_nodes(size, ready), **removals(size)})
+    await fill(store, {**MARKER, **lost_nodes(size, ready), **removals(size)})
     measured = MeasuredStore(store)
-    async with a_scheduler(measured, Fleet(), calm(node_lease=timedelta(seconds=1))) as cluster:
+    async with a_scheduler(
+        measured, Fleet(), quiet_settings(node_lease=timedelta(seconds=1))
+    ) as cluster:
         members = cluster.app.cluster.nodes
         before = measured.commits
 
@@ -142,7 +151,7 @@ async def test_a_node_that_returns_removes_all_its_old_copies(store: Store, size
     node = lost(LOST)
     await fill(store, {**MARKER, keys.node_key(LOST): node, **tombstones(LOST, size)})
     measured = MeasuredStore(store)
-    async with a_scheduler(measured, Fleet(), calm()) as cluster:
+    async with a_scheduler(measured, Fleet(), quiet_settings()) as cluster:
         with bounded(measured):
             stub = cluster.control.stub
             answer = await stub.RegisterNode(registration(LOST), timeout=SECONDS)
@@ -154,7 +163,7 @@ async def test_a_node_that_returns_removes_all_its_old_copies(store: Store, size
 async def test_orphans_of_a_node_that_lists_none_are_struck_out(store: Store, size: int) -> None:
     await fill(store, {**MARKER, **of_nodes(HOLDER), **orphans(HOLDER, size, "p")})
     measured = MeasuredStore(store)
-    async with a_scheduler(measured, Fleet(), calm()) as cluster:
+    async with a_scheduler(measured, Fleet(), quiet_settings()) as cluster:
         with bounded(measured):
             request = pb.HeartbeatRequest(node_id=HOLDER, complete=True)
             await cluster.control.stub.Heartbeat(request, timeout=SECONDS)
@@ -166,7 +175,7 @@ async def test_after_many_outages_the_history_is_written_in_one_bounded_transact
     store: Store, size: int
 ) -> None:
     measured = MeasuredStore(store)
-    async with a_scheduler(measured, Fleet(), calm()) as cluster:
+    async with a_scheduler(measured, Fleet(), quiet_settings()) as cluster:
         modes = cluster.app.modes
         with bounded(measured):
             for _ in range(size):
@@ -184,7 +193,7 @@ async def test_after_many_outages_the_history_is_written_in_one_bounded_transact
 async def test_old_events_are_trimmed_a_few_with_each_change(store: Store, size: int) -> None:
     await fill(store, {**MARKER, **events(size)})
     measured = MeasuredStore(store)
-    async with a_scheduler(measured, Fleet(), calm()) as cluster:
+    async with a_scheduler(measured, Fleet(), quiet_settings()) as cluster:
         with bounded(measured):
             for number in range(20):
                 await cluster.control.stub.ApplyWorkload(workload(f"w{number}"), timeout=SECONDS)
@@ -205,7 +214,7 @@ async def test_the_safety_pass_looks_at_many_workloads_and_old_copies(
     }
     await fill(store, found)
     measured = MeasuredStore(store)
-    settings = calm(reconcile_interval=timedelta(seconds=0.5))
+    settings = quiet_settings(reconcile_interval=timedelta(seconds=0.5))
     async with AsyncExitStack() as stack:
         with bounded(measured):
             await stack.enter_async_context(a_scheduler(measured, Fleet(), settings))

@@ -11,7 +11,14 @@ from persys.store.port import Store
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.stored import records, snapshot
-from shells.scheduler.scale.conftest import SIZES, STORES, a_scheduler, calm, opened, until_idle
+from shells.scheduler.scale.conftest import (
+    SIZES,
+    STORES,
+    a_scheduler,
+    opened,
+    quiet_settings,
+    until_idle,
+)
 from shells.scheduler.scale.crowd import (
     FULL,
     LONG_AGO,
@@ -58,7 +65,7 @@ async def sent(chunks: list[pb.SnapshotChunk]) -> AsyncIterator[pb.SnapshotChunk
 async def test_a_snapshot_of_many_records_is_restored(store: Store, size: int) -> None:
     chunks = chunks_of({**a_cluster_of(size), **events(size)})
     measured = MeasuredStore(store)
-    async with a_scheduler(measured, Fleet(), calm()) as cluster:
+    async with a_scheduler(measured, Fleet(), quiet_settings()) as cluster:
         with bounded(measured):
             answer = await cluster.control.stub.RestoreSnapshot(sent(chunks), timeout=SECONDS)
             await until_idle(cluster)
@@ -72,7 +79,7 @@ async def test_a_snapshot_of_many_records_is_restored(store: Store, size: int) -
 async def test_a_store_with_many_records_and_no_marker_is_accepted(store: Store, size: int) -> None:
     await fill(store, {**a_cluster_of(size), **events(size)})
     measured = MeasuredStore(store)
-    async with a_scheduler(measured, Fleet(), calm()) as cluster:
+    async with a_scheduler(measured, Fleet(), quiet_settings()) as cluster:
         with bounded(measured):
             request = pb.AcceptEmptyRequest()
             answer = await cluster.control.stub.AcceptEmpty(request, timeout=SECONDS)
@@ -99,7 +106,7 @@ async def test_many_workloads_are_rebuilt_from_what_agents_keep(store: Store, si
                 agent.intents.append(agent_pb2.IntentView(id=name, epoch=1, intent=intent))
     await fill(store, found)
     measured = MeasuredStore(store)
-    async with a_scheduler(measured, fleet, calm()) as cluster:
+    async with a_scheduler(measured, fleet, quiet_settings()) as cluster:
         with bounded(measured):
             request = pb.RebuildFromAgentsRequest()
             answer = await cluster.control.stub.RebuildFromAgents(request, timeout=SECONDS)

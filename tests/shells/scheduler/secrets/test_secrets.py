@@ -16,9 +16,9 @@ from persys.store.sqlite import SqliteStore
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.stored.snapshot import read
-from shells.scheduler.harness import Cluster, a_cluster, brisk, eventually
-from shells.scheduler.replicas import some_seats, until_leading
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.harness import Cluster, a_cluster, eventually, fast_settings
+from shells.scheduler.replicas import some_replicas, until_leading
+from shells.scheduler.stores import FaultyStore
 from shells.scheduler.third_party_agent import Node, a_node
 
 VALUE = b"hunter2-of-the-test"
@@ -30,8 +30,8 @@ async def opened(
 ) -> AsyncIterator[Cluster]:
     """A scheduler on a SQLite file; after a restart in the same directory it has its records."""
     store = await SqliteStore.open(directory / "store.db", monotonic=SystemClock().monotonic)
-    settings = brisk(secrets_key_file=str(directory / key))
-    async with a_cluster(TroubledStore(store), settings, vault=vault) as cluster:
+    settings = fast_settings(secrets_key_file=str(directory / key))
+    async with a_cluster(FaultyStore(store), settings, vault=vault) as cluster:
         yield cluster
     await store.close()
 
@@ -238,7 +238,7 @@ async def test_secrets_are_in_clear_text_only_in_orders(
 ) -> None:
     async with opened(tmp_path) as cluster:
         node = await knows_files(cluster)
-        node.agent.manner.failures["web"] = ("RUNTIME_ERROR", "it does not start")
+        node.agent.behaviour.failures["web"] = ("RUNTIME_ERROR", "it does not start")
         await put(cluster, "db-password")
         spec = container(PASSWORD="secret://db-password")
         spec.container.files.add(path="/etc/key", content="secret://db-password")
@@ -389,7 +389,7 @@ async def test_without_vault_a_reference_to_it_fails_with_the_field(cluster: Clu
 
 async def test_a_standby_forwards_a_put_and_decrypts_it_when_it_leads(tmp_path: Path) -> None:
     key = str(tmp_path / "secrets.key")
-    async with some_seats() as replicas:
+    async with some_replicas() as replicas:
         await replicas.add(key_file=key)
         standby = await replicas.add(key_file=key)
         request = pb.PutSecretRequest(name="db-password", value=VALUE)

@@ -15,7 +15,7 @@ from persys.scheduler.state.sync import load
 from persys.store import keys
 from persys.store.port import Record, Snapshot
 from persys.wire.stored import records
-from shells.scheduler.harness import brisk
+from shells.scheduler.harness import fast_settings
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ANY = Filter()
@@ -207,4 +207,4 @@ async def test_a_watch_ends_when_the_log_is_closed() -> None:
 @pytest.mark.parametrize("changes", [{"events_max": 0}, {"events_max_age": timedelta()}], ids=str)
 def test_an_event_limit_of_zero_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(SettingsError, match="SCHEDULER_EVENTS_MAX"):
-        brisk(**changes)
+        fast_settings(**changes)

@@ -15,7 +15,7 @@ async def a_node_with_web(cluster: Cluster) -> Node:
     node = await cluster.join("n1")
     await cluster.control.apply("web", host_port=8080)
     await cluster.control.until("web", "Running")
-    node.agent.manner.failures["broken"] = ("IMAGE_NOT_FOUND", "no such image")
+    node.agent.behaviour.failures["broken"] = ("IMAGE_NOT_FOUND", "no such image")
     await cluster.control.apply("broken")
     await cluster.control.until("broken", "Failed")
     return node

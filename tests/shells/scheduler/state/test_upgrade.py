@@ -16,8 +16,8 @@ from persys.store.memory import MemoryStore
 from persys.store.port import Unit
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from shells.scheduler.harness import Cluster, a_cluster, brisk
-from shells.scheduler.stores import TroubledStore
+from shells.scheduler.harness import Cluster, a_cluster, fast_settings
+from shells.scheduler.stores import FaultyStore
 from shells.scheduler.third_party_agent import Copy
 
 OLD = Path(__file__).with_name("store_0_1.jsonl")
@@ -25,17 +25,17 @@ REVISION_OF_WEB = "51141980ab56c059"  # as version 0.1 made it
 
 
 @pytest.fixture
-async def old_store() -> AsyncIterator[TroubledStore]:
+async def old_store() -> AsyncIterator[FaultyStore]:
     lines = map(json.loads, OLD.read_text("utf-8").splitlines())
-    store = TroubledStore(MemoryStore(SystemClock().monotonic))
+    store = FaultyStore(MemoryStore(SystemClock().monotonic))
     await store.commit([Unit(puts={line["key"]: line["value"].encode() for line in lines})])
     yield store
     await store.store.close()
 
 
 @pytest.fixture
-async def cluster(old_store: TroubledStore) -> AsyncIterator[Cluster]:
-    async with a_cluster(old_store, brisk()) as made:
+async def cluster(old_store: FaultyStore) -> AsyncIterator[Cluster]:
+    async with a_cluster(old_store, fast_settings()) as made:
         yield made
 
 
@@ -81,7 +81,7 @@ async def test_an_upgraded_scheduler_orders_nothing_again(cluster: Cluster) -> N
 
 
 async def test_a_record_of_a_newer_version_is_not_written_and_everything_else_works(
-    old_store: TroubledStore,
+    old_store: FaultyStore,
 ) -> None:
     record = await old_store.get("/workloads/web")
     assert record is not None
@@ -89,7 +89,7 @@ async def test_a_record_of_a_newer_version_is_not_written_and_everything_else_wo
     await old_store.commit([Unit(puts={"/workloads/web": newer})])
     before = await old_store.get("/workloads/web")
 
-    async with a_cluster(old_store, brisk()) as cluster:
+    async with a_cluster(old_store, fast_settings()) as cluster:
         await cluster.join("n2")
         refused = await cluster.control.apply("web", host_port=8080)
         await cluster.control.apply("fresh")

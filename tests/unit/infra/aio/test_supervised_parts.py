@@ -32,7 +32,7 @@ def wrapped(part: Part, on_error: OnError) -> Part:
 
 
 @pytest.fixture(autouse=True)
-def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
+def fast_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts_module, "BACKOFF_FIRST", BACKOFF_FIRST / 100)
 
 

@@ -22,7 +22,7 @@ DAY = timedelta(days=1)
 BEGUN = datetime.now(UTC)
 
 
-class Hand(SystemClock):
+class ManualClock(SystemClock):
     """A clock that the test sets."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Hand(SystemClock):
 
 
 class Authority(CertificateSource):
-    def __init__(self, root: Root, clock: Hand, life: timedelta) -> None:
+    def __init__(self, root: Root, clock: ManualClock, life: timedelta) -> None:
         self._root = root
         self._clock = clock
         self._life = life
@@ -59,7 +59,7 @@ class Authority(CertificateSource):
 class Node:
     def __init__(self, folder: Path, life: timedelta) -> None:
         self.root = Root(folder)
-        self.clock = Hand()
+        self.clock = ManualClock()
         self.files: CertificateFiles = self.root.write(Role.AGENT, "n1", life=life)
         self.certificates = Certificates(self.files, self.clock)
         self.authority = Authority(self.root, self.clock, life)

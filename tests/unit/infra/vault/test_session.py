@@ -33,7 +33,7 @@ WANTED = "secret/data/a"
 FOUND = {"data": {"data": {"word": "w", "number": 7, "many": ["a"]}}}
 
 
-class Hand(SystemClock):
+class ManualClock(SystemClock):
     """A clock that the test sets."""
 
     def __init__(self) -> None:
@@ -49,11 +49,11 @@ async def fake_vault() -> AsyncIterator[FakeVault]:
 
 
 @pytest.fixture
-def clock() -> Hand:
-    return Hand()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
-def a_vault(fake_vault: FakeVault, clock: Hand, credentials: Credentials) -> Vault:
+def a_vault(fake_vault: FakeVault, clock: ManualClock, credentials: Credentials) -> Vault:
     return Vault(VaultHttp(fake_vault.address), credentials, clock)
 
 
@@ -152,7 +152,7 @@ def test_an_invalid_ca_file_is_refused_at_start_up(tmp_path: Path) -> None:
 )
 def test_incomplete_credentials_are_refused_at_start_up(credentials: Credentials) -> None:
     with pytest.raises(SettingsError, match="is not set"):
-        Vault(VaultHttp("http://127.0.0.1:8200"), credentials, Hand())
+        Vault(VaultHttp("http://127.0.0.1:8200"), credentials, ManualClock())
 
 
 def test_a_secret_is_in_no_traceback() -> None:
@@ -161,13 +161,13 @@ def test_a_secret_is_in_no_traceback() -> None:
 
 async def test_plain_http_to_another_host_is_logged_as_a_warning() -> None:
     with capture_logs() as lines:
-        Vault(VaultHttp("http://127.0.0.1:8200"), TOKEN, Hand())
-        Vault(VaultHttp("http://vault.example.org:8200"), TOKEN, Hand())
+        Vault(VaultHttp("http://127.0.0.1:8200"), TOKEN, ManualClock())
+        Vault(VaultHttp("http://vault.example.org:8200"), TOKEN, ManualClock())
 
     assert [line["address"] for line in lines] == ["http://vault.example.org:8200"]
 
 
-async def test_a_secret_is_read_as_texts(fake_vault: FakeVault, clock: Hand) -> None:
+async def test_a_secret_is_read_as_texts(fake_vault: FakeVault, clock: ManualClock) -> None:
     fake_vault.tell(LOGIN, lease("one", HOUR))
 
     found = await VaultKv(a_vault(fake_vault, clock, APPROLE)).read("secret/a")
@@ -177,7 +177,7 @@ async def test_a_secret_is_read_as_texts(fake_vault: FakeVault, clock: Hand) -> 
 
 @pytest.mark.parametrize("path", ["", "secret", "secret/", "secret//a", "secret/../sys/mounts"])
 async def test_a_path_that_leaves_its_engine_is_not_found(
-    fake_vault: FakeVault, clock: Hand, path: str
+    fake_vault: FakeVault, clock: ManualClock, path: str
 ) -> None:
     with pytest.raises(NotFoundError):
         await VaultKv(a_vault(fake_vault, clock, APPROLE)).read(path)
@@ -185,7 +185,7 @@ async def test_a_path_that_leaves_its_engine_is_not_found(
 
 
 async def test_a_login_is_renewed_at_half_of_its_lease_and_not_before(
-    fake_vault: FakeVault, clock: Hand
+    fake_vault: FakeVault, clock: ManualClock
 ) -> None:
     fake_vault.tell(LOGIN, lease("one", HOUR))
     fake_vault.tell(RENEW, lease("one", HOUR))
@@ -198,7 +198,7 @@ async def test_a_login_is_renewed_at_half_of_its_lease_and_not_before(
 
 
 async def test_an_approle_logs_in_again_when_its_login_is_not_renewed(
-    fake_vault: FakeVault, clock: Hand
+    fake_vault: FakeVault, clock: ManualClock
 ) -> None:
     fake_vault.tell(LOGIN, lease("one", HOUR), lease("two", HOUR))
     fake_vault.tell(RENEW, 403)
@@ -212,7 +212,7 @@ async def test_an_approle_logs_in_again_when_its_login_is_not_renewed(
 
 
 async def test_an_approle_logs_in_again_when_its_lease_is_not_extended(
-    fake_vault: FakeVault, clock: Hand
+    fake_vault: FakeVault, clock: ManualClock
 ) -> None:
     fake_vault.tell(LOGIN, lease("one", HOUR), lease("two", HOUR))
     fake_vault.tell(RENEW, lease("one", HOUR / 2 - 1))
@@ -226,7 +226,7 @@ async def test_an_approle_logs_in_again_when_its_lease_is_not_extended(
 
 
 async def test_an_approle_logs_in_again_after_its_token_was_revoked(
-    fake_vault: FakeVault, clock: Hand
+    fake_vault: FakeVault, clock: ManualClock
 ) -> None:
     fake_vault.tell(LOGIN, lease("one", HOUR), lease("two", HOUR))
     fake_vault.tell(WANTED, 403, FOUND)
@@ -238,7 +238,7 @@ async def test_an_approle_logs_in_again_after_its_token_was_revoked(
 
 
 async def test_a_login_stays_in_use_while_vault_is_unreachable(
-    fake_vault: FakeVault, clock: Hand
+    fake_vault: FakeVault, clock: ManualClock
 ) -> None:
     fake_vault.tell(LOGIN, lease("one", HOUR), 503)
     fake_vault.tell(RENEW, 503)
@@ -256,7 +256,7 @@ async def test_a_login_stays_in_use_while_vault_is_unreachable(
 
 
 async def test_a_token_that_cannot_be_renewed_is_logged_once(
-    fake_vault: FakeVault, clock: Hand
+    fake_vault: FakeVault, clock: ManualClock
 ) -> None:
     fake_vault.tell(LOOKUP, token_of(HOUR, renewable=False))
     vault = a_vault(fake_vault, clock, TOKEN)
@@ -270,7 +270,9 @@ async def test_a_token_that_cannot_be_renewed_is_logged_once(
     assert abs(left.total_seconds() - HOUR) < 30
 
 
-async def test_a_token_is_renewed_and_stays_the_same(fake_vault: FakeVault, clock: Hand) -> None:
+async def test_a_token_is_renewed_and_stays_the_same(
+    fake_vault: FakeVault, clock: ManualClock
+) -> None:
     fake_vault.tell(LOOKUP, token_of(HOUR, renewable=True))
     fake_vault.tell(RENEW, lease("t", HOUR))
     vault = a_vault(fake_vault, clock, TOKEN)
@@ -283,7 +285,7 @@ async def test_a_token_is_renewed_and_stays_the_same(fake_vault: FakeVault, cloc
     assert [line for line in lines if line["log_level"] == "warning"] == []
 
 
-async def test_a_root_token_is_never_renewed(fake_vault: FakeVault, clock: Hand) -> None:
+async def test_a_root_token_is_never_renewed(fake_vault: FakeVault, clock: ManualClock) -> None:
     fake_vault.tell(LOOKUP, token_of(0, renewable=False))
     vault = a_vault(fake_vault, clock, TOKEN)
 
@@ -294,7 +296,7 @@ async def test_a_root_token_is_never_renewed(fake_vault: FakeVault, clock: Hand)
 
 
 async def test_an_invalid_approle_is_denied_although_vault_responds_with_400(
-    fake_vault: FakeVault, clock: Hand
+    fake_vault: FakeVault, clock: ManualClock
 ) -> None:
     fake_vault.tell(LOGIN, 400)
 

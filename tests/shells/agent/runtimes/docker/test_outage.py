@@ -20,7 +20,7 @@ UNKNOWN = agent_pb2.ACTUAL_STATE_UNKNOWN
 @pytest.fixture
 def proxy(tmp_path: Path) -> Iterator[Proxy]:
     made = Proxy(tmp_path / "docker.sock")
-    made.mend()
+    made.restore()
     yield made
     made.close()
 
@@ -48,7 +48,7 @@ def test_during_a_docker_outage_state_is_unknown_and_recovers_afterwards(
     assert answer.applied
     assert agent.containers(unique_id, running=True) == [before.metadata["container.id"]]
 
-    proxy.mend()
+    proxy.restore()
     after = agent.wait_for(unique_id, RUNNING)
     agent.wait_for(f"{unique_id}-late", RUNNING)
 
@@ -72,7 +72,7 @@ def test_changes_during_an_outage_are_detected_afterwards(
     agent.wait_for(unique_id, UNKNOWN)
     run_docker("rm", "-f", *agent.containers(unique_id))
 
-    proxy.mend()
+    proxy.restore()
 
     agent.wait_for(unique_id, RUNNING)
     assert len(agent.containers(unique_id, running=True)) == 1

@@ -253,7 +253,7 @@ async def cut_off(console: Console, proxy: Proxy) -> None:
 
 async def test_a_console_ends_with_libvirt_and_can_be_opened_again(tmp_path: Path) -> None:
     proxy = Proxy(tmp_path / "libvirt.sock", socket=LIBVIRT_SOCKET)
-    proxy.mend()
+    proxy.restore()
     libvirt = Libvirt(f"qemu+unix:///system?socket={proxy.path}")
     with vm_directory() as (directory, _):
         node = Node(directory, libvirt)
@@ -268,7 +268,7 @@ async def test_a_console_ends_with_libvirt_and_can_be_opened_again(tmp_path: Pat
         async with access.console(order.workload_id, force=False) as console:
             with pytest.raises(RuntimeUnavailableError):
                 await cut_off(console, proxy)
-        proxy.mend()
+        proxy.restore()
 
         async with access.console(order.workload_id, force=True) as console:
             await console.write(b"again")

@@ -30,7 +30,7 @@ async def libvirt() -> AsyncIterator[Libvirt]:
 @pytest.fixture
 def proxy(tmp_path: Path) -> Iterator[Proxy]:
     made = Proxy(tmp_path / "libvirt.sock", socket=LIBVIRT_SOCKET)
-    made.mend()
+    made.restore()
     yield made
     made.close()
 
@@ -106,7 +106,7 @@ async def test_a_lost_connection_ends_the_events_and_is_reopened(
     with pytest.raises(RuntimeUnavailableError):
         await behind.ping()
 
-    await asyncio.to_thread(proxy.mend)
+    await asyncio.to_thread(proxy.restore)
     await behind.ping()
     async with aclosing(behind.domain_events()) as events:
         assert await anext(events) is None
