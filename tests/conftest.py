@@ -1,4 +1,4 @@
-"""What tests of whole processes share: an image to run, names and ports that nobody else has."""
+"""Shared by tests of whole processes: an image, unique names and free ports."""
 
 import fcntl
 import io
@@ -20,20 +20,20 @@ from hypothesis import HealthCheck, settings
 
 DEMO_IMAGE = "persys-test:latest"
 
-# A shell starts what it runs in the background with SIGINT ignored, and so would be all that tests start.
+# A shell starts background jobs with SIGINT ignored, and child processes inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# The machine that runs the tests is busy with them; tests of admission set these anew.
+# The host is busy during the tests; tests of admission override these.
 for _resource in ("CPU", "MEMORY", "DISK"):
     os.environ.setdefault(f"PERSYS_ADMISSION_{_resource}_PERCENT", "100")
 
-# Clusters of tests are insecure, but for those that are about TLS.
+# Clusters of tests are insecure, except in tests of TLS.
 os.environ.setdefault("PERSYS_INSECURE", "true")
 
-# To look for Compose takes time at each start of an agent; tests of stacks set this anew.
+# Detection of Compose takes time at each start of an agent; tests of stacks override this.
 os.environ.setdefault("PERSYS_COMPOSE_ENABLED", "false")
 
-# An example that takes long says that the machine is busy, and nothing about our code.
+# A slow example shows that the host is busy, not a defect of the code.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", parent=settings.get_profile("busy"), max_examples=10)
 settings.load_profile("busy")
@@ -41,7 +41,7 @@ settings.load_profile("busy")
 
 @pytest.fixture(autouse=True)
 def logs_of_one_test() -> Iterator[None]:
-    """A program that runs in a test configures logs to the captured stream, which is closed afterwards."""
+    """A program in a test configures logging to the captured stream, which is closed afterwards."""
     before, handlers = structlog.get_config(), logging.getLogger().handlers[:]
     yield
     structlog.configure(**before)
@@ -50,8 +50,8 @@ def logs_of_one_test() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def demo_image() -> str:
-    """A small image with a shell and the usual tools, made from this machine's static busybox."""
-    # Other runs of the tests import it too, and Docker fails imports of one name at the same time.
+    """A small image with a shell and the usual tools, created from the static busybox of this host."""
+    # Other test runs import it too, and Docker fails parallel imports of one name.
     with (Path(tempfile.gettempdir()) / "persys-test-image.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not _has_image(DEMO_IMAGE):
@@ -80,7 +80,7 @@ def _import_demo_image() -> None:
 
 @pytest.fixture
 def unique_id() -> str:
-    """A workload id that no other test uses."""
+    """A unique workload id."""
     return f"t-{uuid.uuid4().hex[:12]}"
 
 

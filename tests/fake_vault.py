@@ -13,12 +13,12 @@ class FakeVault:
 
     def __init__(self) -> None:
         self.address = ""
-        self.asked: list[tuple[str, str]] = []  # path and token
+        self.requests: list[tuple[str, str]] = []  # path and token
         self._answers: dict[str, list[web.Response]] = {}
         self.is_silent = False
         self.ended = asyncio.Event()
 
-    def tell(self, path: str, *answers: Mapping[str, Any] | int) -> None:
+    def respond(self, path: str, *answers: Mapping[str, Any] | int) -> None:
         """Set the responses of a path. A number is a status without errors."""
         self._answers[path] = [
             web.Response(status=one, text='{"errors": []}', content_type="application/json")
@@ -27,17 +27,17 @@ class FakeVault:
             for one in answers
         ]
 
-    def tell_raw(self, path: str, answer: web.Response) -> None:
+    def respond_raw(self, path: str, answer: web.Response) -> None:
         self._answers[path] = [answer]
 
     async def answer(self, request: web.Request) -> web.Response:
         path = request.path.removeprefix("/v1/")
-        self.asked.append((path, request.headers.get("X-Vault-Token", "")))
+        self.requests.append((path, request.headers.get("X-Vault-Token", "")))
         if self.is_silent:
             await self.ended.wait()
         answers = self._answers.get(path, [web.Response(status=404)])
-        told = answers.pop(0) if len(answers) > 1 else answers[0]
-        return web.Response(body=told.body, status=told.status, headers=told.headers)
+        response = answers.pop(0) if len(answers) > 1 else answers[0]
+        return web.Response(body=response.body, status=response.status, headers=response.headers)
 
 
 @asynccontextmanager

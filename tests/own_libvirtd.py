@@ -48,7 +48,7 @@ class OwnLibvirtd:
         end = time.monotonic() + DEADLINE_SECONDS
         while self.virsh("version", check=False).returncode:
             assert self._process.poll() is None, (self.directory / "log").read_text()
-            assert time.monotonic() < end, "the second libvirtd gives no answer"
+            assert time.monotonic() < end, "the second libvirtd does not respond"
             time.sleep(0.1)
         if "default" not in self.virsh("net-list", "--all", "--name").stdout.split():
             self._define_network()

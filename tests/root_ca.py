@@ -18,7 +18,7 @@ from persys.infra.tls.revocation import Revocations
 from persys.infra.tls.tls import Tls, Verify
 from persys.model.identity import Identity, Role
 
-LIFE = timedelta(days=1)
+LIFETIME = timedelta(days=1)
 TRUST_DOMAIN = "test"
 
 
@@ -34,7 +34,7 @@ class Root:
         name: str,
         *,
         age: timedelta = timedelta(),
-        life: timedelta = LIFE,
+        lifetime: timedelta = LIFETIME,
         hosts: tuple[str, ...] = (),
         roots: bytes = b"",
         trust_domain: str = TRUST_DOMAIN,
@@ -48,7 +48,7 @@ class Root:
             trust_domain=trust_domain,
             hosts=hosts,
             now=datetime.now(UTC) - age,
-            lifetime=life,
+            lifetime=lifetime,
         )
         place = self._folder / f"{role}-{name}"
         files = CertificateFiles(place / "a.crt", place / "a.key", place / "ca.crt")
@@ -61,7 +61,7 @@ class Root:
         )
         return files
 
-    def write_named(self, common_name: str, *, life: timedelta = LIFE) -> CertificateFiles:
+    def write_named(self, common_name: str, *, lifetime: timedelta = LIFETIME) -> CertificateFiles:
         """A third-party certificate: with a common name and 127.0.0.1, and without a URI."""
         key, now = new_key(), datetime.now(UTC)
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
@@ -73,7 +73,7 @@ class Root:
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - timedelta(minutes=1))
-            .not_valid_after(now + life)
+            .not_valid_after(now + lifetime)
             .add_extension(hosts, critical=False)
             .sign(self.issuer.key, hashes.SHA256())
         )

@@ -30,19 +30,19 @@ def openssl_connects(port: int, *arguments: str) -> bool:
                 process.stdin.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + SETTINGS)
                 process.stdin.flush()
             answered, _, _ = select.select([process.stdout], [], [], WAIT_SECONDS)
-            said = os.read(process.stdout.fileno(), len(SETTINGS)) if answered else b""
+            received = os.read(process.stdout.fileno(), len(SETTINGS)) if answered else b""
         finally:
             process.kill()
-    return said[3:] == SETTINGS[3:]
+    return received[3:] == SETTINGS[3:]
 
 
 def reflected_services(channel: grpc.Channel) -> list[str]:
     """The services that reflection lists, like grpcurl. Empty if there is no connection."""
     with channel:
         stub = reflection_pb2_grpc.ServerReflectionStub(channel)
-        asked = reflection_pb2.ServerReflectionRequest(list_services="")
+        request = reflection_pb2.ServerReflectionRequest(list_services="")
         try:
-            (answer,) = stub.ServerReflectionInfo(iter([asked]), timeout=WAIT_SECONDS)
+            (answer,) = stub.ServerReflectionInfo(iter([request]), timeout=WAIT_SECONDS)
         except grpc.RpcError as err:
             if err.code() is not grpc.StatusCode.UNAVAILABLE:
                 raise

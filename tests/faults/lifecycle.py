@@ -80,7 +80,7 @@ class Lifecycle:
         """The first phase in which each call site is reached, by the site."""
         found: dict[str, str] = {}
         async with a_running_agent(self.world) as running:
-            await self._scatter(running)
+            await self._create_remains(running)
             for phase in PHASES:
                 await self._act(running, phase, BAD)
                 await self._until_goal(running, phase, BAD, within=SHOWN_SECONDS)
@@ -97,7 +97,7 @@ class Lifecycle:
         if at == PHASES[0]:
             injector.switch_on(site, kind, *triggers)
         async with a_running_agent(self.world) as running:
-            await self._scatter(running)
+            await self._create_remains(running)
             for phase in PHASES:
                 is_faulty = phase == at
                 removed = len(self.world.removed())
@@ -119,7 +119,7 @@ class Lifecycle:
         self._check_empty()
         assert not injector.unlisted, injector.unlisted
 
-    async def _scatter(self, running: Running) -> None:
+    async def _create_remains(self, running: Running) -> None:
         """Create remains of a deleted workload, for the garbage collection."""
         world = self.world
         await running.journal.commit(
@@ -169,11 +169,11 @@ class Lifecycle:
                 self._lose_networks(name)
                 await self._order(running, name, "r2")
             case "look":
-                self._disturb(name)
+                self._modify_manually(name)
             case "ask":
-                await self._ask(running, name)
+                await self._send_read_requests(running, name)
             case "vanish":
-                self._vanish(name)
+                self._remove_manually(name)
             case "pause":
                 self._pause(name)
             case "crash":
@@ -192,15 +192,15 @@ class Lifecycle:
         request.desired_state = desired
         self._taken[name] = await running.apply(request)
 
-    def _disturb(self, name: str) -> None:
+    def _modify_manually(self, name: str) -> None:
         """Change a container manually; the agent repairs it."""
         for one in self.world.docker.running(name):
             one["HostConfig"]["Memory"] = 1 << 30
             one["NetworkSettings"]["Networks"].clear()
             one["Name"] = f"/{name}-renamed"
-            self.world.docker.tell(one, "update")
+            self.world.docker.emit_event(one, "update")
 
-    def _vanish(self, name: str) -> None:
+    def _remove_manually(self, name: str) -> None:
         """Remove it manually; the agent creates it again."""
         for one in self.world.docker.of(name):
             self.world.docker.remove(one, by_hand=True)
@@ -211,7 +211,7 @@ class Lifecycle:
     def _pause(self, name: str) -> None:
         for one in self.world.docker.running(name):
             one["State"]["Status"] = "paused"
-            self.world.docker.tell(one, "pause")
+            self.world.docker.emit_event(one, "pause")
         for domain in self.world.libvirt.domains.values():
             domain.is_paused = domain.name() == name
 
@@ -227,7 +227,7 @@ class Lifecycle:
             if domain.name() == name:
                 domain.crash()
 
-    async def _ask(self, running: Running, name: str) -> None:
+    async def _send_read_requests(self, running: Running, name: str) -> None:
         """Read-only requests. Each ends with a response or an error."""
         api = running.api
         directory = self.world.directory

@@ -117,23 +117,23 @@ class MemoryDocker:
             "RestartCount": 0,
         }
         self.containers[str(made["Id"])] = made
-        self.tell(made, "create")
+        self.emit_event(made, "create")
         return made
 
     def start(self, one: dict[str, Any]) -> None:
         one["State"] |= {"Status": "running", "Pid": 1, "StartedAt": stamp()}
-        self.tell(one, "start")
+        self.emit_event(one, "start")
 
     def stop(self, one: dict[str, Any], code: int = 137) -> None:
         if one["State"]["Status"] == "running":
             one["State"] |= {"Status": "exited", "ExitCode": code, "FinishedAt": stamp()}
-            self.tell(one, "die")
+            self.emit_event(one, "die")
 
     def remove(self, one: dict[str, Any], *, by_hand: bool = False) -> None:
         if not by_hand:
             self.removed.append(f"container {one['Name'].removeprefix('/')}")
         del self.containers[one["Id"]]
-        self.tell(one, "destroy")
+        self.emit_event(one, "destroy")
 
     def running(self, workload_id: str) -> list[dict[str, Any]]:
         return [one for one in self.of(workload_id) if one["State"]["Status"] == "running"]
@@ -143,7 +143,7 @@ class MemoryDocker:
         found = list(self.containers.values())
         return [one for one in found if one["Config"]["Labels"].get(label) == workload_id]
 
-    def tell(self, one: Mapping[str, Any], action: str) -> None:
+    def emit_event(self, one: Mapping[str, Any], action: str) -> None:
         line = {"Action": action, "Actor": {"Attributes": one["Config"]["Labels"]}}
         for listener in self.listeners:
             listener.put_nowait(json.dumps(line).encode() + b"\n")

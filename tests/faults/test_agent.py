@@ -79,8 +79,8 @@ def place_of(site: str, reached: dict[str, Place]) -> Place:
 def survive(case: Case, place: Place, directory: Path) -> None:
     world = World(directory)
     prepare(world)
-    life = Lifecycle(world, place.scenario)
-    run_in(world, lambda: life.survive(case.site, case.kind, place.phase))
+    lifecycle = Lifecycle(world, place.scenario)
+    run_in(world, lambda: lifecycle.survive(case.site, case.kind, place.phase))
 
 
 def test_every_call_site_is_reached_or_listed(reached: dict[str, Place]) -> None:

@@ -42,7 +42,7 @@ SHARES = {
     "gateway": 8,
     "gateway_sockets": 2,
     "webhooks": 1,
-    "authority": 4,
+    "ca": 4,
     "stored_records": 8,
     "followed_records": 3,
     "store_file": 2,

@@ -110,7 +110,7 @@ class Agent:
         return pb.DeleteWorkloadResponse(success=True, message="task accepted")
 
     async def GetWorkloadStatus(self, request: Any, context: Any) -> Any:
-        self._note("asked", request.id)
+        self._note("status-request", request.id)
         if request.id in self._removing:
             self._asked.add(request.id)
         status = await self._status(request.id)
@@ -300,10 +300,11 @@ class Agent:
             request = control.HeartbeatRequest(node_id=self.node_id)
             for status in await self._statuses():
                 state = WORDS[status.actual_state]
-                told = control.WorkloadStatus(
-                    workload_id=status.id, state=state, message=status.message
+                request.workload_statuses.append(
+                    control.WorkloadStatus(
+                        workload_id=status.id, state=state, message=status.message
+                    )
                 )
-                request.workload_statuses.append(told)
             request.timestamp.GetCurrentTime()
             await self._call("Heartbeat", request)
             self._note("heartbeat", "")

@@ -46,8 +46,8 @@ class Gateway:
         return await self._call("ApplyWorkload", message)
 
     async def _list_workloads(self, request: web.Request) -> web.Response:
-        asked = {key: request.query.get(key, "") for key in ("status", "node_id")}
-        return await self._call("ListWorkloads", control.ListWorkloadsRequest(**asked))
+        filters = {key: request.query.get(key, "") for key in ("status", "node_id")}
+        return await self._call("ListWorkloads", control.ListWorkloadsRequest(**filters))
 
     async def _get_workload(self, request: web.Request) -> web.Response:
         message = control.GetWorkloadRequest(workload_id=request.match_info["id"])

@@ -30,7 +30,7 @@ def names(unique_id: str) -> Callable[[int], list[str]]:
 
 
 def polls_since(pairing: OurScheduler, workload_id: str, moment: float) -> int:
-    return sum(at > moment for at in pairing.agent.events("asked", workload_id))
+    return sum(at > moment for at in pairing.agent.events("status-request", workload_id))
 
 
 def until_moved(pairing: OurScheduler, workload_id: str, agent: Agent) -> None:

@@ -71,7 +71,7 @@ class Deployment:
             ready=lambda: listens_on(self.gateway_port),
         )
 
-    def tell(self, process: Process, variables: dict[str, str]) -> None:
+    def set_variables(self, process: Process, variables: dict[str, str]) -> None:
         for name, value in variables.items():
             process.set(name, value)
 
@@ -82,11 +82,11 @@ class Deployment:
     def claims(self) -> Claims:
         return read_claims(self.scheduler_files.certificate.read_bytes())
 
-    def person(self) -> SchedulerClient:
-        trust = Trust(self.person_files())
+    def admin_client(self) -> SchedulerClient:
+        trust = Trust(self.admin_files())
         return SchedulerClient(self.target, timeout=timedelta(seconds=30), trust=trust)
 
-    def person_files(self) -> CertificateFiles:
+    def admin_files(self) -> CertificateFiles:
         """The files of an admin, with a certificate of this Vault."""
         made = self._server.read(
             "vault write pki/issue/persys-admin common_name=ada "
@@ -112,13 +112,13 @@ class Deployment:
         """The first line that contains all of them."""
         found: list[str] = []
 
-        def look() -> bool:
+        def is_logged() -> bool:
             found[:] = [
                 line for line in process.log.splitlines() if all(word in line for word in words)
             ]
             return bool(found)
 
-        eventually(look, lambda: f"{words} in\n{process.log[-4000:]}")
+        eventually(is_logged, lambda: f"{words} in\n{process.log[-4000:]}")
         return found[0]
 
     def close(self) -> None:

@@ -85,11 +85,11 @@ class VaultServer:
         self.run(f"vault operator unseal {self._unseal_key}")
         eventually(self._is_active, lambda: f"Vault to be active\n{self._process.log[-2000:]}")
 
-    def come_back(self) -> None:
+    def restart(self) -> None:
         self.start()
         self.unseal()
 
-    def go_away(self) -> None:
+    def stop(self) -> None:
         self._process.kill()
 
     def close(self) -> None:

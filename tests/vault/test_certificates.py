@@ -27,12 +27,12 @@ SWAPS = 3
 
 
 @contextmanager
-def away(server: VaultServer) -> Iterator[None]:
-    server.go_away()
+def vault_stopped(server: VaultServer) -> Iterator[None]:
+    server.stop()
     try:
         yield
     finally:
-        server.come_back()
+        server.restart()
 
 
 def with_token(server: VaultServer, policy: str) -> dict[str, str]:
@@ -49,10 +49,10 @@ def test_a_scheduler_and_an_agent_connect_with_certificates_of_vault(
         (deployment.agent, "persys-agent"),
     ):
         known = server.approle(name) if method == "approle" else with_token(server, name)
-        deployment.tell(process, known)
+        deployment.set_variables(process, known)
         process.start()
 
-    with deployment.person() as client:
+    with deployment.admin_client() as client:
         deployment.wait_until_ready(client)
 
     made = x509.load_pem_x509_certificate(deployment.agent_files.certificate.read_bytes())
@@ -65,7 +65,7 @@ def test_a_scheduler_and_an_agent_connect_with_certificates_of_vault(
 def test_a_vault_with_https_is_verified_by_its_ca(
     server: VaultServer, deployment: Deployment
 ) -> None:
-    deployment.tell(deployment.scheduler, server.approle("persys-scheduler"))
+    deployment.set_variables(deployment.scheduler, server.approle("persys-scheduler"))
     deployment.scheduler.set("PERSYS_VAULT_ADDR", server.tls_address)
     deployment.scheduler.launch()
     deployment.wait_for_log(deployment.scheduler, "certificate.awaited", "PERSYS_VAULT_CA_PATH")
@@ -75,18 +75,18 @@ def test_a_vault_with_https_is_verified_by_its_ca(
     deployment.scheduler.set("PERSYS_VAULT_CA_PATH", str(server.roots))
     deployment.scheduler.start()
 
-    with deployment.person() as client:
+    with deployment.admin_client() as client:
         assert client.list_nodes() == []
 
 
 def test_a_gateway_with_a_certificate_of_vault_serves_requests(
     server: VaultServer, deployment: Deployment
 ) -> None:
-    deployment.tell(deployment.scheduler, server.approle("persys-scheduler"))
-    deployment.tell(deployment.gateway, server.approle("persys-gateway"))
+    deployment.set_variables(deployment.scheduler, server.approle("persys-scheduler"))
+    deployment.set_variables(deployment.gateway, server.approle("persys-gateway"))
     deployment.scheduler.start()
     deployment.gateway.start()
-    files = deployment.person_files()
+    files = deployment.admin_files()
     context = ssl.create_default_context(cafile=files.roots)
     context.load_cert_chain(files.certificate, files.key)
 
@@ -114,14 +114,14 @@ def test_certificates_are_renewed_during_calls(server: VaultServer, deployment: 
             f" | vault policy write quick-{name} -"
         )
     for process, name in ((deployment.scheduler, "scheduler"), (deployment.agent, "agent")):
-        deployment.tell(process, with_token(server, f"quick-{name}"))
+        deployment.set_variables(process, with_token(server, f"quick-{name}"))
         process.set("PERSYS_VAULT_PKI_ROLE", f"quick-{name}")
         process.set("PERSYS_VAULT_CERT_TTL", SHORT)
         process.start()
     serials: set[str] = set()
     calls = 0
 
-    with deployment.person() as client:
+    with deployment.admin_client() as client:
         deployment.wait_until_ready(client)
         ends = time.monotonic() + 60
         while len(serials) <= SWAPS and time.monotonic() < ends:
@@ -137,15 +137,15 @@ def test_certificates_are_renewed_during_calls(server: VaultServer, deployment: 
 def test_a_process_without_a_certificate_waits_for_vault(
     server: VaultServer, deployment: Deployment
 ) -> None:
-    deployment.tell(deployment.scheduler, server.approle("persys-scheduler"))
-    with away(server):
+    deployment.set_variables(deployment.scheduler, server.approle("persys-scheduler"))
+    with vault_stopped(server):
         deployment.scheduler.launch()
         deployment.wait_for_log(deployment.scheduler, "certificate.awaited", "cannot reach Vault")
         assert not deployment.serves
         server.start()
         deployment.wait_for_log(deployment.scheduler, "certificate.awaited", "is sealed")
         assert not deployment.serves
-        server.go_away()
+        server.stop()
 
     eventually(lambda: deployment.serves, "the scheduler to serve once Vault is back")
 
@@ -153,9 +153,9 @@ def test_a_process_without_a_certificate_waits_for_vault(
 def test_a_process_that_waits_for_vault_can_be_stopped(
     server: VaultServer, deployment: Deployment
 ) -> None:
-    deployment.tell(deployment.scheduler, server.approle("persys-scheduler"))
+    deployment.set_variables(deployment.scheduler, server.approle("persys-scheduler"))
     deployment.scheduler.set("PERSYS_VAULT_RETRY_INTERVAL", "1h")
-    with away(server):
+    with vault_stopped(server):
         deployment.scheduler.launch()
         deployment.wait_for_log(deployment.scheduler, "certificate.awaited")
         assert deployment.scheduler.stop() == 0
@@ -164,13 +164,13 @@ def test_a_process_that_waits_for_vault_can_be_stopped(
 def test_a_process_with_a_valid_certificate_starts_without_vault(
     server: VaultServer, deployment: Deployment
 ) -> None:
-    deployment.tell(deployment.scheduler, server.approle("persys-scheduler"))
+    deployment.set_variables(deployment.scheduler, server.approle("persys-scheduler"))
     deployment.scheduler.start()
     first = deployment.claims().serial
     deployment.scheduler.stop()
-    person = deployment.person()
+    admin_client = deployment.admin_client()
 
-    with away(server), person as client:
+    with vault_stopped(server), admin_client as client:
         deployment.scheduler.start()
         assert list(client.list_nodes()) == []
 
@@ -182,21 +182,21 @@ def test_an_expired_certificate_is_reported_and_not_used(
     server: VaultServer, deployment: Deployment, tmp_path: Path
 ) -> None:
     hour = timedelta(hours=1)
-    expired = Root(tmp_path).write(Role.SCHEDULER, "persys-scheduler", age=2 * hour, life=hour)
+    expired = Root(tmp_path).write(Role.SCHEDULER, "persys-scheduler", age=2 * hour, lifetime=hour)
     for old, new in zip(expired, deployment.scheduler_files, strict=True):
         new.parent.mkdir(exist_ok=True)
         new.write_bytes(old.read_bytes())
-    deployment.tell(deployment.scheduler, server.approle("persys-scheduler"))
+    deployment.set_variables(deployment.scheduler, server.approle("persys-scheduler"))
 
-    with away(server):
+    with vault_stopped(server):
         deployment.scheduler.launch()
-        told = deployment.wait_for_log(deployment.scheduler, "certificate.unusable", "expired")
-        assert '"level": "error"' in told
+        line = deployment.wait_for_log(deployment.scheduler, "certificate.unusable", "expired")
+        assert '"level": "error"' in line
         deployment.wait_for_log(deployment.scheduler, "certificate.awaited")
         assert not deployment.serves
 
     eventually(lambda: deployment.serves, "the scheduler to serve once Vault is back")
-    with deployment.person() as client:
+    with deployment.admin_client() as client:
         assert list(client.list_nodes()) == []
 
 
@@ -209,7 +209,7 @@ def test_a_wrong_token_is_reported(server: VaultServer, deployment: Deployment) 
 
 
 def test_a_wrong_secret_id_is_reported(server: VaultServer, deployment: Deployment) -> None:
-    deployment.tell(deployment.scheduler, server.approle("persys-scheduler"))
+    deployment.set_variables(deployment.scheduler, server.approle("persys-scheduler"))
     deployment.scheduler.set("PERSYS_VAULT_APPROLE_SECRET_ID", "wrong")
     deployment.scheduler.launch()
 
@@ -219,7 +219,7 @@ def test_a_wrong_secret_id_is_reported(server: VaultServer, deployment: Deployme
 def test_a_missing_permission_of_the_policy_is_reported(
     server: VaultServer, deployment: Deployment
 ) -> None:
-    deployment.tell(deployment.scheduler, server.approle("persys-agent"))
+    deployment.set_variables(deployment.scheduler, server.approle("persys-agent"))
     deployment.scheduler.launch()
 
     deployment.wait_for_log(deployment.scheduler, 'the Vault policy needs: path \\"pki/sign/')
@@ -234,9 +234,9 @@ def test_a_missing_role_setting_is_reported_with_the_command_that_sets_it(
     deployment.scheduler.set("PERSYS_VAULT_PKI_ROLE", "narrow")
     deployment.scheduler.launch()
 
-    told = deployment.wait_for_log(deployment.scheduler, "the role needs at least: ")
+    line = deployment.wait_for_log(deployment.scheduler, "the role needs at least: ")
     assert not deployment.serves
-    server.run(told.split("the role needs at least: ")[1].split('"')[0])
+    server.run(line.split("the role needs at least: ")[1].split('"')[0])
 
     eventually(lambda: deployment.serves, lambda: deployment.scheduler.log[-4000:])
 
@@ -244,12 +244,12 @@ def test_a_missing_role_setting_is_reported_with_the_command_that_sets_it(
 def test_a_certificate_revoked_in_vault_is_refused(
     server: VaultServer, deployment: Deployment
 ) -> None:
-    deployment.tell(deployment.scheduler, server.approle("persys-scheduler"))
-    deployment.tell(deployment.agent, server.approle("persys-agent"))
+    deployment.set_variables(deployment.scheduler, server.approle("persys-scheduler"))
+    deployment.set_variables(deployment.agent, server.approle("persys-agent"))
     deployment.scheduler.set("PERSYS_TLS_CRL_INTERVAL", "500ms")
     deployment.scheduler.start()
     deployment.agent.start()
-    with deployment.person() as client:
+    with deployment.admin_client() as client:
         deployment.wait_until_ready(client)
     agents = x509.load_pem_x509_certificate(deployment.agent_files.certificate.read_bytes())
 

@@ -71,8 +71,8 @@ async def test_a_token_is_renewed_before_its_lease_ends(
     kv = VaultKv(vault := a_vault(server, credentials))
 
     def renewals() -> bool:
-        told = server.read(f"vault token lookup {credentials.token}")["data"]
-        return int(told.get("last_renewal_time") or 0) > int(told["creation_time"]) + 5
+        data = server.read(f"vault token lookup {credentials.token}")["data"]
+        return int(data.get("last_renewal_time") or 0) > int(data["creation_time"]) + 5
 
     async with kept(vault):
         await kv.read(DB)

@@ -16,12 +16,12 @@ pytestmark = pytest.mark.full
 
 @pytest.fixture
 def client(server: VaultServer, deployment: Deployment) -> Iterator[SchedulerClient]:
-    deployment.tell(deployment.scheduler, server.approle("persys-scheduler"))
-    deployment.tell(deployment.agent, server.approle("persys-agent"))
+    deployment.set_variables(deployment.scheduler, server.approle("persys-scheduler"))
+    deployment.set_variables(deployment.agent, server.approle("persys-agent"))
     deployment.agent.set("PERSYS_DOCKER_ENABLED", "true")
     deployment.scheduler.start()
     deployment.agent.start()
-    with deployment.person() as client:
+    with deployment.admin_client() as client:
         deployment.wait_until_ready(client)
         yield client
     containers.remove(containers.container_ids(deployment.node_id))

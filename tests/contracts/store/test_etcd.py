@@ -193,7 +193,7 @@ def gateway(server: Server, path: str, token: str = "", **body: Any) -> Any:
 
 
 @pytest.fixture
-def guarded(start_etcd: StartEtcd) -> Server:
+def etcd_with_auth(start_etcd: StartEtcd) -> Server:
     """An etcd with authentication."""
     server = start_etcd()
     gateway(server, "auth/user/add", name="root", password="secret")
@@ -208,8 +208,8 @@ def administer(server: Server, path: str, **body: Any) -> None:
     gateway(server, path, answer["token"], **body)
 
 
-async def test_the_correct_password_is_accepted(guarded: Server, take: Take) -> None:
-    async with connected(guarded.endpoint, user="root", password="secret") as store:
+async def test_the_correct_password_is_accepted(etcd_with_auth: Server, take: Take) -> None:
+    async with connected(etcd_with_auth.endpoint, user="root", password="secret") as store:
         (outcome,) = await store.commit([Unit(puts={"/a": b"v"})])
         assert isinstance(outcome, Committed)
         lease = await store.grant_lease(60)
@@ -219,49 +219,53 @@ async def test_the_correct_password_is_accepted(guarded: Server, take: Take) -> 
         assert len(await take(store.watch("/", after=outcome.revision - 1), 1)) == 1
 
 
-async def test_a_wrong_password_is_refused_when_the_store_is_opened(guarded: Server) -> None:
+async def test_a_wrong_password_is_refused_when_the_store_is_opened(
+    etcd_with_auth: Server,
+) -> None:
     with pytest.raises(SettingsError, match="root"):
         await EtcdStore.open(
-            EtcdOptions(endpoints=(guarded.endpoint,), user="root", password="wrong")
+            EtcdOptions(endpoints=(etcd_with_auth.endpoint,), user="root", password="wrong")
         )
 
 
 async def test_an_etcd_with_authentication_is_unavailable_without_a_user(
-    guarded: Server,
+    etcd_with_auth: Server,
 ) -> None:
-    async with connected(guarded.endpoint) as store:
+    async with connected(etcd_with_auth.endpoint) as store:
         with pytest.raises(StoreUnavailableError):
             await store.get("/a")
 
 
-async def test_a_revoked_token_is_renewed(guarded: Server, take: Take) -> None:
-    async with connected(guarded.endpoint, user="root", password="secret") as store:
+async def test_a_revoked_token_is_renewed(etcd_with_auth: Server, take: Take) -> None:
+    async with connected(etcd_with_auth.endpoint, user="root", password="secret") as store:
         (outcome,) = await store.commit([Unit(puts={"/a": b"v"})])
         assert isinstance(outcome, Committed)
-        administer(guarded, "auth/user/changepw", name="root", password="secret")
+        administer(etcd_with_auth, "auth/user/changepw", name="root", password="secret")
 
         assert await store.get("/a") is not None
 
-        administer(guarded, "auth/user/changepw", name="root", password="secret")
+        administer(etcd_with_auth, "auth/user/changepw", name="root", password="secret")
         await store.commit([Unit(puts={"/a": b"w"})])
 
-        administer(guarded, "auth/user/changepw", name="root", password="secret")
+        administer(etcd_with_auth, "auth/user/changepw", name="root", password="secret")
         assert len(await take(store.watch("/", after=outcome.revision - 1), 2)) == 2
 
 
-async def test_a_change_of_users_interrupts_no_call(guarded: Server) -> None:
-    async with connected(guarded.endpoint, user="root", password="secret") as store:
+async def test_a_change_of_users_interrupts_no_call(etcd_with_auth: Server) -> None:
+    async with connected(etcd_with_auth.endpoint, user="root", password="secret") as store:
         await store.commit([Unit(puts={"/a": b"v"})])
-        administer(guarded, "auth/user/add", name="other", password="other")
+        administer(etcd_with_auth, "auth/user/add", name="other", password="other")
 
         (outcome,) = await store.commit([Unit(puts={"/a": b"w"})])
 
         assert isinstance(outcome, Committed)
 
 
-async def test_without_permissions_etcd_is_unavailable_and_not_empty(guarded: Server) -> None:
-    administer(guarded, "auth/user/add", name="guest", password="guest")
-    async with connected(guarded.endpoint, user="guest", password="guest") as store:
+async def test_without_permissions_etcd_is_unavailable_and_not_empty(
+    etcd_with_auth: Server,
+) -> None:
+    administer(etcd_with_auth, "auth/user/add", name="guest", password="guest")
+    async with connected(etcd_with_auth.endpoint, user="guest", password="guest") as store:
         with pytest.raises(StoreUnavailableError, match="permit"):
             await store.get("/a")
         with pytest.raises(StoreUnavailableError):
@@ -296,7 +300,7 @@ def certificates(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def sealed(start_etcd: StartEtcd, certificates: Path) -> Server:
+def etcd_with_tls(start_etcd: StartEtcd, certificates: Path) -> Server:
     """An etcd that requires TLS and client certificates of its CA."""
     return start_etcd(
         f"--cert-file={certificates / 'server.pem'}",
@@ -307,9 +311,9 @@ def sealed(start_etcd: StartEtcd, certificates: Path) -> Server:
     )
 
 
-async def test_a_client_certificate_is_accepted(sealed: Server, certificates: Path) -> None:
+async def test_a_client_certificate_is_accepted(etcd_with_tls: Server, certificates: Path) -> None:
     async with connected(
-        f"https://{sealed.endpoint}",
+        f"https://{etcd_with_tls.endpoint}",
         ca=certificates / "ca.pem",
         cert=certificates / "client.pem",
         key=certificates / "client.key",
@@ -322,13 +326,13 @@ async def test_a_client_certificate_is_accepted(sealed: Server, certificates: Pa
 @pytest.mark.parametrize(
     "files",
     [{"ca": "ca.pem"}, {"ca": "other.pem", "cert": "client.pem", "key": "client.key"}, {}],
-    ids=["no client certificate", "another authority", "no tls"],
+    ids=["no client certificate", "another CA", "no tls"],
 )
 async def test_with_wrong_certificates_etcd_is_unavailable(
-    sealed: Server, certificates: Path, files: dict[str, str]
+    etcd_with_tls: Server, certificates: Path, files: dict[str, str]
 ) -> None:
     paths = {option: certificates / name for option, name in files.items()}
-    async with connected(sealed.endpoint, **paths, deadline_seconds=2) as store:
+    async with connected(etcd_with_tls.endpoint, **paths, deadline_seconds=2) as store:
         with pytest.raises(StoreUnavailableError):
             await store.get("/a")
 

@@ -11,7 +11,7 @@ import pytest
 from persys.model.identity import Role
 from persys.wire.gen.agent.v1 import agent_pb2_grpc
 from persys.wire.gen.control.v1 import control_pb2_grpc
-from root_ca import LIFE, Root
+from root_ca import LIFETIME, Root
 from shells.cli.conftest import Cluster
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def test_a_scheduler_of_another_ca_is_reported(secure: Cluster, run: Run, tmp_pa
 
 
 def test_an_expired_certificate_is_reported(secure: Cluster, run: Run, root: Root) -> None:
-    late = root.write(Role.ADMIN, "late", age=2 * LIFE)
+    late = root.write(Role.ADMIN, "late", age=2 * LIFETIME)
 
     ended = run("node", "list", "--scheduler", secure.address, *flags(late))
 
@@ -144,7 +144,7 @@ def test_an_expired_certificate_is_reported(secure: Cluster, run: Run, root: Roo
 def test_a_certificate_that_is_not_valid_yet_points_to_the_clock(
     secure: Cluster, run: Run, root: Root
 ) -> None:
-    early = root.write(Role.ADMIN, "early", age=-LIFE)
+    early = root.write(Role.ADMIN, "early", age=-LIFETIME)
 
     ended = run("node", "list", "--scheduler", secure.address, *flags(early))
 

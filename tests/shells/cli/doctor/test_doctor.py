@@ -16,7 +16,7 @@ from persys.cli.doctor.cluster import check_clock
 from persys.cli.doctor.host import check_disk
 from persys.model.identity import Role
 from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
-from root_ca import LIFE, Root
+from root_ca import LIFETIME, Root
 from shells.cli.conftest import Cluster
 from shells.cli.gateway import gateway
 
@@ -154,18 +154,18 @@ def test_a_missing_certificate_file(secure: str, run: Run, root: Root) -> None:
 
 
 @pytest.mark.parametrize(
-    ("age", "life", "expected"),
+    ("age", "lifetime", "expected"),
     [
-        (2 * LIFE, LIFE, "fail: .*expired"),
-        (timedelta(hours=23), LIFE, "warn: .*expires soon"),
-        (-timedelta(hours=1), LIFE, "fail: .*not valid before"),
+        (2 * LIFETIME, LIFETIME, "fail: .*expired"),
+        (timedelta(hours=23), LIFETIME, "warn: .*expires soon"),
+        (-timedelta(hours=1), LIFETIME, "fail: .*not valid before"),
     ],
     ids=["expired", "ends soon", "not yet"],
 )
 def test_an_expired_expiring_or_future_certificate(
-    age: timedelta, life: timedelta, expected: str, secure: str, run: Run, root: Root
+    age: timedelta, lifetime: timedelta, expected: str, secure: str, run: Run, root: Root
 ) -> None:
-    mine = root.write(Role.ADMIN, "me", age=age, life=life)
+    mine = root.write(Role.ADMIN, "me", age=age, lifetime=lifetime)
 
     ended = run("doctor", "-o", "json", "--scheduler", secure, *flags(mine), PERSYS_INSECURE="")
 

@@ -15,7 +15,7 @@ from persys.infra.tls.identity import read_claims
 from persys.model.identity import Role
 from persys.store.memory import MemoryStore
 from persys.wire.rest.routes import API
-from root_ca import LIFE, RevocationList, Root
+from root_ca import LIFETIME, RevocationList, Root
 from shells.gateway.running_gateway import RunningGateway, a_gateway, client_context, quiet
 from shells.scheduler.harness import Cluster, ShiftedClock, a_cluster, fast_settings
 from shells.scheduler.idle_agent import with_an_idle_workload
@@ -86,7 +86,7 @@ def invalidate(
 
     def expire() -> None:
         judge = secure_scheduler.clock if reader == "scheduler" else clock
-        judge.ahead = LIFE + timedelta(minutes=1)
+        judge.ahead = LIFETIME + timedelta(minutes=1)
 
     return revoke if request.param == "revoked" else expire
 

@@ -23,7 +23,7 @@ from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.gen.control.v1 import control_pb2_grpc
 from persys.wire.methods import METHODS
-from root_ca import LIFE, RevocationList, Root
+from root_ca import LIFETIME, RevocationList, Root
 from shells.scheduler.harness import Cluster, eventually
 from shells.scheduler.replicas import Replicas
 
@@ -184,7 +184,7 @@ async def test_a_leader_checks_the_certificate_that_was_presented_to_the_standby
 async def test_a_node_behind_a_standby_that_does_not_renew_is_an_event(root: Root) -> None:
     store = MemoryStore(SystemClock().monotonic)
     replicas, user = Replicas(store), root.tls(Role.ADMIN, "me")
-    late = Tls(root.write(Role.AGENT, "n1", age=LIFE - timedelta(hours=1)), SystemClock())
+    late = Tls(root.write(Role.AGENT, "n1", age=LIFETIME - timedelta(hours=1)), SystemClock())
     try:
         first = await replicas.add(tls=root.tls(Role.SCHEDULER, "s1"), user=user)
         await replicas.add(tls=root.tls(Role.SCHEDULER, "s2"), user=user)

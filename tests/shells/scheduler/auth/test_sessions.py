@@ -13,7 +13,7 @@ from persys.infra.rpc.authorized_service import RECHECK_SECONDS
 from persys.model.identity import Role
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from root_ca import LIFE, RevocationList, Root
+from root_ca import LIFETIME, RevocationList, Root
 from shells.scheduler.harness import Cluster, Control
 from shells.scheduler.idle_agent import with_an_idle_workload
 from shells.scheduler.replicas import Replicas, until_standby
@@ -80,7 +80,7 @@ async def test_idle_streams_end_when_their_certificate_expires(secure: Cluster, 
     await with_an_idle_workload(secure, root)
     calls = await opened(secure.control)
 
-    secure.clock.ahead = LIFE + timedelta(minutes=1)
+    secure.clock.ahead = LIFETIME + timedelta(minutes=1)
 
     assert set((await codes(calls)).values()) == {DENIED}
 

@@ -23,7 +23,7 @@ from persys.infra.tls.tls import Tls
 from persys.model.identity import Role
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from root_ca import LIFE, Root
+from root_ca import LIFETIME, Root
 from shells.scheduler.harness import Cluster, Control, a_cluster, eventually, fast_settings
 from shells.scheduler.replicas import Replicas
 from shells.scheduler.stores import FaultyStore
@@ -156,7 +156,7 @@ async def test_a_certificate_of_another_root_is_refused(
     assert await is_refused(dial(secure, shown(root, unassigned)))
 
 
-@pytest.mark.parametrize("age", [2 * LIFE, -LIFE], ids=["expired", "not yet valid"])
+@pytest.mark.parametrize("age", [2 * LIFETIME, -LIFETIME], ids=["expired", "not yet valid"])
 async def test_an_expired_or_future_certificate_is_refused(
     secure: Cluster, root: Root, age: timedelta
 ) -> None:
@@ -212,7 +212,7 @@ async def test_a_plain_text_connection_is_closed(secure: Cluster) -> None:
 async def test_a_node_that_does_not_renew_is_an_event_once_and_time_left_is_a_metric(
     secure: Cluster, root: Root
 ) -> None:
-    late = Tls(root.write(Role.AGENT, "n1", age=LIFE - timedelta(hours=1)), SystemClock())
+    late = Tls(root.write(Role.AGENT, "n1", age=LIFETIME - timedelta(hours=1)), SystemClock())
     node = await secure.prepare("n1", tls=late)
     await node.join()
     own = Control(secure.settings.grpc_port, late)
@@ -229,7 +229,7 @@ async def test_a_node_that_does_not_renew_is_an_event_once_and_time_left_is_a_me
     page = await asyncio.to_thread(read_page, secure.settings.metrics_port)
     found = re.search(r"^persys_scheduler_certificate_expiry_seconds (\S+)$", page, re.M)
     assert found is not None
-    assert 0 < float(found[1]) <= LIFE.total_seconds()
+    assert 0 < float(found[1]) <= LIFETIME.total_seconds()
 
 
 async def test_a_standby_forwards_over_tls_before_and_after_its_certificate_changes(

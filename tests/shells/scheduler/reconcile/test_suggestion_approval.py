@@ -25,7 +25,7 @@ Metadata = tuple[tuple[str, str], ...]
 async def cluster(root: Root) -> AsyncIterator[Cluster]:
     store = FaultyStore(MemoryStore(SystemClock().monotonic))
     tls = root.tls(Role.SCHEDULER, "s1")
-    user = Tls(root.write(Role.ADMIN, "me", life=timedelta(days=60)), SystemClock())
+    user = Tls(root.write(Role.ADMIN, "me", lifetime=timedelta(days=60)), SystemClock())
     async with a_cluster(store, fast_settings(), tls=tls, user=user) as running:
         await running.control.apply("web")
         yield running

@@ -92,7 +92,7 @@ async def test_a_valid_certificate_on_disk_is_used_without_a_request(root: Root)
 
 
 async def test_an_expired_certificate_is_logged_and_replaced(root: Root) -> None:
-    files = root.write(Role.AGENT, "n1", age=2 * HOUR, life=HOUR)
+    files = root.write(Role.AGENT, "n1", age=2 * HOUR, lifetime=HOUR)
     source = Source(root, "down")
 
     with capture_logs() as lines:

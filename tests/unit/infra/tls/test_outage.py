@@ -32,11 +32,11 @@ class ManualClock(SystemClock):
         return BEGUN + self.passed
 
 
-class Authority(CertificateSource):
-    def __init__(self, root: Root, clock: ManualClock, life: timedelta) -> None:
+class FakeCa(CertificateSource):
+    def __init__(self, root: Root, clock: ManualClock, lifetime: timedelta) -> None:
         self._root = root
         self._clock = clock
-        self._life = life
+        self._lifetime = lifetime
         self.is_away = False
         self.tries = 0
 
@@ -51,21 +51,19 @@ class Authority(CertificateSource):
             ME,
             trust_domain=TRUST_DOMAIN,
             now=self._clock.now(),
-            lifetime=self._life,
+            lifetime=self._lifetime,
         )
         return Issued(pem(made), self._root.pem)
 
 
 class Node:
-    def __init__(self, folder: Path, life: timedelta) -> None:
+    def __init__(self, folder: Path, lifetime: timedelta) -> None:
         self.root = Root(folder)
         self.clock = ManualClock()
-        self.files: CertificateFiles = self.root.write(Role.AGENT, "n1", life=life)
+        self.files: CertificateFiles = self.root.write(Role.AGENT, "n1", lifetime=lifetime)
         self.certificates = Certificates(self.files, self.clock)
-        self.authority = Authority(self.root, self.clock, life)
-        self._renewal = Renewal(
-            self.certificates, self.files, self.authority, self.clock, Random(1)
-        )
+        self.ca = FakeCa(self.root, self.clock, lifetime)
+        self._renewal = Renewal(self.certificates, self.files, self.ca, self.clock, Random(1))
 
     async def live(self, span: timedelta) -> list[str]:
         """The events logged during that time."""
@@ -80,22 +78,22 @@ class Node:
         return (self.certificates.expires_at - self.clock.now()).total_seconds()
 
 
-@pytest.mark.parametrize("life", [3 * DAY, 2.5 * DAY])
+@pytest.mark.parametrize("lifetime", [3 * DAY, 2.5 * DAY])
 async def test_an_authority_down_for_a_day_has_no_effect_on_longer_certificates(
-    tmp_path: Path, life: timedelta
+    tmp_path: Path, lifetime: timedelta
 ) -> None:
-    node = Node(tmp_path, life)
-    await node.live(life / 2 - timedelta(minutes=10))
-    node.authority.is_away = True
+    node = Node(tmp_path, lifetime)
+    await node.live(lifetime / 2 - timedelta(minutes=10))
+    node.ca.is_away = True
     said = await node.live(DAY)
     assert said == ["certificate.not_renewed"]
     assert node.seconds_left() > 0
-    assert node.authority.tries < 100
+    assert node.ca.tries < 100
 
-    node.authority.is_away = False
+    node.ca.is_away = False
     said = await node.live(timedelta(hours=2))
     assert said == ["certificate.renewed_again", "certificate.swapped"]
-    assert node.seconds_left() > (life * 0.9).total_seconds()
+    assert node.seconds_left() > (lifetime * 0.9).total_seconds()
 
 
 async def test_a_certificate_that_expires_is_logged_as_an_error_and_a_token_replaces_it(
@@ -103,11 +101,11 @@ async def test_a_certificate_that_expires_is_logged_as_an_error_and_a_token_repl
 ) -> None:
     node = Node(tmp_path, DAY)
     await node.live(DAY / 4)
-    node.authority.is_away = True
+    node.ca.is_away = True
     assert await node.live(DAY) == ["certificate.not_renewed", "certificate.expires"]
     assert node.seconds_left() < 0
 
     # What `persys-agent join` writes is taken without a restart.
-    node.root.write(Role.AGENT, "n1", life=3 * DAY)
+    node.root.write(Role.AGENT, "n1", lifetime=3 * DAY)
     assert node.certificates.reload()
     assert node.seconds_left() > 0

@@ -44,7 +44,7 @@ class ManualClock(SystemClock):
 @pytest.fixture
 async def fake_vault() -> AsyncIterator[FakeVault]:
     async with a_fake_vault() as fake_vault:
-        fake_vault.tell(WANTED, FOUND)
+        fake_vault.respond(WANTED, FOUND)
         yield fake_vault
 
 
@@ -81,7 +81,7 @@ def token_of(seconds: float, *, renewable: bool) -> dict[str, object]:
 async def test_each_status_of_vault_is_mapped_to_an_error(
     fake_vault: FakeVault, status: int, kind: type[PersysError]
 ) -> None:
-    fake_vault.tell("a", status)
+    fake_vault.respond("a", status)
 
     with pytest.raises(PersysError) as caught:
         await VaultHttp(fake_vault.address).request("GET", "a")
@@ -90,7 +90,7 @@ async def test_each_status_of_vault_is_mapped_to_an_error(
 
 
 async def test_a_sealed_vault_is_called_sealed(fake_vault: FakeVault) -> None:
-    fake_vault.tell("a", 503)
+    fake_vault.respond("a", 503)
 
     with pytest.raises(UnavailableError, match="is sealed"):
         await VaultHttp(fake_vault.address).request("GET", "a")
@@ -112,20 +112,20 @@ async def test_an_unreachable_vault_is_unavailable() -> None:
 
 
 async def test_a_response_that_is_not_json_is_unavailable(fake_vault: FakeVault) -> None:
-    fake_vault.tell_raw("a", web.Response(text="<html>"))
+    fake_vault.respond_raw("a", web.Response(text="<html>"))
 
     with pytest.raises(UnavailableError, match="is not Vault"):
         await VaultHttp(fake_vault.address).request("GET", "a")
 
 
 async def test_a_redirect_is_not_followed_with_the_token(fake_vault: FakeVault) -> None:
-    fake_vault.tell_raw(
+    fake_vault.respond_raw(
         "a", web.Response(status=307, headers={"Location": f"{fake_vault.address}/v1/b"})
     )
 
     with pytest.raises(UnavailableError, match="307"):
         await VaultHttp(fake_vault.address).request("GET", "a", token="t")
-    assert [path for path, _ in fake_vault.asked] == ["a"]
+    assert [path for path, _ in fake_vault.requests] == ["a"]
 
 
 @pytest.mark.parametrize("address", ["", "vault:8200", "ftp://vault", "https://"])
@@ -168,7 +168,7 @@ async def test_plain_http_to_another_host_is_logged_as_a_warning() -> None:
 
 
 async def test_a_secret_is_read_as_texts(fake_vault: FakeVault, clock: ManualClock) -> None:
-    fake_vault.tell(LOGIN, lease("one", HOUR))
+    fake_vault.respond(LOGIN, lease("one", HOUR))
 
     found = await VaultKv(a_vault(fake_vault, clock, APPROLE)).read("secret/a")
 
@@ -181,14 +181,14 @@ async def test_a_path_that_leaves_its_engine_is_not_found(
 ) -> None:
     with pytest.raises(NotFoundError):
         await VaultKv(a_vault(fake_vault, clock, APPROLE)).read(path)
-    assert fake_vault.asked == []
+    assert fake_vault.requests == []
 
 
 async def test_a_login_is_renewed_at_half_of_its_lease_and_not_before(
     fake_vault: FakeVault, clock: ManualClock
 ) -> None:
-    fake_vault.tell(LOGIN, lease("one", HOUR))
-    fake_vault.tell(RENEW, lease("one", HOUR))
+    fake_vault.respond(LOGIN, lease("one", HOUR))
+    fake_vault.respond(RENEW, lease("one", HOUR))
     vault = a_vault(fake_vault, clock, APPROLE)
 
     for clock.at in (0.0, HOUR / 2 - 1, HOUR / 2 + 1, HOUR - 1):
@@ -200,48 +200,48 @@ async def test_a_login_is_renewed_at_half_of_its_lease_and_not_before(
 async def test_an_approle_logs_in_again_when_its_login_is_not_renewed(
     fake_vault: FakeVault, clock: ManualClock
 ) -> None:
-    fake_vault.tell(LOGIN, lease("one", HOUR), lease("two", HOUR))
-    fake_vault.tell(RENEW, 403)
+    fake_vault.respond(LOGIN, lease("one", HOUR), lease("two", HOUR))
+    fake_vault.respond(RENEW, 403)
     vault = a_vault(fake_vault, clock, APPROLE)
 
     await vault.request("GET", WANTED)
     clock.at = HOUR / 2 + 1
     await vault.request("GET", WANTED)
 
-    assert fake_vault.asked[-1] == (WANTED, "two")
+    assert fake_vault.requests[-1] == (WANTED, "two")
 
 
 async def test_an_approle_logs_in_again_when_its_lease_is_not_extended(
     fake_vault: FakeVault, clock: ManualClock
 ) -> None:
-    fake_vault.tell(LOGIN, lease("one", HOUR), lease("two", HOUR))
-    fake_vault.tell(RENEW, lease("one", HOUR / 2 - 1))
+    fake_vault.respond(LOGIN, lease("one", HOUR), lease("two", HOUR))
+    fake_vault.respond(RENEW, lease("one", HOUR / 2 - 1))
     vault = a_vault(fake_vault, clock, APPROLE)
 
     await vault.request("GET", WANTED)
     clock.at = HOUR / 2 + 1
     await vault.request("GET", WANTED)
 
-    assert fake_vault.asked[-1] == (WANTED, "two")
+    assert fake_vault.requests[-1] == (WANTED, "two")
 
 
 async def test_an_approle_logs_in_again_after_its_token_was_revoked(
     fake_vault: FakeVault, clock: ManualClock
 ) -> None:
-    fake_vault.tell(LOGIN, lease("one", HOUR), lease("two", HOUR))
-    fake_vault.tell(WANTED, 403, FOUND)
+    fake_vault.respond(LOGIN, lease("one", HOUR), lease("two", HOUR))
+    fake_vault.respond(WANTED, 403, FOUND)
     vault = a_vault(fake_vault, clock, APPROLE)
 
     await vault.request("GET", WANTED)
 
-    assert fake_vault.asked == [(LOGIN, ""), (WANTED, "one"), (LOGIN, ""), (WANTED, "two")]
+    assert fake_vault.requests == [(LOGIN, ""), (WANTED, "one"), (LOGIN, ""), (WANTED, "two")]
 
 
 async def test_a_login_stays_in_use_while_vault_is_unreachable(
     fake_vault: FakeVault, clock: ManualClock
 ) -> None:
-    fake_vault.tell(LOGIN, lease("one", HOUR), 503)
-    fake_vault.tell(RENEW, 503)
+    fake_vault.respond(LOGIN, lease("one", HOUR), 503)
+    fake_vault.respond(RENEW, 503)
     vault = a_vault(fake_vault, clock, APPROLE)
 
     await vault.request("GET", WANTED)
@@ -251,14 +251,14 @@ async def test_a_login_stays_in_use_while_vault_is_unreachable(
         clock.at = HOUR - 10
         await vault.request("GET", WANTED)
 
-    assert fake_vault.asked[-1] == (WANTED, "one")
+    assert fake_vault.requests[-1] == (WANTED, "one")
     assert [line["event"] for line in lines] == ["vault.login_ends"]
 
 
 async def test_a_token_that_cannot_be_renewed_is_logged_once(
     fake_vault: FakeVault, clock: ManualClock
 ) -> None:
-    fake_vault.tell(LOOKUP, token_of(HOUR, renewable=False))
+    fake_vault.respond(LOOKUP, token_of(HOUR, renewable=False))
     vault = a_vault(fake_vault, clock, TOKEN)
 
     with capture_logs() as lines:
@@ -273,8 +273,8 @@ async def test_a_token_that_cannot_be_renewed_is_logged_once(
 async def test_a_token_is_renewed_and_stays_the_same(
     fake_vault: FakeVault, clock: ManualClock
 ) -> None:
-    fake_vault.tell(LOOKUP, token_of(HOUR, renewable=True))
-    fake_vault.tell(RENEW, lease("t", HOUR))
+    fake_vault.respond(LOOKUP, token_of(HOUR, renewable=True))
+    fake_vault.respond(RENEW, lease("t", HOUR))
     vault = a_vault(fake_vault, clock, TOKEN)
 
     with capture_logs() as lines:
@@ -286,7 +286,7 @@ async def test_a_token_is_renewed_and_stays_the_same(
 
 
 async def test_a_root_token_is_never_renewed(fake_vault: FakeVault, clock: ManualClock) -> None:
-    fake_vault.tell(LOOKUP, token_of(0, renewable=False))
+    fake_vault.respond(LOOKUP, token_of(0, renewable=False))
     vault = a_vault(fake_vault, clock, TOKEN)
 
     for clock.at in (0.0, 1000 * HOUR):
@@ -298,11 +298,11 @@ async def test_a_root_token_is_never_renewed(fake_vault: FakeVault, clock: Manua
 async def test_an_invalid_approle_is_denied_although_vault_responds_with_400(
     fake_vault: FakeVault, clock: ManualClock
 ) -> None:
-    fake_vault.tell(LOGIN, 400)
+    fake_vault.respond(LOGIN, 400)
 
     with pytest.raises(DeniedError, match="AppRole"):
         await a_vault(fake_vault, clock, APPROLE).request("GET", WANTED)
 
 
 def paths(fake_vault: FakeVault) -> list[str]:
-    return [path for path, _ in fake_vault.asked]
+    return [path for path, _ in fake_vault.requests]

@@ -83,7 +83,7 @@ def context_of(ca: RunningCa, files: CertificateFiles | None) -> ssl.SSLContext:
 async def test_every_route_of_the_ca_answers_or_refuses(tmp_path: Path) -> None:
     key = tmp_path / "auth.key"
     key.write_text(AUTH_KEY + "\n")
-    for one_round in rounds("authority", size=300):
+    for one_round in rounds("ca", size=300):
         directory = tmp_path / str(one_round.first_seed)
         settings = CaSettings(
             dir=directory / "ca", listen="127.0.0.1", port=0, auth_key_file=str(key)
@@ -108,7 +108,7 @@ async def run_round(one_round: Any, settings: CaSettings, directory: Path) -> No
                 sent = draw(random, a_route(random, token), TOKENS)
                 answer = await exchange(process.port, sent, context)
                 assert answer.status < 500, answer.text
-        await check_authority(ca, agent)
+        await check_ca(ca, agent)
     finally:
         await process.stop()
 
@@ -125,7 +125,7 @@ TOKENS = (
 )
 
 
-async def check_authority(ca: RunningCa, agent: CertificateFiles) -> None:
+async def check_ca(ca: RunningCa, agent: CertificateFiles) -> None:
     """A certificate that was not revoked is valid, and new ones are issued."""
     renewed = await ca.ask(agent, lambda client: client.renew(a_good_request("steady").encode()))
     assert renewed.certificate
