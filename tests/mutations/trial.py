@@ -45,7 +45,7 @@ class Result(NamedTuple):
 
 
 class Workplace:
-    """A copy of the tree, in which one mutation after the other is made and taken back."""
+    """A copy of the tree, in which mutations are applied and reverted one after the other."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -112,5 +112,5 @@ def test_what_is_free_is_what_was_told_less_what_is_held(
     fresh.put_node(
         node_id, allocatable=has.allocatable, traits=frozenset(), accounts=accounts_of(has)
     )
-    left, anew = node_index.slots[node_id].pools, fresh.slots[node_id].pools
-    assert (left and left.free_gb) == (anew and anew.free_gb)
+    left, rebuilt = node_index.slots[node_id].pools, fresh.slots[node_id].pools
+    assert (left and left.free_gb) == (rebuilt and rebuilt.free_gb)

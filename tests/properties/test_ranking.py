@@ -47,8 +47,8 @@ def test_an_updated_ranking_equals_a_new_one(by: Arrangement, random: Random) ->
             change(node_index, random.choice(NODES), random)
 
         could = eligible(NEEDS, node_index).each
-        anew = Ranking(NEEDS, by, node_index.slots, node_index.order, could=could)
-        assert whole(kept) == whole(anew)
+        rebuilt = Ranking(NEEDS, by, node_index.slots, node_index.order, could=could)
+        assert whole(kept) == whole(rebuilt)
 
 
 @settings(max_examples=40, deadline=None)

@@ -129,7 +129,7 @@ def test_the_help_of_each_command_shows_its_examples(
 
 
 def test_the_documents_are_what_the_table_says(root: Path) -> None:
-    """`scripts/docs-commands` writes them anew."""
+    """`scripts/docs-commands` writes them."""
     written = {path.relative_to(root).as_posix() for path in (root / "man").iterdir()}
     stale = [name for name, text in pages().items() if (root / name).read_text("utf-8") != text]
 

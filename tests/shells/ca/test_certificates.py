@@ -32,7 +32,7 @@ from shells.ca.running_ca import RunningCa, keep
 
 async def eventually(is_so: Callable[[], bool], seconds: float = 30) -> None:
     async with asyncio.timeout(seconds):
-        while not await asyncio.to_thread(is_so):  # noqa: ASYNC110  # the world does not tell
+        while not await asyncio.to_thread(is_so):  # noqa: ASYNC110  # no event signals it
             await asyncio.sleep(0.1)
 
 

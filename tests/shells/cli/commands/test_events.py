@@ -86,7 +86,7 @@ def test_every_filter_reaches_the_scheduler(cluster_with_events: Cluster, ctl: R
     assert (request.workload_id, request.node_id) == ("web", "n1")
     assert list(request.kinds) == ["WorkloadFailed", "NodeReady"]
     assert request.after_sequence == 1
-    assert request.limit in (5, 0)  # a gateway counts by itself
+    assert request.limit in (5, 0)  # a gateway counts on its own
     assert request.since.seconds > 1_700_000_000
 
 

@@ -306,7 +306,7 @@ async def test_an_unexpected_exception_fails_one_push_only(owned: OwnedWork) -> 
             push = Push("github.com/acme/shop", delivery, True, "c", delivery)
             await pushes.enqueue(push, (delivery,), 60.0)
         async with asyncio.timeout(DEADLINE_SECONDS):
-            while len(supervisor.recent()) < 2:  # noqa: ASYNC110 - its own task tells nobody
+            while len(supervisor.recent()) < 2:  # noqa: ASYNC110 - no event signals it
                 await asyncio.sleep(0.01)
         running.cancel()
     await clusters["default"].close()

@@ -80,10 +80,10 @@ async def a_stack(cluster: Cluster, name: str, *, ref: str = "main", desired: st
 
 
 async def until_anew(cluster: Cluster, name: str, revision: str) -> None:
-    async def anew() -> bool:
+    async def is_redeployed() -> bool:
         return (await cluster.control.workload(name)).revision_id == f"{revision}+2"
 
-    await eventually(anew, lambda: f"{name} to be made anew")
+    await eventually(is_redeployed, lambda: f"{name} to be redeployed")
 
 
 async def test_a_push_redeploys_the_stacks_of_its_branch(

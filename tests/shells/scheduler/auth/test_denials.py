@@ -87,9 +87,7 @@ async def test_a_caller_of_another_trust_domain_is_an_event_without_a_name(
     assert "denied DeleteWorkload (identity)" in event.message
 
 
-async def test_nothing_is_written_when_nobody_is_refused(
-    cluster: Cluster, store: FaultyStore
-) -> None:
+async def test_no_event_is_written_without_a_denial(cluster: Cluster, store: FaultyStore) -> None:
     before = store.transactions
     await cluster.control.names()
     await cluster.control.summary()

@@ -15,7 +15,7 @@ from persys.store.memory import MemoryStore
 from persys.store.port import Store
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import a_cluster, eventually, fast_settings
-from shells.scheduler.scale.crowd import (
+from shells.scheduler.scale.many_records import (
     LONG_AGO,
     MARKER,
     Records,

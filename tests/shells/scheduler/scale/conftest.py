@@ -26,8 +26,8 @@ from persys.store.sqlite import SqliteStore
 from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
 from root_ca import Root
 from shells.scheduler.harness import Cluster, Control, a_cluster, fast_settings
-from shells.scheduler.scale.crowd import FULL, crowd, damage, fill, running
 from shells.scheduler.scale.fleet import Fleet
+from shells.scheduler.scale.many_records import FULL, damage, fill, many_records, running
 from shells.scheduler.scale.measured import MeasuredStore
 from shells.scheduler.scale.mutations import Large
 
@@ -108,7 +108,7 @@ async def large(
     directory = tmp_path_factory.mktemp("large")
     root = Root(directory)
     key_file = directory / "secrets.key"
-    found = crowd(size, KeyFile(key_file).make())
+    found = many_records(size, KeyFile(key_file).make())
     fleet = Fleet()
     for number, name in enumerate(running(FULL, size, "run")):
         if name.startswith("/workloads/"):

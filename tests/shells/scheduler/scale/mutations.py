@@ -12,8 +12,8 @@ from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
 from persys.wire.stored import records
 from shells.scheduler.harness import Cluster, eventually
-from shells.scheduler.scale.crowd import DEAD, FULL, HOLDER, LOST, ORPHAN, SPARE, stored
 from shells.scheduler.scale.fleet import Fleet
+from shells.scheduler.scale.many_records import DEAD, FULL, HOLDER, LOST, ORPHAN, SPARE, stored
 
 SECONDS = 280.0  # for a call, and for what follows from it
 _STATUSES_MAX = 10_000  # of one node; more is over the limit of a report

@@ -10,7 +10,7 @@ from persys.model.placement import EpochCounter
 from persys.scheduler.state.records import RECORDS
 from persys.wire.methods import METHODS
 from shells.scheduler.scale.conftest import until_idle
-from shells.scheduler.scale.crowd import crowd
+from shells.scheduler.scale.many_records import many_records
 from shells.scheduler.scale.measured import MeasuredStore, bounded
 from shells.scheduler.scale.mutations import CASES, Large
 
@@ -25,7 +25,7 @@ def test_every_rpc_that_changes_something_has_a_case() -> None:
 
 
 def test_every_record_type_is_there_in_number() -> None:
-    found = crowd(20, EncryptionKey(bytes(32)))
+    found = many_records(20, EncryptionKey(bytes(32)))
     for kind in RECORDS:
         there = sum(isinstance(record, kind.struct) for record in found.values())
         assert there >= 20 or kind.struct is EpochCounter, kind.name

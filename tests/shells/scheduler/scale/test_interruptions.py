@@ -20,7 +20,8 @@ from persys.store.port import Outcome, Store, Unit
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster, eventually
 from shells.scheduler.scale.conftest import STORES, a_scheduler, opened, quiet_settings, until_idle
-from shells.scheduler.scale.crowd import (
+from shells.scheduler.scale.fleet import Fleet
+from shells.scheduler.scale.many_records import (
     DEAD,
     FULL,
     LOST,
@@ -36,7 +37,6 @@ from shells.scheduler.scale.crowd import (
     tombstones,
     with_data,
 )
-from shells.scheduler.scale.fleet import Fleet
 from shells.scheduler.scale.measured import MeasuredStore
 from shells.scheduler.scale.mutations import SECONDS, registration
 from shells.scheduler.scale.test_recoveries import a_cluster_of, chunks_of, sent

@@ -23,7 +23,8 @@ from shells.scheduler.scale.conftest import (
     quiet_settings,
     until_idle,
 )
-from shells.scheduler.scale.crowd import (
+from shells.scheduler.scale.fleet import Fleet
+from shells.scheduler.scale.many_records import (
     FULL,
     HOLDER,
     LOST,
@@ -41,7 +42,6 @@ from shells.scheduler.scale.crowd import (
     stored,
     tombstones,
 )
-from shells.scheduler.scale.fleet import Fleet
 from shells.scheduler.scale.measured import MeasuredStore, bounded
 from shells.scheduler.scale.mutations import SECONDS, registration, workload
 

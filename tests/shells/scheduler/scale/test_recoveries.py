@@ -19,7 +19,8 @@ from shells.scheduler.scale.conftest import (
     quiet_settings,
     until_idle,
 )
-from shells.scheduler.scale.crowd import (
+from shells.scheduler.scale.fleet import Fleet
+from shells.scheduler.scale.many_records import (
     FULL,
     LONG_AGO,
     Records,
@@ -30,7 +31,6 @@ from shells.scheduler.scale.crowd import (
     running,
     stored,
 )
-from shells.scheduler.scale.fleet import Fleet
 from shells.scheduler.scale.measured import MeasuredStore, bounded
 from shells.scheduler.scale.mutations import SECONDS
 

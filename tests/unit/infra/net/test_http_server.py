@@ -287,7 +287,7 @@ async def a_body_that_is_not_encoded_as_it_says(client: Client) -> None:
     await client.is_closed()
 
 
-async def a_body_that_nobody_reads_and_is_not_encoded_as_it_says(client: Client) -> None:
+async def an_unread_body_with_a_wrong_encoding(client: Client) -> None:
     head = (
         b"GET /short HTTP/1.1\r\nHost: a\r\nContent-Encoding: deflate\r\nContent-Length: 3\r\n\r\n"
     )
@@ -300,7 +300,7 @@ async def a_body_that_nobody_reads_and_is_not_encoded_as_it_says(client: Client)
     [
         leave_in_the_middle,
         a_body_that_is_not_encoded_as_it_says,
-        a_body_that_nobody_reads_and_is_not_encoded_as_it_says,
+        an_unread_body_with_a_wrong_encoding,
     ],
 )
 async def test_errors_of_clients_are_not_logged(

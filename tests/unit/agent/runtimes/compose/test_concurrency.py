@@ -34,7 +34,7 @@ class SlowCompose:
 
 async def settled(holds: Any) -> None:
     async with asyncio.timeout(20):
-        while not holds():  # noqa: ASYNC110 - nobody tells
+        while not holds():  # noqa: ASYNC110 - no event signals it
             await asyncio.sleep(0.01)
 
 

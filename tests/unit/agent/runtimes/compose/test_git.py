@@ -126,7 +126,7 @@ async def test_a_server_that_hangs_delays_only_its_own_repositories(
             for number in range(PER_HOST_MAX + 1)
         ]
         assert await fetched(git, tmp_path / "live", "https://live.test/a.git") == commit
-        while not told:  # noqa: ASYNC110 - nobody tells
+        while not told:  # noqa: ASYNC110 - no event signals it
             await asyncio.sleep(0.01)
         for one in stuck:
             one.cancel()

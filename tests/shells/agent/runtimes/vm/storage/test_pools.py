@@ -127,7 +127,7 @@ class Scheduler:
 
 async def until(holds: Any) -> None:
     async with asyncio.timeout(DEADLINE_SECONDS):
-        while not holds():  # noqa: ASYNC110 - nobody tells
+        while not holds():  # noqa: ASYNC110 - no event signals it
             await asyncio.sleep(0.02)
 
 

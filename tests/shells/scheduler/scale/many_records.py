@@ -57,7 +57,7 @@ async def stored(store: Store, prefix: str) -> list[str]:
     return [one.key for one in (await store.read(prefix)).records]
 
 
-def crowd(size: int, key: EncryptionKey) -> Records:
+def many_records(size: int, key: EncryptionKey) -> Records:
     """`size` records of every type; the secrets are encrypted with `key`."""
     nodes = [ready(name) for name in (FULL, SPARE, HOLDER)] + [lost(LOST), lost(DEAD)]
     return {
