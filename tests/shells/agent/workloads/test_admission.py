@@ -38,7 +38,7 @@ def test_above_a_threshold_new_workloads_are_refused_and_running_ones_continue(
     assert refusal.metadata["failure_reason"] == "INSUFFICIENT_RESOURCES"
     assert refusal.metadata[CODE] == "NodeFull"
     assert "memory" in refusal.message
-    assert "new work only up to 1 %" in refusal.message
+    assert "new workloads are accepted up to 1 %" in refusal.message
     assert not agent.knows(late)
 
     assert agent.apply(unique_id, sleeper, revision="r2").applied
