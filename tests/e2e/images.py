@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 
 from e2e.containers import docker
@@ -18,9 +19,10 @@ SYSTEMD = "persys-test-systemd:latest"
 BUILD_SECONDS = 1200  # installs packages, possibly on a busy host
 
 
-def build_persys(*names: str) -> None:
-    """Images of our programs, as `make docker-build` builds them."""
-    _run([str(ROOT / "scripts" / "images"), "build", PREFIX, "latest", *names])
+@cache
+def build_persys() -> None:
+    """All images of our programs, as `make docker-build` builds them, once per test run."""
+    _run([str(ROOT / "scripts" / "images"), "build", PREFIX, "latest"])
     # The replaced images have no name any more.
     docker("image", "prune", "--force", "--filter", "label=org.opencontainers.image.title=persys")
 

@@ -89,7 +89,7 @@ class Host:
 
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[Host]:
-    images.build_persys("compute-agent")
+    images.build_persys()
     made = Host(tmp_path)
     try:
         made.start()

@@ -46,7 +46,7 @@ _DEADLINE_SECONDS = 150
 
 @pytest.fixture(scope="module")
 def image() -> str:
-    images.build_persys("persys")
+    images.build_persys()
     return images.PERSYS
 
 

@@ -35,7 +35,7 @@ ALMOST_PRIVILEGED = (
 
 @pytest.fixture(scope="module", autouse=True)
 def built() -> None:
-    images.build_persys(*PROGRAMS, "persys")
+    images.build_persys()
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
