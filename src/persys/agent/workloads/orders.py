@@ -17,6 +17,7 @@ from persys.agent.workloads.node_policy import NodePolicy
 from persys.agent.workloads.steps import volumes_of
 from persys.agent.workloads.worker import Worker
 from persys.core.agent.admission import AcceptedOrder, Draining, Stale, Unchanged, classify_order
+from persys.core.agent.next_step import Progress, of_repeated_order
 from persys.errors import InvalidError, StaleEpochError
 from persys.infra.aio.keyed_lock import KeyedLock
 from persys.infra.aio.owned_work import OwnedWork
@@ -221,6 +222,7 @@ class OrderService:
             created_at=known.created_at if known is not None else now,
             updated_at=now,
             status=ReportedStatus(Actual.PENDING, now),
+            progress=_first_progress(order, known),
             volumes={**(known.volumes if known is not None else {}), **volumes_of(order.spec)},
             intent=intent,
             cluster_uid=self._journal.cluster_uid,
@@ -240,6 +242,13 @@ class OrderService:
         await self._journal.commit(JournalChange(entry=entry))
         self._report(order.workload_id)
         return entry
+
+
+def _first_progress(order: Order, known: Entry | None) -> Progress:
+    if known is None or order.desired is not Desired.RUNNING:
+        return Progress()
+    is_repeated = (order.revision, order.desired) == (known.order.revision, known.order.desired)
+    return of_repeated_order(known.progress) if is_repeated else Progress()
 
 
 def _needs_an_order(known: Entry) -> bool:

@@ -197,6 +197,18 @@ def before_replace(progress: Progress, artefact: Artefact | None, *, now: dateti
     return replace(before_repair(progress, now=now), launching=True, launched_from=started_at)
 
 
+def of_repeated_order(known: Progress) -> Progress:
+    """The progress with which a repeated order starts, after the same order has failed.
+
+    A workload that has run to completion does not run again: only its inspection has failed.
+    """
+    if known.verdict is None or known.verdict.code != COMPLETED:
+        return Progress()
+    return Progress(
+        launching=known.launching, launched_from=known.launched_from, verdict=known.verdict
+    )
+
+
 def after_step(
     progress: Progress, step: Step, failure: Failure | None, *, now: datetime
 ) -> Progress:

@@ -10,15 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from persys.agent.api.tunnel_server import AbortedError
 from persys.agent.app import PARTS
 from persys.agent.journal.records import JournalChange
+from persys.core.agent.next_step import Artefact, Condition
 from persys.infra.aio.supervisor import OnError
 from persys.model.ids import WorkloadId
-from persys.model.status import Actual
+from persys.model.spec import RestartPolicy
+from persys.model.status import Actual, Failure
+from persys.model.workload import Order
 from persys.wire.gen.agent.v1 import agent_pb2
-from shells.agent.in_memory import Node, Running, a_context, a_running_agent
+from shells.agent.in_memory import MemoryRuntime, Node, Running, a_context, a_running_agent
 
 AWAITS_MAX = 40
 WEB = WorkloadId("web")
@@ -33,6 +37,39 @@ async def cancelled_after(turns: int, call: Coroutine[Any, Any, Any]) -> bool:
         ended = task.done()
         task.cancel()
     return ended
+
+
+class CountedStarts(MemoryRuntime):
+    def __init__(self) -> None:
+        super().__init__()
+        self.starts = 0
+
+    async def start(self, order: Order, artefact: Artefact) -> Failure | None:
+        self.starts += 1
+        return await super().start(order, artefact)
+
+    def complete(self, workload_id: WorkloadId) -> None:
+        ended = {"exit_code": 0, "restart": RestartPolicy("no"), "condition": Condition.EXITED}
+        self.artefacts[workload_id] = replace(self.artefacts[workload_id], **ended)
+
+
+async def test_completed_work_does_not_run_again_when_its_inspection_has_failed(
+    tmp_path: Path,
+) -> None:
+    runtime = CountedStarts()
+    async with a_running_agent(Node(tmp_path, runtime=runtime)) as running:
+        await running.apply("web")
+        await running.until_actual("web", Actual.RUNNING)
+        runtime.complete(WEB)
+        await running.until_actual("web", Actual.STOPPED)
+        entry = running.journal.entries[WEB]
+        failed = replace(entry.status, actual=Actual.FAILED)
+        running.journal.update(replace(entry, status=failed))
+
+        await running.apply("web")
+
+        await running.until_actual("web", Actual.STOPPED)
+        assert runtime.starts == 1
 
 
 async def test_a_cancelled_apply_completes(tmp_path: Path) -> None:

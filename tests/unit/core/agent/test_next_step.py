@@ -18,6 +18,7 @@ from persys.core.agent.next_step import (
     after_step,
     before_start,
     next_step,
+    of_repeated_order,
 )
 from persys.model.ids import Revision, WorkloadId
 from persys.model.spec import ContainerSpec, RestartPolicy, WorkloadType
@@ -126,6 +127,25 @@ def test_finished_work_stays_finished_when_its_container_is_gone() -> None:
     outcome = settled(order, an_artefact(Condition.EXITED))
 
     assert settled(order, None, after_settling(LAUNCHED, outcome)) == outcome
+
+
+@pytest.mark.parametrize("artefact", [None, "exited"])
+def test_completed_work_does_not_run_again_for_a_repeated_order(artefact: str | None) -> None:
+    order = an_order(restart=RestartPolicy("no"))
+    exited = an_artefact(Condition.EXITED)
+    completed = after_settling(LAUNCHED, settled(order, exited))
+
+    outcome = settled(order, exited if artefact else None, of_repeated_order(completed))
+
+    assert outcome.code == "Completed"
+
+
+def test_work_that_exited_with_an_error_runs_again_for_a_repeated_order() -> None:
+    order = an_order(restart=RestartPolicy("no"))
+    exited = an_artefact(Condition.EXITED, exit_code=1)
+    failed = after_settling(LAUNCHED, settled(order, exited))
+
+    assert step(order, exited, of_repeated_order(failed)) is Step.START
 
 
 def test_work_that_an_order_found_running_is_not_run_again_when_it_ends() -> None:
