@@ -84,7 +84,8 @@ class Browser:
             self.driver.get(f"{self.address}/ui/#/{page}")
         except WebDriverException:
             return False
-        return True
+        # Sometimes Chromium shows its own error page instead.
+        return not str(self.script("return location.href")).startswith("chrome-error:")
 
     def script(self, text: str, *arguments: Any) -> Any:
         return self.driver.execute_script(text, *arguments)
