@@ -4,19 +4,19 @@ PersysError
 ├── RefusedError           the request is wrong; change it
 │   ├── InvalidError       a field is wrong; `field` names it
 │   │   └── MissingFieldError  a required field is empty
-│   ├── NotFoundError      there is no such thing
-│   ├── DeniedError        who asks may not; ask as somebody else
-│   ├── SupersededError    another machine acts as this node; stop what has data
-│   ├── OutOfRangeError    it is no longer kept, or never was; begin elsewhere
-│   └── SettingsError      the process was started with something it cannot use
-├── ConflictError          someone was faster; read again and decide again
+│   ├── NotFoundError      the object does not exist
+│   ├── DeniedError        the identity has no permission; use another one
+│   ├── SupersededError    another host is registered as this node; stop workloads with data
+│   ├── OutOfRangeError    the requested range is not stored; start from another one
+│   └── SettingsError      a setting of the process is invalid
+├── ConflictError          the record has changed; read again and decide again
 ├── StaleEpochError        a newer assignment exists; the sender must stop
-├── FencedError            another scheduler leads; this process may write no more
+├── FencedError            another scheduler is the leader; this process must not write
 ├── DefectError            a defect of this program stopped the request; report it
-└── UnavailableError       no answer; nothing is known; try later
+└── UnavailableError       no response, the outcome is unknown; try later
     ├── StoreUnavailableError
-    │   ├── FrozenError    nothing is written in this mode; wait, or end the recovery
-    │   └── CompactedError the history asked for is gone; read everything again
+    │   ├── FrozenError    the mode allows no writes; wait, or complete the recovery
+    │   └── CompactedError the requested history was compacted; read everything again
     ├── AgentUnreachableError
     └── RuntimeUnavailableError
 """

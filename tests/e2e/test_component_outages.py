@@ -135,7 +135,7 @@ def test_a_workload_deleted_and_applied_again_while_its_node_is_lost_runs_once(
 
     changed = pb.WorkloadSpec()
     changed.CopyFrom(sleeper)
-    changed.container.env["GREETING"] = "anew"
+    changed.container.env["GREETING"] = "changed"
     cluster.apply(name, changed)
     view = cluster.wait_for(name, "Pending")
     assert "not ready" in view.reason.message

@@ -84,11 +84,11 @@ def is_superseded(
     refused_since: float,
     lease_seconds: float,
 ) -> bool:
-    """Whether a refused applicant is told that another machine is the node, so that it stops what has data.
+    """Whether a refused agent learns that another host is the node, so that it stops workloads with data.
 
     Both processes must be alive at the same time on different kernels. The holder sent a heartbeat a whole
-    lease after the applicant first asked, so it is not the applicant's own last process; the boot ids differ,
-    so the runtimes of the two are not the same.
+    lease after the agent was first refused, so it is not the previous process of this agent. The boot ids
+    differ, so the runtimes of the two are not the same.
     """
     return (
         holder.has_lease

@@ -99,5 +99,5 @@ def client_context(root: Root, files: CertificateFiles | None = None) -> ssl.SSL
 async def request_as(
     api: RunningGateway, root: Root, role: Role | None, method: str, path: str, **how: Any
 ) -> tuple[int, Any]:
-    files = root.write(role, "somebody") if role is not None else None
+    files = root.write(role, "alice") if role is not None else None
     return await api.ask(method, path, ssl=client_context(root, files), **how)

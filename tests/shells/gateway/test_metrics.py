@@ -16,7 +16,7 @@ async def page(api: RunningGateway) -> str:
 
 async def test_requests_are_counted_by_method_and_status(api: RunningGateway) -> None:
     await api.get("/api/v1/nodes")
-    await api.get("/api/v1/workloads/nobody")
+    await api.get("/api/v1/workloads/missing")
 
     answer = await page(api)
 

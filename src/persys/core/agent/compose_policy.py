@@ -73,7 +73,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Anything:
-    """The value is accepted whatever it is."""
+    """Every value is accepted."""
 
 
 @dataclass(frozen=True, slots=True)

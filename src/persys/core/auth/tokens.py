@@ -1,4 +1,4 @@
-"""API tokens of users: who may create which, and whether a presented token is valid.
+"""API tokens of users: which tokens an identity may create, and whether a presented token is valid.
 
 A token is `psk_<id>_<secret>`. A caller cannot grant more permissions than it has, nor a longer lifetime if
 it authenticates with a token. Only a caller with the right secret sees that a token has expired.

@@ -4,5 +4,5 @@ tls.py      the scheduler's certificate, and how it verifies agents and the lead
 tokens.py   access tokens of users: create, revoke
 audit.py    names the caller in the events of a request; denied requests as events
 
-`server` opens TLS and records denials, `api` uses tokens and audit. Who may call what is in `core/auth`.
+`server` opens TLS and records denials, `api` uses tokens and audit. The permissions are in `core/auth`.
 """

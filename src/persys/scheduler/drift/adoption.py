@@ -1,7 +1,7 @@
 """Adopts or deletes an orphan on request of an operator.
 
 Adopting assigns the copy to its node with a higher epoch and the same revision, so that nothing is restarted.
-Deleting writes a tombstone; the copy is then removed like any other. Both refuse copies that are no orphans.
+Deleting writes a tombstone; the copy is then removed like any other. Both refuse copies that are not orphans.
 """
 
 import dataclasses

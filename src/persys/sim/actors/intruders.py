@@ -1,6 +1,6 @@
 """Unwanted peers: the clone of a node's disk, a node that sends arbitrary reports, and falsified heartbeats.
 
-A clone has the node's id, its journal, and a runtime of its own: whatever it starts is a second copy without
+A clone has the node's id, its journal, and a runtime of its own: each start is a second copy without
 a record. A hostile node has a valid identity and no capacity; its reports about workloads of other nodes must
 change nothing.
 """

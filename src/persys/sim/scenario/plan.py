@@ -7,7 +7,7 @@ from persys.sim.engine.trace import rng
 
 SCHEDULER = "scheduler"
 USER = "user"
-ANY_AGENT = "anybody"
+ANY_AGENT = "any agent"
 
 
 class Shape(Struct, frozen=True):

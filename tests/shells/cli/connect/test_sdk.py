@@ -24,7 +24,7 @@ def run_example(capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().out
 
 
-EXPECTED = "n1 Ready\napplied web r1\nPending\nworkload not found: nobody\n"
+EXPECTED = "n1 Ready\napplied web r1\nPending\nworkload not found: missing\n"
 
 
 def test_the_example_runs_at_a_scheduler(

@@ -116,7 +116,7 @@ async def test_unauthenticated_requests_are_not_audited(
             "DELETE", "/api/v1/clusters/none/workloads/x", ssl=client_context(root)
         )
 
-    assert [line["who"] for line in await audited(secure_api, root)] == ["operator/somebody"]
+    assert [line["who"] for line in await audited(secure_api, root)] == ["operator/alice"]
 
 
 async def test_refused_cross_site_requests_are_counted(
@@ -127,7 +127,7 @@ async def test_refused_cross_site_requests_are_counted(
         status, _ = await request_as(secure_api, root, Role.ADMIN, "DELETE", WEB, headers=elsewhere)
         assert status == 403
 
-    files = root.write(Role.ADMIN, "somebody")
+    files = root.write(Role.ADMIN, "alice")
     async with secure_api.session.get("/metrics", ssl=client_context(root, files)) as response:
         assert "persys_gateway_cross_site_refused_total 3.0" in await response.text()
 
@@ -136,7 +136,7 @@ async def test_refused_cross_site_requests_are_counted(
 async def test_a_cross_site_websocket_is_refused(
     secure_api: RunningGateway, root: Root, origin: str
 ) -> None:
-    files = root.write(Role.ADMIN, "somebody")
+    files = root.write(Role.ADMIN, "alice")
     headers = {
         "Origin": origin,
         "Connection": "Upgrade",

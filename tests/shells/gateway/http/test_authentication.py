@@ -30,7 +30,7 @@ async def test_an_operator_is_forwarded_under_its_own_identity(
     status, who = await request_as(secure_api, root, Role.OPERATOR, "GET", "/api/v1/identity")
 
     assert status == 200
-    assert (who["role"], who["name"]) == ("operator", "somebody")
+    assert (who["role"], who["name"]) == ("operator", "alice")
     put = await request_as(
         secure_api, root, Role.OPERATOR, "PUT", "/api/v1/workloads/web", json=a_container()
     )
@@ -49,7 +49,7 @@ async def test_a_viewer_reads_and_changes_nothing(secure_api: RunningGateway, ro
     ):
         status, problem = await request_as(secure_api, root, Role.VIEWER, method, path)
         assert status == 403, path
-        assert "viewer/somebody" in problem["detail"]
+        assert "viewer/alice" in problem["detail"]
 
 
 def tried(path: str) -> str:
@@ -62,7 +62,7 @@ async def test_every_route_requires_the_permission_of_its_rpc(
     secure_api: RunningGateway, root: Root, role: Role
 ) -> None:
     """A request without permission is refused by the gateway, before the body is read."""
-    context = client_context(root, root.write(role, "somebody"))
+    context = client_context(root, root.write(role, "alice"))
     every = [(API, route) for route in ROUTES] + [("", route) for route in CONTRACT_ROUTES]
     refused = [
         (prefix, route)
