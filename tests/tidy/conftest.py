@@ -1,5 +1,6 @@
 """What the house rules look at: the tree of files, read once."""
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,12 @@ def sources(root: Path) -> dict[str, str]:
         for path in sorted(package.rglob("*.py"))
         if "gen" not in path.relative_to(package).parts
     }
+
+
+@pytest.fixture(scope="session")
+def trees(sources: dict[str, str]) -> dict[str, ast.Module]:
+    """The syntax tree of each file of `sources`, parsed once."""
+    return {path: ast.parse(text) for path, text in sources.items()}
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ Each exception has a reason.
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 FILES_MIN, FILES_MAX = 3, 12
 FRAGMENT_LINES = 80
@@ -59,7 +59,7 @@ SHARED_NAMES = {
 }
 
 
-def folders_of(sources: Mapping[str, str]) -> dict[str, list[str]]:
+def folders_of(sources: Iterable[str]) -> dict[str, list[str]]:
     """The names of the modules in each folder, without `__init__`."""
     found = defaultdict[str, list[str]](list)
     for path in sources:
@@ -69,12 +69,12 @@ def folders_of(sources: Mapping[str, str]) -> dict[str, list[str]]:
     return found
 
 
-def importers_of(sources: Mapping[str, str]) -> dict[str, set[str]]:
+def importers_of(trees: Mapping[str, ast.Module]) -> dict[str, set[str]]:
     """The paths of the modules that import each module."""
-    modules = {_module(path): path for path in sources}
+    modules = {_module(path): path for path in trees}
     found = defaultdict[str, set[str]](set)
-    for path, text in sources.items():
-        for node in ast.walk(ast.parse(text)):
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and node.module is not None:
                 for alias in node.names:
                     name = f"{node.module}.{alias.name}"
@@ -98,26 +98,28 @@ def test_a_folder_has_3_to_12_files(sources: dict[str, str]) -> None:
     assert breaches == {}
 
 
-def test_the_docstring_of_a_package_is_its_map(sources: dict[str, str]) -> None:
+def test_the_docstring_of_a_package_is_its_map(trees: dict[str, ast.Module]) -> None:
     """It names every file of the folder."""
     missing = [
         f"{folder}/__init__.py does not name {name}.py"
-        for folder, names in folders_of(sources).items()
+        for folder, names in folders_of(trees).items()
         if folder
         for name in names
         if name != "__main__"
-        and not re.search(rf"\b{name}\b", _docstring(sources[f"{folder}/__init__.py"]))
+        and not re.search(rf"\b{name}\b", _docstring(trees[f"{folder}/__init__.py"]))
     ]
 
     assert missing == []
 
 
-def _docstring(text: str) -> str:
-    return ast.get_docstring(ast.parse(text)) or ""
+def _docstring(tree: ast.Module) -> str:
+    return ast.get_docstring(tree) or ""
 
 
-def test_a_short_module_has_two_importers(sources: dict[str, str]) -> None:
-    importers = importers_of(sources)
+def test_a_short_module_has_two_importers(
+    sources: dict[str, str], trees: dict[str, ast.Module]
+) -> None:
+    importers = importers_of(trees)
     fragments = {
         path
         for path, text in sources.items()
