@@ -163,7 +163,10 @@ class Agent(AgentServiceServicer):
         self.deletes.append(request.id)
         self._task(request.id, "delete")
         asyncio.get_running_loop().call_later(
-            self.behaviour.work_seconds, self._finish_delete, request.id
+            self.behaviour.work_seconds,
+            self._finish_delete,
+            request.id,
+            self.copies.get(request.id),
         )
         return pb.DeleteWorkloadResponse(success=True, message="queued")
 
@@ -257,9 +260,11 @@ class Agent(AgentServiceServicer):
             status.metadata["failure_reason"] = reason
             status.metadata["last_error"] = text
 
-    def _finish_delete(self, name: str) -> None:
+    def _finish_delete(self, name: str, deleted: Copy | None) -> None:
         if self.behaviour.keeps_copies:
             return
+        if self.copies.get(name) is not deleted:
+            return  # the order came before the copy that now runs
         self._task_ended(name, "delete", "" if name in self.copies else "workload not found")
         if self.behaviour.like_existing_agents and name in self.copies:
             status = self.copies[name].status
