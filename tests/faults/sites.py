@@ -22,7 +22,7 @@ AGENT = Path(persys.agent.__file__).parent
 PATHS, DOCKER, LIBVIRT, PROGRAMS = "paths", "docker", "libvirt", "programs"
 DRIVERS = (PATHS, DOCKER, LIBVIRT, PROGRAMS)
 # The drivers themselves: their internal calls are not calls of the agent.
-OWN_FILES = {"runtimes/docker/engine.py", "runtimes/vm/libvirt.py", "subprocesses.py"}
+OWN_FILES = {"runtimes/docker/engine.py", "runtimes/vm/libvirt.py"}
 
 
 class Callee(NamedTuple):

@@ -2,6 +2,9 @@
 
 A program inherits its lock file and holds the lock until it exits, even if the agent is killed meanwhile: the
 next agent waits for it instead of running a second one.
+
+A program inherits the working directory of the agent. A change of directory would happen between fork and
+exec, while the agent waits: a file system that does not respond would stop the agent.
 """
 
 import asyncio
@@ -10,12 +13,16 @@ import os
 import resource
 import signal
 from collections import deque
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
 
 import structlog
+
+from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
 
 log = structlog.get_logger()
 
@@ -36,45 +43,68 @@ class ProgramResult(NamedTuple):
         return self.code == 0
 
 
+class ProgramLock(NamedTuple):
+    """A lock file. It is accessed through `paths`, because its file system may not respond."""
+
+    path: Path
+    paths: PathCalls
+
+    @asynccontextmanager
+    async def hold(self) -> AsyncIterator[int]:
+        """Wait for the lock. Yields its descriptor. Raises OSError, PathTimeoutError."""
+        file = await self.paths.run(self.path, partial(_open, self.path), discard=FileIO.close)
+        try:
+            await self._lock(file)
+            yield file.fileno()
+        finally:
+            try:
+                await self.paths.run(self.path, file.close)
+            except (OSError, PathTimeoutError) as err:
+                log.error("program.lock_not_closed", path=str(self.path), reason=str(err))
+
+    async def _lock(self, file: FileIO) -> None:
+        while True:
+            if await self.paths.run(self.path, partial(_try_lock, file)):
+                return
+            await asyncio.sleep(_TRY_AGAIN_SECONDS)
+
+
+def _open(path: Path) -> FileIO:
+    return FileIO(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600), "r+")
+
+
+def _try_lock(file: FileIO) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 async def run(
     command: Sequence[str],
     *,
     env: Mapping[str, str],
     deadline: float,
-    cwd: Path | None = None,
-    lock: Path | None = None,
+    lock: ProgramLock | None = None,
     stdin: bytes = b"",
     file_bytes_max: int = 0,
 ) -> ProgramResult:
     """Run a program to its end. Raises TimeoutError after killing it, OSError if it cannot be started.
 
+    Raises PathTimeoutError if the file system of `lock` does not respond.
     `file_bytes_max` limits the size of each file that it writes; 0: no limit.
     """
     async with asyncio.timeout(deadline):
         if lock is None:
-            return await _run(command, env, cwd, (), stdin, file_bytes_max)
-        held = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        try:
-            await _take(held)
-            return await _run(command, env, cwd, (held,), stdin, file_bytes_max)
-        finally:
-            os.close(held)
-
-
-async def _take(held: int) -> None:
-    while True:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            await asyncio.sleep(_TRY_AGAIN_SECONDS)
-        else:
-            return
+            return await _run(command, env, (), stdin, file_bytes_max)
+        async with lock.hold() as held:
+            return await _run(command, env, (held,), stdin, file_bytes_max)
 
 
 async def _run(
     command: Sequence[str],
     env: Mapping[str, str],
-    cwd: Path | None,
     held: tuple[int, ...],
     stdin: bytes,
     file_bytes_max: int,
@@ -82,7 +112,6 @@ async def _run(
     process = await asyncio.create_subprocess_exec(
         *command,
         env=dict(env),
-        cwd=cwd,
         pass_fds=held,
         stdin=asyncio.subprocess.PIPE if stdin else asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,

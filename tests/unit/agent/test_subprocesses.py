@@ -2,12 +2,16 @@
 
 import asyncio
 import os
+import threading
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from faults.virtual_loop import Ended, ProgramLoop
-from persys.agent.subprocesses import END_SECONDS, OUTPUT_BYTES_MAX, run
+from persys.agent.subprocesses import END_SECONDS, OUTPUT_BYTES_MAX, ProgramLock, run
+from persys.infra.aio.path_calls import PathTimeoutError, ThreadPathCalls
 
 DEADLINE_SECONDS = 30.0
 
@@ -48,15 +52,45 @@ async def test_output_below_the_limit_is_complete() -> None:
 
 
 async def test_files_of_a_program_are_limited_in_size(tmp_path: Path) -> None:
-    grow = "sleep 0.1; for i in 1 2 3 4; do head -c 65536 /dev/zero; done > big; echo done"
+    big = tmp_path / "big"
+    grow = f"sleep 0.1; for i in 1 2 3 4; do head -c 65536 /dev/zero; done > {big}; echo done"
 
     ran = await run(
         ["sh", "-c", grow],
         env=os.environ,
-        cwd=tmp_path,
         deadline=DEADLINE_SECONDS,
         file_bytes_max=100_000,
     )
 
-    assert (tmp_path / "big").stat().st_size == 100_000
+    assert big.stat().st_size == 100_000
     assert ran.out == "done\n"
+
+
+async def test_a_lock_file_that_cannot_be_opened_in_time_fails_the_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path, responds, plain_open = tmp_path / "lock", threading.Event(), os.open
+
+    def slow_open(name: Any, *arguments: Any, **options: Any) -> int:
+        if name == path:
+            assert responds.wait(DEADLINE_SECONDS)
+        return plain_open(name, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", slow_open)
+    lock = ProgramLock(path, ThreadPathCalls(deadline_seconds=0.1))
+
+    with pytest.raises(PathTimeoutError, match="did not respond within"):
+        await run(["true"], env=os.environ, deadline=DEADLINE_SECONDS, lock=lock)
+
+    responds.set()
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        while not path.exists() or _is_open(path):  # noqa: ASYNC110 - no event signals it
+            await asyncio.sleep(0.01)
+
+
+def _is_open(path: Path) -> bool:
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # it is closed meanwhile
+            if descriptor.readlink() == path:
+                return True
+    return False

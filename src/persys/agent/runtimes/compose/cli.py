@@ -16,8 +16,9 @@ from persys.agent.runtimes.compose import document as documents
 from persys.agent.runtimes.compose.document import Document, without_health_conditions
 from persys.agent.runtimes.compose.state_dir import StackStateDir
 from persys.agent.runtimes.docker.engine import Engine
-from persys.agent.subprocesses import ProgramResult, run
+from persys.agent.subprocesses import ProgramLock, ProgramResult, run
 from persys.errors import RuntimeUnavailableError, SettingsError
+from persys.infra.aio.path_calls import PathCalls
 from persys.model.status import Failure, FailureReason
 
 _DETECT_SECONDS = 20.0
@@ -63,7 +64,7 @@ class ComposeCli:
         project: Project,
         *arguments: str,
         deadline: float,
-        lock: Path | None = None,
+        lock: ProgramLock | None = None,
         stdin: bytes = b"",
         variables: Mapping[str, str] = _NO_VARIABLES,
     ) -> ProgramResult:
@@ -77,7 +78,6 @@ class ComposeCli:
         return await run(
             [*command, *arguments],
             env={**variables, **self._env()},
-            cwd=project.directory,
             deadline=deadline,
             lock=lock,
             stdin=stdin,
@@ -156,9 +156,10 @@ class Execution(NamedTuple):
 
 
 class ComposeCommands:
-    def __init__(self, cli: ComposeCli, engine: Engine) -> None:
+    def __init__(self, cli: ComposeCli, engine: Engine, paths: PathCalls) -> None:
         self._cli = cli
         self._engine = engine
+        self._paths = paths
         self._build_slots = asyncio.Semaphore(BUILDS_MAX)
 
     async def build(self, stack: Execution, queued: Callable[[str], None]) -> Failure | None:
@@ -198,7 +199,7 @@ class ComposeCommands:
                 project,
                 *arguments,
                 deadline=deadline,
-                lock=state_dir.lock,
+                lock=ProgramLock(state_dir.lock, self._paths),
                 stdin=documents.encode(stack.document),
                 variables=stack.variables,
             )

@@ -84,7 +84,7 @@ class ComposeRuntime:
         self._override = Override(self._stack, owner, self._cgroups, is_v1=cli.is_v1)
         self._pids_max = pids_max
         self._disk_limits = disk_limits
-        self._commands = ComposeCommands(cli, engine)
+        self._commands = ComposeCommands(cli, engine, paths)
         self._binds = BindGuard(engine, paths)
         self._names = ProjectNames(engine, owner)
         self._prepared: dict[WorkloadId, Prepared] = {}

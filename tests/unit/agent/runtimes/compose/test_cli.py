@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from persys.agent.runtimes.compose.cli import detect
-from persys.agent.subprocesses import run
+from persys.agent.subprocesses import ProgramLock, run
 from persys.errors import SettingsError
+from persys.infra.aio.path_calls import ThreadPathCalls
 
 HOST = "unix:///var/run/docker.sock"
 
@@ -45,7 +46,8 @@ async def test_a_program_over_its_deadline_is_killed_with_its_children(tmp_path:
 
 
 async def test_a_lock_is_held_by_the_program_and_waited_for(tmp_path: Path) -> None:
-    lock, env = tmp_path / "lock", dict(os.environ)
+    lock = ProgramLock(tmp_path / "lock", ThreadPathCalls())
+    env = dict(os.environ)
     async with asyncio.TaskGroup() as group:
         for _ in range(3):
             line = (

@@ -40,7 +40,7 @@ async def settled(holds: Any) -> None:
 
 async def test_concurrent_builds_are_limited(tmp_path: Path) -> None:
     cli, told = SlowCompose(ProgramResult(0, "", "")), list[str]()
-    commands = ComposeCommands(cli, None)  # type: ignore[arg-type]  # stand-ins
+    commands = ComposeCommands(cli, None, ThreadPathCalls())  # type: ignore[arg-type]  # stand-ins
     stack = Execution("web", StackStateDir(tmp_path, WorkloadId("web")), {}, {})
     async with asyncio.TaskGroup() as group:
         for _ in range(BUILDS_MAX + 2):
