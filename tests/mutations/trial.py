@@ -26,11 +26,13 @@ TIMES = 3  # a failure is tried again, with the mutation and without it
 MISSED = "missed"
 STALE = "stale"
 
+# The environment of `make install`, also if another interpreter runs this program.
+_PYTHON = str(ROOT / ".venv/bin/python")
 _PYTEST = (
-    *(sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"),
+    *(_PYTHON, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"),
     *("--timeout", str(TEST_SECONDS_MAX), "--hypothesis-seed", "0", "--durations", "0"),
 )
-_SIMULATE = (sys.executable, "-m", "mutations.seeds")
+_SIMULATE = (_PYTHON, "-m", "mutations.seeds")
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+?\.py(?:::.+?)?)(?: - .*)?$", re.MULTILINE)
 _BROKEN = re.compile(r"^seed \d+: .*$", re.MULTILINE)
 
