@@ -18,6 +18,7 @@ from e2e.containers import Container, docker
 from e2e.earlier_versions import source_of
 from e2e.etcd import Etcd
 from e2e.gateways import Gateway
+from e2e.vms import BOOT_SECONDS, TINY, a_vm, domains, virsh, vm_directory
 from e2e.waiting import eventually
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
@@ -43,7 +44,15 @@ WITH_HOST_NAME = ("unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"')
 class Upgraded:
     """Scheduler, agent and gateway, first of an earlier version and then of the current one."""
 
-    def __init__(self, directory: Path, source: Path, store: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        source: Path,
+        store: Mapping[str, str],
+        vm_settings: Mapping[str, str],
+        vms: Path,
+    ) -> None:
+        self.vms = vms
         of_then = {"PYTHONPATH": str(source)}
         often = {"SCHEDULER_RECONCILE_INTERVAL": "1s", "SCHEDULER_DRIFT_DETECT_INTERVAL": "1s"}
         self.host_name = f"up{uuid4().hex[:8]}"
@@ -56,8 +65,8 @@ class Upgraded:
                 "PERSYS_RECONCILE_INTERVAL": "1s",
                 "PERSYS_COMPOSE_ENABLED": "true",
                 "PERSYS_COMPOSE_BINARY": compose_binaries.V2,
-                "PERSYS_VM_ENABLED": "false",
                 "PERSYS_STOP_GRACE": "1s",
+                **vm_settings,
             },
             agent_under=(*WITH_HOST_NAME, self.host_name),
         )
@@ -87,7 +96,7 @@ class Upgraded:
         process.set("PYTHONPATH", "")
         process.start()
 
-    def persysctl(self, *words: str) -> str:
+    def persysctl(self, *words: str | Path) -> str:
         done = subprocess.run(
             [BIN / "persysctl", "--scheduler", self.cluster.target, *words],
             env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "PERSYS_INSECURE": "true"},
@@ -161,6 +170,31 @@ def volumes(**labels: str) -> list[str]:
     return docker("volume", "ls", "-q", *filters).split()
 
 
+def running_vm(directory: Path) -> dict[str, str]:
+    """What changes when the only VM with a disk in this directory is started again."""
+    (name,) = domains(directory)
+    (pid,) = (
+        path.parent.name
+        for path in Path("/proc").glob("[0-9]*/cmdline")
+        if f"guest={name},".encode() in _content(path)
+    )
+    stat = Path(f"/proc/{pid}/stat").read_text()
+    return {
+        "name": name,
+        "uuid": virsh("domuuid", name),
+        "id": virsh("domid", name),
+        "pid": pid,
+        "started_at": stat.rpartition(")")[2].split()[19],
+    }
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, ProcessLookupError):  # the process has ended
+        return b""
+
+
 def files_with(value: str, directory: Path) -> list[Path]:
     """Files with this value. Earlier versions stored secrets in plain text in the agent's journal."""
     files = (path for path in directory.rglob("*") if path.is_file())
@@ -190,12 +224,14 @@ def upgraded(
         {"PERSYS_STORE": "etcd", "ETCD_ENDPOINTS": etcd().endpoint} if store == "etcd" else {}
     )
     (directory := tmp_path / "cluster").mkdir()
-    made = Upgraded(directory, source_of(commit, tmp_path / "then"), settings)
-    try:
-        made.start()
-        yield made
-    finally:
-        made.close()
+    with vm_directory() as (vms, vm_settings):
+        source = source_of(commit, tmp_path / "then")
+        made = Upgraded(directory, source, settings, vm_settings, vms)
+        try:
+            made.start()
+            yield made
+        finally:
+            made.close()
 
 
 CASES = [
@@ -212,26 +248,31 @@ def test_promise_6_an_in_place_upgrade_restarts_nothing(
     upgraded: Upgraded, demo_image: str, tmp_path: Path
 ) -> None:
     cluster, mark = upgraded.cluster, f"u{uuid4().hex[:6]}"
-    specs = workloads(mark, demo_image)
+    specs, vm = workloads(mark, demo_image), f"{mark}-vm"
     _, secret, _, changed, spare = specs
+    upgraded.persysctl("image", "add", "tiny", TINY)
+    cluster.apply(vm, a_vm())
     (tmp_path / "value").write_text(SECRET)
     upgraded.persysctl("secret", "put", mark, "--from-file", str(tmp_path / "value"))
     for workload_id, spec in specs.items():
         cluster.apply(workload_id, spec)
     cluster.wait_for_all(specs, "Running")
+    cluster.wait_for_all([vm], "Running", within=BOOT_SECONDS)
     node_id, before, names = cluster.node_id, cluster.containers(), projects(cluster.node_id)
+    vm_before = running_vm(upgraded.vms)
     assert [one.workload_id for one in before] == sorted(specs)
     assert node_id.startswith(upgraded.host_name)
     assert names.keys() == {changed, spare}
     assert files_with(SECRET, cluster.directory) != []
-    running = dict.fromkeys(specs, "Running")
+    running = dict.fromkeys([*specs, vm], "Running")
 
     for part in ("scheduler", "gateway", "agent"):
         upgraded.upgrade(part)
         cluster.wait_until_node_is("Ready", node_id=node_id)
-        cluster.wait_for_all(specs, "Running")
+        cluster.wait_for_all([*specs, vm], "Running")
         eventually(lambda: upgraded.statuses_by_gateway() == running, "the gateway shows it")
         assert cluster.containers() == before
+        assert running_vm(upgraded.vms) == vm_before
 
     assert [node.node_id for node in cluster.client.list_nodes()] == [node_id]
     assert projects(node_id) == names
@@ -239,6 +280,10 @@ def test_promise_6_an_in_place_upgrade_restarts_nothing(
     assert files_with(SECRET, cluster.directory) == []
 
     _change_and_delete(upgraded, specs, before, names, demo_image)
+    assert running_vm(upgraded.vms) == vm_before
+    cluster.delete_all([vm])
+    cluster.wait_until_gone([vm])
+    assert domains(upgraded.vms) == []
 
 
 def _change_and_delete(
