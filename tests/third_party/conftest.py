@@ -1,4 +1,4 @@
-"""Pairings of schedulers and agents, stopped after the tests."""
+"""Pairings of schedulers, agents and gateways, stopped after the tests."""
 
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -8,11 +8,12 @@ import pytest
 
 from e2e import vms
 from root_ca import Root
+from third_party.gateway_pairings import OurGateway, TheirGateway
 from third_party.pairings import OurAgent, OurScheduler
 
-Opened = TypeVar("Opened", OurScheduler, OurAgent)
+Opened = TypeVar("Opened", OurScheduler, OurAgent, OurGateway | TheirGateway)
 LOG_CHARACTERS_SHOWN = 6_000
-_open: list[OurScheduler | OurAgent] = []
+_open: list[OurScheduler | OurAgent | OurGateway] = []
 
 
 @pytest.hookimpl(wrapper=True)
@@ -76,6 +77,16 @@ def our_agent(
     with vms.vm_directory() as vm_directory:
         folder = tmp_path_factory.mktemp("pairing")
         yield from _opened(OurAgent(folder, vm_directory, demo_image, root=root))
+
+
+@pytest.fixture(scope="module", params=["theirs", "ours"])
+def gateway_pairing(
+    request: pytest.FixtureRequest, root: Root | None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OurGateway | TheirGateway]:
+    """`theirs`: in front of our scheduler. `ours`: in front of a third-party scheduler."""
+    kind = TheirGateway if request.param == "theirs" else OurGateway
+    made: OurGateway | TheirGateway = kind(tmp_path_factory.mktemp("pairing"), root=root)
+    yield from _opened(made)
 
 
 def _opened(made: Opened) -> Iterator[Opened]:

@@ -2,6 +2,7 @@
 
 It does not forward the identity of its users, opens a connection per request, and treats every gRPC error
 as a failure of the scheduler: NOT_FOUND too is answered with 502.
+The config is read at each request, so that tests can change the behaviour of a running gateway.
 """
 
 import asyncio
@@ -19,11 +20,19 @@ from third_party import credentials
 from third_party.contract import control
 
 CALL_SECONDS = 10
+DEFAULT_BEHAVIOUR: dict[str, Any] = {
+    "answer_seconds": 0.0,  # the answer of the scheduler is held back for this time, except for reads
+}
 
 
 class Gateway:
-    def __init__(self, settings: dict[str, Any]) -> None:
-        self._settings = settings
+    def __init__(self, config: Path) -> None:
+        self._config = config
+        self.settings = json.loads(config.read_text())
+
+    def behaviour(self) -> dict[str, Any]:
+        changed: dict[str, Any] = json.loads(self._config.read_text()).get("behaviour", {})
+        return DEFAULT_BEHAVIOUR | changed
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -73,14 +82,16 @@ class Gateway:
         return await self._call("GetClusterSummary", control.GetClusterSummaryRequest())
 
     async def _call(self, method: str, message: Any) -> web.Response:
-        files, name = self._settings.get("tls", {}), self._settings.get("scheduler_name", "")
+        files, name = self.settings.get("tls", {}), self.settings.get("scheduler_name", "")
         try:
-            async with credentials.dial(self._settings["scheduler"], files, name=name) as channel:
+            async with credentials.dial(self.settings["scheduler"], files, name=name) as channel:
                 call = getattr(control.stub(channel), method)
                 answer = await call(message, timeout=CALL_SECONDS)
         except grpc.aio.AioRpcError as err:
             problem = {"error": f"{err.code().name}: {err.details()}"}
             return web.json_response(problem, status=502)
+        if not method.startswith(("Get", "List")):
+            await asyncio.sleep(self.behaviour()["answer_seconds"])
         plain = json_format.MessageToDict(answer, preserving_proto_field_name=True)
         return web.json_response(plain)
 
@@ -94,9 +105,11 @@ def _context(files: dict[str, str]) -> ssl.SSLContext | None:
     return context
 
 
-async def main(settings: dict[str, Any]) -> None:
+async def main(config: Path) -> None:
+    gateway = Gateway(config)
+    settings = gateway.settings
     app = web.Application()
-    app.add_routes(Gateway(settings).routes())
+    app.add_routes(gateway.routes())
     runner = web.AppRunner(app)
     await runner.setup()
     host, _, port = settings["listen"].partition(":")
@@ -106,4 +119,4 @@ async def main(settings: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(json.loads(Path(sys.argv[1]).read_text())))
+    asyncio.run(main(Path(sys.argv[1])))

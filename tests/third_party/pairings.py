@@ -22,7 +22,30 @@ PULL_ERROR = "failed to pull image: Get https://registry.example/v2/: connection
 NO_REGISTRY = "127.0.0.1:1"
 
 
-class OurScheduler:
+class WithThirdPartyAgents:
+    """What is known of the first of its third-party agents."""
+
+    agents: list[Agent]
+
+    @property
+    def agent(self) -> Agent:
+        return self.agents[0]
+
+    def spec(self, workload_id: str, kind: str, *, version: int = 1) -> Any:
+        return a_spec(kind, version=version)
+
+    def copy(self, workload_id: str) -> dict[str, str]:
+        return self.agent.copy(workload_id)
+
+    def orders(self, workload_ids: Iterable[str]) -> object:
+        tasks = ("apply_workload begun", "delete_workload begun")
+        return sum(len(self.agent.events(task, name)) for name in workload_ids for task in tasks)
+
+    def fail_applies(self, workload_ids: Iterable[str]) -> None:
+        self.agent.set_behaviour(errors=dict.fromkeys(workload_ids, PULL_ERROR))
+
+
+class OurScheduler(WithThirdPartyAgents):
     """Our scheduler with third-party agents."""
 
     def __init__(
@@ -44,12 +67,8 @@ class OurScheduler:
             self._tls = files_of(root.write_named("compute-agent"))
             user = files_of(root.write_named("persysctl"))
         self.scheduler, self.address = our_scheduler(folder, root, settings)
-        self.agents: list[Agent] = []
+        self.agents = []
         self.user = User(self.address, user)
-
-    @property
-    def agent(self) -> Agent:
-        return self.agents[0]
 
     def start(self) -> None:
         """Returns when the first node is ready."""
@@ -70,19 +89,6 @@ class OurScheduler:
 
     def side(self, name: str) -> Process:
         return self.scheduler if name == "scheduler" else self.agent
-
-    def spec(self, workload_id: str, kind: str, *, version: int = 1) -> Any:
-        return a_spec(kind, version=version)
-
-    def copy(self, workload_id: str) -> dict[str, str]:
-        return self.agent.copy(workload_id)
-
-    def orders(self, workload_ids: Iterable[str]) -> object:
-        tasks = ("apply_workload begun", "delete_workload begun")
-        return sum(len(self.agent.events(task, name)) for name in workload_ids for task in tasks)
-
-    def fail_applies(self, workload_ids: Iterable[str]) -> None:
-        self.agent.set_behaviour(errors=dict.fromkeys(workload_ids, PULL_ERROR))
 
     def check_cause(self, view: Any) -> None:
         assert view.failure_reason == "IMAGE_PULL_FAILED", view

@@ -35,6 +35,7 @@ DEFAULT_BEHAVIOUR: dict[str, Any] = {
     "heartbeat_seconds": 1,
     "lease_seconds": 5.0,
     "frozen": False,
+    "answer_seconds": 0.0,  # a change is accepted this long before its answer
     "losses": 0,  # each increase removes all nodes
 }
 ACTUAL = {
@@ -125,7 +126,7 @@ class Scheduler:
         elif found is None:
             return control.ApplyWorkloadResponse(success=False, error_message="workload not found")
         found.desired, found.status, found.next_at = desired, "Pending", 0.0
-        self._save()
+        await self._accept()
         return control.ApplyWorkloadResponse(success=True)
 
     async def DeleteWorkload(self, request: Any, context: Any) -> Any:
@@ -133,7 +134,7 @@ class Scheduler:
         if found is None:
             return control.DeleteWorkloadResponse(success=False, error_message="workload not found")
         found.desired, found.status = "Deleted", "Deleting"
-        self._save()
+        await self._accept()
         return control.DeleteWorkloadResponse(success=True)
 
     async def RetryWorkload(self, request: Any, context: Any) -> Any:
@@ -141,7 +142,7 @@ class Scheduler:
         if found is None:
             return control.RetryWorkloadResponse(accepted=False)
         found.status, found.sent, found.attempts, found.next_at = "Pending", "", 0, 0.0
-        self._save()
+        await self._accept()
         return control.RetryWorkloadResponse(accepted=True)
 
     async def GetWorkload(self, request: Any, context: Any) -> Any:
@@ -172,6 +173,10 @@ class Scheduler:
         return control.GetClusterSummaryResponse(
             total_nodes=len(self._nodes), total_workloads=len(self._workloads)
         )
+
+    async def _accept(self) -> None:
+        self._save()
+        await asyncio.sleep(self.behaviour()["answer_seconds"])
 
     def _view(self, name: str) -> Any:
         found = self._workloads[name]
@@ -248,7 +253,7 @@ class Scheduler:
         _fill(request, _spec(workload))
         answer = await self._call(workload.node_id, "ApplyWorkload", request)
         if answer.applied or answer.skipped:
-            workload.sent, workload.message = goal, ""
+            workload.sent = goal
         else:
             self._failed(workload, answer.message, answer.status.metadata)
 
@@ -260,7 +265,8 @@ class Scheduler:
         workload.metadata = dict(status.metadata)
         workload.status = ACTUAL.get(status.actual_state, "Unknown")
         workload.message = status.message
-        if workload.status == "Failed":
+        is_absent = workload.status in {"Unknown", "Stopped"} - {workload.desired}
+        if workload.status == "Failed" or (is_absent and "last_error" in status.metadata):
             self._failed(workload, status.message, status.metadata)
 
     def _failed(self, workload: Workload, text: str, metadata: Any) -> None:
