@@ -33,15 +33,10 @@ from persys.model.spec import ContainerSpec, VMSpec
 from persys.model.status import Retry, WorkloadStatus
 from persys.model.workload import Workload
 from persys.wire.agent import (
-    derived_fields,
-    vm,
-)
-from persys.wire.agent import (
     messages as agent_messages,
 )
-from persys.wire.agent import (
-    spec as agent_spec,
-)
+from persys.wire.agent import spec as agent_spec
+from persys.wire.agent import vm
 from persys.wire.compose import compose_file
 from persys.wire.compose import source as compose_source
 from persys.wire.control import spec_decode
@@ -154,7 +149,7 @@ def check_accepted(request: control_pb2.ApplyWorkloadRequest) -> None:
         order = agent_messages.apply(sent)
     except PersysError as err:
         raise AssertionError(f"the scheduler accepts what an agent refuses: {err}") from err
-    assert order.spec == derived_fields.with_derived_fields(workload)
+    assert order.spec == agent_spec.with_derived_fields(workload)
 
 
 def read_agent_spec(random: Random) -> None:

@@ -13,8 +13,8 @@ from persys.core.placement.constraints import holds
 from persys.errors import InvalidError
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.workload import Workload
-from persys.wire.agent import derived_fields
 from persys.wire.agent import messages as agent_messages
+from persys.wire.agent import spec as agent_spec
 from persys.wire.control import placement
 from persys.wire.control.spec_decode import VM_SPEC_KEY, workload_spec
 from persys.wire.control.spec_encode import spec_message
@@ -178,7 +178,7 @@ def test_a_spec_is_refused_or_reaches_the_agent_completely(message: pb.WorkloadS
     workload = Workload(WorkloadId("web"), spec, revision, NOW, NOW, resources=resources)
     assert agent_messages.apply(
         agent_messages.apply_message(workload, 1)
-    ).spec == derived_fields.with_derived_fields(workload)
+    ).spec == agent_spec.with_derived_fields(workload)
     assert records.decode(records.encode(workload), Workload) == workload
     assert workload_spec(spec_message(spec, resources, metadata)) == (
         spec,

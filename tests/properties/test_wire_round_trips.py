@@ -42,8 +42,8 @@ from persys.model.spec import (
 )
 from persys.model.status import Actual, Failure, FailureReason, Observation
 from persys.model.workload import Desired, Workload
-from persys.wire.agent import derived_fields
 from persys.wire.agent import messages as agent_messages
+from persys.wire.agent import spec as agent_spec
 from persys.wire.compose import source as compose_source
 from persys.wire.control import messages as control_messages
 from persys.wire.control.spec_decode import workload_rules, workload_spec
@@ -395,16 +395,16 @@ def test_a_workload_round_trips_through_an_agent_message_with_derived_fields(
 
     order = agent_messages.apply(agent_messages.apply_message(workload, epoch))
 
-    assert order.spec == derived_fields.with_derived_fields(workload)
+    assert order.spec == agent_spec.with_derived_fields(workload)
     assert (order.workload_id, order.epoch, order.desired) == (name, epoch, desired)
 
 
 @given(names, specs, resources)
 def test_deriving_fields_is_idempotent(name: str, spec: Spec, needs: Resources) -> None:
     workload = Workload(WorkloadId(name), spec, Revision("r1"), NOW, NOW, resources=needs)
-    once = derived_fields.with_derived_fields(workload)
+    once = agent_spec.with_derived_fields(workload)
 
-    again = derived_fields.with_derived_fields(
+    again = agent_spec.with_derived_fields(
         Workload(workload.id, once, workload.revision, NOW, NOW, resources=needs)
     )
 

@@ -9,8 +9,7 @@ from datetime import timedelta
 import structlog
 
 from persys.ca.api.authorization import AuthorizedRoutes
-from persys.ca.api.cfssl_routes import CfsslApi
-from persys.ca.api.routes import Api
+from persys.ca.api.routes import Api, CfsslApi
 from persys.ca.authority import Authority, CaPolicy
 from persys.ca.database import CaDatabase
 from persys.ca.key_files import DATABASE_FILE, Keys, open_keys

@@ -1,11 +1,9 @@
 """The typed Python SDK: clients for a cluster (through a scheduler or a gateway), an agent and persys-ca.
 
-    scheduler.py    SchedulerClient: all calls to a cluster
+    scheduler.py    SchedulerClient: all calls to a cluster; tokens, secrets, quarantined records
     calls.py        the base of the call groups: the stub and the default deadline
     workloads.py    workloads: apply, logs, exec, volumes, images, suggestions
-    nodes.py        nodes, drift, orphans
-    cluster.py      events, explain and plan, mode and recovery
-    admin.py        tokens, secrets, quarantined records, and calls that only a gateway serves
+    cluster.py      nodes, drift, orphans, events, explain and plan, mode and recovery
     agent.py        AgentClient: inspects one agent
     http.py         the HTTP client for gateways and persys-ca
     grpc/           gRPC channels and interceptors

@@ -1,12 +1,128 @@
-"""Client of a cluster, through a scheduler or a gateway. Responses are protobuf messages."""
+"""Client of a cluster, through a scheduler or a gateway. Responses are protobuf messages.
 
+The calls of admins are here: tokens, secrets, quarantined records, and what only a gateway serves.
+"""
+
+from collections.abc import Iterable
+from datetime import timedelta
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
-from persys.client.admin import AdminCalls
-from persys.client.cluster import ClusterCalls
-from persys.client.nodes import NodeCalls
+from persys.client.calls import SchedulerCalls
+from persys.client.cluster import ClusterCalls, NodeCalls
+from persys.client.grpc.channel import RequestRefusedError, call
 from persys.client.workloads import WorkloadCalls
+from persys.errors import RefusedError, UnavailableError
+from persys.wire.gen.control.v1 import control_pb2 as pb
+
+if TYPE_CHECKING:
+    from persys.client.rest.stub import RestStub
+
+Plain = dict[str, Any]
+
+
+class AdminCalls(SchedulerCalls):
+    def create_token(
+        self, name: str, role: str, *, deeds: Iterable[str] = (), ttl: timedelta | None = None
+    ) -> pb.CreateTokenResponse:
+        """The response contains the secret, which cannot be read again. No `deeds`: all of the role."""
+        seconds = max(1, round(ttl.total_seconds())) if ttl is not None else 0
+        request = pb.CreateTokenRequest(name=name, role=role, deeds=deeds, ttl_seconds=seconds)
+        response: pb.CreateTokenResponse = call(
+            self._stub.CreateToken, request, timeout=self._timeout
+        )
+        if not response.accepted:
+            raise RequestRefusedError(response.reason)
+        return response
+
+    def list_tokens(self) -> list[pb.TokenView]:
+        """Newest first."""
+        request = pb.ListTokensRequest()
+        response: pb.ListTokensResponse = call(
+            self._stub.ListTokens, request, timeout=self._timeout
+        )
+        return list(response.tokens)
+
+    def revoke_token(self, token_id: str) -> None:
+        request = pb.RevokeTokenRequest(token_id=token_id)
+        response: pb.TokenAnswer = call(self._stub.RevokeToken, request, timeout=self._timeout)
+        if not response.accepted:
+            raise RequestRefusedError(response.reason)
+
+    def put_secret(self, name: str, value: bytes) -> pb.SecretView:
+        """Store a new version. Specs refer to it as secret://NAME; running workloads keep their version."""
+        request = pb.PutSecretRequest(name=name, value=value)
+        response: pb.SecretAnswer = call(self._stub.PutSecret, request, timeout=self._timeout)
+        if not response.accepted:
+            raise RequestRefusedError(response.reason)
+        return response.secret
+
+    def list_secrets(self) -> list[pb.SecretView]:
+        request = pb.ListSecretsRequest()
+        response: pb.ListSecretsResponse = call(
+            self._stub.ListSecrets, request, timeout=self._timeout
+        )
+        return list(response.secrets)
+
+    def delete_secret(self, name: str) -> None:
+        """Delete all versions. Refused while workloads refer to the secret."""
+        request = pb.DeleteSecretRequest(name=name)
+        response: pb.SecretAnswer = call(self._stub.DeleteSecret, request, timeout=self._timeout)
+        if not response.accepted:
+            raise RequestRefusedError(response.reason)
+
+    @property
+    def is_gateway(self) -> bool:
+        return hasattr(self._channel, "fetch")  # isinstance would import the REST client
+
+    def list_clusters(self) -> Plain:
+        """`clusters`, each with its schedulers, and `default_cluster_id`."""
+        return self._fetch("/clusters")
+
+    def get_audit(self, *, limit: int = 0, cursor: str = "") -> Plain:
+        """`deeds`, newest first, and `next_cursor` for older ones. Requires the tokens permission."""
+        parameters = {"limit": str(limit) if limit else "", "cursor": cursor}
+        query = "&".join(f"{name}={value}" for name, value in parameters.items() if value)
+        return self._fetch(f"/audit?{query}" if query else "/audit")
+
+    def get_gitops(self) -> Plain:
+        """`workloads` that follow a git branch, and `problems` of unreachable clusters."""
+        return self._fetch("/gitops", in_cluster=True)
+
+    def _fetch(self, path: str, *, in_cluster: bool = False) -> Plain:
+        import json
+
+        if not self.is_gateway:
+            raise RefusedError("not supported by a scheduler; use a gateway (--api URL)")
+        stub = cast("RestStub", self._channel)
+        content = stub.fetch(path, in_cluster=in_cluster, timeout=self._timeout)
+        try:
+            return cast("Plain", json.loads(content))
+        except ValueError as err:
+            raise UnavailableError(f"invalid response from {self.target}: expected JSON") from err
+
+    def list_records(self) -> list[pb.QuarantinedRecord]:
+        """Unreadable records, and assignments without a workload record."""
+        request = pb.ListRecordsRequest()
+        response: pb.ListRecordsResponse = call(
+            self._stub.ListRecords, request, timeout=self._timeout
+        )
+        return list(response.records)
+
+    def get_record(self, key: str) -> pb.RecordView:
+        request = pb.GetRecordRequest(key=key)
+        response: pb.RecordView = call(self._stub.GetRecord, request, timeout=self._timeout)
+        return response
+
+    def delete_record(self, key: str, *, version: int = 0) -> str:
+        """Returns the remaining steps. With `version`, deletes only that version (from get_record)."""
+        request = pb.DeleteRecordRequest(key=key, stored_version=version)
+        response: pb.DeleteRecordResponse = call(
+            self._stub.DeleteRecord, request, timeout=self._timeout
+        )
+        if not response.accepted:
+            raise RequestRefusedError(response.reason)
+        return response.detail
 
 
 class SchedulerClient(WorkloadCalls, NodeCalls, ClusterCalls, AdminCalls):

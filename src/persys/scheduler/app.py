@@ -14,8 +14,7 @@ from persys.infra.aio.owned_work import OwnedWork
 from persys.infra.aio.supervisor import Loop, Supervisor
 from persys.infra.clock import Clock
 from persys.scheduler import build
-from persys.scheduler.api.context import ControlApi
-from persys.scheduler.api.service import control_api
+from persys.scheduler.api.service import ControlApi, control_api
 from persys.scheduler.auth.audit import DenialLog
 from persys.scheduler.auth.tokens import Tokens
 from persys.scheduler.discovery import endpoints

@@ -23,8 +23,7 @@ from persys.scheduler.discovery import endpoints
 from persys.scheduler.discovery.dns_records import Discovery
 from persys.scheduler.dispatch.agent_client import AgentClient, Connect
 from persys.scheduler.dispatch.dispatcher import Dispatcher
-from persys.scheduler.dispatch.observations import Observations
-from persys.scheduler.dispatch.task_history import TaskHistory
+from persys.scheduler.dispatch.observations import Observations, TaskHistory
 from persys.scheduler.dispatch.tunnel import Tunnels
 from persys.scheduler.drift.orphans import Orphans
 from persys.scheduler.drift.tombstones import TombstoneCleaner

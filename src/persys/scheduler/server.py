@@ -39,9 +39,9 @@ from persys.infra.tls.metrics import register_certificate_metrics
 from persys.infra.tls.tls import Tls
 from persys.infra.vault.session import VaultKv, open_vault
 from persys.model.identity import Token
-from persys.scheduler.api.authorization import build_authorizer
-from persys.scheduler.api.context import SERVICE, SERVICE_DESCRIPTOR
+from persys.scheduler.api.methods import SERVICE, SERVICE_DESCRIPTOR
 from persys.scheduler.app import Scheduler
+from persys.scheduler.auth.authorization import build_authorizer
 from persys.scheduler.auth.tls import (
     agent_connector,
     ca_revocation,

@@ -3,7 +3,6 @@
 Clients are `persys.client.ca` and cfssl clients.
 
     authorization   size, time and certificate checks of every request, and the request and response types
-    routes          the native routes: join, renew, create, revoke, list, health, metrics, CRL
+    routes          join, renew, create, revoke, list, health, metrics, CRL; the routes of cfssl
     cfssl           the message types of the cfssl API
-    cfssl_routes    the cfssl routes, with the same rules as the native ones
 """

@@ -4,8 +4,7 @@ In reading order:
 
 - `run.py`: runs the checks and prints the findings
 - `finding.py`: the result of one check
-- `endpoint.py`: the context file, and the connection to the server
-- `certificate.py`: the client certificate
+- `connection.py`: the context file, the client certificate, and the connection to the server
 - `cluster.py`: clocks, mode, nodes, versions, workloads, errors and unreadable records
 - `host.py`: the agent, Docker, libvirt and disk space of this machine
 

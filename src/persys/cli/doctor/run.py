@@ -5,9 +5,8 @@ from argparse import Namespace
 from collections.abc import Iterator
 
 from persys.cli.connect.clients import scheduler_client
-from persys.cli.doctor.certificate import check_certificate
 from persys.cli.doctor.cluster import check_cluster
-from persys.cli.doctor.endpoint import check_context, check_endpoint
+from persys.cli.doctor.connection import check_certificate, check_context, check_endpoint
 from persys.cli.doctor.finding import Finding, Level, fail
 from persys.cli.doctor.host import check_host
 from persys.cli.framework.exit_codes import ExitCode

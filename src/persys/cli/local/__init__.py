@@ -3,9 +3,8 @@
 In reading order:
 
 - `up.py`: `persys up`, `down`, `status` and `clean-demo`
-- `processes.py`: the CA, the scheduler, the agent and the gateway as background processes
+- `processes.py`: the CA, the scheduler, the agent and the gateway as background processes, and certificates
 - `daemon.py`: one background process with a pid file and a log; `supervise.py`: restarts it
-- `certificates.py`: the certificates of the processes and of the user
 - `docker.py`, `packages.py`: finds, starts or installs Docker and Compose
 - `demo.py`: the demo workload and its image
 - `poll.py`: polling with a deadline

@@ -6,7 +6,6 @@
     transcoding.py      path, query and JSON body to an RPC request message
     paging.py           `limit` and `cursor` of lists
     preconditions.py    If-Match and If-None-Match
-    idempotency.py      Idempotency-Key
     responses.py        JSON responses with ETag and compression
     problems.py         errors as problem details (RFC 9457)
 

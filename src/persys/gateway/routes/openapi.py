@@ -1,11 +1,12 @@
 """GET /openapi.json: the OpenAPI 3.1 document, generated from the route table and the protocol messages."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 from aiohttp import web
+from google.protobuf.descriptor import FieldDescriptor
 
 from persys import __version__
 from persys.gateway.http.middleware import RequestContext, RequestPipeline
@@ -15,13 +16,124 @@ from persys.gateway.http.problems import PROBLEM
 from persys.gateway.http.responses import JSON, answer, json_body
 from persys.gateway.http.transcoding import SERVICE, path_fields, request_descriptor
 from persys.gateway.routes.streams import EVENT_STREAM, NDJSON
-from persys.wire.rest.openapi_schema import Schema, field_schema, reference, schemas_of
+from persys.wire.rest.json_codec import Descriptor
 from persys.wire.rest.routes import API, ROUTES, Form, Route
 
+Schema = dict[str, Any]
+_TIMESTAMP = "google.protobuf.Timestamp"
+_INT32_MAX = 2**31 - 1
+_DIGITS = r"^-?[0-9]{1,18}$"
+_SCALARS: dict[int, Schema] = {
+    FieldDescriptor.CPPTYPE_INT32: {
+        "type": "integer",
+        "minimum": -_INT32_MAX - 1,
+        "maximum": _INT32_MAX,
+    },
+    FieldDescriptor.CPPTYPE_UINT32: {"type": "integer", "minimum": 0, "maximum": 2**32 - 1},
+    FieldDescriptor.CPPTYPE_INT64: {"type": "string", "format": "int64", "pattern": _DIGITS},
+    FieldDescriptor.CPPTYPE_UINT64: {"type": "string", "format": "uint64", "pattern": _DIGITS},
+    FieldDescriptor.CPPTYPE_DOUBLE: {"type": "number"},
+    FieldDescriptor.CPPTYPE_BOOL: {"type": "boolean"},
+}
 _TEXT: Schema = {"type": "string"}
 _NUMBER: Schema = {"type": "integer"}
 _TIME: Schema = {"type": ["string", "null"], "format": "date-time"}
 _ANYTHING: Schema = {"type": "object"}
+_METRICS: dict[str, Any] = {
+    "operationId": "GetMetrics",
+    "responses": {
+        "200": {
+            "description": "metrics in the Prometheus text format",
+            "content": {"text/plain": {"schema": _TEXT}},
+        },
+        "default": {"$ref": "#/components/responses/Problem"},
+    },
+}
+PATH = "/openapi.json"
+_SEGMENT: Schema = {"type": "string", "minLength": 1, "pattern": r"^[^/{}]+$"}
+_TEXTS = {"StreamLogs": "text/plain", "SaveSnapshot": "application/octet-stream"}
+_PROBLEM_SCHEMA: Schema = {
+    "type": "object",
+    "required": ["type", "title", "status", "detail", "request_id"],
+    "properties": {
+        "type": _TEXT,
+        "title": _TEXT,
+        "status": {"type": "integer"},
+        "detail": _TEXT,
+        "request_id": _TEXT,
+        "code": {"type": "string", "description": "gRPC status code"},
+        "field": {"type": "string", "description": "the invalid field"},
+        "reason": {"type": "string", "description": "a FailureReason"},
+        "mode": {"type": "string", "description": "mode of the scheduler if it is not normal"},
+        "answer": {"type": "object", "description": "response message with the refusal"},
+    },
+}
+_PROBLEM_RESPONSE = {
+    "description": "problem details (RFC 9457)",
+    "content": {PROBLEM: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+}
+
+
+def reference(descriptor: Descriptor) -> Schema:
+    return {"$ref": f"#/components/schemas/{descriptor.name}"}
+
+
+def schemas_of(descriptors: Iterable[Descriptor]) -> dict[str, Schema]:
+    """The schemas of these messages and of all nested messages, by name."""
+    found: dict[str, Schema] = {}
+    waiting = list(descriptors)
+    while waiting:
+        descriptor = waiting.pop()
+        if descriptor.name in found:
+            continue
+        found[descriptor.name] = _message(descriptor)
+        waiting += [
+            inner
+            for field in descriptor.fields
+            if (inner := _held(field)) is not None and inner.full_name != _TIMESTAMP
+        ]
+    return dict(sorted(found.items()))
+
+
+def field_schema(field: FieldDescriptor) -> Schema:
+    """The schema of a field; an array if the field is repeated."""
+    entry = field.message_type
+    if entry is not None and entry.GetOptions().map_entry:
+        return {
+            "type": "object",
+            "additionalProperties": _value(entry.fields_by_name["value"]),
+        }
+    one = _value(field)
+    return {"type": "array", "items": one} if field.is_repeated else one
+
+
+def _message(descriptor: Descriptor) -> Schema:
+    return {
+        "type": "object",
+        "properties": {field.name: field_schema(field) for field in descriptor.fields},
+        "additionalProperties": False,
+    }
+
+
+def _held(field: FieldDescriptor) -> Descriptor | None:
+    entry = field.message_type
+    if entry is not None and entry.GetOptions().map_entry:
+        return entry.fields_by_name["value"].message_type
+    return entry
+
+
+def _value(field: FieldDescriptor) -> Schema:
+    if field.message_type is not None:
+        if field.message_type.full_name == _TIMESTAMP:
+            return {"type": "string", "format": "date-time"}
+        return reference(field.message_type)
+    if field.enum_type is not None:
+        return {"type": "string", "enum": [value.name for value in field.enum_type.values]}
+    if field.type == FieldDescriptor.TYPE_BYTES:
+        return {"type": "string", "contentEncoding": "base64"}
+    if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
+        return {"type": "string"}
+    return dict(_SCALARS[field.cpp_type])
 
 
 def own_paths() -> dict[str, dict[str, Any]]:
@@ -90,17 +202,6 @@ def _list(items: Schema) -> Schema:
     return {"type": "array", "items": items}
 
 
-_METRICS: dict[str, Any] = {
-    "operationId": "GetMetrics",
-    "responses": {
-        "200": {
-            "description": "metrics in the Prometheus text format",
-            "content": {"text/plain": {"schema": _TEXT}},
-        },
-        "default": {"$ref": "#/components/responses/Problem"},
-    },
-}
-
 _PARSE: dict[str, Any] = {
     "operationId": "ParseSpecs",
     "requestBody": {"required": True, "content": {"text/plain": {"schema": _TEXT}}},
@@ -115,6 +216,7 @@ _PARSE: dict[str, Any] = {
     },
 }
 
+
 _SCHEDULER = _object(
     id=_TEXT,
     address=_TEXT,
@@ -122,6 +224,8 @@ _SCHEDULER = _object(
     healthy={"type": "boolean"},
     last_seen=_TIME,
 )
+
+
 _CLUSTER = _object(
     id=_TEXT,
     name=_TEXT,
@@ -130,6 +234,8 @@ _CLUSTER = _object(
     healthy_schedulers=_NUMBER,
     schedulers=_list(_SCHEDULER),
 )
+
+
 _DEED = _object(
     number=_TEXT,
     at=_TIME,
@@ -141,12 +247,6 @@ _DEED = _object(
     status=_NUMBER,
     request_id=_TEXT,
 )
-
-
-PATH = "/openapi.json"
-_STRING: Schema = {"type": "string"}
-_SEGMENT: Schema = {"type": "string", "minLength": 1, "pattern": r"^[^/{}]+$"}
-_TEXTS = {"StreamLogs": "text/plain", "SaveSnapshot": "application/octet-stream"}
 
 
 def openapi_routes(pipeline: RequestPipeline) -> Iterator[web.RouteDef]:
@@ -217,12 +317,12 @@ def _parameters(route: Route) -> Iterator[dict[str, Any]]:
         if "limit" not in descriptor.fields_by_name:
             limit = {"type": "integer", "minimum": 1, "maximum": 1000}
             yield {"name": "limit", "in": "query", "schema": limit}
-        yield {"name": "cursor", "in": "query", "schema": _STRING}
-    yield {"name": "cluster_id", "in": "query", "schema": _STRING}
+        yield {"name": "cursor", "in": "query", "schema": _TEXT}
+    yield {"name": "cluster_id", "in": "query", "schema": _TEXT}
     if route.rpc in CONDITIONAL:
-        yield {"name": "If-Match", "in": "header", "schema": _STRING}
+        yield {"name": "If-Match", "in": "header", "schema": _TEXT}
     if route.rpc == "WatchEvents":
-        yield {"name": "Last-Event-ID", "in": "header", "schema": _STRING}
+        yield {"name": "Last-Event-ID", "in": "header", "schema": _TEXT}
     if route.method != "GET" and route.form is Form.UNARY:
         key = {"type": "string", "minLength": 1, "maxLength": 255}
         yield {"name": "Idempotency-Key", "in": "header", "schema": key}
@@ -234,12 +334,12 @@ def _answers(route: Route) -> dict[str, Any]:
         case Form.SOCKET:
             return {"101": {"description": "WebSocket; frames are ExecInput and ExecOutput"}}
         case Form.EVENTS:
-            content: dict[str, Any] = {EVENT_STREAM: {"schema": _STRING}}
+            content: dict[str, Any] = {EVENT_STREAM: {"schema": _TEXT}}
         case Form.TEXT:
             plain = {_TEXTS[route.rpc]: {"schema": {"type": "string", "format": "binary"}}}
-            content = {**plain, NDJSON: {"schema": _STRING}}
+            content = {**plain, NDJSON: {"schema": _TEXT}}
         case Form.UPLOAD if SERVICE.methods_by_name[route.rpc].server_streaming:
-            content = {NDJSON: {"schema": _STRING}}
+            content = {NDJSON: {"schema": _TEXT}}
         case _:
             content = {JSON: {"schema": message}}
     return {"200": {"description": "success", "content": content}}
@@ -247,25 +347,3 @@ def _answers(route: Route) -> dict[str, Any]:
 
 def _words(rpc: str) -> str:
     return re.sub(r"(?<!^)([A-Z])", lambda found: f" {found[1].lower()}", rpc)
-
-
-_PROBLEM_SCHEMA: Schema = {
-    "type": "object",
-    "required": ["type", "title", "status", "detail", "request_id"],
-    "properties": {
-        "type": _STRING,
-        "title": _STRING,
-        "status": {"type": "integer"},
-        "detail": _STRING,
-        "request_id": _STRING,
-        "code": {"type": "string", "description": "gRPC status code"},
-        "field": {"type": "string", "description": "the invalid field"},
-        "reason": {"type": "string", "description": "a FailureReason"},
-        "mode": {"type": "string", "description": "mode of the scheduler if it is not normal"},
-        "answer": {"type": "object", "description": "response message with the refusal"},
-    },
-}
-_PROBLEM_RESPONSE = {
-    "description": "problem details (RFC 9457)",
-    "content": {PROBLEM: {"schema": {"$ref": "#/components/schemas/Problem"}}},
-}

@@ -1,12 +1,16 @@
 """The AgentControl service. The table of its RPCs is `wire/methods.py`.
 
-authorization.py  checks that an agent acts only for its own node
-chain.py          the interceptors of every RPC: mode, audit, limits, refusals, metrics
-methods.py        how each RPC refuses, derived from its response message
-context.py        the service class, and what all handlers share
-service.py        builds the service from the handlers below
-workloads.py, nodes.py, control_stream.py, drift.py, events.py, planning.py, suggestions.py, logs_exec.py,
-volumes.py, images.py, secrets.py, tokens.py, diagnostics.py, recovery.py: one module per group of RPCs
+service.py         the service, built from the handlers below
+chain.py           the interceptors of every RPC: mode, audit, limits, refusals, metrics
+methods.py         what all handlers share: names, the check of required fields, and how each RPC refuses
+workloads.py       apply, delete, retry, redeploy, read, explain, plan; suggestions
+nodes.py           registration, heartbeats, commands of operators; control_stream.py: both on one stream
+drift.py           drift and orphans
+logs_exec.py       logs and exec
+storage.py         volumes and VM images
+secrets_tokens.py  secrets, tokens, the identity of the caller
+diagnostics.py     events, internal errors, quarantined records
+recovery.py        mode, snapshots, recovery
 
 A handler decodes the request, calls the feature's folder and encodes the response. `app` builds the service,
 `ha/forwarding.py` calls it.

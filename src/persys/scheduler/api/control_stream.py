@@ -12,7 +12,7 @@ from persys.errors import InvalidError, PersysError
 from persys.infra.aio.owned_work import OwnedWork
 from persys.model import feature
 from persys.model.ids import node_id
-from persys.scheduler.api.context import Context, need
+from persys.scheduler.api.methods import Context, need
 from persys.scheduler.api.nodes import NodesApi
 from persys.scheduler.dispatch.tunnel import Tunnel, Tunnels
 from persys.wire.gen.control.v1 import control_pb2

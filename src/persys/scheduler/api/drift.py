@@ -3,7 +3,7 @@
 from persys.errors import InvalidError
 from persys.model.ids import node_id, workload_id
 from persys.model.status import Drift, DriftType
-from persys.scheduler.api.context import Context, need
+from persys.scheduler.api.methods import Context, need
 from persys.scheduler.drift.adoption import Adoption
 from persys.scheduler.state.cluster import ClusterState
 from persys.wire.control.views import orphan_view

@@ -14,7 +14,7 @@ import grpc
 from persys.errors import AgentUnreachableError, InvalidError, NotFoundError, RefusedError
 from persys.infra.aio.task_group import task_group
 from persys.model.ids import WorkloadId
-from persys.scheduler.api.context import Context, need
+from persys.scheduler.api.methods import Context, need
 from persys.scheduler.dispatch.agent_client import AgentClient, OpenCall
 from persys.scheduler.state.cluster import ClusterState
 from persys.wire.agent import messages as agent_messages

@@ -1,4 +1,4 @@
-"""How each RPC of the scheduler refuses: in its response, with OK, if the message has fields for it.
+"""What all handlers share, and how each RPC refuses: in its response, with OK, if that has fields for it.
 
 Existing clients read `accepted` or `success` and a text in the response of a change. The fields are taken
 from the message descriptor, so a new RPC gets its refusal from the shape of its response.
@@ -7,11 +7,12 @@ from the message descriptor, so a new RPC gets its refusal from the shape of its
 from collections.abc import Callable
 from typing import Any
 
+import grpc
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from persys.errors import PersysError, RefusedError
+from persys.errors import MissingFieldError, PersysError, RefusedError
 from persys.model.status import FailureReason
 from persys.wire.control import messages as control_messages
 from persys.wire.gen.control.v1 import control_pb2
@@ -20,10 +21,16 @@ from persys.wire.methods import METHODS
 SERVICE = "persys.control.v1.AgentControl"
 SERVICE_DESCRIPTOR = control_pb2.DESCRIPTOR.services_by_name["AgentControl"]
 
+Context = grpc.aio.ServicerContext[Any, Any]
 Refuse = Callable[[PersysError], Message]
 
 _FLAGS = ("accepted", "success")
 _TEXTS = ("reason", "error_message")
+
+
+def need(value: str, field: str) -> None:
+    if not value:
+        raise MissingFieldError(field)
 
 
 def refusal_of(answer: Descriptor) -> Refuse | None:

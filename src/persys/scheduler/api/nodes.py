@@ -15,7 +15,7 @@ from persys.infra.rpc.authorizer import CALLER, CLIENT_CLAIMS
 from persys.model.event import EventKind
 from persys.model.ids import NodeId, node_id
 from persys.model.node import Capabilities, Node
-from persys.scheduler.api.context import Context, need
+from persys.scheduler.api.methods import Context, need
 from persys.scheduler.ha.leader_lease import LeaderLease
 from persys.scheduler.membership import heartbeat
 from persys.scheduler.membership.certificate_expiry import CertificateExpiry

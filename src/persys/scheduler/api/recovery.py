@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from persys import __version__
 from persys.core.recovery.mode import ModeCondition
 from persys.model.cluster import Mode
-from persys.scheduler.api.context import Context
+from persys.scheduler.api.methods import Context
 from persys.scheduler.commit.committer import Committer
 from persys.scheduler.recovery.pending_nodes import PendingNodes
 from persys.scheduler.recovery.recovery import Recovered, Recovery

@@ -1,25 +1,23 @@
-"""Builds the AgentControl service of a scheduler: its parts, and the interceptor chain of its RPCs."""
+"""The AgentControl service of a scheduler, built from its parts and the interceptor chain of its RPCs.
+
+A part is any object whose methods have the names of RPCs. Only RPCs of the METHODS table are served, each
+wrapped by the chain; all others are UNIMPLEMENTED.
+"""
 
 from typing import TYPE_CHECKING
 
 from persys.core.reconcile.situation import Policy
 from persys.infra.clock import Clock
 from persys.scheduler.api.chain import Chain
-from persys.scheduler.api.context import ControlApi
 from persys.scheduler.api.control_stream import ControlStreamApi
-from persys.scheduler.api.diagnostics import DiagnosticsApi, RecordsApi
+from persys.scheduler.api.diagnostics import DiagnosticsApi, EventsApi, RecordsApi
 from persys.scheduler.api.drift import DriftApi
-from persys.scheduler.api.events import EventsApi
-from persys.scheduler.api.images import ImagesApi
 from persys.scheduler.api.logs_exec import LogsExecApi
 from persys.scheduler.api.nodes import NodesApi
-from persys.scheduler.api.planning import PlanningApi
 from persys.scheduler.api.recovery import RecoveryApi
-from persys.scheduler.api.secrets import SecretsApi
-from persys.scheduler.api.suggestions import SuggestionsApi
-from persys.scheduler.api.tokens import IdentityApi, TokensApi
-from persys.scheduler.api.volumes import VolumesApi
-from persys.scheduler.api.workloads import WorkloadsApi
+from persys.scheduler.api.secrets_tokens import IdentityApi, SecretsApi, TokensApi
+from persys.scheduler.api.storage import ImagesApi, VolumesApi
+from persys.scheduler.api.workloads import PlanningApi, SuggestionsApi, WorkloadsApi
 from persys.scheduler.auth.audit import Audit
 from persys.scheduler.drift.adoption import Adoption
 from persys.scheduler.queries.views import Queries
@@ -29,9 +27,18 @@ from persys.scheduler.recovery.recovery import Recovery
 from persys.scheduler.recovery.snapshots import Snapshots
 from persys.scheduler.settings import SchedulerSettings
 from persys.store.port import Store
+from persys.wire.methods import METHODS
 
 if TYPE_CHECKING:
     from persys.scheduler.app import Scheduler
+
+
+class ControlApi:
+    def __init__(self, *parts: object, chain: Chain) -> None:
+        for name, method in METHODS.items():
+            for part in parts:
+                if (handler := getattr(part, name, None)) is not None:
+                    setattr(self, name, chain.wrap(method, handler))
 
 
 def control_api(

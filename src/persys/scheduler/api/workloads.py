@@ -1,12 +1,31 @@
-"""Workloads: apply, delete, retry, redeploy and read them.
+"""Workloads: apply, delete, retry, redeploy, read, explain and plan them; suggestions of automation policies.
 
 Changes refuse with OK and a reason in the response, because existing clients read it there. Only an empty id
 is INVALID_ARGUMENT, and a scheduler that has lost leadership is UNAVAILABLE. Reads refuse with status codes.
 """
 
-from persys.scheduler.api.context import Context, need
+from datetime import timedelta
+
+from persys.core.reconcile.situation import Policy
+from persys.errors import InvalidError
+from persys.infra.aio.offload import TimeSlice
+from persys.infra.clock import Clock
+from persys.infra.rpc.authorizer import CALLER
+from persys.model.workload import SuggestionDecision
+from persys.scheduler.api.methods import Context, need
+from persys.scheduler.queries.explain import Explainer
+from persys.scheduler.queries.plan import CompleteSituation, PlanBuilder
 from persys.scheduler.queries.views import Queries
 from persys.scheduler.reconcile.intent import IntentService
+from persys.scheduler.reconcile.suggestions import Suggestions
+from persys.scheduler.state.cluster import ClusterState
+from persys.wire.control.views import (
+    DECISIONS,
+    decision_of,
+    ruling_message,
+    suggestion,
+    suggestion_view,
+)
 from persys.wire.gen.control.v1 import control_pb2
 
 
@@ -70,3 +89,98 @@ class WorkloadsApi:
         self, request: control_pb2.GetClusterSummaryRequest, context: Context
     ) -> control_pb2.GetClusterSummaryResponse:
         return self._queries.summary()
+
+
+class PlanningApi:
+    def __init__(
+        self,
+        cluster: ClusterState,
+        clock: Clock,
+        *,
+        complete_situation: CompleteSituation,
+        policy: Policy,
+        lease: timedelta,
+    ) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._complete_situation = complete_situation
+        self._policy = policy
+        self._lease = lease
+        self._outlook = Explainer(cluster, complete_situation, clock)
+
+    async def ExplainWorkload(
+        self, request: control_pb2.ExplainWorkloadRequest, context: Context
+    ) -> control_pb2.ExplainWorkloadResponse:
+        need(request.workload_id, "workload_id")
+        return await self._outlook.explain(request.workload_id, limit=max(0, request.limit))
+
+    async def PlanWorkloads(
+        self, request: control_pb2.PlanWorkloadsRequest, context: Context
+    ) -> control_pb2.PlanWorkloadsResponse:
+        planning = PlanBuilder(
+            self._cluster,
+            self._complete_situation,
+            self._policy,
+            now=self._clock.now(),
+            lease=self._lease,
+        )
+        plans = await planning.judge_all(request.workloads, TimeSlice(self._clock))
+        return control_pb2.PlanWorkloadsResponse(plans=plans)
+
+    async def GetCapacity(
+        self, request: control_pb2.GetCapacityRequest, context: Context
+    ) -> control_pb2.GetCapacityResponse:
+        return await self._outlook.capacity(request.spec)
+
+
+class SuggestionsApi:
+    def __init__(self, suggestions: Suggestions, clock: Clock) -> None:
+        self._suggestions = suggestions
+        self._clock = clock
+
+    async def SubmitAutomationSuggestion(
+        self, request: control_pb2.SubmitAutomationSuggestionRequest, context: Context
+    ) -> control_pb2.SubmitAutomationSuggestionResponse:
+        """A rejection is a decision too, not an error."""
+        submitted = suggestion(request.suggestion)
+        return ruling_message(await self._suggestions.submit(submitted, CALLER.get()))
+
+    async def ListSuggestions(
+        self, request: control_pb2.ListSuggestionsRequest, context: Context
+    ) -> control_pb2.ListSuggestionsResponse:
+        if request.decision and request.decision not in DECISIONS:
+            raise InvalidError(
+                "decision", f"{request.decision[:80]!r}: expected {', '.join(DECISIONS)}"
+            )
+        if request.limit < 0:
+            raise InvalidError(
+                "limit", f"{request.limit}: expected 0 for all, or a positive number"
+            )
+        now = self._clock.now()
+        found = [
+            suggestion_view(ruling, now)
+            for ruling in self._suggestions.all()
+            if request.decision in ("", decision_of(ruling, now))
+        ]
+        return control_pb2.ListSuggestionsResponse(suggestions=found[: request.limit or None])
+
+    async def ApproveSuggestion(
+        self, request: control_pb2.SuggestionRequest, context: Context
+    ) -> control_pb2.SuggestionAnswer:
+        need(request.suggestion_id, "suggestion_id")
+        ruling = await self._suggestions.approve(request.suggestion_id, CALLER.get())
+        return self._answer(ruling, done=ruling.accepted)
+
+    async def RejectSuggestion(
+        self, request: control_pb2.SuggestionRequest, context: Context
+    ) -> control_pb2.SuggestionAnswer:
+        need(request.suggestion_id, "suggestion_id")
+        ruling = await self._suggestions.reject(request.suggestion_id, CALLER.get())
+        return self._answer(ruling, done=True)
+
+    def _answer(self, ruling: SuggestionDecision, *, done: bool) -> control_pb2.SuggestionAnswer:
+        return control_pb2.SuggestionAnswer(
+            accepted=done,
+            reason="" if done else ruling.reason,
+            suggestion=suggestion_view(ruling, self._clock.now()),
+        )

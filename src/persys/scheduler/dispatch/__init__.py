@@ -3,8 +3,7 @@
 dispatcher.py    executes effects: one queue per node, every reply becomes an observation
 agent_client.py  calls to agents, over a control stream or a channel to their endpoint
 tunnel.py        control streams as channels for calls; tunnel_call.py: one call on such a stream
-observations.py  the single entry point of what nodes report
-task_history.py  stores what nodes did for a workload
+observations.py  the single entry point of what nodes report; stores what they did for a workload
 fan_out.py       calls many nodes concurrently
 image_upload.py  uploads one image to many nodes
 

@@ -25,7 +25,8 @@ from persys.infra.rpc.authorizer import (
 from persys.infra.rpc.bearer import AUTHORIZATION
 from persys.infra.telemetry import tracing
 from persys.model.role import Permission
-from persys.scheduler.api.context import SERVICE, ControlApi
+from persys.scheduler.api.methods import SERVICE
+from persys.scheduler.api.service import ControlApi
 from persys.scheduler.ha.leader_client import LeaderChangedError, LeaderConnection
 from persys.scheduler.ha.standby import Standby
 from persys.wire.gen.control.v1 import control_pb2

@@ -4,8 +4,7 @@ Safety, at every event of the cluster:
 
     safety.py           receives all events; fencing, acknowledged requests, node removals
     context.py          the state that the checks share
-    assignments.py      epochs, reservations, tombstones
-    orders.py           orders follow from commits, accepted orders are stored
+    assignments.py      epochs, reservations, tombstones; orders follow from commits and are stored
     containers.py       starts, stops, copies and volumes
     agent_contact.py    contact between agents and schedulers, leases
     acknowledged.py     the states that user requests allow

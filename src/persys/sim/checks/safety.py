@@ -13,10 +13,9 @@ from persys.model.node import Node, NodeStatus
 from persys.scheduler.ha.leader_key import leader_of
 from persys.sim.checks.acknowledged import UserRequest, state_of
 from persys.sim.checks.agent_contact import Heartbeats
-from persys.sim.checks.assignments import AssignmentChecks
+from persys.sim.checks.assignments import AssignmentChecks, OrderChecks
 from persys.sim.checks.containers import ContainerChecks
 from persys.sim.checks.context import Facts, Probe, Violation
-from persys.sim.checks.orders import OrderChecks
 from persys.sim.checks.store_loss import RECOVERY_CALLS
 from persys.sim.checks.store_mirror import ReadChecks, StoreMirror, changed_keys
 from persys.sim.engine.process import SimProcess

@@ -14,7 +14,7 @@ from persys.model.node import WorkloadUsage
 from persys.model.spec import WorkloadType, type_of
 from persys.model.status import Actual, Failure, Observation
 from persys.model.workload import Desired, Order, StoredIntent, Workload
-from persys.wire.agent import derived_fields, legacy_agents
+from persys.wire.agent import legacy_agents
 from persys.wire.agent import spec as agent_spec
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
@@ -70,7 +70,7 @@ def apply_message(
         type=_ENUM_OF_TYPE[type_of(workload.spec)],
         revision_id=workload.revision,
         desired_state=_ENUM_OF_DESIRED[workload.desired],
-        spec=agent_spec.spec_message(derived_fields.with_derived_fields(workload, resolved)),
+        spec=agent_spec.spec_message(agent_spec.with_derived_fields(workload, resolved)),
         epoch=epoch,
         intent=records.encode(workload),
         stop_after_seconds=workload.stop_after_seconds,

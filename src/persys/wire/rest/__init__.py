@@ -3,5 +3,4 @@
 `routes.py`          the routes, derived from `wire/methods.py`
 `status.py`          HTTP statuses of errors and gRPC codes
 `json_codec.py`      protobuf messages as JSON, faster than protobuf's own encoder and with sorted maps
-`openapi_schema.py`  JSON Schema of the messages, from the descriptors
 """

@@ -7,7 +7,7 @@ import pytest
 
 from persys.ca.app import open_authority
 from persys.ca.settings import CaSettings
-from persys.cli.local.certificates import LocalCertificates
+from persys.cli.local.processes import LocalCertificates
 from persys.infra.clock import SystemClock
 from persys.infra.net.node_name import own_node_id
 from persys.model.identity import Identity, Role

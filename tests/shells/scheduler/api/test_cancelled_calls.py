@@ -25,8 +25,8 @@ from persys.infra.rpc.authorized_service import AuthorizedService
 from persys.infra.rpc.authorizer import CALLER
 from persys.model.identity import Caller, Identity, Role
 from persys.scheduler.api.chain import Chain
-from persys.scheduler.api.context import ControlApi
 from persys.scheduler.api.methods import SERVICE_DESCRIPTOR
+from persys.scheduler.api.service import ControlApi
 from persys.scheduler.metrics.counters import Metrics
 from persys.scheduler.recovery.mode import ModeTracker
 from persys.store.memory import MemoryStore
