@@ -6,24 +6,32 @@
 
 Access to files of a server that does not respond blocks forever, so files are accessed only by programs that
 can be killed. The export is unmounted with the last volume of this node.
+
+The mount lock is held only while the export is mounted or unmounted, not while files are accessed: a long
+removal does not delay other workloads. A volume counts as in use from before the mount, so that the export is
+not unmounted in between. Changes of one directory are serial.
 """
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from msgspec import Struct
 
 from persys.agent.volumes.driver import Measure
-from persys.agent.volumes.filesystems import Mounts
+from persys.agent.volumes.filesystems import MOUNT_SECONDS, Mounts
 from persys.agent.volumes.programs import LONG_SECONDS, Programs, VolumeError
 from persys.agent.volumes.registry import VolumeRegistry
 from persys.core.agent.storage import DriverCapabilities
+from persys.infra.aio.keyed_lock import KeyedLock
 from persys.infra.aio.path_calls import PathCalls
 from persys.model.ids import WorkloadId
 from persys.model.node import Volume
 
 DRIVER = "nfs"
 TOOLS = ("mount", "umount", "mount.nfs")
+_Key = tuple[WorkloadId, str]
 
 
 class Export(Struct, frozen=True):
@@ -54,7 +62,9 @@ class NfsDriver:
         self._registry = registry
         self._programs = programs
         self._mounts = Mounts(programs, paths)
-        self._mount_lock = asyncio.Lock()  # serializes mount and unmount
+        self._mount_lock = asyncio.Lock()
+        self._directories: KeyedLock[Path] = KeyedLock()
+        self._in_use: set[_Key] = set()  # attached by this process, or in progress
 
     @property
     def pool(self) -> str:
@@ -77,8 +87,67 @@ class NfsDriver:
         raise AssertionError(f"driver {volume.driver} does not support disks")
 
     async def attach(self, wanted: Volume, known: Volume | None) -> None:
-        async with self._mount_lock:
+        self._in_use.add(_key(wanted))
+        try:
             await self._mount()
+            async with self._directories.hold(self._root(wanted)):
+                await self._make(wanted, known)
+        except BaseException:
+            self._in_use.discard(_key(wanted))
+            raise
+
+    async def detach(self, volume: Volume) -> None:
+        """Called while the registry still lists the volume as attached."""
+        self._in_use.discard(_key(volume))
+        await self._unmount_unless_used(besides=_key(volume))
+
+    async def delete(self, volume: Volume) -> None:
+        self._in_use.add(_key(volume))
+        try:
+            await self._mount()
+            async with self._directories.hold(self._root(volume)):
+                await (
+                    self._remove_holder(volume)
+                    if volume.shared
+                    else self._delete(self._root(volume))
+                )
+        finally:
+            self._in_use.discard(_key(volume))
+            await self._unmount_unless_used()
+
+    async def measure(self, _volume: Volume) -> Measure:
+        return Measure(0, 0)  # counting files on a server may take too long
+
+    async def _mount(self) -> None:
+        async with self._mounting():
+            mounted = await self._mounts.at(self._stage)
+            if mounted is None:
+                await self._mounts.mount(self.pool, self._stage, "nfs", self._export.options)
+            elif mounted.source.rstrip("/") != self.pool.rstrip("/"):
+                text = f"{self._stage}: {mounted.source} is mounted there, not {self.pool}"
+                raise VolumeError(text, code="MountFailed")
+
+    async def _unmount_unless_used(self, *, besides: _Key | None = None) -> None:
+        async with self._mounting():
+            attached = {_key(each) for each in self._registry.attached(DRIVER)}
+            if not (attached | self._in_use) - {besides}:
+                await self._mounts.unmount(self._stage)
+
+    @asynccontextmanager
+    async def _mounting(self) -> AsyncIterator[None]:
+        """Hold the mount lock. Raises VolumeError if others hold it for too long."""
+        try:
+            async with asyncio.timeout(MOUNT_SECONDS):
+                await self._mount_lock.acquire()
+        except TimeoutError as err:
+            text = f"{self.pool} was not mounted or unmounted within {MOUNT_SECONDS:g} s"
+            raise VolumeError(text, code="MountFailed") from err
+        try:
+            yield
+        finally:
+            self._mount_lock.release()
+
+    async def _make(self, wanted: Volume, known: Volume | None) -> None:
         if known is not None and not await self._exists(self.path(wanted)):
             text = f"volume {wanted.name} is lost: it does not exist at {self.pool} any more"
             raise VolumeError(text, code="VolumeLost")
@@ -88,37 +157,6 @@ class NfsDriver:
         holders = self._root(wanted) / "holders"
         await self._run("mkdir", "-p", str(holders), str(self.path(wanted)))
         await self._run("touch", str(holders / wanted.workload_id))
-
-    async def detach(self, volume: Volume) -> None:
-        """Called while the registry still lists the volume as attached."""
-        async with self._mount_lock:
-            others = [each for each in self._registry.attached(DRIVER) if not _same(each, volume)]
-            if not others:
-                await self._mounts.unmount(self._stage)
-
-    async def delete(self, volume: Volume) -> None:
-        async with self._mount_lock:
-            await self._mount()
-            try:
-                await (
-                    self._remove_holder(volume)
-                    if volume.shared
-                    else self._delete(self._root(volume))
-                )
-            finally:
-                if not self._registry.attached(DRIVER):
-                    await self._mounts.unmount(self._stage)
-
-    async def measure(self, _volume: Volume) -> Measure:
-        return Measure(0, 0)  # counting files on a server may take too long
-
-    async def _mount(self) -> None:
-        mounted = await self._mounts.at(self._stage)
-        if mounted is None:
-            await self._mounts.mount(self.pool, self._stage, "nfs", self._export.options)
-        elif mounted.source.rstrip("/") != self.pool.rstrip("/"):
-            text = f"{self._stage}: {mounted.source} is mounted there, not {self.pool}"
-            raise VolumeError(text, code="MountFailed")
 
     async def _remove_holder(self, volume: Volume) -> None:
         """Remove a holder; the last one deletes the data. A concurrent new holder gets the data back."""
@@ -154,5 +192,5 @@ class NfsDriver:
         return self._base / volume.workload_id / volume.name
 
 
-def _same(one: Volume, other: Volume) -> bool:
-    return (one.workload_id, one.name) == (other.workload_id, other.name)
+def _key(volume: Volume) -> _Key:
+    return (volume.workload_id, volume.name)

@@ -295,6 +295,54 @@ async def test_an_export_is_mounted_once_and_until_its_last_use(
         assert not (room / "upper/c/web/data").exists()
 
 
+async def test_a_long_removal_does_not_delay_another_volume(
+    room: Path, nfs: tuple[str, object]
+) -> None:
+    began, may_end = room / "began", room / "may_end"
+    wait = f"touch {began}; while [ ! -e {may_end} ]; do sleep 0.02; done"
+    stand_in(room, "rm", f'#!/bin/sh\n{wait}\nexec /bin/rm "$@"\n')
+    volume, other = ManagedVolume("data", driver="nfs"), WorkloadId("other")
+    async with volumes_of(room, nfs) as volumes, asyncio.TaskGroup() as group:
+        assert await volumes.prepare(an_order(volume)) is None
+        removal = group.create_task(volumes.remove(WEB, frozenset({"data"})))
+        async with asyncio.timeout(30):
+            while not began.exists():  # noqa: ASYNC110 - no event signals it
+                await asyncio.sleep(0.01)
+
+        assert await volumes.prepare(an_order(volume, workload_id=other)) is None
+        await volumes.release(other)
+        assert not removal.done()
+        assert mounted_at(room / "stage") is not None
+
+        may_end.touch()
+        assert await removal is None
+        assert mounted_at(room / "stage") is None
+        assert not (room / "upper/c/web/data").exists()
+
+
+async def test_an_export_stays_mounted_while_a_volume_is_being_attached(
+    room: Path, nfs: tuple[str, object]
+) -> None:
+    began, may_end = room / "began", room / "may_end"
+    volume, other = ManagedVolume("data", driver="nfs"), WorkloadId("other")
+    async with volumes_of(room, nfs) as volumes, asyncio.TaskGroup() as group:
+        assert await volumes.prepare(an_order(volume)) is None
+        wait = f"touch {began}; while [ ! -e {may_end} ]; do sleep 0.02; done"
+        stand_in(room, "mkdir", f'#!/bin/sh\n{wait}\nexec /bin/mkdir "$@"\n')
+        attached = group.create_task(volumes.prepare(an_order(volume, workload_id=other)))
+        async with asyncio.timeout(30):
+            while not began.exists():  # noqa: ASYNC110 - no event signals it
+                await asyncio.sleep(0.01)
+
+        await volumes.release(WEB)
+        may_end.touch()
+
+        assert await attached is None
+        assert (room / "upper/c/other/data").is_dir()
+        await volumes.release(other)
+        assert mounted_at(room / "stage") is None
+
+
 async def test_a_shared_volume_is_deleted_with_its_last_workload(
     room: Path, nfs: tuple[str, object]
 ) -> None:
