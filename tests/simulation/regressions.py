@@ -165,8 +165,8 @@ REGRESSIONS = (
             ),
             Patch(
                 "src/persys/agent/workloads/steps.py",
-                "        self._room = asyncio.Semaphore(OPERATIONS_MAX)\n",
-                "        self._room = asyncio.Semaphore(OPERATIONS_MAX)\n"
+                "        self._stack_room = asyncio.Semaphore(STACKS_MAX)\n",
+                "        self._stack_room = asyncio.Semaphore(STACKS_MAX)\n"
                 "        self._pull_room = asyncio.Semaphore(4)\n",
             ),
         ),

@@ -1,6 +1,10 @@
-"""Performs one step: calls the runtime or the volumes, with a deadline and a limit on concurrent steps."""
+"""Performs one step: calls the runtime or the volumes, with a deadline and a limit on concurrent steps.
+
+The limit is per volume driver: while a storage server does not respond, its workloads do not delay others.
+"""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -162,7 +166,9 @@ class Steps:
         self._deadlines = deadlines
         self._interruptible: dict[WorkloadId, asyncio.Timeout] = {}
         self._stop_room = asyncio.Semaphore(STOPS_MAX)
-        self._room = asyncio.Semaphore(OPERATIONS_MAX)
+        self._rooms: defaultdict[frozenset[str], asyncio.Semaphore] = defaultdict(
+            lambda: asyncio.Semaphore(OPERATIONS_MAX)
+        )
         self._inspect_room = asyncio.Semaphore(INSPECTS_MAX)
         self._stack_room = asyncio.Semaphore(STACKS_MAX)
         self._operations: Mapping[Step, _Operation] = {
@@ -217,7 +223,7 @@ class Steps:
         if entry.order.type is WorkloadType.COMPOSE and step in _WAITING:
             async with self._stack_room:
                 return await self._interruptibly(step, entry, artefact)
-        async with self._stop_room if step in _STOPPING else self._room:
+        async with self._room(step, entry.order):
             try:
                 async with asyncio.timeout(self._deadlines.steps[step]) as deadline:
                     return await self._do(step, entry, artefact)
@@ -231,6 +237,9 @@ class Steps:
         deadline = self._interruptible.pop(workload_id, None)
         if deadline is not None and not deadline.expired():
             deadline.reschedule(0)
+
+    def _room(self, step: Step, order: Order) -> asyncio.Semaphore:
+        return self._stop_room if step in _STOPPING else self._rooms[_drivers_of(order.spec)]
 
     async def _inspect(self, order: Order) -> Artefact | None:
         try:
@@ -342,3 +351,11 @@ def volumes_of(spec: Spec) -> dict[str, bool]:
             return {volume.name: volume.retain for volume in spec.managed_volumes}
         case _:
             return {}
+
+
+def _drivers_of(spec: Spec) -> frozenset[str]:
+    match spec:
+        case ContainerSpec() | VMSpec():
+            return frozenset(volume.driver for volume in spec.managed_volumes)
+        case _:
+            return frozenset()
