@@ -1,4 +1,4 @@
-// Vault for the tests of this repository: its own command, without the plugins that only clouds need.
+// The vault command for the tests of this repository, without the plugins of cloud providers.
 package main
 
 import (
