@@ -18,7 +18,7 @@ help: ## Show this help
 install: ## Create .venv with all dependencies (pinned by hash) and console scripts
 	@scripts/install
 
-deps: install ## The same as `make install`
+deps: install ## Alias of `make install`
 
 build: install ## Build the wheel in dist/, and link the commands of .venv into bin/
 	@scripts/build
@@ -38,7 +38,7 @@ down: install ## Stop what `make up` started; workloads continue to run
 clean-demo: install ## Remove what `make up` deployed
 	@$(BIN)/persys clean-demo
 
-check: lint types rules ## Check format, lint, types and repository rules, in seconds
+check: lint types rules ## Check format, lint, types and repository rules
 
 fmt: install ## Format the code
 	$(BIN)/ruff format . $(SCRIPTS)
@@ -58,7 +58,7 @@ test: ## Run checks, then all tests against real engines except those marked `fu
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync check engines
 	@scripts/test
 
-test-quick: check ## Run checks, unit tests and a sample of the property tests, in 90 seconds
+test-quick: check ## Run checks, unit tests and a sample of the property tests (about 90 seconds)
 	$(BIN)/pytest tests/unit tests/properties --hypothesis-profile=quick --durations=5
 
 test-full: ## Run `make test` and the tests marked `full`; builds Vault once
@@ -76,7 +76,7 @@ mutations: install ## Run the test suites against each mutation of tests/mutatio
 bench: install engines ## Run the benchmarks and compare them with reference measurements on this host
 	$(BIN)/python -m bench
 
-engines: install ## Install and start the engines of the tests: Docker, Compose, libvirt, etcd, CoreDNS and small tools
+engines: install ## Install and start the engines of the tests: Docker, Compose, libvirt, etcd, CoreDNS and command-line tools
 	@$(BIN)/python scripts/engines
 
 proto: install ## Generate the protobuf code from proto/

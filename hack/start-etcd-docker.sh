@@ -7,11 +7,11 @@ cd "$(dirname "$0")/.."
 name="${NAME:-persys-etcd}" port="${PORT:-2379}" image="${IMAGE:-quay.io/coreos/etcd:v3.5.16}"
 
 if [[ "$(docker container inspect --format '{{.State.Running}}' "$name" 2>/dev/null)" == true ]]; then
-  echo "etcd already runs in the container $name"
+  echo "etcd is already running in the container $name"
   exit 0
 fi
 if ! docker image inspect "$image" >/dev/null 2>&1 && ! docker pull --quiet "$image" >/dev/null 2>&1; then
-  [[ -z ${IMAGE:-} ]] || { echo "error: image $image cannot be pulled" >&2; exit 2; }
+  [[ -z ${IMAGE:-} ]] || { echo "error: cannot pull the image $image" >&2; exit 2; }
   image=persys-etcd:latest
   scripts/base-image
   docker build --quiet --network host --tag "$image" --build-arg BASE=persys-base:latest \
@@ -23,10 +23,10 @@ docker run --detach --name "$name" --publish "127.0.0.1:$port:2379" --volume "$n
   >/dev/null
 for _ in $(seq 60); do
   if docker exec "$name" etcdctl endpoint health >/dev/null 2>&1; then
-    echo "etcd answers at 127.0.0.1:$port; start a scheduler with ETCD_ENDPOINTS=127.0.0.1:$port"
+    echo "etcd is listening on 127.0.0.1:$port; start a scheduler with ETCD_ENDPOINTS=127.0.0.1:$port"
     exit 0
   fi
   sleep 0.5
 done
-echo "error: etcd does not answer; see: docker logs $name" >&2
+echo "error: etcd does not respond; see: docker logs $name" >&2
 exit 1
