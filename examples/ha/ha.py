@@ -41,10 +41,10 @@ def up(directory: Path, ports: Ports) -> None:
     (directory / "ports").write_text(str(ports.etcd[0]))
     for number in range(3):
         start_etcd(directory, ports, number)
-    until(lambda: all(accepts(port) for port in ports.etcd), "etcd did not start", directory)
+    wait_until(lambda: all(accepts(port) for port in ports.etcd), "etcd did not start", directory)
     for number in range(3):
         start_scheduler(directory, ports, number)
-    until(lambda: is_complete(ports), "the schedulers did not start", directory)
+    wait_until(lambda: is_complete(ports), "the schedulers did not start", directory)
     print(f"schedulers:   {ports.schedulers}")
     print(f"etcd:         {', '.join(f'127.0.0.1:{port}' for port in ports.etcd)}")
     print(f"health:       http://127.0.0.1:{ports.http[0]}/health, and the next two ports")
@@ -58,8 +58,8 @@ def up(directory: Path, ports: Ports) -> None:
 
 def down(directory: Path) -> None:
     """Stops all processes, also those that were killed or did not start. Logs and data are kept."""
-    for note in sorted(directory.glob("*.pid"), reverse=True):  # schedulers first
-        end(note)
+    for pid_file in sorted(directory.glob("*.pid"), reverse=True):  # schedulers first
+        stop(pid_file)
     print(f"stopped; data and logs are kept in {directory}")
 
 
@@ -79,12 +79,12 @@ def kill_leader(directory: Path, ports: Ports) -> None:
             os.kill(pid, signal.SIGKILL)
             killed_at = time.monotonic()
             print(f"killed the leader, {name} (process {pid})")
-            until(
+            wait_until(
                 lambda: apply(persysctl, workload, "after"), "no new leader was elected", directory
             )
             print(f"the new leader accepted a change after {time.monotonic() - killed_at:.1f} s")
             start_scheduler(directory, ports, number)
-            until(lambda: is_complete(ports), f"{name} did not restart", directory)
+            wait_until(lambda: is_complete(ports), f"{name} did not restart", directory)
             listed = run(*persysctl, "-o", "name", "events").split()
             seen: list[str] = []
 
@@ -93,7 +93,7 @@ def kill_leader(directory: Path, ports: Ports) -> None:
                 seen[:] = (directory / "watch.log").read_text().split()
                 return seen[: len(listed)] == listed and len(set(seen)) == len(seen)
 
-            until(all_seen, "the watch did not show every event exactly once", directory)
+            wait_until(all_seen, "the watch did not show every event exactly once", directory)
             print(f"the watch showed all {len(seen)} events, each once: {seen[0]} to {seen[-1]}")
         finally:
             watch.terminate()
@@ -104,10 +104,10 @@ def apply(persysctl: list[str], workload: Path, name: str) -> bool:
     text = workload.read_text().splitlines()
     spec = "\n".join(f"id: ha-{name}" if line.startswith("id:") else line for line in text)
     arguments = [*persysctl, "--timeout", "5s", "workload", "apply", "-f", "-"]
-    done = subprocess.run(
+    result = subprocess.run(
         arguments, input=spec, text=True, capture_output=True, timeout=60, check=False
     )
-    return done.returncode == 0
+    return result.returncode == 0
 
 
 def start_etcd(directory: Path, ports: Ports, number: int) -> None:
@@ -144,8 +144,8 @@ def start_scheduler(directory: Path, ports: Ports, number: int) -> None:
 
 
 def start(directory: Path, name: str, arguments: list[str], settings: dict[str, str]) -> None:
-    note = directory / f"{name}.pid"
-    if note.exists() and runs(int(note.read_text())):
+    pid_file = directory / f"{name}.pid"
+    if pid_file.exists() and is_running(int(pid_file.read_text())):
         sys.exit(f"{name} is already running; stop it with {HERE / 'down'} {directory}")
     with (directory / f"{name}.log").open("ab") as log:
         started = subprocess.Popen(
@@ -156,27 +156,27 @@ def start(directory: Path, name: str, arguments: list[str], settings: dict[str, 
             stderr=log,
             start_new_session=True,  # it continues after this command and its terminal
         )
-    note.write_text(str(started.pid))
+    pid_file.write_text(str(started.pid))
 
 
-def end(note: Path) -> None:
-    pid = int(note.read_text())
-    for number, patience in ((signal.SIGTERM, 10), (signal.SIGKILL, 5)):
-        if runs(pid):
+def stop(pid_file: Path) -> None:
+    pid = int(pid_file.read_text())
+    for number, seconds in ((signal.SIGTERM, 10), (signal.SIGKILL, 5)):
+        if is_running(pid):
             os.kill(pid, number)
-            deadline = time.monotonic() + patience
-            while runs(pid) and time.monotonic() < deadline:
+            deadline = time.monotonic() + seconds
+            while is_running(pid) and time.monotonic() < deadline:
                 time.sleep(0.05)
-    note.unlink()
+    pid_file.unlink()
 
 
-def runs(pid: int) -> bool:
+def is_running(pid: int) -> bool:
     """Whether the process is one of ours: the pid may have been reused."""
     try:
-        said = Path(f"/proc/{pid}/cmdline").read_bytes()
+        cmdline = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
-    return b"etcd" in said or b"persys-scheduler" in said
+    return b"etcd" in cmdline or b"persys-scheduler" in cmdline
 
 
 def is_complete(ports: Ports) -> bool:
@@ -193,23 +193,23 @@ def leader(ports: Ports) -> str:
 
 def health(port: int) -> dict[str, object]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2) as answer:
-            found: dict[str, object] = json.loads(answer.read())
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2) as response:
+            found: dict[str, object] = json.loads(response.read())
     except OSError:
         return {}
     return found
 
 
 def accepts(port: int) -> bool:
-    with socket.socket() as trial:
-        return trial.connect_ex(("127.0.0.1", port)) == 0
+    with socket.socket() as connection:
+        return connection.connect_ex(("127.0.0.1", port)) == 0
 
 
-def until(holds: Callable[[], bool], otherwise: str, directory: Path) -> None:
+def wait_until(condition: Callable[[], bool], error: str, directory: Path) -> None:
     deadline = time.monotonic() + WAIT_SECONDS
-    while not holds():
+    while not condition():
         if time.monotonic() > deadline:
-            sys.exit(f"{otherwise} within {WAIT_SECONDS} s; the logs are in {directory}")
+            sys.exit(f"{error} within {WAIT_SECONDS} s; the logs are in {directory}")
         time.sleep(0.1)
 
 
@@ -218,9 +218,9 @@ def run(*arguments: str) -> str:
 
 
 def command(name: str) -> str:
-    for place in (Path(sys.executable).parent, HERE.parent.parent / ".venv" / "bin"):
-        if (place / name).exists():
-            return str(place / name)
+    for folder in (Path(sys.executable).parent, HERE.parent.parent / ".venv" / "bin"):
+        if (folder / name).exists():
+            return str(folder / name)
     found = shutil.which(name)
     if found is None:
         sys.exit(f"{name} is not installed")
@@ -229,19 +229,19 @@ def command(name: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("up", "down", "kill-leader"))
+    parser.add_argument("action", choices=("up", "down", "kill-leader"))
     parser.add_argument(
         "directory", nargs="?", type=Path, default=Path(tempfile.gettempdir()) / "persys-ha"
     )
     parser.add_argument("--ports", type=int, default=23790, help="first of twelve ports (up)")
     options = parser.parse_args()
     directory = options.directory.resolve()
-    if options.what == "up":
+    if options.action == "up":
         up(directory, Ports(options.ports))
         return
     if not (directory / "ports").exists():
         sys.exit(f"no schedulers were started in {directory}")
-    if options.what == "down":
+    if options.action == "down":
         down(directory)
     else:
         kill_leader(directory, Ports(int((directory / "ports").read_text())))

@@ -79,8 +79,8 @@ def test_a_container_a_stack_and_a_vm_are_applied_and_deleted_from_one_file(
     eventually(lambda: page(address, "hostname") != "", "it is up again", within=BOOT_SECONDS)
     assert page(address, "first-start") == written
     assert "GREETING=second" in cluster.container(container).env
-    (keeper,) = cluster.containers([stack])
-    assert docker("exec", keeper.id, "cat", "/kept/greetings").split() == ["first", "second"]
+    (writer,) = cluster.containers([stack])
+    assert docker("exec", writer.id, "cat", "/data/greetings").split() == ["first", "second"]
 
     before = cluster.containers([container, stack]), virsh("domid", vm)
     cluster.agent.kill()
