@@ -39,9 +39,9 @@ def other_node(cluster: Cluster) -> str:
 @pytest.fixture(scope="module")
 def log_writer(cluster: Cluster, demo_image: str) -> str:
     """Started with the first test, so that its usage is available later."""
-    line = f'while true; do echo "said {MARKUP}"; sleep 0.2; done'
-    cluster.apply("talker", a_container(demo_image, "sh", "-c", line, metadata={"team": MARKUP}))
-    return "talker"
+    line = f'while true; do echo "line {MARKUP}"; sleep 0.2; done'
+    cluster.apply("log-writer", a_container(demo_image, "sh", "-c", line, metadata={"team": MARKUP}))
+    return "log-writer"
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_the_overview_shows_the_cluster_and_updates(
     browser.until_text("2 of 2 ready")
     browser.until_text("normal")
     browser.until_text("Tolerates the loss of any one node")
-    for resource in ("Cpu", "Memory", "Disk"):
+    for resource in ("CPU", "Memory", "Disk"):
         assert resource in browser.text(".gauges")
     browser.until_text("% used", ".gauges")
     browser.until_text("Live", "#freshness")
@@ -293,7 +293,7 @@ def test_markup_in_the_log_and_events_of_a_workload_is_shown_as_text(
 ) -> None:
     browser.open(f"workloads/{log_writer}")
 
-    browser.until_text(f"said {MARKUP}", "[role=log]")
+    browser.until_text(f"line {MARKUP}", "[role=log]")
     browser.until_text(f"team={MARKUP}")
     browser.until_text("workload placed", ".timeline")
     browser.until_text("is on ")
@@ -323,7 +323,7 @@ def test_usage_is_drawn_as_a_curve(browser: Browser) -> None:
         """
     )
 
-    assert drawn == ["Network: now 40 B/s, at most 40 B/s in the last 10 s", "M0.0 35.0L300.0 4.0"]
+    assert drawn == ["Network: now 40 B/s, maximum 40 B/s in the last 10 s", "M0.0 35.0L300.0 4.0"]
 
 
 # Accessibility.

@@ -90,7 +90,7 @@ def test_the_page_shows_a_gateway_outage_and_recovers_after_it(
     browser.until_text("workloads", ".figure")
 
     gateway.process.kill()
-    browser.until_text("The gateway does not answer", "#banner")
+    browser.until_text("The gateway does not respond", "#banner")
     gateway.process.start()
 
     browser.until_text("Live", "#freshness")
@@ -100,7 +100,7 @@ def test_the_page_shows_a_gateway_outage_and_recovers_after_it(
 def test_a_partly_loaded_page_is_reloaded(browser: Browser) -> None:
     browser.block("*format.js")
     browser.until(browser.load, "the page")
-    browser.until_text("The gateway does not answer")
+    browser.until_text("The gateway does not respond")
 
     browser.block()
 
@@ -148,7 +148,7 @@ def test_a_user_without_a_certificate_signs_in_with_a_token(
     browser.until_text("Pending", ".status")
     assert all(not one.is_enabled() for one in browser.find_all("main .row button"))
     browser.open("access")
-    browser.press("Forget the token")
+    browser.press("Sign out")
     browser.until_text("Access denied", "#banner")
 
 

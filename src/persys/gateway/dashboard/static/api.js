@@ -1,10 +1,10 @@
-// Calls to the gateway. What is refused is a Problem; status 0 means that nobody answered.
+// HTTP client of the gateway. Errors are thrown as Problem; status 0 means no response.
 
 import { setServerTime } from "./format.js";
 
 const TOKEN = "persys.token", CLUSTER = "persys.cluster";
 const DEADLINE_MS = 20000, PAGE = 1000;
-const AGAIN_MS = [100, 400];
+const RETRY_MS = [100, 400];
 const NEXT = "X-Next-Cursor";
 
 export class Problem extends Error {
@@ -14,7 +14,7 @@ export class Problem extends Error {
     this.more = more;
   }
 
-  get isGone() { return this.status === 0 || this.status === 502 || this.status === 503 || this.status === 504; }
+  get isUnavailable() { return this.status === 0 || this.status === 502 || this.status === 503 || this.status === 504; }
 }
 
 export const token = {
@@ -27,13 +27,13 @@ export const cluster = {
   set: (id) => (id ? sessionStorage.setItem(CLUSTER, id) : sessionStorage.removeItem(CLUSTER)),
 };
 
-/** A path of /api/v1 in the chosen cluster. */
-function addressed(path) {
-  const chosen = cluster.get();
-  return chosen ? `/api/v1/clusters/${encodeURIComponent(chosen)}${path}` : `/api/v1${path}`;
+/** The URL of a path of /api/v1 in the selected cluster. */
+function urlOf(path) {
+  const selected = cluster.get();
+  return selected ? `/api/v1/clusters/${encodeURIComponent(selected)}${path}` : `/api/v1${path}`;
 }
 
-export const part = encodeURIComponent;
+export const segment = encodeURIComponent;
 
 function headers(more) {
   const secret = token.get();
@@ -46,7 +46,7 @@ async function send(url, options) {
     response = await fetch(url, { cache: "no-cache", ...options, headers: headers(options.headers) });
   } catch (error) {
     if (options.signal?.aborted && options.signal.reason?.name === "AbortError") throw error;
-    throw new Problem(0, "The gateway does not answer.");
+    throw new Problem(0, "The gateway does not respond.");
   }
   const date = response.headers.get("Date");
   if (date) setServerTime(date);
@@ -55,50 +55,50 @@ async function send(url, options) {
 }
 
 async function problemOf(response) {
-  let told = {};
-  try { told = await response.json(); } catch { /* not ours: the status says enough */ }
-  const detail = told.detail || told.title || `The gateway answered ${response.status}.`;
-  return new Problem(response.status, detail, told);
+  let body = {};
+  try { body = await response.json(); } catch { /* not a response of the gateway: the status is enough */ }
+  const detail = body.detail || body.title || `The gateway returned ${response.status}.`;
+  return new Problem(response.status, detail, body);
 }
 
-/** The answer, and the cursor of the next page if there is one. */
-async function answered(url, options = {}) {
-  const response = await again(() => send(url, { ...options, signal: AbortSignal.timeout(DEADLINE_MS) }));
+/** The response body, and the cursor of the next page if there is one. */
+async function request(url, options = {}) {
+  const response = await withRetries(() => send(url, { ...options, signal: AbortSignal.timeout(DEADLINE_MS) }));
   try {
     return [await response.json(), response.headers.get(NEXT)];
   } catch {
-    throw new Problem(0, "The answer of the gateway was cut off.");
+    throw new Problem(0, "The response of the gateway was incomplete.");
   }
 }
 
-/** A browser drops what is under way when its machine changes networks. Reads, and changes with a key, may be
- * sent once more; what took too long is not. */
-async function again(work) {
-  for (const pause of AGAIN_MS) {
-    const began = Date.now();
+/** Browsers abort requests when the network of the host changes. Reads, and changes with an idempotency key, are
+ * repeated, unless they have timed out. */
+async function withRetries(work) {
+  for (const pause of RETRY_MS) {
+    const startedAt = Date.now();
     try {
       return await work();
     } catch (problem) {
-      if (problem.status !== 0 || Date.now() - began >= DEADLINE_MS) throw problem;
+      if (problem.status !== 0 || Date.now() - startedAt >= DEADLINE_MS) throw problem;
       await new Promise((resolve) => setTimeout(resolve, pause));
     }
   }
   return work();
 }
 
-const json = async (url, options) => (await answered(url, options))[0];
+const json = async (url, options) => (await request(url, options))[0];
 
-export const get = (path) => json(addressed(path));
+export const get = (path) => json(urlOf(path));
 
-/** A question that is too long for an address. */
+/** A query that is too long for a URL. */
 export const query = (path, body) =>
-  json(addressed(path), { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" } });
+  json(urlOf(path), { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" } });
 
-/** A change. The key makes sure that it happens once, even if it is sent twice. */
-export function ask(method, path, body) {
+/** A change. With the idempotency key it is performed once, even if it is sent twice. */
+export function change(method, path, body) {
   const key = [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
   const content = body === undefined ? {} : { "Content-Type": "application/json" };
-  return json(addressed(path), {
+  return json(urlOf(path), {
     method,
     body: body === undefined ? undefined : JSON.stringify(body),
     headers: { ...content, "Idempotency-Key": key },
@@ -110,32 +110,32 @@ export const clusters = () => json("/clusters");
 export const parseSpecs = (text) =>
   json("/api/v1/specs/parse", { method: "POST", body: text, headers: { "Content-Type": "application/yaml" } });
 
-/** The newest events that fit, the oldest of them first, and the number of the newest of all. */
+/** The newest events that match, oldest first, and the sequence number of the newest event of all. */
 export async function events(query) {
-  const answer = await get(`/events?${new URLSearchParams(query)}`);
-  return { events: answer.events ?? [], last: answer.last_sequence ?? "0" };
+  const response = await get(`/events?${new URLSearchParams(query)}`);
+  return { events: response.events ?? [], last: response.last_sequence ?? "0" };
 }
 
-/** A long list, page by page; each is handed over as it comes, so that the first is seen early. */
-export async function pages(path, field, take) {
+/** A long list, page by page. `onPage` gets the items so far after each page. */
+export async function pages(path, field, onPage) {
   const all = [];
   let cursor = "";
   do {
-    const joint = path.includes("?") ? "&" : "?";
-    const url = addressed(`${path}${joint}limit=${PAGE}${cursor && `&cursor=${part(cursor)}`}`);
-    const [answer, next] = await answered(url);
-    all.push(...(answer[field] ?? []));
+    const separator = path.includes("?") ? "&" : "?";
+    const url = urlOf(`${path}${separator}limit=${PAGE}${cursor && `&cursor=${segment(cursor)}`}`);
+    const [body, next] = await request(url);
+    all.push(...(body[field] ?? []));
     cursor = next ?? "";
-    take?.(all);
+    onPage?.(all);
   } while (cursor);
   return all;
 }
 
-/** The bytes of an answer as text, piece by piece, until it ends or `signal` says so. */
-export async function* streamed(path, { signal, headers: more = {} }) {
+/** The chunks of a response as text, until it ends or `signal` aborts. */
+export async function* stream(path, { signal, headers: more = {} }) {
   let reader;
   try {
-    const response = await send(addressed(path), { signal, headers: { Accept: "*/*", ...more } });
+    const response = await send(urlOf(path), { signal, headers: { Accept: "*/*", ...more } });
     reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     for (;;) {
       const { done, value } = await reader.read();
@@ -150,15 +150,15 @@ export async function* streamed(path, { signal, headers: more = {} }) {
   }
 }
 
-/** A signal that also ends when the page is out of sight: browsers open few connections, and tabs are many. */
-export function whileSeen(signal) {
+/** A signal that also aborts when the page is hidden: browsers limit the connections of all tabs together. */
+export function whileVisible(signal) {
   const hidden = new AbortController();
   document.addEventListener("visibilitychange", () => { if (document.hidden) hidden.abort(); }, { signal: hidden.signal });
   return AbortSignal.any([signal, hidden.signal]);
 }
 
-/** Resolves when the page is in sight, or `signal` has ended. */
-export function seen(signal) {
+/** Resolves when the page is visible or `signal` aborts. */
+export function untilVisible(signal) {
   if (!document.hidden || signal.aborted) return Promise.resolve();
   return new Promise((resolve) => {
     document.addEventListener("visibilitychange", resolve, { once: true });

@@ -1,7 +1,7 @@
-// Lines of what was seen since the page was opened. There is no history on the server.
+// Line charts of the usage since the page was opened. The server stores no history.
 
 import { h } from "./dom.js";
-import { span } from "./format.js";
+import { duration } from "./format.js";
 
 const WIDTH = 300, HEIGHT = 70, POINTS_MAX = 300;
 
@@ -10,7 +10,7 @@ export class Series {
     this.samples = [];
   }
 
-  /** One look at the usage; the same one seen twice is kept once. */
+  /** Adds a sample; duplicates are ignored. */
   add(usage) {
     const at = Date.parse(usage.collected_at);
     const last = this.samples.at(-1);
@@ -23,7 +23,7 @@ export class Series {
     return this.samples.map(({ at, usage }) => [at, Number(usage[name] ?? 0)]);
   }
 
-  /** Of a counter: so much per second. A counter that fell was started again. */
+  /** The rate of counters per second. A decrease means that the counter was reset. */
   rates(...names) {
     const total = (usage) => names.reduce((sum, name) => sum + Number(usage[name] ?? 0), 0);
     return this.samples.slice(1).map(({ at, usage }, index) => {
@@ -41,12 +41,12 @@ export function chart(name, points, unit) {
   const y = (value) => HEIGHT - 4 - ((HEIGHT - 8) * value) / top;
   const line = points.map(([at, value], index) => `${index ? "L" : "M"}${x(at).toFixed(1)} ${y(value).toFixed(1)}`).join("");
   const label = points.length > 1
-    ? `${name}: now ${latest}, at most ${unit(top)} in the last ${span((to - from) / 1000)}`
+    ? `${name}: now ${latest}, maximum ${unit(top)} in the last ${duration((to - from) / 1000)}`
     : `${name}: ${latest}`;
   return h("figure", { class: "chart" },
     h("figcaption", {}, h("strong", {}, name), " ", latest),
     h("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label, preserveAspectRatio: "none" },
       h("line", { x1: 0, x2: WIDTH, y1: HEIGHT - 4, y2: HEIGHT - 4, class: "axis" }),
       points.length > 1 && h("path", { d: line, class: "curve" })),
-    h("div", { class: "quiet small" }, points.length > 1 ? `at most ${unit(top)}, ${span((to - from) / 1000)} seen` : "waiting for the next figure …"));
+    h("div", { class: "quiet small" }, points.length > 1 ? `maximum ${unit(top)} in ${duration((to - from) / 1000)}` : "waiting for the next sample …"));
 }

@@ -1,10 +1,10 @@
-// Questions before deeds, and what came of them. The browser's own dialog keeps the focus inside and closes on Escape.
+// Confirmation dialogs and result messages. The dialog element of the browser traps the focus and closes on Escape.
 
 import { Problem } from "./api.js";
 import { announce, h } from "./dom.js";
-import { refresh } from "./live.js";
+import { refresh } from "./sync.js";
 
-/** Resolves to what the form holds, or to null when the person thought better of it. */
+/** Resolves to the values of the form, or to null if it was cancelled. */
 export function confirm({ title, text, verb, danger = false, fields = [] }) {
   return new Promise((resolve) => {
     const form = h("form", { method: "dialog" },
@@ -15,15 +15,15 @@ export function confirm({ title, text, verb, danger = false, fields = [] }) {
         h("button", { type: "button", onclick: () => box.close() }, "Cancel"),
         h("button", { type: "submit", class: danger ? "danger" : "primary" }, verb)));
     const box = h("dialog", { "aria-labelledby": "dialog-title", "aria-describedby": "dialog-text" }, form);
-    let answer = null;
-    form.onsubmit = () => { answer = Object.fromEntries(new FormData(form)); };
-    box.addEventListener("close", () => { box.remove(); resolve(answer); });
+    let values = null;
+    form.onsubmit = () => { values = Object.fromEntries(new FormData(form)); };
+    box.addEventListener("close", () => { box.remove(); resolve(values); });
     document.body.append(box);
     box.showModal();
   });
 }
 
-/** Do it, and say how it went, to eyes and ears. Returns whether it was done. */
+/** Performs `work`, then shows and announces the result. Returns whether it succeeded. */
 export async function perform(work, done) {
   try {
     await work();
@@ -39,11 +39,11 @@ export async function perform(work, done) {
 
 const NOTICE_MS = 6000;
 
-export function notice(text, isTrouble) {
+export function notice(text, isError) {
   document.querySelector(".notice")?.remove();
-  const close = h("button", { type: "button", "aria-label": "Close the message", onclick: () => box.remove() }, "×");
-  const box = h("div", { class: isTrouble ? "notice bad" : "notice" }, h("span", {}, text), close);
+  const close = h("button", { type: "button", "aria-label": "Close message", onclick: () => box.remove() }, "×");
+  const box = h("div", { class: isError ? "notice bad" : "notice" }, h("span", {}, text), close);
   document.body.append(box);
   announce(text);
-  if (!isTrouble) setTimeout(() => box.remove(), NOTICE_MS);
+  if (!isError) setTimeout(() => box.remove(), NOTICE_MS);
 }

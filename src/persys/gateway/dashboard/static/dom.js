@@ -1,67 +1,67 @@
-// Elements from plain calls, and one tree made like another in place.
+// Creates elements, and updates one tree to match another in place.
 //
-// Text only ever becomes text. Views say each time how everything shall look; `morph` changes only what
-// differs, so focus, selection and scrolling stay where the reader has them.
+// Text is never parsed as markup. Views describe the whole page each time; `morph` changes only what differs, so
+// that focus, selection and scroll position are kept.
 
 const SVG = "http://www.w3.org/2000/svg";
 const SVG_TAGS = new Set(["svg", "g", "rect", "path", "line", "text", "title"]);
 
 export function h(tag, props = {}, ...children) {
-  const made = SVG_TAGS.has(tag) ? document.createElementNS(SVG, tag) : document.createElement(tag);
+  const element = SVG_TAGS.has(tag) ? document.createElementNS(SVG, tag) : document.createElement(tag);
   for (const [name, value] of Object.entries(props ?? {})) {
     if (value === undefined || value === null || value === false) continue;
-    if (name.startsWith("on")) made[name] = value;
-    else made.setAttribute(name, value === true ? "" : String(value));
+    if (name.startsWith("on")) element[name] = value;
+    else element.setAttribute(name, value === true ? "" : String(value));
   }
-  made.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
-  return made;
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
 }
 
 const HANDLERS = ["onclick", "onsubmit", "oninput", "onchange", "onkeydown"];
-// What the reader has opened or written stays as the reader has it.
-const READERS = { DETAILS: "open", INPUT: "value" };
+// Attributes that the user changes by opening or typing are kept.
+const USER_ATTRIBUTES = { DETAILS: "open", INPUT: "value" };
 
-/** Make the children of `parent` like these. An element with data-own looks after itself. */
+/** Updates the children of `parent` to match these. An element with data-own updates itself. */
 export function morph(parent, ...children) {
-  const wanted = children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false);
-  wanted.forEach((child, index) => {
-    const fresh = typeof child === "string" ? document.createTextNode(child) : child;
+  const next = children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false);
+  next.forEach((child, index) => {
+    const updated = typeof child === "string" ? document.createTextNode(child) : child;
     const old = parent.childNodes[index];
-    if (!old) parent.append(fresh);
-    else if (alike(old, fresh)) become(old, fresh);
-    else old.replaceWith(fresh);
+    if (!old) parent.append(updated);
+    else if (isSameElement(old, updated)) update(old, updated);
+    else old.replaceWith(updated);
   });
-  while (parent.childNodes.length > wanted.length) parent.lastChild.remove();
+  while (parent.childNodes.length > next.length) parent.lastChild.remove();
 }
 
-function alike(old, fresh) {
-  if (old === fresh || old.nodeType !== fresh.nodeType || old.nodeName !== fresh.nodeName) return old === fresh;
+function isSameElement(old, updated) {
+  if (old === updated || old.nodeType !== updated.nodeType || old.nodeName !== updated.nodeName) return old === updated;
   if (old.nodeType !== Node.ELEMENT_NODE) return true;
-  return old.dataset.own === fresh.dataset.own && old.dataset.key === fresh.dataset.key;
+  return old.dataset.own === updated.dataset.own && old.dataset.key === updated.dataset.key;
 }
 
-function become(old, fresh) {
-  if (old === fresh) return;
+function update(old, updated) {
+  if (old === updated) return;
   if (old.nodeType !== Node.ELEMENT_NODE) {
-    if (old.nodeValue !== fresh.nodeValue) old.nodeValue = fresh.nodeValue;
+    if (old.nodeValue !== updated.nodeValue) old.nodeValue = updated.nodeValue;
     return;
   }
   if (old.dataset.own !== undefined) return;
   for (const { name } of [...old.attributes]) {
-    if (!fresh.hasAttribute(name) && READERS[old.tagName] !== name) old.removeAttribute(name);
+    if (!updated.hasAttribute(name) && USER_ATTRIBUTES[old.tagName] !== name) old.removeAttribute(name);
   }
-  for (const { name, value } of fresh.attributes) {
-    if (old.getAttribute(name) !== value && READERS[old.tagName] !== name) old.setAttribute(name, value);
+  for (const { name, value } of updated.attributes) {
+    if (old.getAttribute(name) !== value && USER_ATTRIBUTES[old.tagName] !== name) old.setAttribute(name, value);
   }
-  for (const name of HANDLERS) if (old[name] !== fresh[name]) old[name] = fresh[name];
-  morph(old, ...fresh.childNodes);
+  for (const name of HANDLERS) if (old[name] !== updated[name]) old[name] = updated[name];
+  morph(old, ...updated.childNodes);
 }
 
-const ELEMENTS_SPOKEN_AT_ONCE = 1;
+const ANNOUNCEMENTS_MAX = 1;
 
-/** Tell those who do not see the page what has changed. */
+/** Announces a change to screen readers. */
 export function announce(text) {
-  const place = document.getElementById("announce");
-  place.append(h("p", {}, text));
-  while (place.childNodes.length > ELEMENTS_SPOKEN_AT_ONCE) place.firstChild.remove();
+  const region = document.getElementById("announce");
+  region.append(h("p", {}, text));
+  while (region.childNodes.length > ANNOUNCEMENTS_MAX) region.firstChild.remove();
 }

@@ -1,8 +1,8 @@
-// Numbers, times and words as people read them.
+// Formats numbers, times and names for display.
 
 const MINUTE = 60, HOUR = 3600, DAY = 86400;
 
-export function span(seconds) {
+export function duration(seconds) {
   const whole = Math.max(0, Math.round(seconds));
   if (whole < 2 * MINUTE) return `${whole} s`;
   if (whole < 2 * HOUR) return `${Math.floor(whole / MINUTE)} min`;
@@ -10,19 +10,19 @@ export function span(seconds) {
   return `${Math.floor(whole / DAY)} days`;
 }
 
-/** How far the server's clock is ahead of ours, so that ages are right on a machine with a wrong clock. */
-let ahead = 0;
-export const setServerTime = (date) => { ahead = Date.parse(date) - Date.now() || 0; };
-const now = () => Date.now() + ahead;
+/** The server's clock minus the browser's clock, so that ages are right if the browser's clock is wrong. */
+let clockOffset = 0;
+export const setServerTime = (date) => { clockOffset = Date.parse(date) - Date.now() || 0; };
+const now = () => Date.now() + clockOffset;
 
 export function ago(at) {
   if (!at) return "–";
   const seconds = (now() - Date.parse(at)) / 1000;
-  return seconds < -1 ? `in ${span(-seconds)}` : `${span(seconds)} ago`;
+  return seconds < -1 ? `in ${duration(-seconds)}` : `${duration(seconds)} ago`;
 }
 
-export const clock = (at) => (at ? new Date(at).toLocaleTimeString() : "–");
-export const moment = (at) => (at ? new Date(at).toLocaleString() : "–");
+export const timeOfDay = (at) => (at ? new Date(at).toLocaleTimeString() : "–");
+export const dateTime = (at) => (at ? new Date(at).toLocaleString() : "–");
 
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
 export function bytes(count) {

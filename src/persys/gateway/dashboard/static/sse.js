@@ -1,19 +1,19 @@
 // Server-sent events over fetch: EventSource cannot send an Authorization header.
 
-/** Pieces of text into messages {id, event, data}; comments, which only keep the line open, are left out. */
-export async function* messages(pieces) {
+/** Parses chunks of text into messages {id, event, data}. Comments, which only keep the connection open, are skipped. */
+export async function* messages(chunks) {
   let rest = "";
-  for await (const piece of pieces) {
-    const blocks = (rest + piece).replaceAll("\r\n", "\n").split("\n\n");
+  for await (const chunk of chunks) {
+    const blocks = (rest + chunk).replaceAll("\r\n", "\n").split("\n\n");
     rest = blocks.pop();
     for (const block of blocks) {
-      const message = read(block);
+      const message = parse(block);
       if (message) yield message;
     }
   }
 }
 
-function read(block) {
+function parse(block) {
   const message = { id: "", event: "", data: "" };
   for (const line of block.split("\n")) {
     const at = line.indexOf(":");

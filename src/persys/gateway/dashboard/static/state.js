@@ -1,4 +1,4 @@
-// What is known now, in one place. Views read it; only live.js writes it.
+// The state of the application. Views read it; only sync.js writes it.
 
 const EVENTS_MAX = 1000;
 
@@ -10,25 +10,25 @@ function empty() {
     mode: null,
     capacity: null,
     nodes: new Map(),
-    nodesRead: false, // an empty list means that there are none
+    nodesRead: false, // the list of nodes was read
     workloads: new Map(),
-    absent: new Set(), // workloads that the scheduler said do not exist
-    listed: false, // all workloads are here, not only some
-    changes: 0, // rises with each change of the workloads
+    absent: new Set(), // workloads that do not exist according to the scheduler
+    listed: false, // `workloads` is complete
+    changes: 0, // incremented with each change of `workloads`
     events: [], // newest last
     eventsRead: false,
-    // live, connecting, gateway (gone), scheduler (gone), denied (sign in first), trouble (whatever else)
+    // live, connecting, gateway (unreachable), scheduler (unreachable), denied (sign in first), error (any other)
     link: { state: "connecting", detail: "", since: Date.now() },
-    asOf: 0, // when something was last heard from the scheduler
+    asOf: 0, // when the scheduler last responded
   };
 }
 
 export const state = empty();
 
 const listeners = new Set();
-let asked = false;
+let isScheduled = false;
 
-/** Called once per frame after changes, however many there were. */
+/** Listeners are called once per frame after changes. */
 export function onChange(listener) {
   listeners.add(listener);
   return () => listeners.delete(listener);
@@ -36,24 +36,24 @@ export function onChange(listener) {
 
 export function change(values) {
   Object.assign(state, values);
-  if (asked) return;
-  asked = true;
-  // A page that nobody sees gets no frames; it is drawn when it is looked at.
+  if (isScheduled) return;
+  isScheduled = true;
+  // A hidden page gets no frames; it is drawn when it becomes visible.
   requestAnimationFrame(() => {
-    asked = false;
+    isScheduled = false;
     for (const listener of [...listeners]) listener(state);
   });
 }
 
-/** As when the page was just opened: another cluster, or another person. */
-export function forget() {
+/** Resets the state for another cluster or another user. */
+export function reset() {
   const { identity, clusters } = state;
   change({ ...empty(), identity, clusters });
 }
 
-export function addEvents(fresh) {
+export function addEvents(events) {
   const last = Number(state.events.at(-1)?.sequence ?? 0);
-  const newer = fresh.filter((event) => Number(event.sequence) > last);
+  const newer = events.filter((event) => Number(event.sequence) > last);
   change({ events: [...state.events, ...newer].slice(-EVENTS_MAX) });
 }
 
@@ -61,7 +61,7 @@ const searchable = (view) =>
   [view.workload_id, view.type, view.status, view.desired_state, view.assigned_node_id, view.reason?.code, view.reason?.message]
     .join(" ").toLowerCase();
 
-/** A workload with what a search looks at, made once and not at each key that is pressed. */
+/** A workload with its search text, built once instead of at each key stroke. */
 export const indexed = (view) => ({ ...view, text: searchable(view) });
 
 export function putWorkload(view) {
@@ -76,14 +76,14 @@ export function dropWorkload(id) {
   change({ changes: state.changes + 1 });
 }
 
-/** What a page says where it has nothing to show: that there is nothing only if the scheduler said so. */
-export function nothing(isRead, text) {
+/** The text for an empty list. `text` is used only if the list was read from the scheduler. */
+export function emptyText(isRead, text) {
   if (isRead) return text;
   return state.link.state === "denied" ? "Not shown: sign in first." : "Loading …";
 }
 
-/** Without a word about it, everybody may do everything: nobody asks (-insecure). */
-export function may(deed) {
+/** Without a role, authentication is off (-insecure) and everything is allowed. */
+export function isAllowed(permission) {
   const { identity } = state;
-  return !identity?.role || (identity.deeds ?? []).includes(deed);
+  return !identity?.role || (identity.deeds ?? []).includes(permission);
 }

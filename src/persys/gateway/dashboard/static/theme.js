@@ -1,19 +1,19 @@
-// Light, dark, or as the system has it. No module: it runs before anything is painted, so nothing flashes.
+// The theme: light, dark, or that of the system. This is not a module: it runs before the first paint, to avoid a flash.
 (() => {
   const KEY = "persys.theme";
-  const kept = () => { try { return localStorage.getItem(KEY); } catch { return null; } };
+  const stored = () => { try { return localStorage.getItem(KEY); } catch { return null; } };
   const show = (theme) => {
     if (theme) document.documentElement.dataset.theme = theme;
     else delete document.documentElement.dataset.theme;
   };
-  show(kept());
+  show(stored());
   globalThis.persysTheme = {
-    get: () => kept() ?? "",
+    get: () => stored() ?? "",
     set(theme) {
       try {
         if (theme) localStorage.setItem(KEY, theme);
         else localStorage.removeItem(KEY);
-      } catch { /* not kept, but shown */ }
+      } catch { /* no storage: used for this page only */ }
       show(theme);
     },
   };

@@ -1,9 +1,9 @@
-// Who I am taken for, and signing in with a token.
+// The identity of the user, and sign-in with a token.
 
 import * as api from "../api.js";
 import { h } from "../dom.js";
-import { restart } from "../live.js";
-import { card, facts, when } from "../parts.js";
+import { restart } from "../sync.js";
+import { card, facts, when } from "../components.js";
 
 export const title = () => "Access";
 export const needs = () => ({});
@@ -26,24 +26,24 @@ export function open(route, { redraw }) {
   return {
     draw: (state) => [
       h("h1", { tabindex: "-1" }, "Access"),
-      h("div", { class: "grid" }, card("Who you are", who(state)), card("Sign in with a token",
+      h("div", { class: "grid" }, card("Identity", identityFacts(state)), card("Sign in with a token",
         h("p", {}, "Only if your browser has no client certificate. The token is stored until this tab is closed."),
         h("form", { onsubmit: signIn },
           h("p", {}, h("label", { for: "token" }, "Token "), h("input", { id: "token", type: "password", autocomplete: "off", required: true })),
           h("p", { class: "row" }, h("button", { type: "submit", class: "primary" }, "Sign in"),
-            api.token.get() && h("button", { type: "button", onclick: signOut }, "Forget the token"))))),
+            api.token.get() && h("button", { type: "button", onclick: signOut }, "Sign out"))))),
     ],
   };
 }
 
-function who({ identity, link }) {
-  if (!identity) return h("p", {}, link.state === "denied" ? `Access denied: ${link.detail}` : "Not known yet.");
+function identityFacts({ identity, link }) {
+  if (!identity) return h("p", {}, link.state === "denied" ? `Access denied: ${link.detail}` : "Loading …");
   if (!identity.role) return h("p", {}, "Unauthenticated: the cluster runs with -insecure, so everyone has all permissions.");
   return facts([
     ["Name", identity.name],
     ["Role", identity.role],
-    ["May", (identity.deeds ?? []).join(", ")],
-    ["By", identity.token_id ? `token ${identity.token_id}` : "certificate"],
-    ["Until", identity.expires_at && when(identity.expires_at)],
+    ["Permissions", (identity.deeds ?? []).join(", ")],
+    ["Authenticated by", identity.token_id ? `token ${identity.token_id}` : "certificate"],
+    ["Expires", identity.expires_at && when(identity.expires_at)],
   ]);
 }

@@ -1,29 +1,29 @@
-// All nodes, and what they still have room for.
+// All nodes with their free resources.
 
 import { h } from "../dom.js";
 import { cores, megabytes, percent } from "../format.js";
-import { nodeLink, status, when } from "../parts.js";
-import { Rows } from "../rows.js";
-import { nothing } from "../state.js";
+import { nodeLink, status, when } from "../components.js";
+import { VirtualTable } from "../virtual_table.js";
+import { emptyText } from "../state.js";
 
 export const title = () => "Nodes";
 export const needs = () => ({ nodes: true });
 
-const HEADS = ["Node", "Status", "Cpu free", "Memory free", "Disk free", "Workloads", "Heartbeat", "Taints"];
+const HEADS = ["Node", "Status", "CPU free", "Memory free", "Disk free", "Workloads", "Heartbeat", "Taints"];
 
 export function open() {
-  const rows = new Rows({ label: "Nodes", heads: HEADS, key: (node) => node.node_id, cells, across: 1 });
+  const table = new VirtualTable({ label: "Nodes", heads: HEADS, key: (node) => node.node_id, cells, across: 1 });
   let known = null;
   return {
     draw(state) {
       if (known !== state.nodes) {
         known = state.nodes;
-        rows.show([...known.values()]);
+        table.show([...known.values()]);
       }
-      const empty = h("p", { class: "quiet" }, nothing(state.nodesRead, "No node has joined yet."));
-      return [h("h1", { tabindex: "-1" }, "Nodes"), known.size ? rows.element : empty];
+      const empty = h("p", { class: "quiet" }, emptyText(state.nodesRead, "No node has joined yet."));
+      return [h("h1", { tabindex: "-1" }, "Nodes"), known.size ? table.element : empty];
     },
-    close: () => rows.close(),
+    close: () => table.close(),
   };
 }
 

@@ -1,13 +1,13 @@
-// One workload's life: how it is and why, what happened, what it uses and says, and what can be done.
+// One workload: status and reason, placement, usage, events, log, and its actions.
 
 import * as api from "../api.js";
 import { Series, chart } from "../charts.js";
 import { confirm, perform } from "../dialog.js";
 import { announce, h } from "../dom.js";
-import { bytes, clock } from "../format.js";
+import { bytes, timeOfDay } from "../format.js";
 import { Log } from "../logs.js";
-import { card, deed, facts, nodeLink, table, timeline, when, workloadStatus } from "../parts.js";
-import { nothing } from "../state.js";
+import { actionButton, card, facts, nodeLink, table, timeline, when, workloadStatus } from "../components.js";
+import { emptyText } from "../state.js";
 import { explanation } from "./explain.js";
 
 export const title = ({ id }) => id;
@@ -15,65 +15,65 @@ export const needs = ({ id }) => ({ workload: id });
 
 export function open({ id }, { redraw }) {
   const series = new Series();
-  let log = null, past = null, reasons = null, seen = null, said = "";
+  let log = null, recent = null, placement = null, seen = null, lastStatus = "";
 
   async function read() {
-    const path = api.part(id);
+    const path = api.segment(id);
     const [events, explained] = await Promise.allSettled([
       api.events({ workload_id: id, limit: 200 }), api.get(`/workloads/${path}/explain`),
     ]);
-    if (events.status === "fulfilled") past = events.value.events;
-    if (explained.status === "fulfilled") reasons = explained.value;
+    if (events.status === "fulfilled") recent = events.value.events;
+    if (explained.status === "fulfilled") placement = explained.value;
     redraw();
   }
 
-  function hear(view) {
-    if (said && said !== view.status) announce(`${id} is ${view.status}`);
-    said = view.status;
+  function announceStatus(view) {
+    if (lastStatus && lastStatus !== view.status) announce(`${id} is ${view.status}`);
+    lastStatus = view.status;
   }
 
   return {
     draw(state) {
       const view = state.workloads.get(id);
       const head = h("h1", { tabindex: "-1" }, id);
-      const news = `${state.events.findLast((event) => event.workload_id === id)?.sequence}${view?.status}`;
-      if (news !== seen) { seen = news; read(); }
-      if (!view) return [head, absent(id, state, past)];
-      hear(view);
+      const version = `${state.events.findLast((event) => event.workload_id === id)?.sequence}${view?.status}`;
+      if (version !== seen) { seen = version; read(); }
+      if (!view) return [head, absent(id, state, recent)];
+      announceStatus(view);
       if (view.usage) series.add(view.usage);
       log ??= new Log(id);
       return [head, h("p", { class: "row" }, workloadStatus(view), buttons(view)), why(view),
-        h("div", { class: "grid" }, about(view), runtime(view), explained(reasons), usage(series), events(past, id), history(view), spec(view),
+        h("div", { class: "grid" }, about(view), runtime(view), explained(placement), usage(series), events(recent, id), history(view), spec(view),
           h("section", { class: "card wide" }, h("h2", {}, "Log"), log.element))];
     },
     close: () => log?.close(),
   };
 }
 
-function absent(id, state, past) {
-  const text = nothing(state.absent.has(id), "The workload does not exist; it may have been deleted.");
-  return [h("p", { class: "quiet" }, text), past?.length > 0 && card("Events", timeline(past))];
+function absent(id, state, recent) {
+  const text = emptyText(state.absent.has(id), "The workload does not exist; it may have been deleted.");
+  return [h("p", { class: "quiet" }, text), recent?.length > 0 && card("Events", timeline(recent))];
 }
 
 function buttons(view) {
-  const id = view.workload_id, path = `/workloads/${api.part(id)}`;
-  const sure = async (question, work, done) => { if (await confirm(question)) await perform(work, done); };
-  const wants = (desired) => api.ask("PUT", path, { desired_state: desired });
+  const id = view.workload_id, path = `/workloads/${api.segment(id)}`;
+  const withConfirmation = async (question, work, done) => { if (await confirm(question)) await perform(work, done); };
+  const setDesired = (desired) => api.change("PUT", path, { desired_state: desired });
   const isStopped = view.desired_state === "Stopped";
-  const isGoing = view.desired_state === "Deleted";
+  const isDeleted = view.desired_state === "Deleted";
   return h("span", { class: "row" },
-    deed("workloads", "Retry", () => perform(() => api.ask("POST", `${path}/retry`), `${id} is being retried.`), { disabled: isGoing || view.status !== "Failed" }),
-    deed("workloads", "Redeploy …", () => sure(
+    actionButton("workloads", "Retry", () => perform(() => api.change("POST", `${path}/retry`), `${id} is being retried.`), { disabled: isDeleted || view.status !== "Failed" }),
+    actionButton("workloads", "Redeploy …", () => withConfirmation(
       { title: `Redeploy ${id}?`, text: "It is recreated from the same spec, with the current image tag or commit.", verb: "Redeploy" },
-      () => api.ask("POST", `${path}/redeploy`), `${id} is being redeployed.`), { disabled: isGoing }),
+      () => api.change("POST", `${path}/redeploy`), `${id} is being redeployed.`), { disabled: isDeleted }),
     isStopped
-      ? deed("workloads", "Start", () => perform(() => wants("Running"), `${id} is being started.`))
-      : deed("workloads", "Stop …", () => sure(
+      ? actionButton("workloads", "Start", () => perform(() => setDesired("Running"), `${id} is being started.`))
+      : actionButton("workloads", "Stop …", () => withConfirmation(
         { title: `Stop ${id}?`, text: "It keeps its node and its data, and can be started again.", verb: "Stop" },
-        () => wants("Stopped"), `${id} is being stopped.`), { disabled: isGoing }),
-    deed("workloads", "Delete …", () => sure(
+        () => setDesired("Stopped"), `${id} is being stopped.`), { disabled: isDeleted }),
+    actionButton("workloads", "Delete …", () => withConfirmation(
       { title: `Delete ${id}?`, text: "It is stopped and removed, with all volumes that are not retained. This cannot be undone.", verb: "Delete", danger: true },
-      () => api.ask("DELETE", path), `${id} is being deleted.`), { class: "danger", disabled: isGoing }));
+      () => api.change("DELETE", path), `${id} is being deleted.`), { class: "danger", disabled: isDeleted }));
 }
 
 function why(view) {
@@ -81,13 +81,13 @@ function why(view) {
   if (!reason?.message && !reason?.code) return null;
   return h("p", { class: view.status === "Failed" ? "callout bad" : "callout" },
     reason.code && h("strong", {}, `${reason.code}: `), reason.message ?? "",
-    reason.next_retry_at && [" Next try ", when(reason.next_retry_at), "."]);
+    reason.next_retry_at && [" Next retry ", when(reason.next_retry_at), "."]);
 }
 
 function about(view) {
   const labels = Object.entries({ ...view.spec?.metadata, ...view.spec?.container?.labels });
-  return card("About", facts([
-    ["Wanted", view.desired_state],
+  return card("Details", facts([
+    ["Desired state", view.desired_state],
     ["Type", view.type],
     ["Node", nodeLink(view.assigned_node_id)],
     ["Placement", view.placement],
@@ -99,45 +99,45 @@ function about(view) {
   ].filter(([, value]) => value)));
 }
 
-const several = (text) => (text ? h("ul", { class: "tags" }, text.split(",").map((one) => h("li", { class: "tag" }, one))) : "");
+const tagList = (text) => (text ? h("ul", { class: "tags" }, text.split(",").map((one) => h("li", { class: "tag" }, one))) : "");
 
-/** What the runtime of its node tells of it. */
-function runtime({ metadata: told = {} }) {
+/** What the runtime of the node reports. */
+function runtime({ metadata: reported = {} }) {
   const pairs = [
-    ["Ports", several(told["container.ports"])],
-    ["Services", several(told["compose.services"])],
-    ["Addresses", several(told["vm.ip_addresses"])],
-    ["Restarts", told["container.restart_count"]],
-    ["Exit code", told["container.exit_code"]],
-    ["Health", told["container.health"]],
-    ["State", told["container.state"] ?? told["vm.domain_state"]],
-    ["Commit", told["compose.commit"]],
-    ["Started", told["container.started_at"] && when(told["container.started_at"])],
-    ["Ended", told["container.finished_at"] && when(told["container.finished_at"])],
+    ["Ports", tagList(reported["container.ports"])],
+    ["Services", tagList(reported["compose.services"])],
+    ["Addresses", tagList(reported["vm.ip_addresses"])],
+    ["Restarts", reported["container.restart_count"]],
+    ["Exit code", reported["container.exit_code"]],
+    ["Health", reported["container.health"]],
+    ["State", reported["container.state"] ?? reported["vm.domain_state"]],
+    ["Commit", reported["compose.commit"]],
+    ["Started", reported["container.started_at"] && when(reported["container.started_at"])],
+    ["Ended", reported["container.finished_at"] && when(reported["container.finished_at"])],
   ];
   return pairs.some(([, value]) => value) ? card("Runtime", facts(pairs)) : null;
 }
 
 function usage(series) {
   const perSecond = (value) => `${bytes(value)}/s`;
-  return h("section", { class: "card wide" }, h("h2", {}, "Usage since you opened this page"), h("div", { class: "charts" },
-    chart("Cpu", series.values("cpu_percent"), (value) => `${value.toFixed(1)} %`),
+  return h("section", { class: "card wide" }, h("h2", {}, "Usage since this page was opened"), h("div", { class: "charts" },
+    chart("CPU", series.values("cpu_percent"), (value) => `${value.toFixed(1)} %`),
     chart("Memory", series.values("memory_bytes"), bytes),
     chart("Network", series.rates("net_rx_bytes", "net_tx_bytes"), perSecond),
     chart("Disk", series.rates("disk_read_bytes", "disk_write_bytes"), perSecond)));
 }
 
-const explained = (answer) => h("section", { class: "card two" }, h("h2", {}, "Placement"),
-  answer ? explanation(answer) : h("p", { class: "quiet" }, "Loading …"));
+const explained = (response) => h("section", { class: "card two" }, h("h2", {}, "Placement"),
+  response ? explanation(response) : h("p", { class: "quiet" }, "Loading …"));
 
-const events = (past, id) => h("section", { class: "card wide" }, h("h2", {}, "Events"),
-  past ? timeline(past, { about: id }) : h("p", { class: "quiet" }, "Loading …"));
+const events = (recent, id) => h("section", { class: "card wide" }, h("h2", {}, "Events"),
+  recent ? timeline(recent, { about: id }) : h("p", { class: "quiet" }, "Loading …"));
 
 function history(view) {
-  return h("section", { class: "card wide" }, h("h2", {}, "Actions of its node"),
-    table("Actions", ["Action", "Result", "Node", "Begun", "Ended", "Error"],
-      (view.history ?? []).map((done) => [done.action_type ?? "", done.status ?? "", nodeLink(done.node_id), clock(done.started_at), clock(done.ended_at), done.error ?? ""]),
-      "No operation has timed out."));
+  return h("section", { class: "card wide" }, h("h2", {}, "Actions on its nodes"),
+    table("Actions", ["Action", "Result", "Node", "Started", "Ended", "Error"],
+      (view.history ?? []).map((done) => [done.action_type ?? "", done.status ?? "", nodeLink(done.node_id), timeOfDay(done.started_at), timeOfDay(done.ended_at), done.error ?? ""]),
+      "No actions."));
 }
 
 const spec = (view) => h("section", { class: "card wide" }, h("h2", {}, "Spec"),

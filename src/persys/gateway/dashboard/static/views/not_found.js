@@ -1,4 +1,4 @@
-// An address that names no page.
+// The page for an unknown URL.
 
 import { h } from "../dom.js";
 
@@ -8,6 +8,6 @@ export const needs = () => ({});
 export const open = () => ({
   draw: () => [
     h("h1", { tabindex: "-1" }, "Page not found"),
-    h("p", {}, "There is no page at ", h("code", {}, location.hash), ". ", h("a", { href: "#/" }, "Overview")),
+    h("p", {}, "No page has the address ", h("code", {}, location.hash), ". ", h("a", { href: "#/" }, "Overview")),
   ],
 });

@@ -1,47 +1,48 @@
-// Keeps the state as the cluster is: events as they come, figures every few seconds, and all of it again
-// after the gateway or the scheduler was away. Only what the page on screen needs is asked for.
+// Keeps the state in sync with the cluster: events are streamed, other data is polled every few seconds, and
+// everything is read again after an outage of the gateway or the scheduler. Only data that the current page needs is
+// requested.
 
 import * as api from "./api.js";
 import { messages } from "./sse.js";
-import { addEvents, change, dropWorkload, forget, indexed, putWorkload, state } from "./state.js";
+import { addEvents, change, dropWorkload, indexed, putWorkload, reset, state } from "./state.js";
 
-const POLL_MS = 4000, SETTLE_MS = 250;
-const BACK_OFF_MS = [500, 1000, 2000, 3000];
-const EVENTS_AT_FIRST = 200;
-const ONE_BY_ONE_MAX = 16; // more than so many that changed are not asked for one by one
-// Whether a node could be lost does not depend on what is asked about, but something has to be.
-const ANY = { spec: { type: "container", container: { image: "any" } } };
-const NODE_MS = 2; // thousands of nodes are read less often
+const POLL_MS = 4000, DEBOUNCE_MS = 250;
+const BACKOFF_MS = [500, 1000, 2000, 3000];
+const INITIAL_EVENTS = 200;
+const ONE_BY_ONE_MAX = 16; // above this number of changed workloads, the whole list is read
+// The tolerance of a node loss does not depend on the spec, but the API requires one.
+const ANY_SPEC = { spec: { type: "container", container: { image: "any" } } };
+const NODE_MS = 2; // per node: large lists are read less often
 const LIST_EVERY_MS = 60000, LIST_AT_MOST_EVERY_MS = 3000, CAPACITY_EVERY_MS = 20000;
 
 let session = new AbortController();
-let wanted = {};
+let needs = {};
 let failures = 0;
 let read = {}; // when each part was last read
 const changed = new Set();
-let settling = 0;
+let timer = 0;
 
-/** The parts that the page on screen shows: summary, mode, capacity, nodes, workloads, workload (an id). */
-export function want(parts) {
-  wanted = parts;
+/** The parts that the current page shows: summary, mode, capacity, nodes, workloads, workload (an id). */
+export function setNeeds(parts) {
+  needs = parts;
   poll(session);
 }
 
-/** Begin anew: at first, after signing in, and with another cluster. */
+/** Starts a new session: at load, after sign-in, and for another cluster. */
 export function restart() {
   session.abort();
   session = new AbortController();
   failures = 0;
   read = {};
   changed.clear();
-  forget();
+  reset();
   const mine = session;
-  whoAmI(mine);
-  polling(mine);
-  watching(mine);
+  readIdentity(mine);
+  pollLoop(mine);
+  watchEvents(mine);
 }
 
-/** Now, and not in a few seconds: something was just done. */
+/** Polls now, after a change by the user. */
 export function refresh() {
   read.nodes = 0;
   return poll(session);
@@ -53,25 +54,25 @@ const pause = (ms, signal) =>
     signal.addEventListener("abort", () => { clearTimeout(timer); resolve(); }, { once: true });
   });
 
-async function whoAmI(mine) {
+async function readIdentity(mine) {
   while (!mine.signal.aborted) {
     try {
       const [identity, clusters] = await Promise.all([api.get("/identity"), api.clusters()]);
       if (!mine.signal.aborted) change({ identity, clusters });
       return;
     } catch (problem) {
-      told(mine, problem);
-      await pause(BACK_OFF_MS.at(-1), mine.signal);
+      onProblem(mine, problem);
+      await pause(BACKOFF_MS.at(-1), mine.signal);
     }
   }
 }
 
-async function polling(mine) {
+async function pollLoop(mine) {
   while (!mine.signal.aborted) {
     await poll(mine);
-    const ms = failures ? BACK_OFF_MS[Math.min(failures, BACK_OFF_MS.length) - 1] : POLL_MS;
+    const ms = failures ? BACKOFF_MS[Math.min(failures, BACKOFF_MS.length) - 1] : POLL_MS;
     await pause(ms, mine.signal);
-    await api.seen(mine.signal);
+    await api.untilVisible(mine.signal);
   }
 }
 
@@ -80,18 +81,18 @@ async function poll(mine) {
   const jobs = [];
   const job = (name, work) => { read[name] = Date.now(); jobs.push(work()); };
   job("mode", async () => keep(mine, { mode: await api.get("/mode") }));
-  if (wanted.summary) job("summary", async () => keep(mine, { summary: await api.get("/summary") }));
-  if (wanted.nodes && age("nodes") >= state.nodes.size * NODE_MS) job("nodes", () => readNodes(mine));
-  if (wanted.capacity && age("capacity") > CAPACITY_EVERY_MS) {
-    job("capacity", async () => keep(mine, { capacity: await api.query("/capacity", ANY) }));
+  if (needs.summary) job("summary", async () => keep(mine, { summary: await api.get("/summary") }));
+  if (needs.nodes && age("nodes") >= state.nodes.size * NODE_MS) job("nodes", () => readNodes(mine));
+  if (needs.capacity && age("capacity") > CAPACITY_EVERY_MS) {
+    job("capacity", async () => keep(mine, { capacity: await api.query("/capacity", ANY_SPEC) }));
   }
-  if (wanted.workload) job("workload", () => readWorkload(mine, wanted.workload));
-  if (wanted.workloads && age("workloads") > LIST_EVERY_MS) job("workloads", () => readWorkloads(mine));
+  if (needs.workload) job("workload", () => readWorkload(mine, needs.workload));
+  if (needs.workloads && age("workloads") > LIST_EVERY_MS) job("workloads", () => readWorkloads(mine));
   const results = await Promise.allSettled(jobs);
   if (mine.signal.aborted) return;
   const failed = results.find((result) => result.status === "rejected");
-  if (failed) told(mine, failed.reason);
-  else heard();
+  if (failed) onProblem(mine, failed.reason);
+  else onResponse();
 }
 
 const keep = (mine, values) => { if (!mine.signal.aborted) change(values); };
@@ -118,7 +119,7 @@ async function readWorkloads(mine) {
 
 async function readWorkload(mine, id) {
   try {
-    const { workload } = await api.get(`/workloads/${api.part(id)}`);
+    const { workload } = await api.get(`/workloads/${api.segment(id)}`);
     if (!mine.signal.aborted) putWorkload(workload);
   } catch (problem) {
     if (problem.status !== 404) throw problem;
@@ -126,7 +127,7 @@ async function readWorkload(mine, id) {
   }
 }
 
-function heard() {
+function onResponse() {
   const was = state.link.state;
   failures = 0;
   change({ asOf: Date.now() });
@@ -138,10 +139,10 @@ function heard() {
   }
 }
 
-function told(mine, problem) {
+function onProblem(mine, problem) {
   if (mine.signal.aborted) return;
   if (!(problem instanceof api.Problem)) throw problem;
-  if (problem.status === 429) return; // too fast: what is shown is still so
+  if (problem.status === 429) return; // rate limit: the shown data is still valid
   failures += 1;
   const kind = kindOf(problem);
   const { link } = state;
@@ -149,40 +150,40 @@ function told(mine, problem) {
   change({ link: { state: kind, detail: problem.message, since } });
 }
 
-function kindOf({ status, isGone }) {
+function kindOf({ status, isUnavailable }) {
   if (status === 401 || status === 403) return "denied";
-  if (!isGone) return "trouble";
+  if (!isUnavailable) return "error";
   return status === 0 ? "gateway" : "scheduler";
 }
 
-async function watching(mine) {
+async function watchEvents(mine) {
   let after = null;
   while (!mine.signal.aborted) {
     try {
       after ??= await readEvents(mine);
       const headers = { Accept: "text/event-stream", "Last-Event-ID": after };
-      const signal = api.whileSeen(mine.signal);
-      for await (const message of messages(api.streamed("/events/watch", { signal, headers }))) {
+      const signal = api.whileVisible(mine.signal);
+      for await (const message of messages(api.stream("/events/watch", { signal, headers }))) {
         if (mine.signal.aborted) return;
         after = message.id || after;
-        const told = JSON.parse(message.data || "{}");
-        if (message.event === "problem") throw new api.Problem(told.status, told.detail);
-        happened(mine, told);
+        const body = JSON.parse(message.data || "{}");
+        if (message.event === "problem") throw new api.Problem(body.status, body.detail);
+        onEvent(mine, body);
       }
     } catch (problem) {
-      // What was missed is no longer kept: everything is read again.
+      // The missed events are no longer stored: everything is read again.
       if (problem.status === 410) after = null, read = {};
       else if (!(problem instanceof api.Problem) && !mine.signal.aborted) throw problem;
     }
-    // A stream that ends is the first sign that somebody is gone.
+    // The end of a stream is the first sign of an outage.
     if (!mine.signal.aborted && !document.hidden) poll(mine);
-    await pause(BACK_OFF_MS[1], mine.signal);
-    await api.seen(mine.signal);
+    await pause(BACKOFF_MS[1], mine.signal);
+    await api.untilVisible(mine.signal);
   }
 }
 
 async function readEvents(mine) {
-  const { events, last } = await api.events({ limit: EVENTS_AT_FIRST });
+  const { events, last } = await api.events({ limit: INITIAL_EVENTS });
   if (!mine.signal.aborted) {
     change({ events: [], eventsRead: true });
     addEvents(events);
@@ -190,24 +191,24 @@ async function readEvents(mine) {
   return last;
 }
 
-function happened(mine, event) {
+function onEvent(mine, event) {
   if (!event.kind) return; // a bookmark
   addEvents([event]);
   changed.add(event.workload_id ?? "");
-  if (settling) return;
-  settling = setTimeout(() => { settling = 0; settle(mine); }, SETTLE_MS);
+  if (timer) return;
+  timer = setTimeout(() => { timer = 0; readAffected(mine); }, DEBOUNCE_MS);
 }
 
-/** Read again what the latest events were about. */
-async function settle(mine) {
+/** Reads the workloads of the latest events again. */
+async function readAffected(mine) {
   if (mine.signal.aborted) return;
   const ids = [...changed].filter(Boolean);
   changed.clear();
   try {
-    if (wanted.workloads && state.listed) await readChanged(mine, ids);
+    if (needs.workloads && state.listed) await readChanged(mine, ids);
     await poll(mine);
   } catch (problem) {
-    told(mine, problem);
+    onProblem(mine, problem);
   }
 }
 
