@@ -151,7 +151,7 @@ class AgentServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListIntents(self, request, context):
-        """Ours. The intents that the scheduler stored with each workload, to rebuild a lost cluster.
+        """Extension: the intents that the scheduler stored with each workload, to rebuild a lost cluster.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

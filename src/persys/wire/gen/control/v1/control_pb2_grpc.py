@@ -387,7 +387,7 @@ class AgentControlServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RedeployWorkload(self, request, context):
-        """Ours. Redeploy from the same spec with the current commit of the branch or the current image of the tag.
+        """Extension: redeploy from the same spec with the current commit of the branch or the current image of the tag.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -612,7 +612,7 @@ class AgentControlServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListSuggestions(self, request, context):
-        """Ours: suggestions whose sender may not perform the action wait for approval.
+        """Extension: suggestions whose sender may not perform the action wait for approval.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -631,21 +631,21 @@ class AgentControlServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetOrphan(self, request, context):
-        """Ours: an orphan with the spec and the secret references that its node reports.
+        """Extension: an orphan with the spec and the secret references that its node reports.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetDiagnostics(self, request, context):
-        """Ours: contained internal errors, quarantined records and policy violations.
+        """Extension: contained internal errors, quarantined records and policy violations.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListRecords(self, request, context):
-        """Ours: stored records that cannot be read, to inspect, export and delete them.
+        """Extension: stored records that cannot be read, to inspect, export and delete them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
