@@ -103,7 +103,7 @@ class UnavailableError(PersysError):
 
 
 class StoreUnavailableError(UnavailableError):
-    """The store did not take the write or gave no answer."""
+    """The store did not accept the write or did not respond."""
 
 
 class FrozenError(StoreUnavailableError):
@@ -115,8 +115,8 @@ class CompactedError(StoreUnavailableError):
 
 
 class AgentUnreachableError(UnavailableError):
-    """The agent gave no answer."""
+    """The agent did not respond."""
 
 
 class RuntimeUnavailableError(UnavailableError):
-    """The runtime (Docker, libvirt) gave no answer."""
+    """The runtime (Docker, libvirt) did not respond."""

@@ -40,7 +40,9 @@ def other_node(cluster: Cluster) -> str:
 def log_writer(cluster: Cluster, demo_image: str) -> str:
     """Started with the first test, so that its usage is available later."""
     line = f'while true; do echo "line {MARKUP}"; sleep 0.2; done'
-    cluster.apply("log-writer", a_container(demo_image, "sh", "-c", line, metadata={"team": MARKUP}))
+    cluster.apply(
+        "log-writer", a_container(demo_image, "sh", "-c", line, metadata={"team": MARKUP})
+    )
     return "log-writer"
 
 

@@ -121,7 +121,7 @@ def test_a_long_outage_does_not_fail_workloads(
     time.sleep(2 * APPLY_SECONDS)  # longer than the deadline of an apply
 
     assert cluster.statuses() == {name: "Unknown", late: "Pending"}
-    assert "does not answer" in cluster.client.get_workload(late).reason.message
+    assert "does not respond" in cluster.client.get_workload(late).reason.message
     assert [view.retry_attempts for view in cluster.client.list_workloads()] == [0, 0]
     proxy.restore()
     cluster.wait_for_all([name, late], "Running")

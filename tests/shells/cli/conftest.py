@@ -84,7 +84,7 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
             for each in self.volumes
             if request.workload_id in ("", each.workload_id) and request.name in ("", each.name)
         ]
-        silent = control_pb2.NodeProblem(node_id="n9", problem="gives no answer")
+        silent = control_pb2.NodeProblem(node_id="n9", problem="does not respond")
         return control_pb2.ListVolumesResponse(volumes=found, problems=[silent])
 
     def DeleteVolume(self, request, context):  # type: ignore[no-untyped-def]
@@ -95,7 +95,7 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
         return control_pb2.DeleteVolumeResponse(success=True)
 
     def ListImages(self, request, context):  # type: ignore[no-untyped-def]
-        silent = control_pb2.NodeProblem(node_id="n9", problem="gives no answer")
+        silent = control_pb2.NodeProblem(node_id="n9", problem="does not respond")
         return control_pb2.ListImagesResponse(images=self.images, problems=[silent])
 
     def AddImage(self, request_iterator, context):  # type: ignore[no-untyped-def]

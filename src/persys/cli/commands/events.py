@@ -94,7 +94,7 @@ def _stream(client: "SchedulerClient", options: Namespace, after: int) -> Iterat
                     yield event
         except UnavailableError as err:
             if not disconnected:
-                print(f"no answer, retrying: {err}", file=sys.stderr, flush=True)
+                print(f"no response, retrying: {err}", file=sys.stderr, flush=True)
             disconnected = True
             sleep(_RETRY_SECONDS)
 

@@ -205,7 +205,7 @@ def _wait_until_empty(client: "SchedulerClient", node_id: str, within: timedelta
         except NotFoundError:
             return _ended(ExitCode.FAILED, f"node {node_id} was removed", "`persysctl node list`")
         except UnavailableError as err:  # the scheduler may be restarting
-            node, away = NodeView(node_id=node_id), f"no answer from the scheduler: {err}"
+            node, away = NodeView(node_id=node_id), f"no response from the scheduler: {err}"
         line = away or _progress(node)
         if line != shown:
             print(line, flush=True)

@@ -92,7 +92,7 @@ def _create_join_token(options: Namespace) -> ExitCode:
 
 
 def show(options: Namespace) -> ExitCode:
-    """List both kinds, or the one of --kind. A server that does not answer sets the exit code."""
+    """List both kinds, or the one of --kind. A server that does not respond sets the exit code."""
     rows: list[Row] = []
     worst = ExitCode.OK
     for kind, fetch in _sources(options):

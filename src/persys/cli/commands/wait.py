@@ -135,7 +135,7 @@ class _WorkloadWait:
             workload = None
         except UnavailableError as err:
             # The scheduler may be restarting: retry until the time is over.
-            why = f"no answer from the scheduler: {err}"
+            why = f"no response from the scheduler: {err}"
             return Outcome(ExitCode.TIMED_OUT, "Unknown", why, CONNECTION_HINT)
         seen = None if workload is None else signature(workload)
         if seen != self._signature:

@@ -180,7 +180,7 @@ def _describe(workload: WorkloadView, now: datetime, wide: bool) -> str:
 
 def _dispatch_text(workload: WorkloadView) -> str:
     if workload.dispatch_failed:
-        return "no answer from the node, retrying"
+        return "no response from the node, retrying"
     return "accepted by the node" if workload.admitted_on_node else ""
 
 

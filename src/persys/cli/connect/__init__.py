@@ -2,7 +2,7 @@
 
 In reading order:
 
-- `clients.py`: a client for a command, and the error message when the server does not answer
+- `clients.py`: a client for a command, and the error message when the server does not respond
 - `settings.py`: addresses and timeouts from flags, variables, the context and defaults
 - `context_file.py`: reads and writes ~/.persys/config.yaml
 - `tls.py`: client certificate, token and verification of the server

@@ -1,4 +1,4 @@
-"""Clients for one command, and the error message when the server does not answer."""
+"""Clients for one command, and the error message when the server does not respond."""
 
 import os
 import sys

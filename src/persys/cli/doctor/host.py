@@ -74,7 +74,7 @@ def _check_agent(options: Namespace, settings: Settings, *, listens: bool) -> Fi
             why = explain_tls_failure(where, Role.AGENT, trust)
         except PersysError as own:
             why = str(own)
-        text = f"the process at {where} does not answer as an agent: {why or err}"
+        text = f"the process at {where} does not respond as an agent: {why or err}"
         port = where.rpartition(":")[2]
         fix = (
             f"`ss -ltnp sport = :{port}` shows the process on this port; if it is not the agent, set "
@@ -94,14 +94,14 @@ def _check_docker() -> Iterator[Finding]:
         return
     if (why := _command_error("docker", "version", "--format", "{{.Server.Version}}")) is not None:
         fix = "systemctl start docker; check that this user may use its socket (group docker)"
-        yield fail("docker", f"Docker does not answer: {why}", fix)
+        yield fail("docker", f"Docker does not respond: {why}", fix)
         return
-    yield ok("docker", "Docker answers")
+    yield ok("docker", "Docker is running")
     if (command := compose_command()) is not None:
-        yield ok("compose", f"`{' '.join(command)}` answers")
+        yield ok("compose", f"`{' '.join(command)}` works")
     else:
         fix = "install docker-compose or docker-compose-plugin; Compose stacks need it"
-        yield warn("compose", "neither `docker compose` nor `docker-compose` answers", fix)
+        yield warn("compose", "neither `docker compose` nor `docker-compose` works", fix)
 
 
 def _check_libvirt() -> Finding:
@@ -109,7 +109,7 @@ def _check_libvirt() -> Finding:
     if find_command("virsh") is None:
         return warn("libvirt", "virsh command not found, so libvirt is probably missing", fix)
     if (why := _command_error("virsh", "--readonly", "version")) is not None:
-        return warn("libvirt", f"libvirt does not answer: {why}", fix)
+        return warn("libvirt", f"libvirt does not respond: {why}", fix)
     return ok("libvirt", "libvirt answers")
 
 

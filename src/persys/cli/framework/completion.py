@@ -152,7 +152,7 @@ def _paths(current: str) -> list[tuple[str, str]]:
 
 
 def _ids(kind: str, before: Sequence[str]) -> list[tuple[str, str]]:
-    """Ids from the cluster. A cluster that does not answer yields no candidates and no error."""
+    """Ids from the cluster. A cluster that does not respond yields no candidates and no error."""
     from persys.cli.connect.clients import scheduler_client
 
     options = Namespace(timeout=_TIMEOUT, wait=None)

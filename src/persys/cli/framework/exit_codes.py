@@ -11,7 +11,7 @@ class ExitCode(IntEnum):
     FAILED = 1  # the workload failed, or the request was refused
     USAGE = 2  # the command line or the spec is invalid
     TIMED_OUT = 3  # timed out while waiting
-    UNREACHABLE = 4  # no answer from the server; the result is unknown
+    UNREACHABLE = 4  # no response from the server; the result is unknown
     INTERRUPTED = 130
 
 

@@ -52,7 +52,7 @@ def _watch(found: T, fetch: Callable[[], T], render: Callable[[T], str]) -> None
             found = fetch()
         except UnavailableError as err:
             if not silent:
-                print(f"no answer, retrying: {err}", file=sys.stderr)
+                print(f"no response, retrying: {err}", file=sys.stderr)
             silent = True
         else:
             silent = False

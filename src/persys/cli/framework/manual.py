@@ -19,7 +19,7 @@ _EXIT_CODES = (
     ("1", "the workload failed, or the request was refused"),
     ("2", "the command line or the spec is invalid"),
     ("3", "timed out while waiting"),
-    ("4", "no answer from the server; the result is unknown"),
+    ("4", "no response from the server; the result is unknown"),
 )
 
 

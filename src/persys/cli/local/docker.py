@@ -15,7 +15,7 @@ from persys.cli.local.daemon import BackgroundProcess, command_line
 from persys.cli.local.packages import ensure_commands, find_command, install_packages
 from persys.cli.local.poll import poll
 
-_ANSWER_DEADLINE = timedelta(seconds=60)
+_RESPONSE_DEADLINE = timedelta(seconds=60)
 _CALL_SECONDS = 120
 # From Docker's own repository, Ubuntu and Debian.
 _COMPOSE_PACKAGES = ("docker-compose-plugin", "docker-compose-v2", "docker-compose")
@@ -26,11 +26,11 @@ def ensure_docker(state_dir: Path, progress: Progress) -> None:
     version = docker_version()
     if version is None:
         version = _start(state_dir, progress)
-    progress.done(f"Docker {version} answers")
+    progress.done(f"Docker {version} is running")
 
 
 def docker_version() -> str | None:
-    """The version of the daemon that answers, or None."""
+    """The version of the daemon that responds, or None."""
     if find_command("docker") is None:
         return None
     ended = run_docker("version", "--format", "{{.Server.Version}}")
@@ -59,8 +59,8 @@ def ensure_compose(progress: Progress) -> None:
         install_packages([package], progress)
         command = compose_command()
         if command is None:
-            raise SetupError(f"{package} is installed, but Compose does not answer")
-    progress.done(f"Compose answers (`{' '.join(command)}`)")
+            raise SetupError(f"{package} is installed, but Compose does not respond")
+    progress.done(f"Compose is installed (`{' '.join(command)}`)")
 
 
 def _succeeds(command: list[str]) -> bool:
@@ -89,7 +89,7 @@ def run_docker(*arguments: str, stdin: bytes | None = None) -> subprocess.Comple
 
 def _start(state_dir: Path, progress: Progress) -> str:
     if os.environ.get("DOCKER_HOST"):
-        raise SetupError(f"no answer from Docker at DOCKER_HOST={os.environ['DOCKER_HOST']}")
+        raise SetupError(f"no response from Docker at DOCKER_HOST={os.environ['DOCKER_HOST']}")
     ensure_commands(
         {"docker": "docker.io", "dockerd": "docker.io", "iptables": "iptables"}, progress
     )
@@ -113,7 +113,7 @@ def _start_with_systemd() -> str:
         timeout=_CALL_SECONDS,
         check=False,
     )
-    version = poll(docker_version, within=_ANSWER_DEADLINE) if ended.returncode == 0 else None
+    version = poll(docker_version, within=_RESPONSE_DEADLINE) if ended.returncode == 0 else None
     if version is None:
         raise SetupError(f"systemctl start docker: {ended.stderr}see `journalctl -u docker`")
     return version
@@ -131,9 +131,9 @@ def _start_in_background(state_dir: Path) -> str:
         daemon.check_runs()
         return docker_version()
 
-    version = poll(version_while_running, within=_ANSWER_DEADLINE)
+    version = poll(version_while_running, within=_RESPONSE_DEADLINE)
     if version is None:
-        raise daemon.failure(f"did not answer within {_ANSWER_DEADLINE.seconds} s")
+        raise daemon.failure(f"did not respond within {_RESPONSE_DEADLINE.seconds} s")
     return version
 
 

@@ -199,19 +199,19 @@ class ControlPlane:
                 _check_free(process, port)  # before any process is started
         _ensure_running(self.ca, ports.ca, progress)
         self._wait(self.ca, self._authority_answers, "answer")
-        progress.done(f"CA answers at {self.authority} (log {self.ca.log_path})")
+        progress.done(f"CA is listening on {self.authority} (log {self.ca.log_path})")
         for identity in self.certificates.ensure():
             progress.done(f"certificate for {identity}")
         _ensure_running(self.scheduler, self.ports.scheduler, progress)
         self._wait(self.scheduler, self._scheduler_answers, "answer")
-        progress.done(f"scheduler answers at {self.target} (log {self.scheduler.log_path})")
+        progress.done(f"scheduler is listening on {self.target} (log {self.scheduler.log_path})")
         _ensure_running(self.agent, self.ports.agent, progress)
         progress.step("waiting for the node to be ready")
         node = self._wait(self.agent, self._ready_node, "become ready")
         progress.done(f"node {node.node_id} is ready (log {self.agent.log_path})")
         _ensure_running(self.gateway, self.ports.gateway, progress)
         self._wait(self.gateway, self._gateway_answers, "answer")
-        progress.done(f"gateway answers at {self.dashboard} (log {self.gateway.log_path})")
+        progress.done(f"gateway is listening on {self.dashboard} (log {self.gateway.log_path})")
 
     @property
     def processes(self) -> tuple[BackgroundProcess, ...]:

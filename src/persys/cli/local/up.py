@@ -100,7 +100,7 @@ def clean_demo(options: Namespace) -> ExitCode:
             return ExitCode.OK
         except UnavailableError as err:
             raise UnavailableError(
-                f"no answer from the scheduler at {control_plane.target}, which removes the workload; "
+                f"no response from the scheduler at {control_plane.target}, which removes the workload; "
                 f"start it with `{program('persys')} up`"
             ) from err
         progress.step(f"removing workload {workload_id}")
@@ -148,13 +148,13 @@ def _deploy(control_plane: ControlPlane, demo_port: int | None, progress: Progre
             _wait(client, workload_id, WaitTarget(Goal.RUNNING, revision), progress)
     host_port = request.spec.container.ports[0].host_port
     url = f"http://127.0.0.1:{host_port}/"
-    progress.step(f"waiting for an answer at {url}")
+    progress.step(f"waiting for a response at {url}")
     if poll(lambda: _answers(host_port), within=_ANSWER_DEADLINE) is None:
         raise SetupError(
-            f"workload {workload_id} is running, but there is no answer at {url}; "
+            f"workload {workload_id} is running, but {url} does not respond; "
             f"check its output with `{program('persysctl')} logs {workload_id}`"
         )
-    progress.done(f"workload {workload_id} answers at {url}")
+    progress.done(f"workload {workload_id} responds at {url}")
     return url
 
 
@@ -248,7 +248,7 @@ Persys is running on this machine. Next steps:
 def running_workloads() -> str:
     """List the workloads, which keep running without the control plane."""
     if docker_version() is None:
-        return "Docker does not answer, so the running workloads are not known."
+        return "Docker does not respond, so the running workloads are not known."
     listed = run_docker(
         *("ps", "--filter", "label=persys.managed=true"),
         *("--format", '{{.Names}}  {{.Status}}  workload {{.Label "persys.workload_id"}}'),

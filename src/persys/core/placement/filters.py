@@ -112,7 +112,9 @@ def _lacking(slot: NodeSlot, needs: Requirements) -> Rejection | None:
     lacking = needs.traits - slot.traits
     for kind in _TRAITS:
         if mine := [trait for trait in lacking if trait.startswith(f"{kind}:")]:
-            lacks = f"whose {_named(min(mine))} does not answer" if min(mine) in slot.silent else ""
+            lacks = (
+                f"whose {_named(min(mine))} does not respond" if min(mine) in slot.silent else ""
+            )
             return Rejection(kind, lacks or f"without {described(min(mine))}")
     return Rejection(Filter.FEATURE, f"without {described(min(lacking))}")
 

@@ -114,7 +114,7 @@ def test_a_watch_resumes_after_a_lost_connection(cluster_with_events: Cluster, c
 
     assert [json.loads(line)["sequence"] for line in ended.out.splitlines()] == ["4", "5", "6"]
     assert [watch.after_sequence for watch in cluster_with_events.watches] == [3, 5, 5]
-    assert ended.err.count("no answer, retrying") == 1
+    assert ended.err.count("no response, retrying") == 1
 
 
 def test_a_bookmark_is_not_shown_and_advances_the_position(

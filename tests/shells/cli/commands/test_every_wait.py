@@ -151,7 +151,7 @@ def away(cluster: Cluster) -> None:
         (late, 1, "not empty at its deadline"),
         (ended_by_another, 1, "it is schedulable again"),
         (removed, 1, "was removed"),
-        (away, 4, "no answer from the scheduler"),
+        (away, 4, "no response from the scheduler"),
     ],
 )
 @pytest.mark.parametrize("name", sorted(ON_NODES))

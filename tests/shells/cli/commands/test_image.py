@@ -94,7 +94,7 @@ def test_images_are_listed_with_their_nodes_and_users(ctl: Run, cluster: Cluster
         "0123456789ab",
         "db,web",
     ]
-    assert "node n9: gives no answer" in listed.err
+    assert "node n9: does not respond" in listed.err
     assert ctl("image", "list", "-o", "name").out == "debian-12\n"
     (shown,) = json.loads(ctl("image", "list", "-o", "json").out)
     assert shown["sha256"] == "0123456789abcdef"

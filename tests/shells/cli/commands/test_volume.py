@@ -46,7 +46,7 @@ def test_volumes_are_listed_with_their_size_and_unreachable_nodes(ctl: Run) -> N
         "attached",
     ]
     assert "no limit" in listed.out
-    assert "node n9 gives no answer" in listed.err
+    assert "node n9 does not respond" in listed.err
     assert ctl("volume", "list", "-o", "name").out == "n1/web/data\nn2/old/kept\n"
 
 

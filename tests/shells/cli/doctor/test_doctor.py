@@ -313,7 +313,7 @@ def test_either_compose_command_is_enough(
     ended = ctl("doctor", "-o", "json", "--agent", cluster.address, PATH=str(tmp_path))
 
     (finding,) = [each for each in json.loads(ended.out) if each["check"] == "compose"]
-    assert (finding["level"], finding["what"]) == ("ok", f"`{program}` answers")
+    assert (finding["level"], finding["what"]) == ("ok", f"`{program}` works")
 
 
 def test_internal_errors_and_unreadable_records_are_reported(cluster: Cluster, ctl: Run) -> None:
@@ -351,7 +351,7 @@ def test_docker_is_missing_or_does_not_answer(cluster: Cluster, run: Run, tmp_pa
     silent = run(*words, DOCKER_HOST="tcp://127.0.0.1:1")
     missing = run(*words, PATH=str(tmp_path))
 
-    assert "does not answer" in worst(silent, "docker")
+    assert "does not respond" in worst(silent, "docker")
     assert found(missing, "docker") or found(missing, "libvirt")
 
 
@@ -373,7 +373,7 @@ def test_the_port_of_the_agent_belongs_to_another_process(
         taken = run(*words, "--agent", address)
         silent = run(*words, "--agent", unused_address)
 
-    assert "does not answer as an agent" in worst(taken, "agent")
+    assert "does not respond as an agent" in worst(taken, "agent")
     assert "connection refused" in worst(silent, "agent")
 
 

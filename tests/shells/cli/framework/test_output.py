@@ -143,7 +143,7 @@ def test_a_workload_shows_its_reason_retry_placement_and_metadata(
     )
     view.failure_reason = "IMAGE_PULL_FAILED"
     view.reason.code = "PullFailed"
-    view.reason.message = "registry gives no answer"
+    view.reason.message = "registry does not respond"
     view.placement = "most free memory"
     view.metadata["container.ports"] = "8080->80/tcp"
     view.spec.container.image = "nginx"
@@ -151,7 +151,7 @@ def test_a_workload_shows_its_reason_retry_placement_and_metadata(
     out = ctl("workload", "get", "web").out
 
     for expected in (
-        "PullFailed: registry gives no answer",
+        "PullFailed: registry does not respond",
         "IMAGE_PULL_FAILED",
         "2 of 5 attempts failed",
         "most free memory",

@@ -28,7 +28,7 @@ def test_clean_demo_without_a_control_plane_names_the_next_step(unused_address: 
     ended = persys("clean-demo", "--scheduler-port", port, "--state-dir", "/nowhere")
 
     assert ended.returncode == 4
-    assert f"no answer from the scheduler at {unused_address}" in ended.stderr
+    assert f"no response from the scheduler at {unused_address}" in ended.stderr
     assert "persys up" in ended.stderr
 
 

@@ -75,7 +75,7 @@ async def test_a_node_whose_runtime_does_not_respond_gets_no_work_of_that_type(
     assert "runtime does not respond: container" in (await cluster.control.node("n1")).status_reason
     await cluster.control.apply("huge", cpu=4000)
     waiting = await cluster.control.workload("huge")
-    assert "whose container runtime does not answer" in waiting.reason.message
+    assert "whose container runtime does not respond" in waiting.reason.message
 
     await cluster.control.stub.Heartbeat(pb.HeartbeatRequest(node_id="n1"), timeout=10)
 

@@ -25,7 +25,7 @@ async def test_revocation_is_retried_until_the_ca_has_revoked_the_certificates()
     async def revoke(node_id: NodeId, until: datetime) -> None:
         asked.append((node_id, until))
         if len(asked) < 3:
-            raise UnavailableError("the authority gives no answer")
+            raise UnavailableError("the authority does not respond")
 
     memory = Memory()
     memory.removed.put(RemovedNode(NodeId("n1"), NOW))  # before this scheduler came to lead

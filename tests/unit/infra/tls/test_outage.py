@@ -43,7 +43,7 @@ class FakeCa(CertificateSource):
     async def issue(self, csr_pem: bytes) -> Issued:
         self.tries += 1
         if self.is_away:
-            raise UnavailableError("the authority gives no answer")
+            raise UnavailableError("the authority does not respond")
         key = x509.load_pem_x509_csr(csr_pem).public_key()
         made = issue(
             self._root.issuer,

@@ -112,7 +112,7 @@ class NodeSlot:
     pools: PoolRoom | None = None  # of a node that has room in several
     silent: frozenset[str] = (
         frozenset()
-    )  # traits that it has, and whose runtime does not answer now
+    )  # traits that it has, and whose runtime does not respond now
 
     def copy(self) -> "NodeSlot":
         return NodeSlot(
