@@ -110,7 +110,6 @@ class Deployment:
             {
                 "PERSYS_GRPC_ADDR": "127.0.0.1",
                 "PERSYS_TLS_CN_ROLES": ROLES,
-                "PERSYS_TLS_VERIFY": "host",
                 **self._certificate(name),
                 **variables,
             },

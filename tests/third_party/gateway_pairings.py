@@ -86,7 +86,7 @@ class OurGateway(WithThirdPartyAgents):
         user: dict[str, str] = {}
         if root is not None:
             files = root.write(Role.GATEWAY, "g1", hosts=("127.0.0.1",))
-            settings = root.variables(files) | {"PERSYS_TLS_VERIFY": "host"}
+            settings = root.variables(files)
             user = files_of(root.write(Role.OPERATOR, "alice"))
         ours = Gateway(folder, {"main": address}, settings)
         self.gateway = ours.process

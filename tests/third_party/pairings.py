@@ -127,8 +127,7 @@ class OurAgent:
             tls = files_of(root.write_named("persys-scheduler"))
             user = files_of(root.write_named("persysctl"))
             files = root.write(Role.AGENT, self.node_id, hosts=("127.0.0.1",))
-            # A third-party certificate names its host and not its role.
-            security = root.variables(files) | {"PERSYS_TLS_VERIFY": "host"}
+            security = root.variables(files)
         self.scheduler = Program(
             "scheduler", folder / "scheduler", tls=tls, behaviour=behaviour or {}
         )

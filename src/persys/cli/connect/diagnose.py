@@ -8,7 +8,7 @@ import socket
 import ssl
 from contextlib import suppress
 
-from persys.client.grpc.channel import Trust
+from persys.client.grpc.channel import HOSTNAME_MISMATCH, THIRD_PARTY_HINT, Trust
 from persys.errors import SettingsError
 from persys.model.role import Role
 
@@ -56,10 +56,11 @@ def _handshake(connection: socket.socket, host: str, role: Role, trust: Trust | 
             if secure.recv(1):
                 return ""
     except ssl.SSLCertVerificationError as err:
-        return (
-            f"the server has no {role} certificate that is signed by {trust.files.roots} "
-            f"({err.verify_message}); wrong cluster, or was the CA recreated?"
-        )
+        text = f"the server has no {role} certificate that is signed by {trust.files.roots} "
+        text += f"({err.verify_message}); "
+        if err.verify_code == HOSTNAME_MISMATCH and not trust.by_host:
+            return f"{text}wrong address? {THIRD_PARTY_HINT}"
+        return f"{text}wrong cluster, or was the CA recreated?"
     except ssl.SSLError as err:
         if err.reason == "WRONG_VERSION_NUMBER":
             return "the server does not use TLS: it runs with -insecure; connect with --insecure"

@@ -21,6 +21,10 @@ Request = TypeVar("Request")
 Response = TypeVar("Response")
 
 DEFAULT_TIMEOUT = timedelta(seconds=10)
+HOSTNAME_MISMATCH = 62  # X509_V_ERR_HOSTNAME_MISMATCH of OpenSSL
+THIRD_PARTY_HINT = (
+    "If the server has a third-party certificate that contains its host, set PERSYS_TLS_VERIFY=host"
+)
 
 
 class RequestRefusedError(RefusedError):

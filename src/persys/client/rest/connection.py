@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from persys.client.grpc.channel import Trust
+from persys.client.grpc.channel import HOSTNAME_MISMATCH, THIRD_PARTY_HINT, Trust
 from persys.client.http import HttpClient, Server, client_context
 from persys.errors import DeniedError, PersysError, SettingsError, UnavailableError
 from persys.infra.rpc.message_sizes import LIST_BYTES_MAX
@@ -61,10 +61,10 @@ def _context(gateway: Gateway) -> ssl.SSLContext:
 
 def _translate(url: str, err: Exception) -> PersysError:
     if isinstance(err, ssl.SSLCertVerificationError):
-        return UnavailableError(
-            f"the certificate of the server at {url} is not trusted: {err.verify_message}; "
-            "check --ca and the address"
-        )
+        text = f"the certificate of the server at {url} is not trusted: {err.verify_message}"
+        if err.verify_code == HOSTNAME_MISMATCH and NAMES in err.verify_message:
+            return UnavailableError(f"{text}. {THIRD_PARTY_HINT}")
+        return UnavailableError(f"{text}; check --ca and the address")
     if isinstance(err, ssl.SSLError):
         if err.reason == "WRONG_VERSION_NUMBER":
             return UnavailableError(

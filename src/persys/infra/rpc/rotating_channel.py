@@ -1,4 +1,4 @@
-"""A gRPC channel that reconnects when the certificate of the process is renewed.
+"""A gRPC channel that reconnects when the certificate of the process, or the name of the server, changes.
 
 A connection keeps the certificate it was opened with, which expires. After a renewal, new calls use a new
 connection, while calls in progress end on the old one; then the old one is closed. Generated stubs use it
@@ -6,7 +6,7 @@ like any other channel.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import grpc
 from msgspec import Struct
@@ -17,10 +17,20 @@ from persys.infra.rpc.message_sizes import LIST_BYTES_MAX
 from persys.infra.tls.certificates import Certificates, KeyPair
 from persys.model.identity import Role
 
+_FAILED = grpc.ChannelConnectivity.TRANSIENT_FAILURE
+
+
+class Verification(NamedTuple):
+    """How the server certificate is verified."""
+
+    expected: Callable[[], str]  # its required name, which can change; empty: the host name
+    report_failure: Callable[[], None] = lambda: None  # there is no connection
+
 
 class _Connection(Struct, eq=False):
     channel: grpc.aio.Channel
     made_with: KeyPair
+    expected: str
     under_way: int = 0
     methods: dict[tuple[str, str], Any] = {}  # msgspec copies the default
 
@@ -31,18 +41,16 @@ class RotatingChannel(grpc.aio.Channel):
         target: str,
         certificates: Certificates,
         *,
-        expected: str = "",
+        verification: Verification,
         answer_bytes_max: int = LIST_BYTES_MAX,
         sends_own_identity: bool = False,
     ) -> None:
-        """`expected` is the required name of the server certificate; empty: the host name.
-
-        `sends_own_identity`: calls without an identity pass the identity of this process.
-        """
+        """`sends_own_identity`: calls without an identity pass the identity of this process."""
         self._names_itself = sends_own_identity
         self._target = target
         self._certificates = certificates
-        self._expected = expected
+        self._verification = verification
+        self._is_closed = False
         self._answer_bytes_max = answer_bytes_max
         self._left: list[_Connection] = []
         self._newest = self._connect()
@@ -59,12 +67,16 @@ class RotatingChannel(grpc.aio.Channel):
         await self.close()
 
     async def close(self, grace: float | None = None) -> None:
+        self._is_closed = True
         for connection in (self._newest, *self._left):
             await connection.channel.close(grace)
         self._left.clear()
 
     def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
-        return self._current().channel.get_state(try_to_connect)
+        state = self._current().channel.get_state(try_to_connect)
+        if state is _FAILED:
+            self._verification.report_failure()
+        return state
 
     async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
         await self._newest.channel.wait_for_state_change(last_observed_state)
@@ -107,22 +119,26 @@ class RotatingChannel(grpc.aio.Channel):
         return (*metadata, (FORWARDED_IDENTITY, str(own or f"{Role.GATEWAY}/{UNNAMED}")))
 
     def _current(self) -> _Connection:
-        if self._newest.made_with is not self._certificates.current:
+        is_renewed = self._newest.made_with is not self._certificates.current
+        if is_renewed or self._newest.expected != self._verification.expected():
             if self._newest.under_way:
                 self._left.append(self._newest)
             self._newest = self._connect()
         return self._newest
 
     def _connect(self) -> _Connection:
+        expected = self._verification.expected()
         channel = new_channel(
             self._target,
             self._certificates,
-            expected=self._expected,
+            expected=expected,
             answer_bytes_max=self._answer_bytes_max,
         )
-        return _Connection(channel, self._certificates.current)
+        return _Connection(channel, self._certificates.current, expected)
 
     def _ended(self, connection: _Connection) -> None:
         connection.under_way -= 1
+        if not self._is_closed and connection.channel.get_state() is _FAILED:
+            self._verification.report_failure()
         if not connection.under_way and connection in self._left:
             self._left.remove(connection)  # a channel without references closes itself

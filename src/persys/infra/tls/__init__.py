@@ -9,6 +9,7 @@ Called by every process that has a certificate; `infra/rpc` uses the identities.
 `certificates.py`       the certificate in use, reloaded from its files
 `first_certificate.py`  waits for the first certificate
 `renewal.py`            requests a new certificate at half of the lifetime
+`server_names.py`       the names that certificates of schedulers must have
 `revocation.py`         lists of revoked certificates
 `metrics.py`            expiry and age as metrics
 """

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from random import SystemRandom
 from types import MappingProxyType
 from typing import Any
@@ -12,18 +13,20 @@ from persys.errors import DeniedError
 from persys.infra.clock import Clock
 from persys.infra.rpc.grpc_server import server_name
 from persys.infra.rpc.message_sizes import LIST_BYTES_MAX, MESSAGE_BYTES_MAX
-from persys.infra.rpc.rotating_channel import RotatingChannel
+from persys.infra.rpc.rotating_channel import RotatingChannel, Verification
 from persys.infra.tls.certificates import CertificateFiles, Certificates, KeyPair
 from persys.infra.tls.identity import Claims
 from persys.infra.tls.renewal import CertificateSource, Renewal
 from persys.infra.tls.revocation import Revocations
+from persys.infra.tls.server_names import ServerNames
 from persys.model.identity import Role
 
 
 class Verify(StrEnum):
     """How a server certificate is verified."""
 
-    IDENTITY = "identity"  # by the fixed name of its role, at any address
+    # By the fixed name of its role, at any address; a third-party scheduler by its common name and host.
+    IDENTITY = "identity"
     HOST = "host"  # by the host name in the address, for certificates of existing deployments
 
 
@@ -44,6 +47,7 @@ class Tls:
         self.certificates = Certificates(files, clock)
         self._lists = lists
         self.cn_roles = cn_roles
+        self._names = ServerNames(files, cn_roles)
         self._renewal: Renewal | None = None
         if source is not None:
             self._renewal = Renewal(self.certificates, files, source, clock, SystemRandom())
@@ -51,6 +55,7 @@ class Tls:
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.certificates.run())
+            group.create_task(self._names.run())
             if self._renewal is not None:
                 group.create_task(self._renewal.run())
             for one in self._lists:
@@ -71,13 +76,19 @@ class Tls:
         the host name, independent of the setting.
         """
         by_name = self._verify is Verify.IDENTITY and not by_host
-        expected = server_name(role, name) if by_name else ""
+        fixed = server_name(role, name) if by_name else ""
+        verification = Verification(lambda: fixed)
+        if by_name and role is Role.SCHEDULER:
+            verification = Verification(
+                partial(self._names.expected, target, role),
+                partial(self._names.report_failure, target, role),
+            )
         # A compromised node must not be able to fill the memory of a scheduler.
         most = MESSAGE_BYTES_MAX if role is Role.AGENT else LIST_BYTES_MAX
         return RotatingChannel(
             target,
             self.certificates,
-            expected=expected,
+            verification=verification,
             answer_bytes_max=most,
             sends_own_identity=sends_own_identity,
         )

@@ -107,7 +107,9 @@ def test_host_names_are_verified_on_request(
 ) -> None:
     words = ("node", "list", "--scheduler", by_host.address, *flags(mine))
 
-    assert run(*words).code == 4
+    ended = run(*words)
+    assert ended.code == 4
+    assert "PERSYS_TLS_VERIFY=host" in ended.err
     assert run(*words, PERSYS_TLS_VERIFY="host").code == 0
 
 

@@ -1,0 +1,127 @@
+"""The names that certificates of schedulers must have, by address.
+
+A Persys certificate is verified by the fixed name of its role, at any address. A third-party scheduler has no
+such name. After a failed connection its certificate is read: if a trusted CA signed it, it has no Persys URI,
+its common name is that of a scheduler and it contains the host of the address, the host is verified from then
+on. A certificate of another role never leads to that, and after the next failure it is read again.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from ipaddress import ip_address
+
+import structlog
+from cryptography import x509
+
+from persys.infra.atomic_files import CertificateFiles
+from persys.infra.rpc.grpc_server import server_name
+from persys.infra.tls.identity import CN_ROLES, NAME, claims_of, hosts_of
+from persys.model.identity import Role
+
+log = structlog.get_logger()
+
+HANDSHAKE_SECONDS = 3.0
+PAUSE_SECONDS = 1.0
+
+
+class ServerNames:
+    def __init__(self, files: CertificateFiles, cn_roles: Mapping[str, Role]) -> None:
+        self._files = files
+        self._cn_roles = cn_roles
+        self._failed: set[tuple[str, Role]] = set()
+        self._wake = asyncio.Event()
+        self._by_host: set[tuple[str, Role]] = set()
+        self._reasons: dict[tuple[str, Role], str] = {}
+
+    def expected(self, target: str, role: Role) -> str:
+        """The required name; empty: the host of the target."""
+        return "" if (target, role) in self._by_host else server_name(role)
+
+    def report_failure(self, target: str, role: Role) -> None:
+        self._failed.add((target, role))
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Read the certificates of servers that could not be connected."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            failed, self._failed = self._failed, set()
+            for target, role in sorted(failed):
+                await self.examine(target, role)
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def examine(self, target: str, role: Role) -> None:
+        """Read the certificate of the server and decide which name it must have."""
+        host, _, port = target.rpartition(":")
+        host = host.strip("[]")
+        try:
+            async with asyncio.timeout(HANDSHAKE_SECONDS):
+                certificate = await self._certificate_of(host, int(port))
+        except (OSError, TimeoutError, ValueError):
+            return  # no connection: nothing is known
+        reason = ""
+        if _is_third_party(certificate):
+            reason = why_not(certificate, host, role, self._cn_roles)
+            self._use_host(target, role, by_host=not reason)
+        else:
+            self._use_host(target, role, by_host=False)
+        if reason != self._reasons.get((target, role), ""):
+            self._reasons[target, role] = reason
+            if reason:
+                log.warning("server.not_verified", target=target, reason=reason)
+
+    def _use_host(self, target: str, role: Role, *, by_host: bool) -> None:
+        if by_host == ((target, role) in self._by_host):
+            return
+        if by_host:
+            self._by_host.add((target, role))
+        else:
+            self._by_host.discard((target, role))
+        log.info("server.verified_by", target=target, by="host" if by_host else "identity")
+
+    async def _certificate_of(self, host: str, port: int) -> x509.Certificate:
+        """Signed by a trusted CA. Raises OSError."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False  # every connection that carries calls verifies a name
+        context.set_alpn_protocols(["h2"])
+        context.load_verify_locations(self._files.roots)
+        context.load_cert_chain(self._files.certificate, self._files.key)
+        _, writer = await asyncio.open_connection(host, port, ssl=context)
+        try:
+            presented = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+            return x509.load_der_x509_certificate(presented)
+        finally:
+            writer.transport.abort()
+
+
+def why_not(
+    certificate: x509.Certificate, host: str, role: Role, cn_roles: Mapping[str, Role]
+) -> str:
+    """Why a third-party certificate is not accepted for a server of this role; empty if it is."""
+    claims = claims_of(certificate)
+    name = claims.common_name
+    if claims.identity is None and cn_roles.get(name) is not role:
+        text = f"certificate CN {name[:80]!r} is not recognised"
+        return f"{text}; {CN_ROLES}={name[:80]}={role} admits it" if NAME.fullmatch(name) else text
+    if claims.identity is not None and claims.identity.role is not role:
+        return f"certificate is of {claims.identity}: expected {role}"
+    hosts = hosts_of(certificate)
+    if not any(_covers(one, host) for one in hosts):
+        shown = ", ".join(hosts)[:200] or "no host"
+        return f"certificate CN {name[:80]!r} is valid for {shown}: expected {host}"
+    return ""
+
+
+def _is_third_party(certificate: x509.Certificate) -> bool:
+    return not claims_of(certificate).trust_domain
+
+
+def _covers(name: str, host: str) -> bool:
+    try:
+        return ip_address(name) == ip_address(host)
+    except ValueError:
+        pass
+    name, host = name.lower(), host.lower()
+    return name == host or (name.startswith("*.") and name[2:] == host.partition(".")[2])
