@@ -31,6 +31,16 @@ class Transaction:
     def is_empty(self) -> bool:
         return not (self.puts or self.drops or self.events)
 
+    def also_when_done(self, update: Callable[[], None]) -> None:
+        """Add an update of memory, for records that are committed with the transaction."""
+        first = self.done
+
+        def both() -> None:
+            first()
+            update()
+
+        self.done = both
+
 
 @dataclass(slots=True)
 class Origin:

@@ -254,9 +254,9 @@ class TaskHistory:
                 entry.history, inquiry.workload_id, inquiry.node_id, actions, now=now
             )
 
-            def done() -> None:
+            def update() -> None:
                 entry.history = history
 
             change.puts[keys.history_key(inquiry.workload_id)] = history
-            change.done = done
+            change.also_when_done(update)
         return change

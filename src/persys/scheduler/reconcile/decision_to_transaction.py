@@ -52,16 +52,14 @@ def add_drift_records(
         add_detected(change, found)
     for drift, because in over:
         add_resolved(change, drift, because, now=now)
-    done = change.done
 
-    def done_and_recorded() -> None:
-        done()
+    def update() -> None:
         if found is not None:
             cluster.drifts.put(found)
         for drift, _ in over:
             cluster.drifts.drop(drift)
 
-    change.done = done_and_recorded
+    change.also_when_done(update)
 
 
 def _mismatch(
@@ -182,13 +180,11 @@ def _note_ended(change: Transaction, entry: WorkloadState, now: datetime) -> Non
         return
     history = remember(entry.history, seen.workload_id, seen.node_id, [seen.action], now=now)
     change.puts[keys.history_key(seen.workload_id)] = history
-    done = change.done
 
-    def done_and_kept() -> None:
-        done()
+    def update() -> None:
         entry.history = history
 
-    change.done = done_and_kept
+    change.also_when_done(update)
 
 
 def _forget(change: Transaction, old: WorkloadState) -> None:

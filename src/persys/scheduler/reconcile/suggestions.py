@@ -199,15 +199,13 @@ class Suggestions:
         change.puts[keys.suggestion_key(suggestion_id)] = ruling
         change.drops.extend(keys.suggestion_key(known) for known in old)
         change.events.append(_event(ruling))
-        done = change.done
 
-        def done_and_kept() -> None:
-            done()
+        def update() -> None:
             for known in old:
                 self._rulings.pop(known, None)
             self._rulings[suggestion_id] = ruling
 
-        change.done = done_and_kept
+        change.also_when_done(update)
 
     def _oldest(self, count: int) -> list[str]:
         """The ids of the oldest decided ones."""
