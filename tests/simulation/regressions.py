@@ -72,8 +72,8 @@ REGRESSIONS = (
             ),
             Patch(
                 "src/persys/agent/app.py",
-                '("journal", "requests"), OnError.EXIT),\n    **dict.fromkeys(("worker", ',
-                '("journal", "requests", "worker"), OnError.EXIT),\n    **dict.fromkeys((',
+                'frozenset({"journal", "requests"})',
+                'frozenset({"journal", "requests", "worker"})',
             ),
         ),
     ),

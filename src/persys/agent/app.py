@@ -38,8 +38,9 @@ from persys.agent.volumes.programs import Programs
 from persys.agent.volumes.registry import VolumeRegistry
 from persys.agent.workloads.crash_recovery import recorded_run
 from persys.agent.workloads.runtime_watch import reconcile_periodically
+from persys.errors import PersysError
 from persys.infra.aio.path_calls import ThreadPathCalls
-from persys.infra.aio.supervisor import OnError, supervised_parts
+from persys.infra.aio.supervisor import Loop
 from persys.infra.clock import SystemClock, since_boot
 from persys.infra.process import serve
 from persys.infra.rpc.authorized_service import AuthorizedService
@@ -53,14 +54,8 @@ log = structlog.get_logger()
 STOP_GRACE_SECONDS = 2.0
 DETECT_INTERVAL_SECONDS = 30.0
 THREADS_MAX = 32
-# What an unexpected exception does per component. The agent cannot work without journal and requests.
-PARTS = {
-    **dict.fromkeys(("journal", "requests"), OnError.EXIT),
-    **dict.fromkeys(("worker", "probes", "utilization", "admission", "pools"), OnError.RESTART),
-    **dict.fromkeys(("usage", "runtimes", "detection", "certificates"), OnError.RESTART),
-    **dict.fromkeys(("garbage", "reconcile-passes", "disk-limits"), OnError.RESTART),
-    **dict.fromkeys(("uplink", "contact"), OnError.RESTART),
-}
+# An unexpected exception in one of these ends the process; other parts are restarted.
+ESSENTIAL_PARTS = frozenset({"journal", "requests"})
 
 
 async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
@@ -179,7 +174,18 @@ class Agent:
         if not settings.standalone:
             parts["uplink"] = self._build_session(port).run
             parts["contact"] = shared.contact.run
-        return supervised_parts(parts, PARTS.__getitem__, self.supervisor, environment.clock)
+        return {name: partial(self._supervised, name, part) for name, part in parts.items()}
+
+    async def _supervised(self, name: str, part: Callable[[], Awaitable[None]]) -> None:
+        await self.supervisor.keep_running(
+            Loop(
+                name,
+                part,
+                ends_process=name in ESSENTIAL_PARTS,
+                where="part",
+                tolerates=(PersysError,),
+            )
+        )
 
     def _build_session(self, port: int) -> SchedulerSession:
         settings, environment = self._settings, self._environment

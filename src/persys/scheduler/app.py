@@ -233,7 +233,7 @@ class Scheduler:
 
     def parts(self) -> tuple[Coroutine[None, None, None], ...]:
         """The loops of a leader as coroutines. The first that fails ends all of them."""
-        return tuple(map(self.supervisor.supervised, self.loops()))
+        return tuple(map(self.supervisor.keep_running, self.loops()))
 
     def loops(self) -> tuple[Loop, ...]:
         """Every loop of a leader. docs/architecture.md has the same table."""

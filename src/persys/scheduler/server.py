@@ -26,7 +26,7 @@ from persys.errors import (
     StoreUnavailableError,
     UnavailableError,
 )
-from persys.infra.aio.supervisor import Supervisor
+from persys.infra.aio.supervisor import Loop, Supervisor
 from persys.infra.aio.task_group import task_group
 from persys.infra.clock import Clock, SystemClock
 from persys.infra.gc_tuning import tune_garbage_collector
@@ -191,7 +191,7 @@ class SchedulerServer:
 
     async def _renew(self) -> None:
         if self._tls is not None:
-            await self.supervisor.keep_running("certificate", self._tls.run)
+            await self.supervisor.keep_running(Loop("certificate", self._tls.run))
 
     def _open(self, replica: Scheduler) -> None:
         self._standby = None
@@ -315,12 +315,14 @@ async def serve(settings: SchedulerSettings, stop: asyncio.Event) -> None:
     async with task_group() as group:
         background = [
             group.create_task(
-                scheduler_server.supervisor.keep_running("garbage", tune_garbage_collector)
+                scheduler_server.supervisor.keep_running(Loop("garbage", tune_garbage_collector))
             )
         ]
         if vault is not None and tls is None:  # else the login is renewed with the certificate
             background.append(
-                group.create_task(scheduler_server.supervisor.keep_running("vault", vault.run))
+                group.create_task(
+                    scheduler_server.supervisor.keep_running(Loop("vault", vault.run))
+                )
             )
         await scheduler_server.run(stop)
         for task in background:

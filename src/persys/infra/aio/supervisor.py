@@ -3,18 +3,17 @@
 An expected failure is a PersysError and passes through: the caller handles it. Any other exception is a
 defect of this program. It is logged with its traceback, counted in `persys_internal_errors_total` and stored
 for `doctor`; then the caller's `failed` decides what happens to the key. The process continues.
-`supervised_parts` restarts the long-lived loops of a process, except for the essential ones, which end it.
+`Supervisor.keep_running` restarts the loops of a process, except for the essential ones, which end it.
 Apart from the outermost frame of a process, only this module catches `Exception`.
 """
 
 import asyncio
 import traceback
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
 from functools import partial
 from types import TracebackType
 from typing import Generic, TypeVar
@@ -41,8 +40,6 @@ BACKOFF_MAX = timedelta(minutes=5)
 # After a run of this length the back-off is reset.
 STABLE_SECONDS = 60.0
 
-Part = Callable[[], Awaitable[None]]
-
 
 @dataclass(frozen=True, slots=True)
 class InternalError:
@@ -58,11 +55,16 @@ class InternalError:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop of the process. One that does not end the process is restarted after an unexpected exception."""
+    """A loop of the process. One that does not end the process is restarted with back-off after an exception.
+
+    The error is recorded for `where`, by default the name of the loop. Errors in `tolerates` are only logged.
+    """
 
     name: str
-    run: Callable[[], Coroutine[None, None, None]]
+    run: Callable[[], Awaitable[None]]
     ends_process: bool = False
+    where: str = ""
+    tolerates: tuple[type[PersysError], ...] = ()
 
 
 class Supervisor:
@@ -129,20 +131,29 @@ class Supervisor:
         """The recent errors, newest first."""
         return list(reversed(self._recent.values()))
 
-    def supervised(self, loop: Loop) -> Coroutine[None, None, None]:
-        return loop.run() if loop.ends_process else self.keep_running(loop.name, loop.run)
-
-    async def keep_running(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:
-        """Run a loop of the process; restart it with back-off after an unexpected exception.
-
-        For loops that are not essential. FencedError passes through.
-        """
-        failures: list[InternalError] = []
+    async def keep_running(self, loop: Loop) -> None:
+        """Run a loop of the process. FencedError passes through."""
+        if loop.ends_process:
+            await loop.run()
+            return
+        where, key = (loop.where, loop.name) if loop.where else (loop.name, "")
+        expects: Expected = (FencedError, *loop.tolerates)
+        attempts = 0
         while True:
-            with self.contain(name, "", failed=failures.append, expects=FencedError):
-                await loop()
-                return
-            await asyncio.sleep(self.retry_after(failures.pop()).total_seconds())
+            began = self._clock.monotonic()
+            try:
+                with self.contain(where, key, failed=lambda _error: None, expects=expects):
+                    await loop.run()
+                    return
+            except (PersysError, ExceptionGroup) as err:
+                if not _consists_of(err, loop.tolerates):
+                    raise
+                log.warning("part.failed", part=loop.name, reason=str(err))
+            if self._clock.monotonic() - began >= STABLE_SECONDS:
+                attempts = 0
+            delay = doubled(BACKOFF_FIRST, attempts, longest=BACKOFF_MAX)
+            await asyncio.sleep(delay.total_seconds())
+            attempts += 1
 
     def retry_after(self, error: InternalError) -> timedelta:
         """The delay before the work for this key is retried."""
@@ -249,6 +260,13 @@ def _unexpected(err: BaseException | None, expects: Expected) -> Exception | Non
     return None
 
 
+def _consists_of(err: Exception, kinds: tuple[type[PersysError], ...]) -> bool:
+    """Whether it is one of these errors, or a group of nothing else."""
+    if isinstance(err, ExceptionGroup):
+        return all(_consists_of(inner, kinds) for inner in err.exceptions)
+    return isinstance(err, kinds)
+
+
 def _traceback(err: Exception) -> str:
     """The formatted traceback with a size limit: data of a peer in an exception must not fill the log."""
     text = "".join(traceback.format_exception(err, limit=-TRACEBACK_FRAMES_MAX))
@@ -258,41 +276,3 @@ def _traceback(err: Exception) -> str:
 def _text(err: Exception) -> str:
     text = f"{type(err).__name__}: {err}" if str(err) else type(err).__name__
     return text if len(text) <= TEXT_MAX else f"{text[: TEXT_MAX - 1]}…"
-
-
-class OnError(StrEnum):
-    EXIT = "exit"
-    RESTART = "restart"
-
-
-def supervised_parts(
-    parts: Mapping[str, Part],
-    policy: Callable[[str], OnError],
-    supervisor: Supervisor,
-    clock: Clock,
-) -> dict[str, Part]:
-    """The parts, wrapped according to `policy` for their names."""
-    return {
-        name: part
-        if policy(name) is OnError.EXIT
-        else partial(_restarted, name, part, supervisor, clock)
-        for name, part in parts.items()
-    }
-
-
-async def _restarted(name: str, part: Part, supervisor: Supervisor, clock: Clock) -> None:
-    attempts = 0
-    while True:
-        errors: list[InternalError] = []
-        began = clock.monotonic()
-        try:
-            with supervisor.contain("part", name, failed=errors.append):
-                await part()
-                return
-        except (PersysError, ExceptionGroup) as err:  # a group of nothing but expected errors
-            log.warning("part.failed", part=name, reason=str(err))
-        if clock.monotonic() - began >= STABLE_SECONDS:
-            attempts = 0
-        delay = doubled(BACKOFF_FIRST, attempts, longest=BACKOFF_MAX)
-        await asyncio.sleep(delay.total_seconds())
-        attempts += 1

@@ -13,10 +13,9 @@ import pytest
 from msgspec.structs import replace
 
 from persys.agent.api.tunnel_server import AbortedError
-from persys.agent.app import PARTS
+from persys.agent.app import ESSENTIAL_PARTS
 from persys.agent.journal.records import JournalChange
 from persys.core.agent.next_step import Artefact, Condition
-from persys.infra.aio.supervisor import OnError
 from persys.model.ids import WorkloadId
 from persys.model.spec import RestartPolicy
 from persys.model.status import Actual, Failure
@@ -161,12 +160,11 @@ async def _logs(running: Running, request: agent_pb2.LogsRequest) -> None:
         await running.api.StreamLogs(request, a_context())
 
 
-async def test_every_part_has_an_error_rule_and_only_two_end_the_agent(tmp_path: Path) -> None:
+async def test_only_two_parts_end_the_agent(tmp_path: Path) -> None:
     async with a_running_agent(Node(tmp_path)) as running:
-        assert running.agent.parts(1).keys() <= PARTS.keys()
+        assert running.agent.parts(1).keys() > ESSENTIAL_PARTS
 
-    ending = {name for name, on_error in PARTS.items() if on_error is OnError.EXIT}
-    assert ending == {"journal", "requests"}
+    assert {"journal", "requests"} == ESSENTIAL_PARTS
 
 
 async def ordered(running: Running, epoch: int, revision: str) -> bool:

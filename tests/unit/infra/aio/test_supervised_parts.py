@@ -5,10 +5,9 @@ import asyncio
 import pytest
 
 from builders import a_supervisor
-from persys.errors import UnavailableError
+from persys.errors import FencedError, PersysError, UnavailableError
 from persys.infra.aio import supervisor as parts_module
-from persys.infra.aio.supervisor import BACKOFF_FIRST, OnError, Part, supervised_parts
-from persys.infra.clock import SystemClock
+from persys.infra.aio.supervisor import BACKOFF_FIRST, Loop
 
 
 class Failing:
@@ -23,12 +22,6 @@ class Failing:
             raise self._errors.pop(0)
         self.stays.set()
         await asyncio.Event().wait()
-
-
-def wrapped(part: Part, on_error: OnError) -> Part:
-    return supervised_parts({"it": part}, lambda _name: on_error, a_supervisor(), SystemClock())[
-        "it"
-    ]
 
 
 @pytest.fixture(autouse=True)
@@ -49,16 +42,34 @@ def fast_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_part_that_fails_is_restarted(error: Exception) -> None:
     failing = Failing(error, error)
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(_awaited(wrapped(failing.run, OnError.RESTART)))
+        loop = Loop("it", failing.run, tolerates=(PersysError,))
+        running = group.create_task(a_supervisor().keep_running(loop))
         async with asyncio.timeout(20):
             await failing.stays.wait()
         running.cancel()
 
 
 async def test_the_failure_of_an_essential_part_ends_the_process() -> None:
+    loop = Loop("it", Failing(OSError("disk")).run, ends_process=True)
+
     with pytest.raises(OSError, match="disk"):
-        await wrapped(Failing(OSError("disk")).run, OnError.EXIT)()
+        await a_supervisor().keep_running(loop)
 
 
-async def _awaited(part: Part) -> None:
-    await part()
+@pytest.mark.parametrize(
+    "error", [FencedError("replaced"), ExceptionGroup("replaced", [FencedError("replaced")])]
+)
+async def test_the_loss_of_leadership_ends_a_part(error: Exception) -> None:
+    with pytest.raises(type(error)):
+        await a_supervisor().keep_running(Loop("it", Failing(error).run))
+
+
+async def test_an_error_that_is_not_tolerated_is_recorded() -> None:
+    supervisor, failing = a_supervisor(), Failing(UnavailableError("expected"))
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(supervisor.keep_running(Loop("it", failing.run, where="part")))
+        async with asyncio.timeout(20):
+            await failing.stays.wait()
+        running.cancel()
+
+    assert [(error.where, error.key) for error in supervisor.recent()] == [("part", "it")]
