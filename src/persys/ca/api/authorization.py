@@ -27,7 +27,8 @@ from persys.infra.clock import Clock
 from persys.infra.net.http_server import shown_certificate
 from persys.infra.tls.identity import claims_of, hosts_of
 from persys.model.identity import Identity, Permission, Role
-from persys.wire.ca.messages import BODY_BYTES_MAX, Refusal, http_status
+from persys.wire.ca.messages import BODY_BYTES_MAX, Refusal
+from persys.wire.rest.status import status_of
 
 LIMIT_MAX = 10_000
 _LIMIT_DEFAULT = 1_000
@@ -160,7 +161,7 @@ class AuthorizedRoutes:
             return _error_response(route, 400, f"body: {err}")
         except PersysError as err:
             refused = _error_response(
-                route, http_status(err), str(err), reason=getattr(err, "reason", "")
+                route, status_of(err), str(err), reason=getattr(err, "reason", "")
             )
             if not request.content.is_eof():
                 refused.force_close()

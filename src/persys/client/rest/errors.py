@@ -4,14 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from persys.errors import (
-    DeniedError,
-    InvalidError,
-    NotFoundError,
-    PersysError,
-    RefusedError,
-)
-from persys.wire.rest.status import NOT_IMPLEMENTED, error_class
+from persys.errors import InvalidError, PersysError, RefusedError
+from persys.wire.rest.status import NOT_IMPLEMENTED, build_error, error_class
 
 # Status of a path that an older gateway does not have.
 UNKNOWN_ROUTE_STATUSES = frozenset({404, 405})
@@ -41,14 +35,7 @@ def error_from_problem(
         return RefusedError("not supported by this gateway version")
     if status == NOT_IMPLEMENTED:
         return RefusedError("not supported by this version of the peer")
-    kind = error_class(status)
-    if kind is InvalidError:
-        return _invalid(text)
-    if kind is NotFoundError:
-        return _not_found(text)
-    if kind is DeniedError:
-        return DeniedError(text, reason=str(problem.get("reason", "")))
-    return kind(text)
+    return build_error(error_class(status), text, reason=str(problem.get("reason", "")))
 
 
 def _by_code(code: str, text: str) -> PersysError | None:
@@ -58,13 +45,3 @@ def _by_code(code: str, text: str) -> PersysError | None:
 
     known = grpc.StatusCode.__members__.get(code)
     return None if known is None else error_from(known, text)
-
-
-def _invalid(text: str) -> RefusedError:
-    field, separator, problem = text.partition(": ")
-    return InvalidError(field, problem) if separator else RefusedError(text)
-
-
-def _not_found(text: str) -> NotFoundError:
-    kind, separator, name = text.partition(" not found: ")
-    return NotFoundError(kind, name) if separator else NotFoundError("object", text)

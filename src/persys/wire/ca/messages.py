@@ -7,10 +7,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from persys.errors import (
-    ConflictError,
     DeniedError,
     InvalidError,
-    NotFoundError,
     PersysError,
     RefusedError,
     UnavailableError,
@@ -114,21 +112,6 @@ class AuditLine(Struct):
 class Refusal(Struct):
     error: str
     reason: str = ""  # a machine-readable code
-
-
-_STATUSES: tuple[tuple[type[PersysError], int], ...] = (
-    (InvalidError, 400),
-    (NotFoundError, 404),
-    (DeniedError, 403),
-    (RefusedError, 422),
-    (ConflictError, 409),
-    (UnavailableError, 503),
-    (PersysError, 500),
-)
-
-
-def http_status(err: PersysError) -> int:
-    return next(status for kind, status in _STATUSES if isinstance(err, kind))
 
 
 def refusal_from(status: int, body: bytes) -> PersysError:
