@@ -7,12 +7,11 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 
-from persys.cli.commands.volume import size
 from persys.cli.connect.clients import scheduler_client
 from persys.cli.framework.ages import BLANK, age
 from persys.cli.framework.exit_codes import ExitCode, UsageError
 from persys.cli.framework.live import live_view, print_or_watch
-from persys.cli.framework.output import Column, render_list
+from persys.cli.framework.output import Column, format_bytes, render_list
 from persys.wire.gen.control.v1.control_pb2 import (
     ImageProgress,
     ImageView,
@@ -26,8 +25,8 @@ _SHORT = 12
 _COLUMNS = (
     Column[ImageView]("IMAGE", lambda image, now: image.name),
     Column[ImageView]("FORMAT", lambda image, now: image.format),
-    Column[ImageView]("SIZE", lambda image, now: size(image.size_bytes)),
-    Column[ImageView]("DISK", lambda image, now: size(image.virtual_size_bytes)),
+    Column[ImageView]("SIZE", lambda image, now: format_bytes(image.size_bytes)),
+    Column[ImageView]("DISK", lambda image, now: format_bytes(image.virtual_size_bytes)),
     Column[ImageView]("NODES", lambda image, now: ",".join(image.node_ids)),
     Column[ImageView]("SHA256", lambda image, now: image.sha256[:_SHORT]),
     Column[ImageView]("USED BY", lambda image, now: ",".join(image.used_by) or BLANK),
@@ -100,7 +99,7 @@ def _follow(options: Namespace, coming: Iterable[ImageProgress]) -> ExitCode:
         if progress.problem:
             print(f"node {progress.node_id}: {progress.problem}", file=sys.stderr)
         else:
-            what = f"{size(progress.received_bytes)}, sha256 {progress.sha256}"
+            what = f"{format_bytes(progress.received_bytes)}, sha256 {progress.sha256}"
             print(f"image {options.name} is on node {progress.node_id} ({what})")
     return ExitCode.FAILED if any(progress.problem for progress in ended) else ExitCode.OK
 
@@ -108,13 +107,13 @@ def _follow(options: Namespace, coming: Iterable[ImageProgress]) -> ExitCode:
 def _state(progress: ImageProgress) -> tuple[str, str]:
     if progress.done:
         return ("failed", progress.problem) if progress.problem else ("done", "")
-    got = size(progress.received_bytes)
+    got = format_bytes(progress.received_bytes)
     if not progress.size_bytes:
         return "sending", got
     if progress.received_bytes >= progress.size_bytes:
         return "verifying", got
     share = progress.received_bytes / progress.size_bytes
-    return "sending", f"{got} of {size(progress.size_bytes)} ({share:.0%})"
+    return "sending", f"{got} of {format_bytes(progress.size_bytes)} ({share:.0%})"
 
 
 def _print_problems(problems: Iterable[NodeProblem]) -> None:

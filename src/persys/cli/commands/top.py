@@ -10,7 +10,7 @@ from persys.cli.connect.clients import scheduler_client
 from persys.cli.framework.ages import BLANK, age
 from persys.cli.framework.exit_codes import ExitCode
 from persys.cli.framework.live import print_or_watch
-from persys.cli.framework.output import align_columns, dump, key_value_lines, to_dict
+from persys.cli.framework.output import align_columns, dump, format_bytes, key_value_lines, to_dict
 from persys.errors import NotFoundError
 from persys.infra.clock import SystemClock
 from persys.wire.gen.control.v1.control_pb2 import NodeView, WorkloadUsageSnapshot, WorkloadView
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 Found = tuple[list[NodeView], list[WorkloadView]]
 
-_UNITS = ("B", "KB", "MB", "GB", "TB")
-_THOUSAND = 1024
 _ORDERS: dict[str, Callable[[WorkloadView], float]] = {
     "cpu": lambda workload: -workload.usage.cpu_percent,
     "memory": lambda workload: -workload.usage.memory_bytes,
@@ -110,7 +108,7 @@ def _figures(usage: WorkloadUsageSnapshot) -> list[str]:
         usage.net_rx_bytes,
         usage.net_tx_bytes,
     )
-    return [f"{usage.cpu_percent:.1f}", *(amount(count) for count in amounts)]
+    return [f"{usage.cpu_percent:.1f}", *(format_bytes(count) for count in amounts)]
 
 
 def _usage_of(workload: WorkloadView) -> WorkloadUsageSnapshot:
@@ -130,11 +128,3 @@ def _render_one(usage: WorkloadUsageSnapshot, options: Namespace) -> str:
     facts = [("Id", usage.workload_id), *zip(titles, _figures(usage), strict=True)]
     seen = f"{age(usage, 'collected_at', now=SystemClock().now())} ago, by {usage.source}"
     return key_value_lines([*facts, ("Seen", seen)])
-
-
-def amount(count: float) -> str:
-    """Bytes in a human-readable unit, for example `1.5 MB`."""
-    unit = 0
-    while count >= _THOUSAND and unit < len(_UNITS) - 1:
-        count, unit = count / _THOUSAND, unit + 1
-    return f"{count:.0f} B" if unit == 0 else f"{count:.1f} {_UNITS[unit]}"

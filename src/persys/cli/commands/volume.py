@@ -9,33 +9,20 @@ from persys.cli.connect.clients import scheduler_client
 from persys.cli.framework.ages import BLANK, age
 from persys.cli.framework.exit_codes import ExitCode
 from persys.cli.framework.live import print_or_watch
-from persys.cli.framework.output import Column, align_columns, render_list, render_one
+from persys.cli.framework.output import Column, align_columns, format_bytes, render_list, render_one
 from persys.errors import InvalidError, NotFoundError
 from persys.wire.gen.control.v1.control_pb2 import ListVolumesResponse, VolumeView
 
 if TYPE_CHECKING:
     from persys.client import SchedulerClient
 
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-_STEP = 1024
-
-
-def size(count: int) -> str:
-    """Bytes in a human-readable unit."""
-    amount, unit = float(count), 0
-    while amount >= _STEP and unit < len(_UNITS) - 1:
-        amount, unit = amount / _STEP, unit + 1
-    return (
-        f"{amount:.0f}{_UNITS[unit]}" if amount >= 10 or not unit else f"{amount:.1f}{_UNITS[unit]}"
-    )
-
 
 def _limit(volume: VolumeView) -> str:
-    return size(volume.size_bytes) if volume.size_bytes else "no limit"
+    return format_bytes(volume.size_bytes) if volume.size_bytes else "no limit"
 
 
 def _used(volume: VolumeView) -> str:
-    return size(volume.used_bytes) if volume.used_bytes else BLANK
+    return format_bytes(volume.used_bytes) if volume.used_bytes else BLANK
 
 
 _COLUMNS = (

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 """One JSON object of a gateway."""
 
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+_UNIT_STEP = 1024
+
 RowT = TypeVar("RowT")
 T = TypeVar("T", bound="Message")
 
@@ -119,3 +122,12 @@ def align_columns(rows: Sequence[Sequence[str]]) -> str:
 def key_value_lines(facts: Sequence[tuple[str, str]]) -> str:
     """One fact per line; facts with an empty text are omitted."""
     return align_columns([[f"{title}:", text] for title, text in facts if text])
+
+
+def format_bytes(count: int) -> str:
+    """Bytes in a human-readable unit, for example `1.5MiB`."""
+    amount, unit = float(count), 0
+    while amount >= _UNIT_STEP and unit < len(_UNITS) - 1:
+        amount, unit = amount / _UNIT_STEP, unit + 1
+    decimals = 1 if unit and amount < 10 else 0
+    return f"{amount:.{decimals}f}{_UNITS[unit]}"

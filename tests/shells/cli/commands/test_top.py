@@ -37,7 +37,7 @@ def test_top_sorts_by_the_given_key(cluster: Cluster, ctl: Run) -> None:
 
     assert "1.5/4" in by_cpu.out
     assert by_cpu.out.index("busy") < by_cpu.out.index("fat")
-    assert "3.0 GB" in by_cpu.out
+    assert "3.0GiB" in by_cpu.out
     assert "unknown" not in by_cpu.out
     assert by_memory.out.split() == ["fat", "busy"]
 
@@ -51,7 +51,7 @@ def test_stats_of_one_workload_are_available_as_json(cluster: Cluster, ctl: Run)
     empty = ctl("stats", "new")
 
     assert "12.5" in shown.out
-    assert "2.0 KB" in shown.out
+    assert "2.0KiB" in shown.out
     assert (figures["cpu_percent"], figures["net_rx_bytes"]) == (12.5, "7")
     assert empty.code == 1
     assert "no measurement of new" in empty.err
