@@ -1,6 +1,7 @@
 """Targets of the Makefile and scripts of hack/: build, push, and etcd in Docker."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,6 +49,18 @@ def test_make_build_creates_a_wheel_and_the_programs_in_bin() -> None:
     assert "built dist/persys_compute-" in output
     for program in PROGRAMS:
         assert f"usage: {program}" in run(str(images.ROOT / "bin" / program), "--help")
+
+
+def test_dev_certs_creates_certificates_in_dev_certs(tmp_path: Path) -> None:
+    """In a copy, because a developer may have certificates in the clone."""
+    (tmp_path / "scripts").mkdir()
+    script = shutil.copy(images.ROOT / "scripts" / "dev-certs", tmp_path / "scripts")
+    (tmp_path / ".venv").symlink_to(images.ROOT / ".venv")
+
+    subprocess.run([script], cwd=tmp_path, capture_output=True, timeout=120, check=True)
+
+    made = {path.name for path in (tmp_path / "dev" / "certs").iterdir()}
+    assert made >= {"agent.crt", "agent.key", "ca.crt", "persys-scheduler", "persys-gateway"}
 
 
 @pytest.mark.full

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 
+from persys.agent.uplink.session import HEARTBEAT_DEFAULT_SECONDS
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
 
@@ -28,6 +29,7 @@ class PlayedScheduler(control_pb2_grpc.AgentControlServicer):
         self.asked_at: list[float] = []  # times of the registrations
         self.joined: list[control_pb2.RegisterNodeRequest] = []
         self.beats: list[control_pb2.HeartbeatRequest] = []
+        self.beat_at: list[float] = []  # times of the heartbeats
         self._server: grpc.Server | None = None
 
     def start(self) -> None:
@@ -57,6 +59,7 @@ class PlayedScheduler(control_pb2_grpc.AgentControlServicer):
     ) -> control_pb2.HeartbeatResponse:
         if not self.acknowledges:
             context.abort(grpc.StatusCode.NOT_FOUND, f"node not found: {request.node_id}")
+        self.beat_at.append(time.monotonic())
         self.beats.append(request)
         return control_pb2.HeartbeatResponse(acknowledged=True, drain_node=self.drains)
 
@@ -99,6 +102,8 @@ def test_a_node_registers_and_then_sends_heartbeats(
 
     until(lambda: len(scheduler.beats) >= 2)
 
+    first, second = scheduler.beat_at[:2]
+    assert second - first < HEARTBEAT_DEFAULT_SECONDS, "the interval of the scheduler is used"
     (joined,) = scheduler.joined
     assert joined.node_id == agent.node_id
     assert joined.HasField("timestamp")

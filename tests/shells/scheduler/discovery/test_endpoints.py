@@ -1,5 +1,6 @@
 """The DNS names and the address of a scheduler, from its settings."""
 
+from ipaddress import ip_address
 from typing import Any
 
 import pytest
@@ -33,6 +34,13 @@ def test_the_configured_address_takes_precedence_over_the_listen_address(
     settings: dict[str, Any], address: str
 ) -> None:
     assert address_of(SchedulerSettings(**settings)) == address
+
+
+def test_the_default_address_is_that_of_the_default_route() -> None:
+    found = ip_address(address_of(SchedulerSettings(grpc_addr="0.0.0.0")))
+
+    assert not found.is_unspecified
+    assert not found.is_loopback
 
 
 def test_the_default_port_is_the_grpc_port() -> None:

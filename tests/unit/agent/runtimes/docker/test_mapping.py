@@ -19,6 +19,10 @@ def body(spec: ContainerSpec) -> dict[str, Any]:
     return create_body(order, OWNER, {}, files={}, pids_max=10)
 
 
+def test_a_container_is_created_from_the_image_of_its_spec() -> None:
+    assert body(ContainerSpec("nginx:1.27"))["Image"] == "nginx:1.27"
+
+
 @pytest.mark.parametrize("privileged", [True, False])
 def test_a_container_is_privileged_only_if_its_spec_is(privileged: bool) -> None:
     made = body(ContainerSpec("nginx", privileged=privileged))
