@@ -115,7 +115,9 @@ class Failure(Apply):
     def verify(self) -> None:
         self.expect("Failed")
         for name in self.names.values():
-            self.pairing.check_cause(self.pairing.user.workload(name))
+            # A scheduler may be retrying it meanwhile, and show it as Pending.
+            failed = self.pairing.user.until(name, "Failed", within=DEADLINE_SECONDS)
+            self.pairing.check_cause(failed)
         self.fail_applies(fail=False)
 
 
