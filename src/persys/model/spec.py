@@ -221,3 +221,12 @@ def type_of(spec: Spec) -> WorkloadType:
             return WorkloadType.COMPOSE
         case VMSpec():
             return WorkloadType.VM
+
+
+def managed_volumes_of(spec: Spec) -> tuple[ManagedVolume, ...]:
+    """Compose manages the volumes of a stack."""
+    match spec:
+        case ContainerSpec() | VMSpec():
+            return spec.managed_volumes
+        case ComposeSpec():
+            return ()

@@ -22,7 +22,7 @@ from persys.core.agent.report import DownloadProgress, LayerProgress
 from persys.errors import ConflictError, PersysError, RuntimeUnavailableError, StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.model.ids import WorkloadId
-from persys.model.spec import ContainerSpec, Spec, VMSpec, WorkloadType
+from persys.model.spec import Spec, VMSpec, WorkloadType, managed_volumes_of
 from persys.model.status import Failure, FailureReason
 from persys.model.workload import Desired, Order
 
@@ -346,16 +346,8 @@ class Steps:
 
 def volumes_of(spec: Spec) -> dict[str, bool]:
     """The managed volumes of a spec, and whether each must be retained after a delete."""
-    match spec:
-        case ContainerSpec() | VMSpec():
-            return {volume.name: volume.retain for volume in spec.managed_volumes}
-        case _:
-            return {}
+    return {volume.name: volume.retain for volume in managed_volumes_of(spec)}
 
 
 def _drivers_of(spec: Spec) -> frozenset[str]:
-    match spec:
-        case ContainerSpec() | VMSpec():
-            return frozenset(volume.driver for volume in spec.managed_volumes)
-        case _:
-            return frozenset()
+    return frozenset(volume.driver for volume in managed_volumes_of(spec))

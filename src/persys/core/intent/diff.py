@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from persys.core.placement.requirements import holds_data
 from persys.core.reconcile.situation import Decision
 from persys.model.placement import Assignment
-from persys.model.spec import ComposeSpec, Spec
+from persys.model.spec import managed_volumes_of
 from persys.model.workload import Desired, Workload
 
 
@@ -105,7 +105,4 @@ def _content(workload: Workload) -> tuple[object, ...]:
 
 
 def _volumes(workload: Workload) -> set[str]:
-    spec: Spec = workload.spec
-    if isinstance(spec, ComposeSpec):
-        return set()
-    return {volume.name for volume in spec.managed_volumes}
+    return {volume.name for volume in managed_volumes_of(workload.spec)}

@@ -24,6 +24,7 @@ from persys.model.spec import (
     VMSpec,
     is_address,
     local_gb,
+    managed_volumes_of,
     type_of,
 )
 from persys.model.workload import Workload
@@ -58,9 +59,9 @@ def requirements_of(workload: Workload) -> Requirements:
             traits |= {f"pool:{disk.pool_name}" for disk in spec.disks if disk.pool_name}
             volumes_gb = sum(disk.size_gb for disk in spec.disks)
             pools = _disks_by_pool(spec)
-    if not isinstance(spec, ComposeSpec):
-        traits |= {f"driver:{volume.driver}" for volume in spec.managed_volumes}
-        volumes_gb += local_gb(spec.managed_volumes)
+    volumes = managed_volumes_of(spec)
+    traits |= {f"driver:{volume.driver}" for volume in volumes}
+    volumes_gb += local_gb(volumes)
     if workload.stop_after_seconds:
         traits.add(f"feature:{feature.STOP_AFTER}")
     # A stated disk size covers the volumes; they count only beyond it.
