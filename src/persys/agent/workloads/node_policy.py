@@ -6,6 +6,7 @@ system may not respond, and because a symbolic link can be swapped in at any tim
 
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import assert_never
 from urllib.parse import urlsplit
 
 from persys.agent.runtimes.docker.mapping import LABEL_PREFIX
@@ -28,12 +29,16 @@ class NodePolicy:
 
     def check(self, spec: Spec) -> None:
         """Raises InvalidError."""
-        if isinstance(spec, ContainerSpec):
-            self._check_container(spec)
-        elif isinstance(spec, VMSpec):
-            self._check_vm(spec)
-        elif isinstance(spec, ComposeSpec) and spec.needs.privileged and not self.allow_privileged:
-            raise InvalidError(f"spec.compose: {spec.needs.privileged_by}", _PRIVILEGED)
+        match spec:
+            case ContainerSpec():
+                self._check_container(spec)
+            case VMSpec():
+                self._check_vm(spec)
+            case ComposeSpec():
+                if spec.needs.privileged and not self.allow_privileged:
+                    raise InvalidError(f"spec.compose: {spec.needs.privileged_by}", _PRIVILEGED)
+            case unreachable:
+                assert_never(unreachable)
 
     def violation(self, spec: Spec) -> str:
         """Why this node refuses the spec; "" if it accepts it."""

@@ -47,15 +47,17 @@ def workload_spec(message: control_pb2.WorkloadSpec) -> tuple[Spec, Resources, d
     encoded_vm = metadata.pop(VM_SPEC_KEY, "")
     kind = _type(message, vm_in_metadata=bool(encoded_vm))
     resources = fields.resources(message.resources, "spec.resources")
-    if kind is WorkloadType.CONTAINER:
-        return _container(message.container), resources, metadata
-    if kind is WorkloadType.COMPOSE:
-        stack = _compose(message.compose)
-        _check_compose_references(stack.yaml)
-        return stack, _stack_resources(stack, resources), metadata
-    path = f"spec.metadata[{VM_SPEC_KEY}]"
-    spec = agent_vm.from_base64(encoded_vm, path) if encoded_vm else vm(message.vm)
-    return spec, _vm_resources(spec, resources), metadata
+    match kind:
+        case WorkloadType.CONTAINER:
+            return _container(message.container), resources, metadata
+        case WorkloadType.COMPOSE:
+            stack = _compose(message.compose)
+            _check_compose_references(stack.yaml)
+            return stack, _stack_resources(stack, resources), metadata
+        case WorkloadType.VM:
+            path = f"spec.metadata[{VM_SPEC_KEY}]"
+            spec = agent_vm.from_base64(encoded_vm, path) if encoded_vm else vm(message.vm)
+            return spec, _vm_resources(spec, resources), metadata
 
 
 class ParsedSpec(NamedTuple):

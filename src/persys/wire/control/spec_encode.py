@@ -5,6 +5,7 @@ container spec are left out: this contract has them as resources.
 """
 
 from collections.abc import Mapping
+from typing import assert_never
 
 from persys.model.placement import NO_RULES, Resources, Rules
 from persys.model.spec import (
@@ -65,6 +66,8 @@ def spec_message(
                 message.vm.CopyFrom(plain)
             else:
                 message.metadata[VM_SPEC_KEY] = agent_vm.to_base64(spec)
+        case unreachable:
+            assert_never(unreachable)
     return message
 
 
