@@ -43,16 +43,7 @@ from persys.wire.specfile.strict import SpecFileError, entries, error_at, fill, 
 
 _PORT = re.compile(r"(?:(?P<host>\d+):)?(?P<container>\d+)(?:/(?P<protocol>tcp|udp))?")
 
-_OF_SPEC = (
-    "type",
-    "resources",
-    "container",
-    "compose",
-    "vm",
-    "metadata",
-    "placement",
-    "stop_after_seconds",
-)
+_OF_SPEC = tuple(control_pb2.WorkloadSpec.DESCRIPTOR.fields_by_name)
 _STOP_AFTER = "stop_after"  # a duration; the contract has seconds
 _OF_REQUEST = ("revision_id", "desired_state")
 _FLAT = ("id", *_OF_SPEC, _STOP_AFTER, *_OF_REQUEST)
