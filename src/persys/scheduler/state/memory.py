@@ -1,4 +1,4 @@
-"""Puts records into memory and drops them: one pair of functions per record type.
+"""Puts records into memory and drops them: a pair of functions per record type with state of its own.
 
 A put takes a stored record, a drop the key of a deleted one. Both update the reservations on nodes. Dropping
 a missing record does nothing.
@@ -12,13 +12,11 @@ from persys.core.epochs import Epochs, restart_at
 from persys.core.recovery.merge import Merged
 from persys.model.action import History
 from persys.model.event import Event, NumberedEvent
-from persys.model.identity import Token
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Node, RemovedNode
 from persys.model.placement import Assignment, EpochCounter, Tombstone
-from persys.model.secret import Secret
 from persys.model.status import Drift, DriftType, Retry, WorkloadStatus
-from persys.model.workload import SuggestionDecision, Workload
+from persys.model.workload import Workload
 from persys.scheduler.state.cluster import ClusterState
 from persys.store import keys
 
@@ -213,18 +211,6 @@ def rebuilt_drifts(merged: Merged, held: Iterable[Drift]) -> Iterable[Drift]:
             yield drift
 
 
-def put_token(memory: Memory, token: Token) -> None:
-    memory.cluster.tokens[token.id] = token
-
-
-def put_secret(memory: Memory, secret: Secret) -> None:
-    memory.cluster.secrets[secret.name] = secret
-
-
-def put_ruling(memory: Memory, ruling: SuggestionDecision) -> None:
-    memory.cluster.rulings[ruling.suggestion.id] = ruling
-
-
 def put_event(memory: Memory, key: str, event: Event) -> None:
     memory.cluster.events.put(NumberedEvent(keys.event_sequence(key), event))
 
@@ -240,15 +226,3 @@ def _name(key: str) -> str:
 
 def drop_removal(memory: Memory, key: str) -> None:
     memory.cluster.removed.drop(NodeId(_name(key)))
-
-
-def drop_token(memory: Memory, key: str) -> None:
-    memory.cluster.tokens.pop(_name(key), None)
-
-
-def drop_secret(memory: Memory, key: str) -> None:
-    memory.cluster.secrets.pop(key.removeprefix(keys.SECRETS), None)
-
-
-def drop_ruling(memory: Memory, key: str) -> None:
-    memory.cluster.rulings.pop(key.removeprefix(keys.SUGGESTIONS), None)

@@ -112,6 +112,43 @@ def _type(
     )
 
 
+def _named(
+    name: str,
+    struct: type[StructT],
+    key_form: str,
+    *,
+    content: str,
+    written_when: str,
+    key: Callable[[str], str],
+    name_of: Callable[[StructT], str],
+    held_in: Callable[[ClusterState], dict[str, StructT]],
+) -> RecordType:
+    """A type that users write and memory holds by name; a recovery keeps it as it is."""
+    prefix = key_form.partition("<")[0]
+
+    def put(target: Memory, record: StructT) -> None:
+        held_in(target.cluster)[name_of(record)] = record
+
+    def drop(target: Memory, dropped: str) -> None:
+        held_in(target.cluster).pop(dropped.removeprefix(prefix), None)
+
+    return _type(
+        name,
+        struct,
+        key_form,
+        content=content,
+        written_when=written_when,
+        in_snapshot=True,
+        unreadable=Unreadable.HELD,
+        key_of=lambda record: key(name_of(record)),
+        put=put,
+        drop=drop,
+        stand_in=_nothing,
+        in_memory=lambda cluster: held_in(cluster).values(),
+        rebuilt=lambda _merged, held: held,
+    )
+
+
 def _nothing(_memory: Memory, _key: str) -> None:
     """Memory does not hold this type, or assumes nothing for an unreadable record."""
 
@@ -317,50 +354,35 @@ RECORDS: tuple[RecordType, ...] = (
         in_memory=lambda cluster: cluster.removed.values(),
         rebuilt=lambda _merged, held: held,
     ),
-    _type(
+    _named(
         "token",
         Token,
         "/tokens/<id>",
         content="an access token of a user, without its secret",
         written_when="a token is created or revoked",
-        in_snapshot=True,
-        unreadable=Unreadable.HELD,
-        key_of=lambda token: keys.token_key(token.id),
-        put=memory.put_token,
-        drop=memory.drop_token,
-        stand_in=_nothing,
-        in_memory=lambda cluster: cluster.tokens.values(),
-        rebuilt=lambda _merged, held: held,
+        key=keys.token_key,
+        name_of=lambda token: token.id,
+        held_in=lambda cluster: cluster.tokens,
     ),
-    _type(
+    _named(
         "secret",
         Secret,
         "/secrets/<name>",
         content="the versions of a secret, encrypted",
         written_when="a secret is put or deleted",
-        in_snapshot=True,
-        unreadable=Unreadable.HELD,
-        key_of=lambda secret: keys.secret_key(secret.name),
-        put=memory.put_secret,
-        drop=memory.drop_secret,
-        stand_in=_nothing,
-        in_memory=lambda cluster: cluster.secrets.values(),
-        rebuilt=lambda _merged, held: held,
+        key=keys.secret_key,
+        name_of=lambda secret: secret.name,
+        held_in=lambda cluster: cluster.secrets,
     ),
-    _type(
+    _named(
         "suggestion",
         SuggestionDecision,
         "/suggestions/<id>",
         content="the decision on a suggestion of an automation policy",
         written_when="together with the change that it makes",
-        in_snapshot=True,
-        unreadable=Unreadable.HELD,
-        key_of=lambda ruling: keys.suggestion_key(ruling.suggestion.id),
-        put=memory.put_ruling,
-        drop=memory.drop_ruling,
-        stand_in=_nothing,
-        in_memory=lambda cluster: cluster.rulings.values(),
-        rebuilt=lambda _merged, held: held,
+        key=keys.suggestion_key,
+        name_of=lambda ruling: ruling.suggestion.id,
+        held_in=lambda cluster: cluster.rulings,
     ),
     RecordType(
         "event",
