@@ -239,6 +239,21 @@ REGRESSIONS = (
             ),
         ),
     ),
+    Regression(
+        "a report of an earlier epoch is accepted as current",
+        (
+            Patch(
+                "src/persys/core/reconcile/situation.py",
+                "        and seen.epoch in (0, assignment.epoch)\n",
+                "",
+            ),
+            Patch(
+                "src/persys/core/reconcile/situation.py",
+                "        and seen.epoch == workload_status.epoch == assignment.epoch\n",
+                "",
+            ),
+        ),
+    ),
 )
 
 

@@ -11,6 +11,7 @@ from persys.core.placement.index.node_index import NodeIndex
 from persys.core.placement.requirements import requirements_of
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.placement import Assignment, Resources
+from persys.model.status import Status
 from persys.model.workload import Desired
 from persys.sim.checks.agent_contact import Heartbeats
 from persys.sim.checks.context import Facts
@@ -187,6 +188,19 @@ class OrderChecks:
         self._facts = facts
         # By request: the epoch and the cluster that the agent knew when it arrived.
         self._known: dict[int, tuple[int, str]] = {}
+        self._received: set[tuple[WorkloadId, NodeId, int]] = set()
+
+    def committed(self, touched: Collection[str]) -> None:
+        """A workload is stored as running in an epoch only after its node received an order of this epoch."""
+        mirror = self._facts.mirror
+        for key in sorted(mirror.workload_statuses.keys() & touched):
+            stored = mirror.workload_statuses[key]
+            bound = mirror.assignment(stored.workload_id)
+            if bound is None or stored.epoch != bound.epoch or stored.status is not Status.RUNNING:
+                continue
+            if (bound.workload_id, bound.node_id, bound.epoch) not in self._received:
+                text = f"{bound.workload_id} is stored as running in epoch {bound.epoch}"
+                self._facts.fail("epoch", f"{text}, which {bound.node_id} does not know")
 
     def ordered(self, node_id: NodeId, request: Any) -> None:
         """An order has reached an agent."""
@@ -203,6 +217,7 @@ class OrderChecks:
                 node_id,
                 f"receives apply {workload_id} {request.revision_id} epoch {request.epoch}",
             )
+            self._received.add((workload_id, node_id, request.epoch))
             self._check_apply(node_id, workload_id, request)
         else:
             self._facts.trace.add(node_id, f"receives delete {workload_id} epoch {request.epoch}")

@@ -89,6 +89,7 @@ class Invariants:
         for key in sorted(touched & mirror.nodes.keys()):
             self._check_not_ready(process, nodes_before.get(key), mirror.nodes[key])
         self._assignments.committed(process, touched, bound_before, buried_before)
+        self._orders.committed(touched)
         self._containers.check_all_accounted()
 
     def store_lost(self, nodes: Iterable[NodeId], with_records: frozenset[str]) -> None:
