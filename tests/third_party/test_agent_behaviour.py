@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -29,8 +30,18 @@ def names(unique_id: str) -> Callable[[int], list[str]]:
     return lambda count: [f"{unique_id}-{number}" for number in range(count)]
 
 
-def polls_since(pairing: OurScheduler, workload_id: str, moment: float) -> int:
-    return sum(at > moment for at in pairing.agent.events("status-request", workload_id))
+def polls_between(pairing: OurScheduler, workload_id: str, since: float, until: float) -> int:
+    """Requests in quick succession are one poll: a heartbeat at the time of a poll causes another one."""
+    count, last = 0, 0.0
+    for at in pairing.agent.events("status-request", workload_id):
+        if since < at <= until and at - last > POLL_SECONDS / 2:
+            count, last = count + 1, at
+    return count
+
+
+def recorded_at(view: Any) -> float:
+    """When the scheduler recorded the status: the test may read it later on a busy host."""
+    return float(view.last_updated.ToNanoseconds() / 1e9)
 
 
 def until_moved(pairing: OurScheduler, workload_id: str, agent: Agent) -> None:
@@ -50,12 +61,11 @@ def test_a_running_workload_is_reported_within_one_poll(
     pairing: OurScheduler, kind: str, unique_id: str
 ) -> None:
     pairing.user.apply(unique_id, a_spec(kind))
-    pairing.user.until(unique_id, "Running")
-    seen_at = time.time()
+    shown_at = recorded_at(pairing.user.until(unique_id, "Running"))
 
     (had_at,) = pairing.agent.events("apply_workload completed", unique_id)
-    assert polls_since(pairing, unique_id, had_at) <= 1
-    assert seen_at - had_at <= POLL_SECONDS + SLACK_SECONDS
+    assert polls_between(pairing, unique_id, had_at, shown_at) <= 1
+    assert shown_at - had_at <= POLL_SECONDS + SLACK_SECONDS
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -65,12 +75,11 @@ def test_a_failure_is_reported_within_one_poll(
     pairing.agent.set_behaviour(errors={unique_id: PULL_ERROR})
     pairing.user.apply(unique_id, a_spec(kind))
     view = pairing.user.until(unique_id, "Failed")
-    seen_at = time.time()
 
     known_at = pairing.agent.events("apply_workload failed", unique_id)[0]
     assert (view.failure_reason, view.reason.message) == ("IMAGE_PULL_FAILED", PULL_ERROR)
-    assert polls_since(pairing, unique_id, known_at) <= 1
-    assert seen_at - known_at <= POLL_SECONDS + SLACK_SECONDS
+    assert polls_between(pairing, unique_id, known_at, recorded_at(view)) <= 1
+    assert recorded_at(view) - known_at <= POLL_SECONDS + SLACK_SECONDS
 
 
 @pytest.mark.parametrize("kind", KINDS)
