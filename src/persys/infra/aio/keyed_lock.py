@@ -13,6 +13,9 @@ class KeyedLock(Generic[Key]):
     def __init__(self) -> None:
         self._queues: dict[Key, deque[asyncio.Future[None]]] = {}
 
+    def is_held(self, key: Key) -> bool:
+        return key in self._queues
+
     @asynccontextmanager
     async def hold(self, key: Key) -> AsyncIterator[None]:
         """Hold the lock of a key. Waiters get it in the order of their requests."""

@@ -267,7 +267,7 @@ class Reconciler:
                 self.steps += 1
                 refusal = entry.refusal
                 with tracing.internal_span("reconcile", workload_id=workload_id):
-                    await self._decide_and_commit(entry, situation_of(entry))
+                    await self._decide_in_turn(entry)
                 if entry.refusal is refusal:
                     entry.refusal = None  # decided
         except EpochsReservedError:
@@ -276,6 +276,20 @@ class Reconciler:
             self._wake_in(workload_id, STORE_RETRY_SECONDS)
         else:
             self._end_back_off(workload_id)
+
+    async def _decide_in_turn(self, entry: WorkloadState) -> None:
+        """Decide. Steps that wait for the reservation of epochs continue in the order of their start.
+
+        Others would take the capacity of workloads that are before them in the queue.
+        """
+        try:
+            await self._decide_and_commit(entry, situation_of(entry), lines_up=True)
+        except EpochsReservedError:
+            workload_id = entry.workload.id
+            if self._cluster.workloads.get(workload_id) is not entry:
+                raise
+            if self._may_decide(workload_id):
+                await self._decide_and_commit(entry, situation_of(entry))
 
     def _back_off(self, workload_id: WorkloadId, error: InternalError) -> None:
         """Its step raised an unexpected error: it is not reconciled until the back-off is over."""
@@ -320,6 +334,7 @@ class Reconciler:
         *,
         user_event: EventKind | None = None,
         extra_writes: Callable[[Transaction], None] = _nothing,
+        lines_up: bool = False,
     ) -> None:
         """Read, decide, commit, follow up. `user_event` is the event of the user request, if there is one."""
         began = self._clock.monotonic()
@@ -327,7 +342,7 @@ class Reconciler:
         situation = self._read(situation, now)
         decision = self._decide(situation, now)
         if decision.assignment is not None:
-            await self._use_epoch(decision.assignment.epoch)
+            await self._use_epoch(decision.assignment.epoch, lines_up=lines_up)
         workload, is_user_request = situation.workload, user_event is not None
         change, nodes = to_transaction(
             entry, workload, decision, self._cluster, user_event=user_event, now=now
@@ -443,10 +458,13 @@ class Reconciler:
         """
         self._cluster.epochs.skip(now=self._clock.now())
 
-    async def _use_epoch(self, epoch: int) -> None:
-        """Raises EpochsReservedError if the epoch had to be reserved first: decide again."""
+    async def _use_epoch(self, epoch: int, *, lines_up: bool) -> None:
+        """Raises EpochsReservedError if the epoch had to be reserved first: decide again.
+
+        `lines_up`: wait for steps that still wait for a reservation.
+        """
         epochs = self._cluster.epochs
-        if epochs.covers(epoch):
+        if epochs.covers(epoch) and not (lines_up and self._reserving.is_held(keys.EPOCHS)):
             epochs.use(epoch)
             return
         async with self._reserving.hold(keys.EPOCHS):

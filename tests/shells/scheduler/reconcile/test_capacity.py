@@ -2,7 +2,10 @@
 
 import asyncio
 
+import pytest
+
 from persys.model.ids import NodeId, WorkloadId
+from persys.model.placement import EpochCounter
 from persys.store import keys
 from shells.scheduler.harness import Cluster, eventually
 
@@ -79,6 +82,27 @@ async def test_a_waiting_workload_is_placed_when_its_spec_shrinks(cluster: Clust
 
 
 async def test_waiting_workloads_are_placed_in_queue_order(cluster: Cluster) -> None:
+    names = [f"w{number}" for number in range(5)]
+    for name in names:
+        await cluster.control.apply(name, cpu=1000)
+    await cluster.join(cpu=3000)
+    for name in names[:3]:
+        await cluster.control.until(name, "Running")
+
+    assert await cluster.control.names(status="Pending") == ["w3", "w4"]
+
+
+async def test_a_workload_that_is_woken_while_epochs_are_reserved_keeps_its_turn(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    epochs = cluster.app.cluster.epochs
+    reserve = epochs.reserve
+
+    def reserve_and_wake(counter: EpochCounter) -> None:
+        reserve(counter)
+        cluster.app.reconciler.wake_many([WorkloadId("w4"), WorkloadId("w3")])
+
+    monkeypatch.setattr(epochs, "reserve", reserve_and_wake)
     names = [f"w{number}" for number in range(5)]
     for name in names:
         await cluster.control.apply(name, cpu=1000)
