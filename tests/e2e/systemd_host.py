@@ -40,7 +40,6 @@ _RUN = (
     "--tmpfs=/tmp",
     "--env=container=docker",
     "--stop-signal=SIGRTMIN+3",
-    "--volume=/var/run/docker.sock:/srv/docker.sock",
 )
 _PERSYSCTL = """\
 ca_endpoint: 127.0.0.1:8888
@@ -53,10 +52,14 @@ key_path: /srv/ada/.persys/admin.key
 
 
 class SystemdHost:
+    boot = _BOOT
+    further: tuple[str, ...] = ("--volume=/var/run/docker.sock:/srv/docker.sock",)
+
     def __init__(self, directory: Path) -> None:
         self.node_id = f"systemd-{uuid4().hex[:8]}"
         image = images.build_systemd(directory / "image")
-        docker("run", "-d", "--name", self.node_id, *_RUN, image, "sh", "-c", _BOOT)
+        how = ("--name", self.node_id, *_RUN, *self.further)
+        docker("run", "-d", *how, image, "sh", "-c", self.boot)
 
     def close(self) -> None:
         docker("rm", "-f", "-v", self.node_id)
@@ -77,7 +80,7 @@ class SystemdHost:
     def install(self) -> str:
         subprocess.run([images.ROOT / "scripts" / "wheels"], timeout=_SECONDS, check=True)
         self.run("mkdir", "/source")
-        self._send(_packed_sources(), "tar", "x", "-C", "/source")
+        self.send(_packed_sources(), "tar", "x", "-C", "/source")
         return self.run("env", *(f"{k}={v}" for k, v in _INSTALL.items()), "/source/deploy/install")
 
     def run(self, *words: str) -> str:
@@ -96,10 +99,10 @@ class SystemdHost:
 
     def write(self, path: str, text: str, *, mode: str = "600") -> None:
         self.run("install", "-D", "-m", mode, "/dev/null", path)
-        self._send(text.encode(), "tee", path)
+        self.send(text.encode(), "tee", path)
 
     def add_variables(self, part: str, *lines: str) -> None:
-        self._send("".join(f"{line}\n" for line in lines).encode(), "tee", "-a", _variables(part))
+        self.send("".join(f"{line}\n" for line in lines).encode(), "tee", "-a", _variables(part))
 
     def enable(self, part: str) -> None:
         self.run("systemctl", "enable", f"persys-{part}")
@@ -156,7 +159,7 @@ class SystemdHost:
     def _failed(self) -> str:
         return self.try_run("systemctl", "--failed", "--no-pager").stdout
 
-    def _send(self, data: bytes, *words: str) -> None:
+    def send(self, data: bytes, *words: str) -> None:
         subprocess.run(
             ["docker", "exec", "-i", self.node_id, *words],
             input=data,
