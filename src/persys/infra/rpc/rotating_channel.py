@@ -17,6 +17,7 @@ from persys.infra.rpc.message_sizes import LIST_BYTES_MAX
 from persys.infra.tls.certificates import Certificates, KeyPair
 from persys.model.identity import Role
 
+_READY = grpc.ChannelConnectivity.READY
 _FAILED = grpc.ChannelConnectivity.TRANSIENT_FAILURE
 
 
@@ -24,7 +25,7 @@ class Verification(NamedTuple):
     """How the server certificate is verified."""
 
     expected: Callable[[], str]  # its required name, which can change; empty: the host name
-    report_failure: Callable[[], None] = lambda: None  # there is no connection
+    report: Callable[[bool], object] = lambda _connected: None  # whether there is a connection
 
 
 class _Connection(Struct, eq=False):
@@ -74,8 +75,7 @@ class RotatingChannel(grpc.aio.Channel):
 
     def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
         state = self._current().channel.get_state(try_to_connect)
-        if state is _FAILED:
-            self._verification.report_failure()
+        self._report(state)
         return state
 
     async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
@@ -136,9 +136,13 @@ class RotatingChannel(grpc.aio.Channel):
         )
         return _Connection(channel, self._certificates.current, expected)
 
+    def _report(self, state: grpc.ChannelConnectivity) -> None:
+        if state in (_READY, _FAILED):
+            self._verification.report(state is _READY)
+
     def _ended(self, connection: _Connection) -> None:
         connection.under_way -= 1
-        if not self._is_closed and connection.channel.get_state() is _FAILED:
-            self._verification.report_failure()
+        if not self._is_closed and connection is self._newest:
+            self._report(connection.channel.get_state())
         if not connection.under_way and connection in self._left:
             self._left.remove(connection)  # a channel without references closes itself

@@ -3,7 +3,7 @@
 A Persys certificate is verified by the fixed name of its role, at any address. A third-party scheduler has no
 such name. After a failed connection its certificate is read: if a trusted CA signed it, it has no Persys URI,
 its common name is that of a scheduler and it contains the host of the address, the host is verified from then
-on. A certificate of another role never leads to that, and after the next failure it is read again.
+on. A certificate of another role never leads to that. After an outage of a minute it is read again.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ import structlog
 from cryptography import x509
 
 from persys.infra.atomic_files import CertificateFiles
+from persys.infra.clock import Clock
 from persys.infra.rpc.grpc_server import server_name
 from persys.infra.tls.identity import CN_ROLES, NAME, claims_of, hosts_of
 from persys.model.identity import Role
@@ -23,32 +24,51 @@ log = structlog.get_logger()
 
 HANDSHAKE_SECONDS = 3.0
 PAUSE_SECONDS = 1.0
+OUTAGE_SECONDS = 60.0
+_Server = tuple[str, Role]  # its address
 
 
 class ServerNames:
-    def __init__(self, files: CertificateFiles, cn_roles: Mapping[str, Role]) -> None:
+    def __init__(self, files: CertificateFiles, clock: Clock, cn_roles: Mapping[str, Role]) -> None:
         self._files = files
+        self._clock = clock
         self._cn_roles = cn_roles
-        self._failed: set[tuple[str, Role]] = set()
+        self._unexamined: set[_Server] = set()
         self._wake = asyncio.Event()
-        self._by_host: set[tuple[str, Role]] = set()
-        self._reasons: dict[tuple[str, Role], str] = {}
+        self._by_host: set[_Server] = set()
+        self._settled: set[_Server] = set()  # their name is known: a failure is probably an outage
+        self._failing_since: dict[_Server, float] = {}
+        self._reasons: dict[_Server, str] = {}
 
     def expected(self, target: str, role: Role) -> str:
         """The required name; empty: the host of the target."""
         return "" if (target, role) in self._by_host else server_name(role)
 
-    def report_failure(self, target: str, role: Role) -> None:
-        self._failed.add((target, role))
+    def report(self, target: str, role: Role, *, connected: bool) -> bool:
+        """Report whether there is a connection. Returns whether the certificate will be read.
+
+        After an outage of a scheduler, its clients do not all read its certificate at once.
+        """
+        server, now = (target, role), self._clock.monotonic()
+        if connected:
+            self._settled.add(server)
+            self._failing_since.pop(server, None)
+            return False
+        since = self._failing_since.setdefault(server, now)
+        if server in self._settled and now - since < OUTAGE_SECONDS:
+            return False
+        self._failing_since[server] = now
+        self._unexamined.add(server)
         self._wake.set()
+        return True
 
     async def run(self) -> None:
         """Read the certificates of servers that could not be connected."""
         while True:
             await self._wake.wait()
             self._wake.clear()
-            failed, self._failed = self._failed, set()
-            for target, role in sorted(failed):
+            servers, self._unexamined = self._unexamined, set()
+            for target, role in sorted(servers):
                 await self.examine(target, role)
             await asyncio.sleep(PAUSE_SECONDS)
 
@@ -61,12 +81,10 @@ class ServerNames:
                 certificate = await self._certificate_of(host, int(port))
         except (OSError, TimeoutError, ValueError):
             return  # no connection: nothing is known
-        reason = ""
-        if _is_third_party(certificate):
-            reason = why_not(certificate, host, role, self._cn_roles)
-            self._use_host(target, role, by_host=not reason)
-        else:
-            self._use_host(target, role, by_host=False)
+        is_third_party = not claims_of(certificate).trust_domain
+        reason = why_not(certificate, host, role, self._cn_roles) if is_third_party else ""
+        self._use_host(target, role, by_host=is_third_party and not reason)
+        self._settled.add((target, role))
         if reason != self._reasons.get((target, role), ""):
             self._reasons[target, role] = reason
             if reason:
@@ -112,10 +130,6 @@ def why_not(
         shown = ", ".join(hosts)[:200] or "no host"
         return f"certificate CN {name[:80]!r} is valid for {shown}: expected {host}"
     return ""
-
-
-def _is_third_party(certificate: x509.Certificate) -> bool:
-    return not claims_of(certificate).trust_domain
 
 
 def _covers(name: str, host: str) -> bool:

@@ -47,7 +47,7 @@ class Tls:
         self.certificates = Certificates(files, clock)
         self._lists = lists
         self.cn_roles = cn_roles
-        self._names = ServerNames(files, cn_roles)
+        self._names = ServerNames(files, clock, cn_roles)
         self._renewal: Renewal | None = None
         if source is not None:
             self._renewal = Renewal(self.certificates, files, source, clock, SystemRandom())
@@ -81,7 +81,7 @@ class Tls:
         if by_name and role is Role.SCHEDULER:
             verification = Verification(
                 partial(self._names.expected, target, role),
-                partial(self._names.report_failure, target, role),
+                lambda connected: self._names.report(target, role, connected=connected),
             )
         # A compromised node must not be able to fill the memory of a scheduler.
         most = MESSAGE_BYTES_MAX if role is Role.AGENT else LIST_BYTES_MAX

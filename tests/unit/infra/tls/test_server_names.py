@@ -1,6 +1,7 @@
 """Which name a scheduler certificate must have: real handshakes with certificates of all kinds."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ from structlog.testing import capture_logs
 from persys.infra.clock import SystemClock
 from persys.infra.rpc.grpc_server import new_server, start_server
 from persys.infra.tls.certificates import CertificateFiles, Certificates
-from persys.infra.tls.server_names import ServerNames
+from persys.infra.tls.server_names import OUTAGE_SECONDS, ServerNames
 from persys.infra.tls.tls import Tls
 from persys.model.identity import Role
 from root_ca import Root
@@ -42,6 +43,12 @@ async def serving(files: CertificateFiles, port: int = 0) -> AsyncIterator[int]:
         await server.stop(0)
 
 
+class LaterClock(SystemClock):
+    def __init__(self) -> None:
+        self.ahead = 0.0
+        super().__init__(monotonic=lambda: time.monotonic() + self.ahead)
+
+
 async def examined(
     root: Root,
     files: CertificateFiles,
@@ -49,7 +56,7 @@ async def examined(
     host: str = "127.0.0.1",
 ) -> tuple[str, str]:
     """The required name afterwards, and the reason in the log."""
-    names = ServerNames(root.write(Role.AGENT, "n1"), roles or {})
+    names = ServerNames(root.write(Role.AGENT, "n1"), SystemClock(), roles or {})
     async with serving(files) as port:
         with capture_logs() as lines:
             await names.examine(f"{host}:{port}", Role.SCHEDULER)
@@ -106,7 +113,8 @@ async def test_a_scheduler_of_another_ca_is_refused(root: Root, tmp_path: Path) 
 
 
 async def test_a_channel_connects_to_a_third_party_scheduler_and_then_to_ours(root: Root) -> None:
-    tls = Tls(root.write(Role.AGENT, "n1"), SystemClock())
+    clock = LaterClock()
+    tls = Tls(root.write(Role.AGENT, "n1"), clock)
     running = asyncio.create_task(tls.run())
     try:
         async with (
@@ -115,6 +123,9 @@ async def test_a_channel_connects_to_a_third_party_scheduler_and_then_to_ours(ro
         ):
             channel = tls.dial(Role.SCHEDULER)(f"127.0.0.1:{port}")
             await _until_served(channel)
+        with pytest.raises(grpc.aio.AioRpcError):
+            await _check(channel)
+        clock.ahead = OUTAGE_SECONDS
         async with (
             asyncio.timeout(DEADLINE_SECONDS),
             serving(root.write(Role.SCHEDULER, "s1"), port),
@@ -125,12 +136,31 @@ async def test_a_channel_connects_to_a_third_party_scheduler_and_then_to_ours(ro
         running.cancel()
 
 
-async def _until_served(channel: Any) -> None:
-    stub = health_pb2_grpc.HealthStub(channel)
+def test_a_scheduler_that_was_connected_is_examined_only_after_an_outage(root: Root) -> None:
+    clock = LaterClock()
+    names = ServerNames(root.write(Role.AGENT, "n1"), clock, {})
+
+    def report(*, connected: bool) -> bool:
+        return names.report("127.0.0.1:8085", Role.SCHEDULER, connected=connected)
+
+    assert report(connected=False), "it was never connected"
+    assert not report(connected=True)
+    assert not report(connected=False)
+    clock.ahead = OUTAGE_SECONDS
+    assert report(connected=False)
+    assert not report(connected=False), "again only after a minute"
+
+
+async def _until_served(channel: grpc.aio.Channel) -> None:
     while True:
         try:
-            await stub.Check(health_pb2.HealthCheckRequest(), timeout=10)
+            await _check(channel)
         except grpc.aio.AioRpcError:
             await asyncio.sleep(0.05)
         else:
             return
+
+
+async def _check(channel: grpc.aio.Channel) -> None:
+    stub: Any = health_pb2_grpc.HealthStub(channel)
+    await stub.Check(health_pb2.HealthCheckRequest(), timeout=10)
