@@ -13,6 +13,7 @@ from typing import Any
 
 from faults.injection import HANG, OVERSIZED, REFUSED, Injector
 from faults.sites import DOCKER
+from persys.agent.runtimes.docker.engine import Engine
 
 EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
 NEVER = "0001-01-01T00:00:00Z"
@@ -298,7 +299,7 @@ class MemoryClient:
     def _fault_of(self, method: str, url: str, params: Mapping[str, str], data: str | None) -> str:
         if url == "version":
             return ""  # part of every call
-        callee = "knock" if url == "_ping" else ""
+        callee = Engine.check_reachable.__name__ if url == "_ping" else ""
         about = [one["Name"] for one in self._docker.containers.values() if one["Id"] in url]
         return self._injector.fault_of(
             DOCKER, method, url, params, data or "", about, callee=callee
