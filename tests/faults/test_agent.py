@@ -45,6 +45,7 @@ KEPT = [
     Case("docker:runtimes/bind_guard:BindGuard._replaced#2", "oversized"),
     Case("docker:runtimes/docker/exec_logs:DockerAccess.frames#1", "hang"),
     Case("paths:images/sources:_read#1", "oversized"),
+    Case("paths:runtimes/vm/console:_all#2", "hang"),
     Case("paths:runtimes/vm/console:_all#3", "oversized"),
     Case("programs:runtimes/compose/cli:ComposeCommands.create#1", "oversized"),
     Case("programs:runtimes/compose/cli:ComposeCommands.recreate#1", "hang"),

@@ -10,6 +10,7 @@ VM appends to the same log. The log has no timestamps and does not separate runs
 import asyncio
 import os
 import re
+import threading
 from codecs import getincrementaldecoder
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -275,12 +276,17 @@ async def _reading(path: Path, paths: PathCalls, *, follows: bool) -> AsyncItera
 
 
 class _Reader:
-    """Reads a file from the start. With `follows` it continues in the next file after rotation. Blocks."""
+    """Reads a file from the start. With `follows` it continues in the next file after rotation. Blocks.
+
+    A read that hangs may return after `close`, in its own thread; it then leaves no file open.
+    """
 
     def __init__(self, path: Path, *, follows: bool) -> None:
         self._path = path
         self._follows = follows
         self._file: BinaryIO | None = None
+        self._is_closed = False
+        self._lock = threading.Lock()  # of the two above; not held while a call may hang
         self._decode = getincrementaldecoder("utf-8")("replace").decode
         self._rest = ""
 
@@ -303,22 +309,31 @@ class _Reader:
     def _next(self) -> bytes:
         piece = self._read()
         if not piece and self._follows and self._was_rotated():
-            self.close()
+            self._replace_file(None)
             piece = self._read()
         return piece
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        with self._lock:
+            self._is_closed = True
+        self._replace_file(None)
 
     def _read(self) -> bytes:
         if self._file is None:
             try:
-                self._file = self._path.open("rb")
+                self._replace_file(self._path.open("rb"))
             except FileNotFoundError:
                 return b""
-        return self._file.read(LOG_CHUNK_BYTES)
+        file = self._file
+        return file.read(LOG_CHUNK_BYTES) if file is not None else b""
+
+    def _replace_file(self, file: BinaryIO | None) -> None:
+        """After `close`, the new file is closed."""
+        with self._lock:
+            left = file if self._is_closed and file is not None else self._file
+            self._file = None if self._is_closed else file
+        if left is not None:
+            left.close()
 
     def _was_rotated(self) -> bool:
         """Whether this file was rotated."""
