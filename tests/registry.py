@@ -87,7 +87,7 @@ class SlowProxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self._ends: list[socket.socket] = [self._listener]
-        self._threads = [threading.Thread(target=self._accept)]
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
         self._threads[0].start()
 
     def close(self) -> None:
@@ -106,7 +106,9 @@ class SlowProxy:
                 far = socket.create_connection(self._towards)
                 self._ends += (near, far)
                 for source, sink, pause in ((near, far, 0.0), (far, near, self._pause)):
-                    thread = threading.Thread(target=self._carry, args=(source, sink, pause))
+                    thread = threading.Thread(
+                        target=self._carry, args=(source, sink, pause), daemon=True
+                    )
                     thread.start()
                     self._threads.append(thread)
 

@@ -20,7 +20,7 @@ class Proxy:
         self._open: set[asyncio.StreamWriter] = set()
         self._forwarding = asyncio.Event()
         self._forwarding.set()
-        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
 
     def restore(self) -> None:

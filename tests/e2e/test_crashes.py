@@ -26,7 +26,7 @@ class Applies:
         self.half_way = threading.Event()
         self._cluster = cluster
         self._spec = spec
-        self._thread = threading.Thread(target=self._apply_all, args=(workload_ids,))
+        self._thread = threading.Thread(target=self._apply_all, args=(workload_ids,), daemon=True)
         self._thread.start()
 
     def wait(self) -> None:

@@ -65,7 +65,7 @@ def sleeper(sleeper: pb.WorkloadSpec) -> pb.WorkloadSpec:
 @pytest.fixture
 def registry() -> Iterator[EmptyRegistry]:
     with EmptyRegistry() as served:
-        thread = threading.Thread(target=served.serve_forever, args=(0.05,))
+        thread = threading.Thread(target=served.serve_forever, args=(0.05,), daemon=True)
         thread.start()
         yield served
         served.shutdown()

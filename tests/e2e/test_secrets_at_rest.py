@@ -36,7 +36,7 @@ def watched_environments(pids: list[int]) -> Iterator[list[str]]:
                     continue
             time.sleep(SAMPLE_SECONDS)
 
-    thread = Thread(target=watch)
+    thread = Thread(target=watch, daemon=True)
     thread.start()
     try:
         yield found

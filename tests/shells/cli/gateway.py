@@ -36,7 +36,7 @@ def gateway(tls: Tls | None = None, **settings: object) -> Iterator[str]:
 @contextmanager
 def _in_a_thread() -> Iterator[asyncio.AbstractEventLoop]:
     loop = asyncio.new_event_loop()
-    thread = Thread(target=loop.run_forever)
+    thread = Thread(target=loop.run_forever, daemon=True)
     thread.start()
     try:
         yield loop

@@ -209,7 +209,7 @@ def test_exec_sets_the_terminal_size(visited: Agent) -> None:
     inputs.put(pb.ExecInput(start=start))
     stream = visited.stub.Exec(iter(inputs.get, None), timeout=30)
     seen: list[bytes] = []
-    reader = threading.Thread(target=lambda: seen.extend(one.stdout for one in stream))
+    reader = threading.Thread(target=lambda: seen.extend(one.stdout for one in stream), daemon=True)
     reader.start()
 
     def say_until(line: bytes, answer: bytes) -> None:

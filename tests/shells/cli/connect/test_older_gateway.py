@@ -54,7 +54,7 @@ class Older(BaseHTTPRequestHandler):
 def older() -> Iterator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Older)
     server.daemon_threads = True
-    thread = Thread(target=server.serve_forever)
+    thread = Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{server.server_address[1]}"
     server.shutdown()

@@ -266,7 +266,7 @@ class EmptyRegistry(BaseHTTPRequestHandler):
 @pytest.fixture
 def empty_registry() -> "Iterator[str]":
     server = ThreadingHTTPServer(("127.0.0.1", 0), EmptyRegistry)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield f"127.0.0.1:{server.server_port}"
     server.shutdown()
