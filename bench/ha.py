@@ -32,7 +32,7 @@ APPLIES = 1_000
 ATTEMPT_SECONDS = 1.0
 
 
-class Seat(NamedTuple):
+class Replica(NamedTuple):
     port: int
     metrics_port: int
     process: Popen[bytes]
@@ -48,15 +48,15 @@ def main() -> None:
         endpoint = f"127.0.0.1:{port}"
         asyncio.run(_fill(endpoint))
         with ExitStack() as stack:
-            seats = [_seat(stack, endpoint) for _ in range(3)]
-            following = _following(seats)
+            replicas = [_replica(stack, endpoint) for _ in range(3)]
+            following = _following(replicas)
             taken = []
             for _ in range(KILLS):
-                until(lambda: _roles(seats) == ["leader", "standby", "standby"], "one leads")
-                leader = next(seat for seat in seats if seat.role() == "leader")
-                seats.remove(leader)
-                taken.append(asyncio.run(_kill_and_place(leader, seats[0])))
-                seats.append(_seat(stack, endpoint))
+                until(lambda: _roles(replicas) == ["leader", "standby", "standby"], "one leads")
+                leader = next(replica for replica in replicas if replica.role() == "leader")
+                replicas.remove(leader)
+                taken.append(asyncio.run(_kill_and_place(leader, replicas[0])))
+                replicas.append(_replica(stack, endpoint))
     report(
         Verdict(
             f"ha: leader killed to first placement over the lease, worst of {KILLS}",
@@ -67,33 +67,35 @@ def main() -> None:
     )
 
 
-def _seat(stack: ExitStack, endpoint: str) -> Seat:
+def _replica(stack: ExitStack, endpoint: str) -> Replica:
     settings = {
         "ETCD_ENDPOINTS": endpoint,
         "SCHEDULER_LEADER_LEASE": f"{LEASE_SECONDS}s",
         "SCHEDULER_NODE_LEASE": "10m",
         "PERSYS_GRPC_ADDR": "127.0.0.1",
     }
-    return Seat(*stack.enter_context(scheduler("etcd", **settings)))
+    return Replica(*stack.enter_context(scheduler("etcd", **settings)))
 
 
-def _roles(seats: list[Seat]) -> list[str]:
-    return sorted(seat.role() for seat in seats)
+def _roles(replicas: list[Replica]) -> list[str]:
+    return sorted(replica.role() for replica in replicas)
 
 
-def _following(seats: list[Seat]) -> float:
+def _following(replicas: list[Replica]) -> float:
     """CPU of the standbys while the leader processes applies."""
-    until(lambda: _roles(seats) == ["leader", "standby", "standby"], "one leads")
-    leader = next(seat for seat in seats if seat.role() == "leader")
-    standby = next(seat for seat in seats if seat.role() == "standby")
+    until(lambda: _roles(replicas) == ["leader", "standby", "standby"], "one leads")
+    leader = next(replica for replica in replicas if replica.role() == "leader")
+    standby = next(replica for replica in replicas if replica.role() == "standby")
     sleep(2)  # past the start
-    before = {seat: cpu_seconds(seat.process.pid) for seat in (leader, standby)}
+    before = {replica: cpu_seconds(replica.process.pid) for replica in (leader, standby)}
     asyncio.run(_apply_many(leader))
-    used = {seat: cpu_seconds(seat.process.pid) - before[seat] for seat in (leader, standby)}
+    used = {
+        replica: cpu_seconds(replica.process.pid) - before[replica] for replica in (leader, standby)
+    }
     return used[standby] / used[leader]
 
 
-async def _apply_many(leader: Seat) -> None:
+async def _apply_many(leader: Replica) -> None:
     async with grpc.aio.insecure_channel(f"127.0.0.1:{leader.port}") as channel:
         stub = control_pb2_grpc.AgentControlStub(channel)
         for first in range(0, APPLIES, 20):
@@ -103,9 +105,9 @@ async def _apply_many(leader: Seat) -> None:
             )
 
 
-async def _kill_and_place(leader: Seat, asked: Seat) -> float:
+async def _kill_and_place(leader: Replica, standby: Replica) -> float:
     name = f"after-{leader.port}"
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{asked.port}") as channel:
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{standby.port}") as channel:
         stub = control_pb2_grpc.AgentControlStub(channel)
         await stub.GetMode(control_pb2.GetModeRequest(), timeout=10)
         leader.process.kill()

@@ -94,7 +94,7 @@ class SecureCluster:
     def join_again(self) -> None:
         """Join with a new token, as an operator does, while the agent runs."""
         request = TokenRequest(NODE.role, NODE.name)
-        token = self.ca_client(self.admin).invite(request).token
+        token = self.ca_client(self.admin).create_token(request).token
         done = subprocess.run(
             [
                 *(BIN / "persys-agent", "join", self.target, token),

@@ -36,10 +36,10 @@ draws = st.dictionaries(st.sampled_from(["", "fast", "slow"]), st.integers(1, 9)
 def clusters(draw: st.DrawFn) -> tuple[NodeIndex, dict[NodeId, Capabilities]]:
     node_index, known = NodeIndex(), {}
     for node_id in NODES[: draw(st.integers(1, len(NODES)))]:
-        told = draw(pools)
-        if any(pool.name == "local" for pool in told):
-            told += draw(sharing)
-        has = known[node_id] = Capabilities(4000, 8192, pools=told)
+        describe = draw(pools)
+        if any(pool.name == "local" for pool in describe):
+            describe += draw(sharing)
+        has = known[node_id] = Capabilities(4000, 8192, pools=describe)
         node_index.put_node(
             node_id,
             allocatable=has.allocatable,

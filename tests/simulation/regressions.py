@@ -160,14 +160,14 @@ REGRESSIONS = (
             Patch(
                 "src/persys/agent/workloads/steps.py",
                 "            return await self._interruptibly(step, entry, None)\n",
-                "            async with self._pull_room:\n"
+                "            async with self._pull_slots:\n"
                 "                return await self._interruptibly(step, entry, None)\n",
             ),
             Patch(
                 "src/persys/agent/workloads/steps.py",
-                "        self._stack_room = asyncio.Semaphore(STACKS_MAX)\n",
-                "        self._stack_room = asyncio.Semaphore(STACKS_MAX)\n"
-                "        self._pull_room = asyncio.Semaphore(4)\n",
+                "        self._stack_slots = asyncio.Semaphore(STACKS_MAX)\n",
+                "        self._stack_slots = asyncio.Semaphore(STACKS_MAX)\n"
+                "        self._pull_slots = asyncio.Semaphore(4)\n",
             ),
         ),
     ),

@@ -155,7 +155,7 @@ class Disks(Protocol):
 class PoolSource(Protocol):
     """Storage pools other than the local one."""
 
-    async def rooms(self) -> list[LocalPool]:
+    async def local_pools(self) -> list[LocalPool]:
         """Raises RuntimeUnavailableError: the last known pools then stay valid."""
 
 

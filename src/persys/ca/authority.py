@@ -75,8 +75,8 @@ class Issuance(Struct, frozen=True):
 
     identity: Identity
     hosts: tuple[str, ...]
-    asked_by: str
-    how: str  # joined, renewed, created, signed
+    requested_by: str
+    action: str  # joined, renewed, created, signed
     ttl: timedelta | None = None
     token_id: str = ""
     renews: str = ""  # the serial of the certificate that it replaces
@@ -100,8 +100,8 @@ class Authority:
         self._policy = policy
         self._addresses = addresses
         self._refusals = 0
-        self._identified = DenialLimiter(told_max=_REFUSALS_PER_MINUTE)
-        self._anonymous = DenialLimiter(told_max=_REFUSALS_PER_MINUTE)
+        self._identified = DenialLimiter(reported_max=_REFUSALS_PER_MINUTE)
+        self._anonymous = DenialLimiter(reported_max=_REFUSALS_PER_MINUTE)
 
     @property
     def trust_domain(self) -> str:
@@ -122,8 +122,8 @@ class Authority:
         issuance = Issuance(
             identity=token.identity,
             hosts=joining_hosts(token, parsed.hosts, source_address=where),
-            asked_by=f"token {token.id} of {token.created_by}, from {where}",
-            how="joined",
+            requested_by=f"token {token.id} of {token.created_by}, from {where}",
+            action="joined",
             token_id=token.id,
         )
         try:
@@ -139,8 +139,8 @@ class Authority:
         issuance = Issuance(
             identity=holder.identity,
             hosts=check_hosts(parsed.hosts, holder.hosts) or holder.hosts,
-            asked_by=str(holder.identity),
-            how="renewed",
+            requested_by=str(holder.identity),
+            action="renewed",
             ttl=self._previous_lifetime(holder),
             renews=holder.claims.serial,
             enrolled_at=holder.claims.enrolled_at,
@@ -150,12 +150,14 @@ class Authority:
         except ConflictError as err:
             raise DeniedError("the certificate has been revoked", reason="revoked") from err
 
-    def create(self, asked_by: str, request: CertificateRequest) -> IssueResponse:
+    def create(self, requested_by: str, request: CertificateRequest) -> IssueResponse:
         parsed = parse_csr(request.csr.encode())
         identity = check_identity(Identity(_role(request.role), request.name))
         check_csr_identity(parsed, identity, self.trust_domain)
         ttl = _duration(request.ttl_seconds)
-        issuance = Issuance(identity, check_hosts(parsed.hosts), asked_by, how="created", ttl=ttl)
+        issuance = Issuance(
+            identity, check_hosts(parsed.hosts), requested_by, action="created", ttl=ttl
+        )
         return self.issue_certificate(issuance, parsed.public_key)
 
     def issue_certificate(self, issuance: Issuance, public_key: PublicKey) -> IssueResponse:
@@ -178,12 +180,15 @@ class Authority:
             hosts=issuance.hosts,
             issued_at=now,
             expires_at=certificate.not_valid_after_utc,
-            asked_by=issuance.asked_by,
-            how=issuance.how,
+            asked_by=issuance.requested_by,
+            how=issuance.action,
             enrolled_at=issuance.enrolled_at or now,
         )
         line = self._line(
-            issuance.how, issuance.asked_by, str(issuance.identity), ", ".join(issuance.hosts)
+            issuance.action,
+            issuance.requested_by,
+            str(issuance.identity),
+            ", ".join(issuance.hosts),
         )
         line.serial = view.serial
         self.database.add_certificate(
@@ -200,11 +205,13 @@ class Authority:
         self, public_key: PublicKey, hosts: Sequence[str], lifetime: timedelta
     ) -> bytes:
         """The CA's own server certificate with its chain. It is not recorded."""
-        issuance = Issuance(Identity(Role.CA, "ca"), tuple(hosts), asked_by="ca", how="created")
+        issuance = Issuance(
+            Identity(Role.CA, "ca"), tuple(hosts), requested_by="ca", action="created"
+        )
         certificate = self._sign(issuance, public_key, self._clock.now(), lifetime)
         return pem(certificate) + self.keys.chain_pem
 
-    def create_token(self, asked_by: str, request: TokenRequest) -> TokenAnswer:
+    def create_token(self, requested_by: str, request: TokenRequest) -> TokenAnswer:
         identity = check_joining_identity(Identity(_role(request.role), request.name))
         now = self._clock.now()
         self._check_case_collision(identity, now)
@@ -215,11 +222,11 @@ class Authority:
             identity=identity,
             created_at=now,
             expires_at=now + join_token_lifetime(_duration(request.ttl_seconds)),
-            created_by=asked_by,
+            created_by=requested_by,
             hosts=check_hosts(request.hosts),
         )
         self.database.add_token(
-            token, self._line("invited", asked_by, str(identity), f"token {token.id}")
+            token, self._line("invited", requested_by, str(identity), f"token {token.id}")
         )
         line = JoinToken(
             ca=tuple(self._addresses()),

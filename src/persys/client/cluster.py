@@ -91,13 +91,13 @@ class NodeCalls(SchedulerCalls):
 
         Refused if its spec refers to secrets that are not in `allow_secrets`.
         """
-        self._say(self._stub.AdoptOrphan, node_id, workload_id, allow_secrets)
+        self._change_orphan(self._stub.AdoptOrphan, node_id, workload_id, allow_secrets)
 
     def delete_orphan(self, node_id: str, workload_id: str) -> None:
         """Returns when the request is stored; the node removes the orphan asynchronously."""
-        self._say(self._stub.DeleteOrphan, node_id, workload_id)
+        self._change_orphan(self._stub.DeleteOrphan, node_id, workload_id)
 
-    def _say(
+    def _change_orphan(
         self,
         method: Callable[..., pb.OrphanAnswer],
         node_id: str,

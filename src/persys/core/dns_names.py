@@ -93,9 +93,9 @@ def announce_agents(nodes: Iterable[Node], zone: Zone) -> dict[str, Announcement
     """The records of all nodes that hold their lease, also of cordoned and draining ones."""
     announced: dict[str, Announcement] = {}
     for node in nodes:
-        said = announce_agent(node, zone)
-        if said is not None:
-            announced[agent_name(node.id, zone)] = said
+        announcement = announce_agent(node, zone)
+        if announcement is not None:
+            announced[agent_name(node.id, zone)] = announcement
     return announced
 
 
@@ -143,9 +143,17 @@ def compare(
 
     Foreign records (None, or of another cluster) stay unless one of ours has the same name.
     """
-    ours = (name for name, said in found.items() if said and said.cluster_uid == cluster_uid)
+    ours = (
+        name
+        for name, announcement in found.items()
+        if announcement and announcement.cluster_uid == cluster_uid
+    )
     return Difference(
-        puts={name: said for name, said in wanted.items() if found.get(name) != said},
+        puts={
+            name: announcement
+            for name, announcement in wanted.items()
+            if found.get(name) != announcement
+        },
         withdrawn=[name for name in ours if name not in wanted],
     )
 

@@ -53,7 +53,7 @@ class OrphanChanges:
 
 def mismatch(situation: Situation, policy: Policy, *, now: datetime) -> Drift | None:
     seen, since = situation.observation, situation.observed_since
-    if seen is None or since is None or _is_under_way(situation, now):
+    if seen is None or since is None or _is_in_progress(situation, now):
         return None
     kind, detail = _difference(seen, situation.workload)
     if kind is None or (kind is not DriftType.STATE and now < since + policy.missing_grace):
@@ -123,15 +123,17 @@ def orphans(
         if name not in recorded and now >= unassigned.since + grace
     )
     gone = tuple(drift for name, drift in recorded.items() if name not in found)
-    room = max(0, ORPHANS_MAX - (len(recorded) - len(gone)))
+    capacity = max(0, ORPHANS_MAX - (len(recorded) - len(gone)))
     return OrphanChanges(
-        tuple(_orphan(node_id, found[name], elsewhere.get(name), now) for name in lasting[:room]),
+        tuple(
+            _orphan(node_id, found[name], elsewhere.get(name), now) for name in lasting[:capacity]
+        ),
         gone,
-        len(lasting[room:]),
+        len(lasting[capacity:]),
     )
 
 
-def _is_under_way(situation: Situation, now: datetime) -> bool:
+def _is_in_progress(situation: Situation, now: datetime) -> bool:
     retry = situation.retry
     return (
         situation.assignment is None

@@ -67,7 +67,7 @@ class Suggestion(Struct, frozen=True):
     policy_name: str = ""
     reason: str = ""
 
-    def asks_the_same_as(self, other: "Suggestion") -> bool:
+    def is_same_request_as(self, other: "Suggestion") -> bool:
         """Whether both request the same change. Policy and reason may differ."""
         return self._request() == other._request()
 

@@ -177,7 +177,7 @@ class SchedulerServer:
         while True:
             async with self._new_replica() as replica:
                 try:
-                    await self._come_to_lead(replica)
+                    await self._start_leading(replica)
                     await replica.lead(partial(self._open, replica))
                 except* (FencedError, ConflictError) as lost:
                     if not self._shared and not self._is_stopping:
@@ -199,7 +199,7 @@ class SchedulerServer:
         self._router.lead(replica.api(), revision=lambda: replica.store_watch.revision)
         log.info("leadership.taken", leader=self.name)
 
-    async def _come_to_lead(self, replica: Scheduler) -> None:
+    async def _start_leading(self, replica: Scheduler) -> None:
         """Lead at once, or after standby. If another replica was faster, stand by again with this memory."""
         if not self._shared:
             await replica.take_over()

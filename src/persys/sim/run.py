@@ -109,7 +109,7 @@ async def _run(plan: Plan, world_type: type[World], bugs: list[str]) -> World:
                 watch_leadership(world),
                 compare_followers(world),
                 probe_streams(world),
-                _record_hindrances(world),
+                _record_blocked_agents(world),
                 _watch_bugs(world, bugs),
                 watch_present_images(world),
             )
@@ -206,7 +206,7 @@ async def _watch_bugs(world: World, bugs: list[str]) -> None:
             world.invariants.fail("no defect", bugs[0])
 
 
-async def _record_hindrances(world: World) -> None:
+async def _record_blocked_agents(world: World) -> None:
     """Record agents that are dead or without Docker: deadlines do not apply to them."""
     time = asyncio.get_running_loop().time
     hindered = world.invariants.contacts.hindered

@@ -90,7 +90,7 @@ async def _unimplemented(_request: object, context: Context) -> None:
     await context.abort(grpc.StatusCode.UNIMPLEMENTED, "not supported by this node")
 
 
-class _SeatByNodeId(SimScheduler):
+class _SchedulerByNodeId(SimScheduler):
     """Connects to nodes by id: the addresses in the records are those of the real machines."""
 
     def _connect(
@@ -105,7 +105,7 @@ class WhatIf:
     def __init__(self, contents: Sequence[tuple[str, bytes]]) -> None:
         self._trace = Trace(asyncio.get_running_loop().time)
         self._network = Network(rng(0, "network"), resolve=self._resolve)
-        self._host = _SeatByNodeId(0, self._network, committed=lambda *_: None)
+        self._host = _SchedulerByNodeId(0, self._network, committed=lambda *_: None)
         self._contents = contents
         self._user = self._process(USER)
         self._nodes: dict[NodeId, SimProcess] = {}
@@ -207,7 +207,7 @@ def add(
 def _run(
     contents: Sequence[tuple[str, bytes]], scenario: Callable[[WhatIf], Coroutine[None, None, T]]
 ) -> T:
-    async def tell() -> T:
+    async def run_scenario() -> T:
         cluster = WhatIf(contents)
         async with asyncio.TaskGroup() as group:
             try:
@@ -219,7 +219,7 @@ def _run(
     loop = VirtualLoop()
     try:
         with captured_logs():
-            return loop.run_until_complete(tell())
+            return loop.run_until_complete(run_scenario())
     except ExceptionGroup as group:
         expected = group.subgroup(PersysError)
         if expected is None:
@@ -232,10 +232,10 @@ def _run(
 def _moves(before: Places, after: Places) -> list[WorkloadMove]:
     moves = []
     for name in sorted(after):
-        was, said = before.get(name, ("", ""))
-        now, says = after[name]
-        if (was, said) != (now, says):
-            moves.append(WorkloadMove(name, was, now, says))
+        was, reason = before.get(name, ("", ""))
+        now, new_reason = after[name]
+        if (was, reason) != (now, new_reason):
+            moves.append(WorkloadMove(name, was, now, new_reason))
     return moves
 
 
@@ -243,13 +243,13 @@ def _place(entry: WorkloadState) -> tuple[str, str]:
     node_id = entry.assignment.node_id if entry.assignment is not None else ""
     if entry.workload_status is None:
         return node_id, ""
-    said = entry.workload_status.message or entry.workload_status.status
+    reason = entry.workload_status.message or entry.workload_status.status
     if entry.assignment is not None and entry.workload_status.status in (
         Status.RUNNING,
         Status.STOPPED,
     ):
-        said = entry.assignment.why
-    return node_id, said
+        reason = entry.assignment.why
+    return node_id, reason
 
 
 async def _ended(process: Coroutine[None, None, None]) -> None:

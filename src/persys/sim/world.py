@@ -103,7 +103,7 @@ class World:
         self._past_orders: list[tuple[str, str, Any]] = []
         self._split = rng(plan.seed, "split")
         self._late = rng(plan.seed, "late")
-        self._cures: dict[object, Callable[[], None]] = {}
+        self._undo: dict[object, Callable[[], None]] = {}
         self._group: asyncio.TaskGroup | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -279,23 +279,23 @@ class World:
         assert self._group is not None
         self._tasks.append(self._group.create_task(work))
 
-    def undo_after(self, seconds: float, cure: Callable[[], None]) -> None:
+    def undo_after(self, seconds: float, undo_one: Callable[[], None]) -> None:
         """Undo a fault after its duration, or at the end of the fault phase."""
         name = object()
 
         def heal() -> None:
-            if self._cures.pop(name, None) is not None:
-                cure()
+            if self._undo.pop(name, None) is not None:
+                undo_one()
 
-        self._cures[name] = cure
+        self._undo[name] = undo_one
         later(seconds, heal)
 
     def end_faults(self) -> None:
         """End all faults and start everything that is down."""
         self.trace.add("world", "faults end")
-        cures, self._cures = self._cures, {}
-        for cure in cures.values():
-            cure()
+        undo, self._undo = self._undo, {}
+        for undo_one in undo.values():
+            undo_one()
         for host in self.hosts.values():
             for process in host.processes[:-1]:
                 process.crash()
@@ -308,9 +308,9 @@ class World:
     ) -> None:
         assert self._group is not None
         self.trace.add(process.name, "starts")
-        self._group.create_task(self._live(process, body))
+        self._group.create_task(self._run_process(process, body))
 
-    async def _live(
+    async def _run_process(
         self, process: SimProcess, body: Callable[[SimProcess], Coroutine[None, None, None]]
     ) -> None:
         try:
@@ -352,32 +352,32 @@ class World:
             return
         self.trace.add(listener, f"receives {method}")
         if listener in self.nodes:
-            self.invariants.ordered(NodeId(listener), request)
+            self.invariants.order_received(NodeId(listener), request)
             if method in _ORDERS:
                 self._past_orders.append((listener, method, request))
 
     def _answered(
-        self, listener: SimProcess, method: str, request: Any, answer: Any, beside: Metadata
+        self, listener: SimProcess, method: str, request: Any, answer: Any, metadata: Metadata
     ) -> None:
         if listener.name in self.nodes:
-            self.invariants.obeyed(NodeId(listener.name), request, answer)
+            self.invariants.order_accepted(NodeId(listener.name), request, answer)
         if listener.name not in self.hosts:
             return
-        self.invariants.answered(listener, method, request, answer, dict(beside))
+        self.invariants.answered(listener, method, request, answer, dict(metadata))
         if method == "ListWorkloads":
-            self._check_read(listener, answer, dict(beside))
+            self._check_read(listener, answer, dict(metadata))
         if method == "Heartbeat" and answer.leads:
             self._check_authority(listener, "claims leadership to a node")
 
-    def _check_read(self, listener: SimProcess, answer: Any, beside: dict[str, str]) -> None:
+    def _check_read(self, listener: SimProcess, answer: Any, metadata: dict[str, str]) -> None:
         """Check reads of the leader, and of standbys with their reported age."""
         host = self.hosts[listener.name]
         if not isinstance(host, HaScheduler) or not host.faults.is_long_over:
             return
         if self.invariants.losses.open or host.in_recovery:
             return
-        if ROLE in beside or self.leader_name == listener.title:
-            self.invariants.check_read(answer, int(beside.get(DATA_AGE_MS, "0")) / 1000)
+        if ROLE in metadata or self.leader_name == listener.title:
+            self.invariants.check_read(answer, int(metadata.get(DATA_AGE_MS, "0")) / 1000)
 
     def _sent(self, sender: SimProcess, method: str) -> None:
         if method in _ORDERS and sender.name in self.hosts:

@@ -60,14 +60,14 @@ async def refuse_second_cluster(
 
 
 async def _is_empty(store: Store, file: Path, retry_seconds: float) -> bool:
-    is_told = False
+    is_logged = False
     while True:
         try:
             return await store.get(keys.CLUSTER) is None
         except StoreUnavailableError as err:
-            if not is_told:
+            if not is_logged:
                 log.warning("store.awaited", reason=str(err), file=str(file))
-                is_told = True
+                is_logged = True
             await asyncio.sleep(retry_seconds)
 
 
@@ -79,10 +79,10 @@ def file_bytes(url: str) -> Callable[[], int] | None:
     return lambda: sum(_size(part) for part in (path, path.with_name(f"{path.name}-wal")))
 
 
-def secrets_key_path(url: str, said: str) -> Path:
+def secrets_key_path(url: str, configured: str) -> Path:
     """The path of the secrets key: as configured, or next to the store if that is a file."""
-    if said:
-        return Path(said)
+    if configured:
+        return Path(configured)
     if url == ETCD:
         return _STATE / _SECRETS_KEY
     return Path(url.removeprefix("sqlite:")).with_name(_SECRETS_KEY)

@@ -296,7 +296,7 @@ class SqliteStore:
             return
         if self._timer is not None:
             self._timer.cancel()
-        closing = self._hand(self._database.close)
+        closing = self._submit(self._database.close)
         self._closed = True
         try:
             await asyncio.shield(closing)
@@ -305,18 +305,18 @@ class SqliteStore:
             self._thread.shutdown(wait=False)
 
     async def _run(self, job: Callable[[], T]) -> T:
-        return await asyncio.shield(self._hand(job))
+        return await asyncio.shield(self._submit(job))
 
     async def _write(self, job: Callable[[], _Written]) -> _Written:
         """A cancelled caller stops neither the commit nor its publication to watchers."""
-        return await asyncio.shield(self._hand_write(job))
+        return await asyncio.shield(self._submit_write(job))
 
-    def _hand_write(self, job: Callable[[], _Written]) -> asyncio.Future[_Written]:
-        written = self._hand(job)
+    def _submit_write(self, job: Callable[[], _Written]) -> asyncio.Future[_Written]:
+        written = self._submit(job)
         written.add_done_callback(self._publish)
         return written
 
-    def _hand(self, job: Callable[[], T]) -> asyncio.Future[T]:
+    def _submit(self, job: Callable[[], T]) -> asyncio.Future[T]:
         self._check_open()
         return asyncio.get_running_loop().run_in_executor(self._thread, job)
 
@@ -356,7 +356,7 @@ class SqliteStore:
             else:
                 self._arm(at_least=_REMOVAL_RETRY_SECONDS)
 
-        self._hand_write(lambda: self._database.remove_lease(lease)).add_done_callback(settle)
+        self._submit_write(lambda: self._database.remove_lease(lease)).add_done_callback(settle)
 
 
 @cache

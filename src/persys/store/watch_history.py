@@ -25,7 +25,7 @@ class WatchHistory:
         # One entry per revision, without gaps, so that the index of a revision is a subtraction.
         self._entries: deque[tuple[WatchEvent, ...]] = deque()
         self._bytes = 0
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._closed = False
 
     def append(self, changes: tuple[WatchEvent, ...]) -> None:
@@ -57,7 +57,7 @@ class WatchHistory:
                     f"changes after revision {after} are gone; the oldest kept is {self._oldest}"
                 )
             if after >= self._newest:
-                await self._news.wait()
+                await self._changed.wait()
                 continue
             after += 1
             changes = self._entries[after - self._oldest]
@@ -73,8 +73,8 @@ class WatchHistory:
         self._bytes -= _weight(self._entries.popleft())
 
     def _wake(self) -> None:
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
 
 def _weight(changes: tuple[WatchEvent, ...]) -> int:

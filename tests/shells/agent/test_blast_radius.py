@@ -173,7 +173,7 @@ class Quiet:
 
     async def delete(self, _workload_id: WorkloadId, _name: str) -> None: ...
 
-    async def rooms(self) -> list[LocalPool]:
+    async def local_pools(self) -> list[LocalPool]:
         return []
 
     async def sample(self) -> list[Any]:

@@ -101,7 +101,7 @@ class CallCancellation:
         found: dict[str, object] = dict(await self._records())
         found |= {f"image {name}": True for name in world.host.images}
         found |= {f"volume {name}": True for name in world.host.volumes}
-        found["mode"] = world.app.modes.standing.mode
+        found["mode"] = world.app.modes.condition.mode
         if self._method.audit is not Audit.START:
             found["event"] = max(
                 (

@@ -123,11 +123,11 @@ async def test_a_workload_whose_step_fails_is_set_aside_and_decided_later(fault:
         dice.fault = fault
         node.agent.copies.clear()  # so that there is something to decide
 
-        async def set_aside() -> bool:
+        async def back_off() -> bool:
             view = await cluster.control.workload("web")
             return view.reason.code == "InternalError"
 
-        await eventually(set_aside, lambda: "web to be set aside")
+        await eventually(back_off, lambda: "web to be set aside")
         view = await cluster.control.workload("web")
         assert type(fault).__name__ in view.reason.message
         assert view.failure_reason == "RUNTIME_ERROR"

@@ -64,7 +64,7 @@ class TunnelServer:
     def __init__(self, api: agent_pb2_grpc.AgentServiceServicer, supervisor: Supervisor) -> None:
         self._api = api
         self._supervisor = supervisor
-        self._room = asyncio.Semaphore(CALLS_MAX)
+        self._slots = asyncio.Semaphore(CALLS_MAX)
         self._open_calls: dict[tuple[Send, int], _Call] = {}  # call ids are unique per stream
 
     def handle(self, call: control_pb2.StreamCall, send: Send, group: asyncio.TaskGroup) -> None:
@@ -98,8 +98,8 @@ class TunnelServer:
 
     def cancel_calls(self, send: Send) -> None:
         """Cancel the calls of a stream that has closed."""
-        for (way, _), call in list(self._open_calls.items()):
-            if way == send and call.task is not None:
+        for (opened_by, _), call in list(self._open_calls.items()):
+            if opened_by == send and call.task is not None:
                 call.task.cancel()
 
     async def _serve(self, call: "_Call") -> None:
@@ -125,7 +125,7 @@ class TunnelServer:
         read = partial(_read, getattr(agent_pb2, known.input_type.name))
         context = TunnelContext(call.opening.metadata, call.write)
         if not known.server_streaming:
-            async with self._room:
+            async with self._slots:
                 answer = await method(read(call.opening.request), context)
             return control_pb2.StreamReply(response=answer.SerializeToString(), last=True)
         requests = call.requests(read) if known.client_streaming else read(call.opening.request)

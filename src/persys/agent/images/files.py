@@ -148,7 +148,7 @@ def _format_of(path: Path) -> str:
     return form
 
 
-def room_below(path: Path) -> int:
+def free_bytes_below(path: Path) -> int:
     """Free bytes for images in this directory. Blocks."""
     found = os.statvfs(path)
     return found.f_bavail * found.f_frsize - FREE_BYTES_MIN
@@ -159,7 +159,7 @@ def _created(path: Path) -> BufferedWriter:
 
 
 def _append(path: Path, file: BufferedWriter, part: bytes, digest: Any) -> None:
-    if room_below(path.parent) < len(part):
+    if free_bytes_below(path.parent) < len(part):
         raise RefusedError(f"not enough disk space for the image in {path.parent}")
     file.write(part)
     digest.update(part)

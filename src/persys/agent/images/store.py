@@ -122,7 +122,7 @@ class ImageStore:
     ) -> Image:
         """Add an image. On RefusedError or UnavailableError the store is unchanged."""
         place = self._incoming / uuid.uuid4().hex
-        await self._check_room(size)
+        await self._check_space(size)
         try:
             written = await image_files.write(
                 place,
@@ -234,13 +234,13 @@ class ImageStore:
         reason = FailureReason.IMAGE_PULL_FAILED
         return Failure(reason, text, retryable=False, code=_DAMAGED)
 
-    async def _check_room(self, size: int) -> None:
-        looking = partial(image_files.room_below, self._incoming)
+    async def _check_space(self, size: int) -> None:
+        looking = partial(image_files.free_bytes_below, self._incoming)
         try:
-            room = await self._paths.run(self._incoming, looking)
+            free = await self._paths.run(self._incoming, looking)
         except OSError as err:
             raise RefusedError(f"{self._incoming}: {err.strerror}") from err
-        if size > room:
+        if size > free:
             raise RefusedError(f"not enough disk space for {size} bytes in {self._root}")
 
     async def _store(self, image: Image, place: Path) -> None:

@@ -114,7 +114,7 @@ class StoragePools:
             return
         try:
             async with asyncio.timeout(REFRESH_DEADLINE_SECONDS):
-                self._others = (await source.rooms())[:POOLS_MAX]
+                self._others = (await source.local_pools())[:POOLS_MAX]
         except (RuntimeUnavailableError, TimeoutError) as err:
             log.debug("pools.not_looked_at", reason=str(err))
 

@@ -230,8 +230,8 @@ async def open_images(
     try:
         await images.open()
     except (OSError, UnavailableError) as err:
-        say = log.warning if is_first else log.debug
-        say("machines.absent", reason=f"PERSYS_VM_IMAGES_DIR cannot be used: {err}")
+        write_log = log.warning if is_first else log.debug
+        write_log("machines.absent", reason=f"PERSYS_VM_IMAGES_DIR cannot be used: {err}")
         return None
     return images
 

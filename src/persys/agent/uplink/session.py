@@ -169,7 +169,7 @@ class SchedulerSession:
         self._registered = has
         await self._keep_instance(answer.instance_id)
         if answer.cluster_uid and answer.cluster_uid != self._journal.cluster_uid:
-            await self._belong_to(answer.cluster_uid)
+            await self._join_cluster(answer.cluster_uid)
         return heartbeat_interval(answer.heartbeat_interval_seconds)
 
     def _workload_count(self) -> int:
@@ -186,7 +186,7 @@ class SchedulerSession:
         except StoreUnavailableError as err:
             log.warning("instance.not_stored", reason=str(err))
 
-    async def _belong_to(self, cluster_uid: str) -> None:
+    async def _join_cluster(self, cluster_uid: str) -> None:
         log.info("cluster.joined", cluster_uid=cluster_uid, before=self._journal.cluster_uid)
         try:
             await self._commit(JournalChange(cluster_uid=cluster_uid))
@@ -222,7 +222,7 @@ class SchedulerSession:
                 if self._capabilities() != self._registered:
                     interval = await self._join(link, address)
                 due = self._clock.monotonic() + interval
-                await self._beat(link, self._journal.entries, complete=True)
+                await self._send_heartbeat(link, self._journal.entries, complete=True)
                 self._found(address)
                 await links.close_idle()
             elif await self._pending_reports.wait(wait):
@@ -230,13 +230,15 @@ class SchedulerSession:
                 if self._pending_reports.node_changed:
                     due = self._clock.monotonic()
                     continue
-                await self._beat(link, self._pending_reports.take(), complete=False)
+                await self._send_heartbeat(link, self._pending_reports.take(), complete=False)
 
     async def _move(self, links: SchedulerLinks, address: str) -> bool:
         """Switch to a connection with the new certificate. False: not possible, the old one stays in use."""
         old = links.current
         old.leaving = True
-        await self._beat(old, (), complete=False)  # announce it, so that open calls are not cut off
+        await self._send_heartbeat(
+            old, (), complete=False
+        )  # announce it, so that open calls are not cut off
         try:
             await links.switch(partial(self._join, address=address))
         except SchedulerLostError as err:
@@ -251,7 +253,7 @@ class SchedulerSession:
         log.info("scheduler.moved", address=address)
         return True
 
-    async def _beat(
+    async def _send_heartbeat(
         self,
         link: Link,
         workload_ids: Iterable[WorkloadId],

@@ -96,7 +96,7 @@ class Target:
 @dataclass(slots=True)
 class _Probed:
     target: Target
-    vitals: HealthState
+    health_state: HealthState
     task: asyncio.Task[None] | None = None
 
 
@@ -116,7 +116,7 @@ class HealthProbes:
         self._wake = wake
         self._running: dict[WorkloadId, _Probed] = {}
         self._group: asyncio.TaskGroup | None = None
-        self._room = asyncio.Semaphore(PROBES_MAX)
+        self._slots = asyncio.Semaphore(PROBES_MAX)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as self._group:
@@ -138,7 +138,11 @@ class HealthProbes:
             probed = _Probed(target, _last_known(entry, artefact, timing_of(target.check)))
             self._running[workload_id] = probed
             self._start(workload_id, probed)
-        return replace(artefact, health=probed.vitals.health, ailment=probed.vitals.ailment)
+        return replace(
+            artefact,
+            health=probed.health_state.health,
+            health_error=probed.health_state.health_error,
+        )
 
     def _start(self, workload_id: WorkloadId, probed: _Probed) -> None:
         if self._group is not None and probed.task is None:
@@ -162,16 +166,18 @@ class HealthProbes:
     async def _probe(self, workload_id: WorkloadId, probed: _Probed) -> timedelta:
         """Run one probe. Returns the time until the next one."""
         target, timing = probed.target, timing_of(probed.target.check)
-        async with self._room:
-            ailment = await probe(
+        async with self._slots:
+            health_error = await probe(
                 target.check, target.address, deadline=timing.timeout.total_seconds()
             )
-        self._metrics.health.probed(target.check.type, passed=not ailment)
-        before, now = probed.vitals, self._clock.now()
-        probed.vitals = after_probe(before, ailment, timing, started_at=target.started_at, now=now)
-        if probed.vitals.health is not before.health:
+        self._metrics.health.probed(target.check.type, passed=not health_error)
+        before, now = probed.health_state, self._clock.now()
+        probed.health_state = after_probe(
+            before, health_error, timing, started_at=target.started_at, now=now
+        )
+        if probed.health_state.health is not before.health:
             self._wake(workload_id)
-        return next_probe_after(probed.vitals, timing, started_at=target.started_at, now=now)
+        return next_probe_after(probed.health_state, timing, started_at=target.started_at, now=now)
 
 
 def _target(entry: Entry, artefact: Artefact | None) -> Target | None:

@@ -175,7 +175,7 @@ class OrderService:
         self, order: Order, known: Entry | None
     ) -> AcceptedOrder | Unchanged | Stale | Draining:
         known_order = known.order if known is not None else None
-        if known is not None and not self._counts_here(known.cluster_uid):
+        if known is not None and not self._is_own_cluster(known.cluster_uid):
             known_order = replace(known.order, epoch=0)
         return classify_order(
             order,
@@ -185,7 +185,7 @@ class OrderService:
             draining=self._is_draining(),
         )
 
-    def _counts_here(self, cluster_uid: str) -> bool:
+    def _is_own_cluster(self, cluster_uid: str) -> bool:
         """Whether an epoch belongs to the present cluster. A cluster that lost its store counts from the
         start again, so epochs of different clusters do not compare."""
         return cluster_uid in ("", self._journal.cluster_uid)

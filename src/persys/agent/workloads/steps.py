@@ -100,7 +100,7 @@ class PullProgress(PullWatch):
         if now - self._reported_at < REPORT_SECONDS:
             return
         self._reported_at = now
-        self._recorder.report_progress(self._entry, "Pulling", fetching.told())
+        self._recorder.report_progress(self._entry, "Pulling", fetching.describe())
 
     async def fetched(self, image: str, image_id: str) -> None:
         now = self._clock.now()
@@ -165,12 +165,12 @@ class Steps:
         self._previous_logs = previous_logs
         self._deadlines = deadlines
         self._interruptible: dict[WorkloadId, asyncio.Timeout] = {}
-        self._stop_room = asyncio.Semaphore(STOPS_MAX)
-        self._rooms: defaultdict[frozenset[str], asyncio.Semaphore] = defaultdict(
+        self._stop_slots = asyncio.Semaphore(STOPS_MAX)
+        self._driver_slots: defaultdict[frozenset[str], asyncio.Semaphore] = defaultdict(
             lambda: asyncio.Semaphore(OPERATIONS_MAX)
         )
-        self._inspect_room = asyncio.Semaphore(INSPECTS_MAX)
-        self._stack_room = asyncio.Semaphore(STACKS_MAX)
+        self._inspect_slots = asyncio.Semaphore(INSPECTS_MAX)
+        self._stack_slots = asyncio.Semaphore(STACKS_MAX)
         self._operations: Mapping[Step, _Operation] = {
             Step.PULL: self._pull,
             Step.PREPARE_VOLUMES: self._prepare_volumes,
@@ -192,7 +192,7 @@ class Steps:
 
     async def inspect(self, entry: Entry) -> Artefact | None:
         """Raises RuntimeUnavailableError."""
-        async with self._inspect_room:
+        async with self._inspect_slots:
             return await self._inspect(entry.order)
 
     async def may_have(self, order: Order) -> bool:
@@ -221,9 +221,9 @@ class Steps:
             # No limit here: a present image must not wait, and the runtime limits pulls per registry.
             return await self._interruptibly(step, entry, None)
         if entry.order.type is WorkloadType.COMPOSE and step in _WAITING:
-            async with self._stack_room:
+            async with self._stack_slots:
                 return await self._interruptibly(step, entry, artefact)
-        async with self._room(step, entry.order):
+        async with self._slots(step, entry.order):
             try:
                 async with asyncio.timeout(self._deadlines.steps[step]) as deadline:
                     return await self._do(step, entry, artefact)
@@ -238,8 +238,10 @@ class Steps:
         if deadline is not None and not deadline.expired():
             deadline.reschedule(0)
 
-    def _room(self, step: Step, order: Order) -> asyncio.Semaphore:
-        return self._stop_room if step in _STOPPING else self._rooms[_drivers_of(order.spec)]
+    def _slots(self, step: Step, order: Order) -> asyncio.Semaphore:
+        return (
+            self._stop_slots if step in _STOPPING else self._driver_slots[_drivers_of(order.spec)]
+        )
 
     async def _inspect(self, order: Order) -> Artefact | None:
         try:

@@ -159,7 +159,7 @@ class CfsslApi:
         hosts = check_hosts(wanted.request.hosts or ())
         key = _new_key(wanted.request.key or cfssl.KeyRequest())
         issued = self._authority.issue_certificate(
-            Issuance(identity, hosts, asked_by=call.who, how="created"), key.public_key()
+            Issuance(identity, hosts, requested_by=call.who, action="created"), key.public_key()
         )
         return _response(
             {
@@ -173,7 +173,7 @@ class CfsslApi:
         return _response(base64.b64encode(self._authority.crl_der()).decode())
 
     def _signed(
-        self, request: cfssl.SignRequest, asked_by: str, roles: frozenset[Role] | None
+        self, request: cfssl.SignRequest, requested_by: str, roles: frozenset[Role] | None
     ) -> str:
         parsed = parse_csr(request.certificate_request.encode())
         identity = self._identity_for(request, parsed)
@@ -182,7 +182,7 @@ class CfsslApi:
                 f"the authsign key is not valid for role {identity.role}", reason="role"
             )
         hosts = check_hosts(cfssl.hosts_of(request, parsed.hosts))
-        issuance = Issuance(identity, hosts, asked_by=asked_by, how="signed")
+        issuance = Issuance(identity, hosts, requested_by=requested_by, action="signed")
         return self._authority.issue_certificate(issuance, parsed.public_key).certificate
 
     def _identity_for(self, request: cfssl.SignRequest, parsed: ParsedCsr) -> Identity:

@@ -58,9 +58,9 @@ def _describe(answer: GetCapacityResponse, workload_id: str) -> str:
         parts.append(align_columns([["NODE", "FIT", "LIMITED BY"], *rows]))
     if hidden:
         counts = Counter(node.limited_by for node in hidden)
-        room = sum(node.fits for node in hidden)
+        capacity = sum(node.fits for node in hidden)
         reasons = "; ".join(f"{many} {reason}" for reason, many in counts.most_common())
-        parts.append(f"and {len(hidden)} more nodes with capacity for {room}: {reasons}")
+        parts.append(f"and {len(hidden)} more nodes with capacity for {capacity}: {reasons}")
     parts.append(_survival(answer))
     return "\n\n".join(parts)
 

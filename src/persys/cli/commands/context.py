@@ -69,7 +69,7 @@ def show(options: Namespace) -> ExitCode:
 
 def add(options: Namespace) -> ExitCode:
     """Save the options of this command line under a name. Other keys of an existing context stay."""
-    keys = _said(options)
+    keys = _keys_from_options(options)
     if not keys:
         raise UsageError(
             "a context needs an address: --api URL for a gateway, --scheduler HOST:PORT for a scheduler"
@@ -93,7 +93,7 @@ def remove(options: Namespace) -> ExitCode:
     return ExitCode.OK
 
 
-def _said(options: Namespace) -> dict[str, object]:
+def _keys_from_options(options: Namespace) -> dict[str, object]:
     keys: dict[str, object] = {}
     for option, key in _KEYS.items():
         if value := getattr(options, option, None):

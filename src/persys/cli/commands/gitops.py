@@ -33,7 +33,7 @@ _COLUMNS: Mapping[str, Callable[[Row], str]] = {
 
 def show(options: Namespace) -> ExitCode:
     with scheduler_client(options) as client:
-        rows = _asked(client) if client.is_gateway else list(_computed(client))
+        rows = _from_gateway(client) if client.is_gateway else list(_computed(client))
     print(
         render_rows(
             rows,
@@ -47,7 +47,7 @@ def show(options: Namespace) -> ExitCode:
     return ExitCode.OK
 
 
-def _asked(client: "SchedulerClient") -> list[Row]:
+def _from_gateway(client: "SchedulerClient") -> list[Row]:
     found = client.get_gitops()
     for problem in found.get("problems", ()):
         print(f"cluster {problem.get('cluster')}: {problem.get('detail')}", file=sys.stderr)

@@ -73,7 +73,9 @@ def _create_join_token(options: Namespace) -> ExitCode:
         )
     ttl = duration(options.ttl, "--ttl").total_seconds() if options.ttl else None
     with ca_client(options) as client:
-        made = client.invite(TokenRequest(options.role, options.name, tuple(options.host), ttl))
+        made = client.create_token(
+            TokenRequest(options.role, options.name, tuple(options.host), ttl)
+        )
     if options.output in ("json", "yaml"):
         print(dump(to_builtins(made), options.output))
         return ExitCode.OK

@@ -24,8 +24,8 @@ def answer(options: Namespace) -> int:
         _print_loss(options.lose, lose(contents, NodeId(options.lose)))
     elif options.add:
         requests = _copies(requests_of(read_specs([options.add])), options.count)
-        fates, refused = add(contents, requests)
-        _print_addition(len(requests), fates, refused)
+        moves, refused = add(contents, requests)
+        _print_addition(len(requests), moves, refused)
     else:
         raise UsageError("--snapshot needs --lose NODE or --add SPEC")
     return ExitCode.OK
@@ -44,21 +44,21 @@ def _copies(specs: Sequence[ApplyWorkloadRequest], count: int) -> list[ApplyWork
     return copies
 
 
-def _print_loss(node_id: str, fates: Sequence[WorkloadMove]) -> None:
-    moved = [fate for fate in fates if fate.before == node_id and fate.after not in ("", node_id)]
-    left = [fate for fate in fates if fate.before == node_id and fate.after in ("", node_id)]
-    others = [fate for fate in fates if fate.before != node_id]
+def _print_loss(node_id: str, moves: Sequence[WorkloadMove]) -> None:
+    moved = [move for move in moves if move.before == node_id and move.after not in ("", node_id)]
+    left = [move for move in moves if move.before == node_id and move.after in ("", node_id)]
+    others = [move for move in moves if move.before != node_id]
     print(
         f"loss of {node_id}: {len(moved)} workloads move, {len(left)} stay or are pending, "
         f"{len(others)} others change"
     )
-    _table(fates)
+    _table(moves)
 
 
-def _print_addition(count: int, fates: Sequence[WorkloadMove], refused: Sequence[str]) -> None:
-    new = [fate for fate in fates if not fate.before]
-    placed = Counter(fate.after for fate in new if fate.after)
-    waiting = Counter(fate.why for fate in new if not fate.after)
+def _print_addition(count: int, moves: Sequence[WorkloadMove], refused: Sequence[str]) -> None:
+    new = [move for move in moves if not move.before]
+    placed = Counter(move.after for move in new if move.after)
+    waiting = Counter(move.why for move in new if not move.after)
     print(
         f"{count} added: {placed.total()} placed, {waiting.total()} pending, {len(refused)} refused"
     )
@@ -68,16 +68,16 @@ def _print_addition(count: int, fates: Sequence[WorkloadMove], refused: Sequence
         print(f"  {number} pending: {why}")
     for why in refused[:ROWS_MAX]:
         print(f"  refused: {why}")
-    moved = [fate for fate in fates if fate.before]
+    moved = [move for move in moves if move.before]
     if moved:
         print("other workloads that change:")
         _table(moved)
 
 
-def _table(fates: Sequence[WorkloadMove]) -> None:
-    if not fates:
+def _table(moves: Sequence[WorkloadMove]) -> None:
+    if not moves:
         return
-    rows = [[fate.workload_id, fate.before or "-", fate.after or "-", fate.why] for fate in fates]
+    rows = [[move.workload_id, move.before or "-", move.after or "-", move.why] for move in moves]
     print(align_columns([["WORKLOAD", "FROM", "TO", "REASON"], *rows[:ROWS_MAX]]))
     if len(rows) > ROWS_MAX:
         print(f"and {len(rows) - ROWS_MAX} more")

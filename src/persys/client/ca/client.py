@@ -61,7 +61,7 @@ class AuthorityClient:
     def create(self, request: CertificateRequest) -> IssueResponse:
         return self._post("certificates", request, IssueResponse)
 
-    def invite(self, request: TokenRequest) -> TokenAnswer:
+    def create_token(self, request: TokenRequest) -> TokenAnswer:
         return self._post("tokens", request, TokenAnswer)
 
     def revoke(self, request: RevokeRequest) -> tuple[str, ...]:

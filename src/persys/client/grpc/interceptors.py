@@ -59,8 +59,8 @@ class ModeInterceptor(grpc.UnaryUnaryClientInterceptor):
         self, continuation: Callable[[Any, Any], Any], details: Any, request: Any
     ) -> Any:
         answer = continuation(details, request)
-        beside = dict(answer.trailing_metadata() or ())
-        if MODE in beside:
-            age_ms = int(beside.get(DATA_AGE_MS, 0))
-            self._on_mode(str(beside[MODE]), timedelta(milliseconds=age_ms))
+        metadata = dict(answer.trailing_metadata() or ())
+        if MODE in metadata:
+            age_ms = int(metadata.get(DATA_AGE_MS, 0))
+            self._on_mode(str(metadata[MODE]), timedelta(milliseconds=age_ms))
         return answer

@@ -63,7 +63,7 @@ def classify_order(
         return Stale(deleted_epoch, deleted=True)
     if known is not None and 0 < order.epoch < known.epoch:
         return Stale(known.epoch)
-    if known is not None and _undoes_a_delete(order, known):
+    if known is not None and _restores_deleted(order, known):
         return Stale(known.epoch, deleted=True)
     if known is None:
         # A scheduler with epochs sends only valid orders. Its newest order may arrive before the heartbeat
@@ -71,12 +71,12 @@ def classify_order(
         return Draining() if draining and order.epoch == 0 else AcceptedOrder(order)
     if order.epoch == 0:
         order = replace(order, epoch=known.epoch, proof=known.proof)
-    if _says_the_same(order, known) and not failed:
+    if _is_same_request(order, known) and not failed:
         return Unchanged(replace(known, epoch=order.epoch, proof=order.proof or known.proof))
     return AcceptedOrder(order)
 
 
-def _undoes_a_delete(order: Order, known: Order) -> bool:
+def _restores_deleted(order: Order, known: Order) -> bool:
     return (
         known.desired is Desired.DELETED
         and order.desired is not Desired.DELETED
@@ -84,7 +84,7 @@ def _undoes_a_delete(order: Order, known: Order) -> bool:
     )
 
 
-def _says_the_same(order: Order, known: Order) -> bool:
+def _is_same_request(order: Order, known: Order) -> bool:
     match order.desired:
         case Desired.DELETED:
             return known.desired is Desired.DELETED
@@ -168,22 +168,22 @@ def too_busy(load: Load, most: Load) -> str:
     return "; ".join(found)
 
 
-def too_much(asked: Resources, *, given: Resources, allocatable: Resources) -> str:
+def too_much(requested: Resources, *, given: Resources, allocatable: Resources) -> str:
     """The resources that would exceed the allocatable amount; "" if none."""
     found = [
-        f"{name}: {taken} of {whole} {unit} allocated, and the workload requests {more}"
-        for name, unit, taken, whole, more in (
+        f"{name}: {taken} of {total} {unit} allocated, and the workload requests {more}"
+        for name, unit, taken, total, more in (
             (
                 "cpu",
                 "millicores",
                 given.cpu_millicores,
                 allocatable.cpu_millicores,
-                asked.cpu_millicores,
+                requested.cpu_millicores,
             ),
-            ("memory", "MB", given.memory_mb, allocatable.memory_mb, asked.memory_mb),
-            ("disk", "GB", given.disk_gb, allocatable.disk_gb, asked.disk_gb),
+            ("memory", "MB", given.memory_mb, allocatable.memory_mb, requested.memory_mb),
+            ("disk", "GB", given.disk_gb, allocatable.disk_gb, requested.disk_gb),
         )
-        if more and taken + more > whole
+        if more and taken + more > total
     ]
     return "; ".join(found)
 
@@ -199,9 +199,9 @@ def demand_of(spec: Spec) -> Resources:
             disk_gb += local_gb(spec.managed_volumes)
             return Resources(spec.vcpus * 1000, spec.memory_mb, disk_gb)
         case ComposeSpec():
-            said, read = spec.reserved, spec.needs
+            requested, read = spec.reserved, spec.needs
             return Resources(
-                said.cpu_millicores or read.cpu_millicores,
-                said.memory_mb or read.memory_mb,
-                said.disk_gb,
+                requested.cpu_millicores or read.cpu_millicores,
+                requested.memory_mb or read.memory_mb,
+                requested.disk_gb,
             )

@@ -45,17 +45,17 @@ class Seed(Struct, frozen=True):
     @property
     def sha256(self) -> str:
         """Of all files of the seed."""
-        whole = sha256()
+        digest = sha256()
         for name, content in sorted(self.files.items()):
-            whole.update(f"{name} {len(content)}\n".encode())
-            whole.update(content)
-        return whole.hexdigest()
+            digest.update(f"{name} {len(content)}\n".encode())
+            digest.update(content)
+        return digest.hexdigest()
 
 
 def is_wanted(spec: VMSpec) -> bool:
     """Whether the VM gets a seed. A user's own disk may not have cloud-init; one from an image does."""
-    said = spec.cloud_init != CloudInit() or spec.cloud_init_base64 or spec.login != Login()
-    return bool(said or spec.os_image)
+    given = spec.cloud_init != CloudInit() or spec.cloud_init_base64 or spec.login != Login()
+    return bool(given or spec.os_image)
 
 
 def seed(workload_id: WorkloadId, spec: VMSpec, links: Sequence[Link]) -> Seed:
@@ -85,8 +85,8 @@ def _user_data(spec: VMSpec) -> bytes:
 
 def _meta_data(spec: VMSpec, instance_id: str) -> str:
     """The user's meta-data, unchanged if it is complete."""
-    said = spec.cloud_init.meta_data
-    found = load_mapping(said, YAML_LIMITS) if said else {}
+    given = spec.cloud_init.meta_data
+    found = load_mapping(given, YAML_LIMITS) if given else {}
     missing = {
         name: value
         for name, value in (
@@ -95,7 +95,7 @@ def _meta_data(spec: VMSpec, instance_id: str) -> str:
         )
         if name not in found and value
     }
-    return _yaml({**missing, **found}) if missing else said
+    return _yaml({**missing, **found}) if missing else given
 
 
 def _host_name(name: str) -> str:
@@ -104,44 +104,44 @@ def _host_name(name: str) -> str:
 
 
 def _vendor_data(spec: VMSpec) -> str:
-    said = spec.cloud_init.vendor_data
+    given = spec.cloud_init.vendor_data
     if spec.login == Login():
-        return said
+        return given
     ours = f"#cloud-config\n{_yaml(_login(spec.login))}"
-    return _both(ours, said) if said else ours
+    return _both(ours, given) if given else ours
 
 
 def _login(login: Login) -> dict[str, Any]:
-    person: dict[str, Any] = {}
+    user_config: dict[str, Any] = {}
     if login.ssh_keys:
-        person["ssh_authorized_keys"] = list(login.ssh_keys)
+        user_config["ssh_authorized_keys"] = list(login.ssh_keys)
     if login.password_hash:
-        person |= {"lock_passwd": False, "hashed_passwd": login.password_hash}
+        user_config |= {"lock_passwd": False, "hashed_passwd": login.password_hash}
     config: dict[str, Any] = {}
     if not login.user:
-        config["user"] = person  # cloud-init takes the name from the image
+        config["user"] = user_config  # cloud-init takes the name from the image
     elif login.user == "root":
-        config |= {"disable_root": False, "users": ["default", {"name": "root", **person}]}
+        config |= {"disable_root": False, "users": ["default", {"name": "root", **user_config}]}
     else:
         rights = {"sudo": "ALL=(ALL) NOPASSWD:ALL", "shell": "/bin/bash"}
-        config["users"] = ["default", {"name": login.user, **rights, **person}]
+        config["users"] = ["default", {"name": login.user, **rights, **user_config}]
     if login.password_hash:
         config["ssh_pwauth"] = True
     return config
 
 
-def _both(ours: str, said: str) -> str:
+def _both(ours: str, given: str) -> str:
     """One MIME text of two parts. cloud-init detects the type of a plain part."""
-    theirs = message_from_string(said) if _IS_MIME.match(said) else _part(said)
-    whole = theirs
+    theirs = message_from_string(given) if _IS_MIME.match(given) else _part(given)
+    message = theirs
     if not theirs.is_multipart():
-        whole = Message()
-        whole["Content-Type"] = "multipart/mixed"
-        whole["MIME-Version"] = "1.0"
-        whole.attach(theirs)
-    whole.attach(_part(ours))
-    whole.set_boundary(f"persys-{sha256((ours + said).encode()).hexdigest()[:16]}")
-    return whole.as_string()
+        message = Message()
+        message["Content-Type"] = "multipart/mixed"
+        message["MIME-Version"] = "1.0"
+        message.attach(theirs)
+    message.attach(_part(ours))
+    message.set_boundary(f"persys-{sha256((ours + given).encode()).hexdigest()[:16]}")
+    return message.as_string()
 
 
 def _part(text: str) -> Message:

@@ -74,17 +74,19 @@ def artefact_of(
     missing = _missing(there, plans)
     deciding, member = min(cases, key=lambda case: (case[0], -case[1].artefact.restart_count))
     case = _Case.ABSENT if missing else deciding
-    told = member.artefact
+    shown = member.artefact
     worst = _least_healthy(there)
     return replace(
-        told,
+        shown,
         name=project,
         condition=_CONDITIONS[case],
         revision=revision,
-        started_at=told.started_at if case in _OF_ONE else _last_start(there),
+        started_at=shown.started_at if case in _OF_ONE else _last_start(there),
         ports=tuple(sorted({port for one in there for port in one.artefact.ports})),
         health=worst.artefact.health if worst is not None else None,
-        ailment=f"{worst.service}: {worst.artefact.ailment}".rstrip(": ") if worst else "",
+        health_error=f"{worst.service}: {worst.artefact.health_error}".rstrip(": ")
+        if worst
+        else "",
         part=member.service,
         parts=tuple(_words(cases, missing)),
         others_active=any(one.artefact.condition.active for one in there),

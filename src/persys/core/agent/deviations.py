@@ -99,11 +99,11 @@ def summary(found: Iterable[Deviation]) -> str:
 
 
 def _missing(
-    kind: DeviationKind, wanted: Iterable[str], seen: Collection[str], how: str, part: str
+    kind: DeviationKind, wanted: Iterable[str], seen: Collection[str], problem: str, part: str
 ) -> Iterator[Deviation]:
     for name in wanted:
         if name not in seen:
-            yield Deviation(kind, f"{kind} {name} {how}", part=part)
+            yield Deviation(kind, f"{kind} {name} {problem}", part=part)
 
 
 def _changed_limits(

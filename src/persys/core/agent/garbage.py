@@ -86,28 +86,28 @@ def unowned_items(
 ) -> list[GarbageItem]:
     """`in_touch`: how long the scheduler has been connected without interruption."""
     deleted = frozenset(deleted_here)
-    doomed = []
+    garbage = []
     for item in items:
         if item.id not in seen_since:
             continue
         age = now - seen_since[item.id]
         if item.workload_id in deleted:
             if timedelta() < ages.zombie <= age:
-                doomed.append(
-                    GarbageItem(item, f"zombie: its workload was deleted; seen {_told(age)}")
+                garbage.append(
+                    GarbageItem(item, f"zombie: its workload was deleted; seen {_age_text(age)}")
                 )
         elif not item.running and timedelta() < ages.stray <= min(age, in_touch):
-            why = f"stray: no order of the scheduler for it; seen {_told(age)}"
-            doomed.append(GarbageItem(item, why))
+            why = f"stray: no order of the scheduler for it; seen {_age_text(age)}"
+            garbage.append(GarbageItem(item, why))
     # A network is removed after the containers on it.
-    return sorted(doomed, key=lambda each: each.item.kind is Kind.NETWORK)
+    return sorted(garbage, key=lambda each: each.item.kind is Kind.NETWORK)
 
 
 def stale_images(images: Iterable[ImageUse], ages: Ages, *, now: datetime) -> list[GarbageItem]:
     if not ages.image:
         return []
     return [
-        GarbageItem(image.item, f"image: not used {_told(now - image.used_at)}")
+        GarbageItem(image.item, f"image: not used {_age_text(now - image.used_at)}")
         for image in images
         if not image.in_use and now - image.used_at >= ages.image
     ]
@@ -123,7 +123,7 @@ def old_actions(actions: Iterable[Action], ages: Ages, *, now: datetime) -> list
     ]
 
 
-def _told(age: timedelta) -> str:
+def _age_text(age: timedelta) -> str:
     seconds = age.total_seconds()
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= size:

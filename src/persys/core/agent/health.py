@@ -37,7 +37,7 @@ class Timing(Struct, frozen=True):
 class HealthState(Struct, frozen=True):
     health: Health = Health.STARTING
     failures: int = 0  # consecutive
-    ailment: str = ""  # the failure of the last probe; "": it succeeded
+    health_error: str = ""  # the failure of the last probe; "": it succeeded
 
 
 def timing_of(check: HealthCheck) -> Timing:
@@ -50,22 +50,27 @@ def timing_of(check: HealthCheck) -> Timing:
 
 
 def after_probe(
-    vitals: HealthState, ailment: str, timing: Timing, *, started_at: datetime, now: datetime
+    health_state: HealthState,
+    health_error: str,
+    timing: Timing,
+    *,
+    started_at: datetime,
+    now: datetime,
 ) -> HealthState:
-    """`ailment` is "" for a successful probe; `started_at` is when the workload started."""
-    if not ailment:
+    """`health_error` is "" for a successful probe; `started_at` is when the workload started."""
+    if not health_error:
         return HealthState(Health.HEALTHY)
-    if _may_still_start(vitals, timing, started_at=started_at, now=now):
-        return HealthState(Health.STARTING, 0, ailment)
-    failures = vitals.failures + 1
-    health = Health.UNHEALTHY if failures >= timing.retries else vitals.health
-    return HealthState(health, failures, ailment)
+    if _may_still_start(health_state, timing, started_at=started_at, now=now):
+        return HealthState(Health.STARTING, 0, health_error)
+    failures = health_state.failures + 1
+    health = Health.UNHEALTHY if failures >= timing.retries else health_state.health
+    return HealthState(health, failures, health_error)
 
 
 def next_probe_after(
-    vitals: HealthState, timing: Timing, *, started_at: datetime, now: datetime
+    health_state: HealthState, timing: Timing, *, started_at: datetime, now: datetime
 ) -> timedelta:
-    if _may_still_start(vitals, timing, started_at=started_at, now=now):
+    if _may_still_start(health_state, timing, started_at=started_at, now=now):
         return min(timing.interval, STARTING_INTERVAL)
     return timing.interval
 
@@ -80,6 +85,6 @@ def restored_health(health: str, timing: Timing) -> HealthState:
 
 
 def _may_still_start(
-    vitals: HealthState, timing: Timing, *, started_at: datetime, now: datetime
+    health_state: HealthState, timing: Timing, *, started_at: datetime, now: datetime
 ) -> bool:
-    return vitals.health is Health.STARTING and now < started_at + timing.start_period
+    return health_state.health is Health.STARTING and now < started_at + timing.start_period

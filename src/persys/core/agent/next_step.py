@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import assert_never
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from persys.core.agent.deviations import DRIFTED, REPAIRS_MAX, Deviation, Repairs, summary
@@ -38,8 +38,8 @@ RESTART_FIRST_AFTER = timedelta(seconds=0.2)
 RESTART_LONGEST_AFTER = timedelta(seconds=60)
 # An unhealthy workload is reported before it is restarted; the delay between restarts grows.
 UNHEALTHY_SHOWN_FOR = timedelta(seconds=1)
-CURE_FIRST_AFTER = timedelta(seconds=10)
-CURE_LONGEST_AFTER = timedelta(minutes=5)
+HEALTH_RESTART_FIRST_AFTER = timedelta(seconds=10)
+HEALTH_RESTART_LONGEST_AFTER = timedelta(minutes=5)
 
 
 class Step(StrEnum):
@@ -88,7 +88,7 @@ class Artefact(Struct, frozen=True):
     error: str = ""
     address: str = ""  # reachable from the host
     health: Health | None = None  # None: no health check
-    ailment: str = ""  # the failure of the last check
+    health_error: str = ""  # the failure of the last check
     # Only for a stack, which has many containers. The fields above are of the most significant one.
     part: str = ""
     parts: tuple[str, ...] = ()  # each service with its state, such as web=running
@@ -135,11 +135,12 @@ class Progress(Struct, frozen=True):
     launching: bool = False
     launched_from: datetime | None = None
     failure: Failure | None = None
-    verdict: Settled | None = None
+    final_result: Settled | None = field(default=None, name="verdict")  # the name in the journal
     looping: bool = False
     restarts: int = 0  # consecutive, each after a brief run, where the runtime does not restart
     halted: bool = False  # stopped because the scheduler was lost; only a new order starts it again
-    cures: int = 0  # restarts because of a failed health check, since it was last healthy
+    # Restarts because of a failed health check, since it was last healthy; with its name in the journal.
+    health_restarts: int = field(default=0, name="cures")
     unhealthy_shown: bool = False
     repairs: Repairs = Repairs()
 
@@ -157,14 +158,14 @@ def next_step(
 ) -> Perform | Settled:
     """`scheduler_lost`: for longer than `stop_after`, or another machine is registered as this node."""
     if order.desired is Desired.RUNNING and (scheduler_lost or progress.halted):
-        return _towards_halted(order, artefact, progress, now)
+        return _step_for_halted(order, artefact, progress, now)
     match order.desired:
         case Desired.RUNNING:
-            outcome = _towards_running(order, artefact, progress, now)
+            outcome = _step_for_running(order, artefact, progress, now)
         case Desired.STOPPED:
-            outcome = _towards_stopped(order, artefact)
+            outcome = _step_for_stopped(order, artefact)
         case Desired.DELETED:
-            outcome = _towards_deleted(artefact, progress)
+            outcome = _step_for_deleted(artefact, progress)
         case unreachable:
             assert_never(unreachable)
     if isinstance(outcome, Perform) and progress.failure is not None:
@@ -183,7 +184,12 @@ def before_start(progress: Progress, artefact: Artefact | None) -> Progress:
 def before_restart(progress: Progress, artefact: Artefact | None) -> Progress:
     """The progress to store before the restart of an unhealthy workload. Interrupted, it is repeated."""
     started_at = artefact.started_at if artefact is not None else None
-    return replace(progress, launching=True, launched_from=started_at, cures=progress.cures + 1)
+    return replace(
+        progress,
+        launching=True,
+        launched_from=started_at,
+        health_restarts=progress.health_restarts + 1,
+    )
 
 
 def before_repair(progress: Progress, *, now: datetime) -> Progress:
@@ -202,10 +208,12 @@ def of_repeated_order(known: Progress) -> Progress:
 
     A workload that has run to completion does not run again: only its inspection has failed.
     """
-    if known.verdict is None or known.verdict.code != COMPLETED:
+    if known.final_result is None or known.final_result.code != COMPLETED:
         return Progress()
     return Progress(
-        launching=known.launching, launched_from=known.launched_from, verdict=known.verdict
+        launching=known.launching,
+        launched_from=known.launched_from,
+        final_result=known.final_result,
     )
 
 
@@ -229,16 +237,16 @@ def after_settling(progress: Progress, settled: Settled) -> Progress:
         done=frozenset(),
         launching=progress.launching or settled.actual is Actual.RUNNING,
         failure=progress.failure if settled.failure == progress.failure else None,
-        verdict=settled if settled.final else None,
+        final_result=settled if settled.final else None,
         looping=settled.code in (CRASH_LOOP, BOOT_FAILED),
         halted=settled.code == STOPPED_ALONE,
-        cures=0 if settled.healthy else progress.cures,
+        health_restarts=0 if settled.healthy else progress.health_restarts,
         unhealthy_shown=settled.code == UNHEALTHY,
         repairs=replace(progress.repairs, shown=True) if settled.drifted else Repairs(),
     )
 
 
-def _towards_deleted(artefact: Artefact | None, progress: Progress) -> Perform | Settled:
+def _step_for_deleted(artefact: Artefact | None, progress: Progress) -> Perform | Settled:
     if artefact is not None:
         return Perform(Step.STOP if artefact.active else Step.REMOVE)
     if Step.REMOVE_VOLUMES not in progress.done:
@@ -246,7 +254,7 @@ def _towards_deleted(artefact: Artefact | None, progress: Progress) -> Perform |
     return Settled(Actual.ABSENT)
 
 
-def _towards_stopped(order: Order, artefact: Artefact | None) -> Perform | Settled:
+def _step_for_stopped(order: Order, artefact: Artefact | None) -> Perform | Settled:
     if artefact is None:
         return Settled(Actual.STOPPED)
     if artefact.active:
@@ -256,14 +264,14 @@ def _towards_stopped(order: Order, artefact: Artefact | None) -> Perform | Settl
     return Settled(Actual.STOPPED)
 
 
-def _towards_halted(
+def _step_for_halted(
     order: Order, artefact: Artefact | None, progress: Progress, now: datetime
 ) -> Perform | Settled:
     """It must not run, whatever its state before. A workload that had already ended keeps its result."""
     if artefact is not None and artefact.active:
         return Perform(Step.STOP, halts=True)
     if not progress.halted:
-        outcome = _towards_running(order, artefact, progress, now)
+        outcome = _step_for_running(order, artefact, progress, now)
         if isinstance(outcome, Settled) and outcome.look_again_at is None:
             return outcome
     message = "another machine is registered as this node"
@@ -272,20 +280,20 @@ def _towards_halted(
     return Settled(Actual.STOPPED, code=STOPPED_ALONE, message=message)
 
 
-def _towards_running(
+def _step_for_running(
     order: Order, artefact: Artefact | None, progress: Progress, now: datetime
 ) -> Perform | Settled:
     if artefact is None:
-        return progress.verdict or _make(progress)
+        return progress.final_result or _creation_step(progress)
     if _is_dead(artefact):
         return Perform(Step.REMOVE)
     if artefact.revision != order.revision:
-        return _make_way(order, artefact, progress)
+        return _replacement_step(order, artefact, progress)
     match artefact.condition:
         case Condition.RUNNING:
-            return _while_running(order, artefact, progress, now)
+            return _check_running(order, artefact, progress, now)
         case Condition.RESTARTING:
-            return _while_restarting(artefact, progress)
+            return _restarting_result(artefact, progress)
         case Condition.PAUSED if artefact.trouble is not None:
             return replace(_failed(artefact.trouble), look_again_at=now + TROUBLE_LOOK_AFTER)
         case Condition.EXITED if progress.has_launched(artefact):
@@ -298,14 +306,14 @@ def _is_dead(artefact: Artefact) -> bool:
     return artefact.condition in (Condition.DEAD, Condition.REMOVING)
 
 
-def _make(progress: Progress) -> Perform:
+def _creation_step(progress: Progress) -> Perform:
     for step in (Step.PULL, Step.PREPARE_VOLUMES):
         if step not in progress.done:
             return Perform(step)
     return Perform(Step.CREATE)
 
 
-def _make_way(order: Order, artefact: Artefact, progress: Progress) -> Perform:
+def _replacement_step(order: Order, artefact: Artefact, progress: Progress) -> Perform:
     if Step.PULL not in progress.done:
         return Perform(Step.PULL)  # before the stop: a failed pull leaves the old container running
     if isinstance(order.spec, ComposeSpec):
@@ -313,19 +321,19 @@ def _make_way(order: Order, artefact: Artefact, progress: Progress) -> Perform:
     return Perform(Step.STOP if artefact.active else Step.REMOVE)
 
 
-def _while_running(
+def _check_running(
     order: Order, artefact: Artefact, progress: Progress, now: datetime
 ) -> Perform | Settled:
     if any(one.repairable for one in artefact.deviations):
-        return _while_drifted(order, artefact, progress, now)
-    outcome = _by_health(order, artefact, progress, now)
+        return _check_drifted(order, artefact, progress, now)
+    outcome = _check_health(order, artefact, progress, now)
     if not artefact.deviations or isinstance(outcome, Perform) or outcome.code:
         return outcome
     # Only reported: the repair would have to replace the container.
     return replace(outcome, code=DRIFTED, message=summary(artefact.deviations))
 
 
-def _while_drifted(
+def _check_drifted(
     order: Order, artefact: Artefact, progress: Progress, now: datetime
 ) -> Perform | Settled:
     """It runs, but differs from its configuration. A repair without success is repeated with back-off."""
@@ -345,44 +353,44 @@ def _while_drifted(
     return replace(settled, drifted=True, look_again_at=repairs.next_at(now))
 
 
-def _by_health(
+def _check_health(
     order: Order, artefact: Artefact, progress: Progress, now: datetime
 ) -> Perform | Settled:
     match artefact.health:
         case Health.UNHEALTHY:
-            return _while_unhealthy(order, artefact, progress, now)
-        case Health.STARTING if progress.cures >= LOOP_RESTARTS_MIN:
-            return _still_unhealthy(artefact, progress)
+            return _check_unhealthy(order, artefact, progress, now)
+        case Health.STARTING if progress.health_restarts >= LOOP_RESTARTS_MIN:
+            return _unhealthy_loop(artefact, progress)
         case Health.HEALTHY:
-            return replace(_while_alive(artefact, progress, now), healthy=True)
+            return replace(_running_result(artefact, progress, now), healthy=True)
         case _:
-            return _while_alive(artefact, progress, now)
+            return _running_result(artefact, progress, now)
 
 
-def _while_alive(artefact: Artefact, progress: Progress, now: datetime) -> Settled:
+def _running_result(artefact: Artefact, progress: Progress, now: datetime) -> Settled:
     more = artefact.look_again_after
-    well = Settled(Actual.RUNNING, look_again_at=now + more if more is not None else None)
+    running = Settled(Actual.RUNNING, look_again_at=now + more if more is not None else None)
     if not progress.looping or artefact.started_at is None:
-        return well
+        return running
     stable_at = artefact.started_at + _stable_after(artefact)
     if now >= stable_at:
-        return well
+        return running
     return replace(_crash_loop(artefact, progress), look_again_at=stable_at)
 
 
-def _while_unhealthy(
+def _check_unhealthy(
     order: Order, artefact: Artefact, progress: Progress, now: datetime
 ) -> Perform | Settled:
     """It runs, but its health check fails. It is restarted only if its check and its policy allow it."""
-    message = f"unhealthy: {artefact.ailment}" if artefact.ailment else "unhealthy"
+    message = f"unhealthy: {artefact.health_error}" if artefact.health_error else "unhealthy"
     settled = Settled(Actual.RUNNING, code=UNHEALTHY, message=message)
-    if progress.cures >= LOOP_RESTARTS_MIN:
-        settled = _still_unhealthy(artefact, progress)
+    if progress.health_restarts >= LOOP_RESTARTS_MIN:
+        settled = _unhealthy_loop(artefact, progress)
     policy = _restart_policy(order.spec)
-    given_up = 0 < policy.retries_max <= progress.cures
+    given_up = 0 < policy.retries_max <= progress.health_restarts
     if not _health_check(order.spec).restart_unhealthy or policy.name == "no" or given_up:
         return settled
-    restart_at = (artefact.started_at or now) + _restart_delay(progress.cures)
+    restart_at = (artefact.started_at or now) + _restart_delay(progress.health_restarts)
     if settled.actual is Actual.RUNNING and not progress.unhealthy_shown:
         restart_at = max(restart_at, now + UNHEALTHY_SHOWN_FOR)
     if now < restart_at:
@@ -390,24 +398,28 @@ def _while_unhealthy(
     return Perform(Step.RESTART, by_policy=True)
 
 
-def _restart_delay(cures: int) -> timedelta:
-    longest = CURE_LONGEST_AFTER
-    return doubled(CURE_FIRST_AFTER, cures - 1, longest=longest) if cures else timedelta()
+def _restart_delay(health_restarts: int) -> timedelta:
+    longest = HEALTH_RESTART_LONGEST_AFTER
+    return (
+        doubled(HEALTH_RESTART_FIRST_AFTER, health_restarts - 1, longest=longest)
+        if health_restarts
+        else timedelta()
+    )
 
 
-def _still_unhealthy(artefact: Artefact, progress: Progress) -> Settled:
-    message = f"crash loop: unhealthy, restarted {progress.cures} times"
-    if artefact.ailment:
-        message = f"{message}; {artefact.ailment}"
+def _unhealthy_loop(artefact: Artefact, progress: Progress) -> Settled:
+    message = f"crash loop: unhealthy, restarted {progress.health_restarts} times"
+    if artefact.health_error:
+        message = f"{message}; {artefact.health_error}"
     return _failed(Failure(FailureReason.RUNTIME_ERROR, message, retryable=False, code=CRASH_LOOP))
 
 
-def _while_restarting(artefact: Artefact, progress: Progress) -> Settled:
+def _restarting_result(artefact: Artefact, progress: Progress) -> Settled:
     if _restarts(artefact, progress) >= LOOP_RESTARTS_MIN and _was_brief(artefact):
         return _crash_loop(artefact, progress)
     if _did_not_boot(artefact):
-        return _failed(_bad_end(artefact, f"{_ending(artefact)}; restarting"))
-    return Settled(Actual.PENDING, code=RESTARTING, message=f"{_ending(artefact)}; restarting")
+        return _failed(_exit_failure(artefact, f"{_exit_text(artefact)}; restarting"))
+    return Settled(Actual.PENDING, code=RESTARTING, message=f"{_exit_text(artefact)}; restarting")
 
 
 def _was_brief(artefact: Artefact) -> bool:
@@ -430,15 +442,15 @@ def _after_exit(
 ) -> Perform | Settled:
     policy = artefact.restart or _restart_policy(order.spec)
     if not policy.runs_to_completion:
-        return _again(order, artefact, progress, now)
+        return _restart_after_exit(order, artefact, progress, now)
     if artefact.exit_code == 0 and not artefact.oom_killed:
-        return Settled(Actual.STOPPED, code=COMPLETED, message=_ending(artefact), final=True)
+        return Settled(Actual.STOPPED, code=COMPLETED, message=_exit_text(artefact), final=True)
     if policy.name == "on-failure" and not _is_exhausted(artefact, progress, policy):
-        return _again(order, artefact, progress, now)
-    return _ended_badly(artefact)
+        return _restart_after_exit(order, artefact, progress, now)
+    return _failed_exit(artefact)
 
 
-def _again(
+def _restart_after_exit(
     order: Order, artefact: Artefact, progress: Progress, now: datetime
 ) -> Perform | Settled:
     """Restart a workload that has exited.
@@ -453,7 +465,7 @@ def _again(
     start_at = artefact.finished_at + pause
     if now >= start_at:
         return Perform(Step.START, by_policy=True)
-    return replace(_while_restarting(artefact, progress), look_again_at=start_at)
+    return replace(_restarting_result(artefact, progress), look_again_at=start_at)
 
 
 def _is_exhausted(artefact: Artefact, progress: Progress, policy: RestartPolicy) -> bool:
@@ -464,11 +476,11 @@ def _restarts(artefact: Artefact, progress: Progress) -> int:
     return max(artefact.restart_count, progress.restarts)
 
 
-def _ended_badly(artefact: Artefact) -> Settled:
-    return replace(_failed(_bad_end(artefact, _ending(artefact))), final=True)
+def _failed_exit(artefact: Artefact) -> Settled:
+    return replace(_failed(_exit_failure(artefact, _exit_text(artefact))), final=True)
 
 
-def _bad_end(artefact: Artefact, message: str) -> Failure:
+def _exit_failure(artefact: Artefact, message: str) -> Failure:
     if _did_not_boot(artefact):
         reason, code = FailureReason.VM_BOOT_FAILED, BOOT_FAILED
     else:
@@ -481,7 +493,7 @@ def _crash_loop(artefact: Artefact, progress: Progress) -> Settled:
     subject = f"{artefact.part} restarted" if artefact.part else "restarted"
     message = f"crash loop: {subject} {_restarts(artefact, progress)} times"
     if artefact.condition is not Condition.RUNNING:
-        message = f"{message}; {_ending(artefact)}"
+        message = f"{message}; {_exit_text(artefact)}"
     reason = FailureReason.VM_BOOT_FAILED if artefact.boots else FailureReason.RUNTIME_ERROR
     return _failed(Failure(reason, message, retryable=False, code=CRASH_LOOP))
 
@@ -490,16 +502,16 @@ def _failed(failure: Failure) -> Settled:
     return Settled(Actual.FAILED, code=failure.code, message=failure.message, failure=failure)
 
 
-def _ending(artefact: Artefact) -> str:
+def _exit_text(artefact: Artefact) -> str:
     if artefact.boots:
-        return _end_of_machine(artefact)
+        return _vm_exit_text(artefact)
     subject = f"{artefact.part}: " if artefact.part else ""
     if artefact.oom_killed:
         return f"{subject}out of memory: killed with exit code {artefact.exit_code}"
     return f"{subject}exited with code {artefact.exit_code}"
 
 
-def _end_of_machine(artefact: Artefact) -> str:
+def _vm_exit_text(artefact: Artefact) -> str:
     if artefact.started_at is None or artefact.finished_at is None:
         return artefact.error
     seconds = (artefact.finished_at - artefact.started_at).total_seconds()

@@ -228,7 +228,7 @@ class LayerProgress:
     def bytes_got(self) -> int:
         return sum(self._got.values())
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """One line for users."""
         text = f"pulling {self._image}"
         if not self._here:
@@ -247,7 +247,7 @@ class DownloadProgress(Struct, frozen=True):
     bytes_got: int
     size_bytes: int = 0  # 0: not known
 
-    def told(self) -> str:
+    def describe(self) -> str:
         text = f"pulling {self.image}: {_megabytes(self.bytes_got)}"
         return f"{text} of {_megabytes(self.size_bytes)} MB" if self.size_bytes else f"{text} MB"
 

@@ -31,21 +31,21 @@ class LocalPool(Struct, frozen=True):
     for_disks: bool = False
 
 
-def as_pools(rooms: Sequence[LocalPool]) -> tuple[StoragePool, ...]:
+def as_pools(found: Sequence[LocalPool]) -> tuple[StoragePool, ...]:
     """Of two pools with the same name the first counts."""
     pools: dict[str, StoragePool] = {}
     owners: dict[int, str] = {}
-    for room in rooms:
-        if room.name in pools:
+    for pool in found:
+        if pool.name in pools:
             continue
-        owner = owners.setdefault(room.device, room.name) if room.device is not None else room.name
-        shares = owner != room.name
-        pools[room.name] = StoragePool(
-            room.name,
-            room.type,
-            0 if shares else room.total_gb,
+        owner = owners.setdefault(pool.device, pool.name) if pool.device is not None else pool.name
+        shares = owner != pool.name
+        pools[pool.name] = StoragePool(
+            pool.name,
+            pool.type,
+            0 if shares else pool.total_gb,
             owner if shares else "",
-            room.for_disks,
+            pool.for_disks,
         )
     return tuple(pools.values())
 

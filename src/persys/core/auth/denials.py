@@ -8,7 +8,7 @@ reported more than once per window.
 from msgspec import Struct
 
 WINDOW_SECONDS = 60.0
-TOLD_MAX = 10
+REPORTED_MAX = 10
 _UNKNOWN = "unknown identity"
 
 
@@ -27,10 +27,10 @@ class Denial(Struct, frozen=True):
 
 
 class DenialLimiter:
-    def __init__(self, window: float = WINDOW_SECONDS, told_max: int = TOLD_MAX) -> None:
+    def __init__(self, window: float = WINDOW_SECONDS, reported_max: int = REPORTED_MAX) -> None:
         self._window = window
-        self._told_max = told_max
-        self._told: dict[tuple[str, str], int] = {}  # pair: calls left out since
+        self._reported_max = reported_max
+        self._reported: dict[tuple[str, str], int] = {}  # pair: calls left out since
         self._others = 0
         self.ends_at: float | None = None  # None: no window is open
 
@@ -39,10 +39,10 @@ class DenialLimiter:
         if self.ends_at is None:
             self.ends_at = now + self._window
         pair = (denial.who, denial.method)
-        if pair in self._told:
-            self._told[pair] += 1
-        elif len(self._told) < self._told_max:
-            self._told[pair] = 0
+        if pair in self._reported:
+            self._reported[pair] += 1
+        elif len(self._reported) < self._reported_max:
+            self._reported[pair] = 0
             return denial.line
         else:
             self._others += 1
@@ -52,11 +52,11 @@ class DenialLimiter:
         """The lines to report at the end of a window; none before it."""
         if self.ends_at is None or now < self.ends_at:
             return []
-        left_out = {pair: count for pair, count in self._told.items() if count}
+        left_out = {pair: count for pair, count in self._reported.items() if count}
         lines = [_more(who, method, count) for (who, method), count in left_out.items()]
         if self._others:
             lines.append(f"{self._others} more calls were denied in the last minute")
-        self._told = dict.fromkeys(left_out, 0)
+        self._reported = dict.fromkeys(left_out, 0)
         self._others = 0
         self.ends_at = now + self._window if lines else None
         return lines

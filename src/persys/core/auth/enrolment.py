@@ -90,14 +90,14 @@ def check_hosts(hosts: Sequence[str], among: Sequence[str] | None = None) -> tup
     """The hosts in normalised form, without duplicates. `among`: all that are allowed."""
     if len(hosts) > HOSTS_MAX:
         raise InvalidError("hosts", f"{len(hosts)} hosts: expected at most {HOSTS_MAX}")
-    told = tuple(dict.fromkeys(map(_host, hosts)))
-    if among is not None and (more := [host for host in told if host not in among]):
+    names = tuple(dict.fromkeys(map(_host, hosts)))
+    if among is not None and (more := [host for host in names if host not in among]):
         raise InvalidError("hosts", f"{more[0]} is not allowed: expected any of {', '.join(among)}")
-    return told
+    return names
 
 
 def joining_hosts(
-    token: StoredJoinToken, asked: Sequence[str], *, source_address: str
+    token: StoredJoinToken, requested: Sequence[str], *, source_address: str
 ) -> tuple[str, ...]:
     """The host names and addresses in a certificate that is requested with a join token.
 
@@ -107,7 +107,7 @@ def joining_hosts(
     own = [token.identity.name.lower(), source_address]
     if _is_loopback(source_address):
         own += _LOOPBACK
-    wanted = check_hosts(asked)
+    wanted = check_hosts(requested)
     if more := [host for host in wanted if host not in (*token.hosts, *own)]:
         allowed = ", ".join(dict.fromkeys((*token.hosts, *own[:2])))
         raise InvalidError(
@@ -120,7 +120,7 @@ def joining_hosts(
 
 def certificate_lifetime(
     role: Role,
-    asked: timedelta | None,
+    requested: timedelta | None,
     *,
     usual: timedelta = LIFE,
     issuer_ends_at: datetime,
@@ -128,17 +128,17 @@ def certificate_lifetime(
 ) -> timedelta:
     """The lifetime of a certificate, never longer than that of its issuer."""
     most = PERSON_LIFE_MOST if role in PEOPLE else SERVICE_LIFE_MOST
-    life = usual if asked is None else asked
-    if not LIFE_LEAST <= life <= most:
+    lifetime = usual if requested is None else requested
+    if not LIFE_LEAST <= lifetime <= most:
         raise InvalidError("ttl", f"expected {LIFE_LEAST.seconds}s to {most.days}d for role {role}")
-    return min(life, issuer_ends_at - now)
+    return min(lifetime, issuer_ends_at - now)
 
 
-def join_token_lifetime(asked: timedelta | None) -> timedelta:
-    life = TOKEN_LIFE if asked is None else asked
-    if not timedelta(seconds=1) <= life <= TOKEN_LIFE_MOST:
+def join_token_lifetime(requested: timedelta | None) -> timedelta:
+    lifetime = TOKEN_LIFE if requested is None else requested
+    if not timedelta(seconds=1) <= lifetime <= TOKEN_LIFE_MOST:
         raise InvalidError("ttl", f"expected 1s to {TOKEN_LIFE_MOST.days}d for a join token")
-    return life
+    return lifetime
 
 
 def hash_secret(secret: str) -> str:

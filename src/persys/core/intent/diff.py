@@ -53,26 +53,26 @@ def displaced(
     """How the change affects the current copy, its node and its data."""
     if old is None or held is None:
         return ()
-    told: list[str] = []
+    effects: list[str] = []
     node_id, after = held.node_id, decision.assignment
     runs = old.desired is Desired.RUNNING
     if new.desired is Desired.DELETED:
-        told.append(f"the copy on {node_id} is removed")
+        effects.append(f"the copy on {node_id} is removed")
     elif after is None or after.node_id != node_id:
         goes = f"moves from {node_id} to {after.node_id}" if after else f"leaves {node_id}"
-        told.append(f"{goes}; the copy on {node_id} is removed")
+        effects.append(f"{goes}; the copy on {node_id} is removed")
         if holds_data(old):
-            told.append(f"its data stays on {node_id}")
+            effects.append(f"its data stays on {node_id}")
     elif decision.waits_for_capacity:
-        told.append(f"the copy on {node_id} is unchanged until there is capacity")
+        effects.append(f"the copy on {node_id} is unchanged until there is capacity")
     elif new.desired is Desired.STOPPED and runs:
-        told.append(f"the copy on {node_id} is stopped")
+        effects.append(f"the copy on {node_id} is stopped")
     elif runs and old.revision != new.revision:
-        told.append(f"the copy on {node_id} is stopped and recreated")
-    told += [
+        effects.append(f"the copy on {node_id} is stopped and recreated")
+    effects += [
         f"volume {name} is no longer mounted" for name in sorted(_volumes(old) - _volumes(new))
     ]
-    return tuple(told)
+    return tuple(effects)
 
 
 def _leaves(value: object, path: str = "") -> Iterator[tuple[str, str]]:

@@ -51,45 +51,47 @@ def capacity_of(slot: NodeSlot, needs: Requirements) -> NodeCapacity:
     return NodeCapacity(slot.node_id, fits, last.detail)
 
 
-def total_of(rooms: Iterable[NodeCapacity]) -> int | None:
+def total_of(capacities: Iterable[NodeCapacity]) -> int | None:
     """None: any number."""
     total = 0
-    for room in rooms:
-        if room.fits is None:
+    for capacity in capacities:
+        if capacity.fits is None:
             return None
-        total += room.fits
+        total += capacity.fits
     return total
 
 
 def simulate_loss(
-    node_id: NodeId, movable: Mapping[WorkloadId, Requirements], room: NodeIndex
+    node_id: NodeId, movable: Mapping[WorkloadId, Requirements], node_index: NodeIndex
 ) -> NodeLoss:
     """Place each of its workloads on another node, the largest first. The index is restored afterwards."""
-    lost = room.slots[node_id]
+    lost = node_index.slots[node_id]
     closed_before = lost.closed
-    room.close(node_id, "lost")
+    node_index.close(node_id, "lost")
     taken: list[tuple[WorkloadId, NodeId]] = []
     stranded: list[WorkloadId] = []
     hopeless: set[Requirements] = set()
     by_size = sorted(movable, key=lambda found: (-_share(movable[found], lost), found))
     for workload_id in by_size:
         needs = movable[workload_id]
-        found = choose(needs, room) if needs not in hopeless else None
+        found = choose(needs, node_index) if needs not in hopeless else None
         if found is None:
             hopeless.add(needs)  # free capacity only shrinks here
             stranded.append(workload_id)
         else:
             stand_in = _stand_in(workload_id)
-            _hold(stand_in, found.node_id, needs, room)
+            _hold(stand_in, found.node_id, needs, node_index)
             taken.append((stand_in, found.node_id))
     for stand_in, elsewhere in taken:
-        room.give_back(stand_in, elsewhere)
-    room.close(node_id, closed_before)
+        node_index.give_back(stand_in, elsewhere)
+    node_index.close(node_id, closed_before)
     return NodeLoss(node_id, len(taken), tuple(sorted(stranded)))
 
 
-def _hold(workload_id: WorkloadId, node_id: NodeId, needs: Requirements, room: NodeIndex) -> None:
-    room.hold(
+def _hold(
+    workload_id: WorkloadId, node_id: NodeId, needs: Requirements, node_index: NodeIndex
+) -> None:
+    node_index.hold(
         workload_id,
         node_id,
         needs.resources,

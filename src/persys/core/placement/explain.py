@@ -302,8 +302,8 @@ class _FilterPass:
             )
             self._refuse(~bears, COSTS[Filter.TAINT], alike=node_index.taints.codes)
         for constraint in rules.constraints:
-            said = node_index.labelled(constraint.key)
-            meets = said.where(constraint, partial(holds_for, constraint))
+            labels = node_index.labelled(constraint.key)
+            meets = labels.where(constraint, partial(holds_for, constraint))
             self._refuse(~meets, COSTS[Filter.CONSTRAINT])
 
     def _refuse_crowded(self) -> None:
@@ -311,10 +311,10 @@ class _FilterPass:
         proximity = node_index.groups.rows_of(rules.group).values()
         apart = (slot for slot in proximity if rules.apart or rules.group in slot.apart)
         if rules.group:
-            self._refuse(self._these(apart), COSTS[Filter.ANTI_AFFINITY])
+            self._refuse(self._mask_of(apart), COSTS[Filter.ANTI_AFFINITY])
         for port in sorted(self.needs.host_ports):
             taken = node_index.port_holders.get(port, {}).values()
-            self._refuse(self._these(taken), COSTS[exclusive(port)])
+            self._refuse(self._mask_of(taken), COSTS[exclusive(port)])
 
     def _refuse_short(self) -> None:
         need, arrays = self.needs.resources, self.node_index.arrays
@@ -336,7 +336,7 @@ class _FilterPass:
             if found is not None:
                 short.setdefault(found.pool, []).append(slot)
         for slots in short.values():
-            self._refuse(self._these(slots), FREEING)
+            self._refuse(self._mask_of(slots), FREEING)
 
     def _refuse(
         self,
@@ -347,17 +347,17 @@ class _FilterPass:
     ) -> None:
         """`alike`: numbers that are equal for equal reasons; None: one reason for all."""
         self._obstacles.append((refused, cost))
-        judged = np.flatnonzero(refused & self.fits)
+        rejected_rows = np.flatnonzero(refused & self.fits)
         self.fits &= ~refused
-        if not judged.size:
+        if not rejected_rows.size:
             return
         if alike is None:
-            self._count(judged[0], len(judged))
+            self._count(rejected_rows[0], len(rejected_rows))
             return
-        kinds = alike[judged]
+        kinds = alike[rejected_rows]
         for kind, count in enumerate(np.bincount(kinds)):
             if count:
-                self._count(judged[np.argmax(kinds == kind)], count)
+                self._count(rejected_rows[np.argmax(kinds == kind)], count)
 
     def _count(self, one: np.intp, count: int | np.intp) -> None:
         """`count` nodes are rejected for the same reason as this one."""
@@ -365,7 +365,7 @@ class _FilterPass:
         assert rejection is not None
         self.counts[rejection.filter, rejection.detail] += int(count)
 
-    def _these(self, slots: Iterable[NodeSlot]) -> Mask:
+    def _mask_of(self, slots: Iterable[NodeSlot]) -> Mask:
         mask = np.zeros_like(self.fits)
         mask[[slot.position for slot in slots]] = True
         return mask

@@ -86,8 +86,8 @@ def eligible(needs: Requirements, node_index: NodeIndex) -> Eligible:
                 rules.tolerations, lambda taints: not repels(taints, rules)
             )
         for constraint in rules.constraints:
-            said = node_index.labelled(constraint.key)
-            mask &= said.where(constraint, partial(holds_for, constraint))
+            labels = node_index.labelled(constraint.key)
+            mask &= labels.where(constraint, partial(holds_for, constraint))
         if len(node_index.eligible) >= KEPT_MAX:
             node_index.eligible.clear()
         found = node_index.eligible[key] = Eligible(mask, mask.tobytes())
@@ -224,25 +224,25 @@ def _with_fewest_members(
                 raise
 
     def pick(part: ChunkedOrder, level: Level) -> Entry | None:
-        return _first_alone(part, needs, proximity, level + beyond)
+        return _first_without_members(part, needs, proximity, level + beyond)
 
     return _rarest_first(ranking, pick, node_index, proximity)
 
 
-def _first_alone(
+def _first_without_members(
     part: ChunkedOrder, needs: Requirements, proximity: GroupProximity, least: Level
 ) -> Entry | None:
     """The first node with the fewest group members nearby; TooFarError if only other nodes fit."""
     others = False
 
-    def alone(slot: NodeSlot) -> bool:
+    def has_no_members(slot: NodeSlot) -> bool:
         nonlocal others
         if crowded(slot, needs) is not None:
             return False
         others = True
         return proximity.of(slot) == least
 
-    found = part.first(needs.resources, alone)
+    found = part.first(needs.resources, has_no_members)
     if found is None and others:
         raise TooFarError
     return found

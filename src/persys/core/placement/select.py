@@ -87,17 +87,17 @@ def place(needs: Requirements, node_index: NodeIndex) -> Placed | Unplaceable:
 
 def _nowhere(needs: Requirements, node_index: NodeIndex) -> Unplaceable:
     """Cached for equal requirements until a node changes."""
-    version, told = node_index.refused
-    if version != node_index.version or len(told) >= REFUSALS_KEPT:
-        node_index.refused = (node_index.version, told := {})
-    found = told.get(needs)
+    version, refusals = node_index.refused
+    if version != node_index.version or len(refusals) >= REFUSALS_KEPT:
+        node_index.refused = (node_index.version, refusals := {})
+    found = refusals.get(needs)
     if found is None:
         rejections = {
             slot.node_id: rejection
             for slot in node_index.slots.values()
             if (rejection := reject(slot, needs))
         }
-        found = told[needs] = Unplaceable(rejections, needs)
+        found = refusals[needs] = Unplaceable(rejections, needs)
     assert isinstance(found, Unplaceable)
     return found
 

@@ -31,8 +31,8 @@ def assign(situation: Situation, placer: Placer, now: datetime) -> Decision:
     if situation.assignment is None and is_finished(situation):
         # It ran to completion on its former node.
         return Decision(None, situation.workload_status, None)
-    if situation.copies and (beside := _beside_copies(situation, placer, now)) is not None:
-        return beside
+    if situation.copies and (decision := _assign_beside_copies(situation, placer, now)) is not None:
+        return decision
     if workload.desired is Desired.STOPPED:
         workload_status = next_status(
             situation,
@@ -51,7 +51,7 @@ def assign(situation: Situation, placer: Placer, now: datetime) -> Decision:
             return wait(situation, nowhere.explain(), now)
 
 
-def _beside_copies(situation: Situation, placer: Placer, now: datetime) -> Decision | None:
+def _assign_beside_copies(situation: Situation, placer: Placer, now: datetime) -> Decision | None:
     """Assign the workload to a node that has an unassigned copy of it.
 
     A workload with data may only go there; any other prefers it. The order adopts the copy, which is then no
@@ -127,11 +127,11 @@ def wait(situation: Situation, why: str, now: datetime) -> Decision:
         failure=Failure(FailureReason.INSUFFICIENT_RESOURCES, why),
     )
     stopping = (copy.stops_at for copy in situation.copies if copy.stops_at and copy.may_run)
-    ask_again_at = min(
+    retry_at = min(
         [*(rejected.until for rejected in situation.rejected_nodes), *stopping], default=None
     )
     return Decision(
-        None, workload_status, situation.retry, waits_for_capacity=True, wake_at=ask_again_at
+        None, workload_status, situation.retry, waits_for_capacity=True, wake_at=retry_at
     )
 
 

@@ -152,8 +152,8 @@ def _still_there(situation: Situation) -> str:
     seen, assignment = situation.observation, situation.assignment
     if seen is None or assignment is None or seen.actual is Actual.ABSENT:
         return ""
-    said = f": {seen.message}" if seen.message else ""
-    return f"; node {assignment.node_id} reports {seen.actual.capitalize()}{said}"
+    reported = f": {seen.message}" if seen.message else ""
+    return f"; node {assignment.node_id} reports {seen.actual.capitalize()}{reported}"
 
 
 def _is_gone(situation: Situation, goal: Goal) -> bool:

@@ -194,10 +194,10 @@ def describe_timeout(about: str, actions: Sequence[Action], problem: str, health
 
     `health`: the result of its health check; "" if healthy or unknown.
     """
-    return "; ".join(part for part in (_told(about, actions, problem), health) if part)
+    return "; ".join(part for part in (_tasks_text(about, actions, problem), health) if part)
 
 
-def _told(about: str, actions: Sequence[Action], problem: str) -> str:
+def _tasks_text(about: str, actions: Sequence[Action], problem: str) -> str:
     if problem:
         return f"{about}; cannot list the tasks of its node: {problem}"
     if not actions:

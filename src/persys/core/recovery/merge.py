@@ -116,7 +116,7 @@ def merge(
         bound = recorded.assignments.get(workload_id)
         found = _ranked(copies.pop(workload_id, []), bound)
         _restore(_Merge(merged, silent, now), workload, bound, found)
-    _check_room(merged, recorded)
+    _check_capacity(merged, recorded)
     for workload_id, names in sorted(withheld.items()):
         merged.left_out.append(
             f"{workload_id} on {reported[workload_id].node_id}: only the report of the node refers to "
@@ -224,7 +224,7 @@ def _trusts_record(bound: Assignment, found: list[_Copy], answered: Collection[N
     return not found or (bound.node_id not in answered and found[0].epoch < bound.epoch)
 
 
-def _check_room(merged: Merged, recorded: Recorded) -> None:
+def _check_capacity(merged: Merged, recorded: Recorded) -> None:
     """Leave out what exceeds the capacity of its node: orphans had no reservation."""
     booked = {
         (one.node_id, one.workload_id)
@@ -245,11 +245,11 @@ def _check_room(merged: Merged, recorded: Recorded) -> None:
             for one in (*_buried(merged.tombstones), *merged.assignments.values())
             if one.node_id == node_id
         }
-        room, ports = merged.nodes[node_id].capabilities.allocatable, set[HostPort]()
+        free, ports = merged.nodes[node_id].capabilities.allocatable, set[HostPort]()
         for one in sorted(held.values(), key=rank):
-            fits = one.reserved.fits_in(room) and not one.host_ports & ports
+            fits = one.reserved.fits_in(free) and not one.host_ports & ports
             if fits or rank(one)[0] == 0:
-                room, ports = room - one.reserved, ports | one.host_ports
+                free, ports = free - one.reserved, ports | one.host_ports
             else:
                 _leave_out(merged, one)
 

@@ -49,11 +49,11 @@ class StoreHealthy:
 Outcome = StoreUnreachable | RecordsLost | StoreHealthy
 
 
-def after(standing: ModeCondition, outcome: Outcome) -> ModeCondition:
+def after(condition: ModeCondition, outcome: Outcome) -> ModeCondition:
     match outcome:
         case StoreUnreachable(reason=reason):
-            if standing.mode is Mode.RECOVERY:
-                return standing
+            if condition.mode is Mode.RECOVERY:
+                return condition
             return ModeCondition(Mode.DEGRADED, reason)
         case RecordsLost(reason=reason, awaits=awaits):
             return ModeCondition(Mode.RECOVERY, reason, awaits)
@@ -63,9 +63,9 @@ def after(standing: ModeCondition, outcome: Outcome) -> ModeCondition:
             assert_never(unreachable)
 
 
-def is_awaited(standing: ModeCondition, marker: ClusterMarker) -> bool:
+def is_awaited(condition: ModeCondition, marker: ClusterMarker) -> bool:
     """Whether the store has the expected marker: the lost records are back."""
-    return standing.mode is Mode.RECOVERY and standing.awaits in ("", marker.uid)
+    return condition.mode is Mode.RECOVERY and condition.awaits in ("", marker.uid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +99,12 @@ def classify_store(
     return SameCluster(marker)
 
 
-def accepted_uids(uid: str, known: Iterable[str], said: Iterable[str]) -> tuple[str, ...]:
+def accepted_uids(uid: str, known: Iterable[str], reported: Iterable[str]) -> tuple[str, ...]:
     """The other clusters whose loss is accepted: stored ones first, then those that agents reported.
 
     Agents may report any number, so at most ACCEPTED_MAX are stored.
     """
-    others = dict.fromkeys([*known, *sorted(said)])
+    others = dict.fromkeys([*known, *sorted(reported)])
     kept = [one for one in others if one not in ("", uid)][:ACCEPTED_MAX]
     return tuple(sorted(kept))
 

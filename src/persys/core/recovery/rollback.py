@@ -122,11 +122,11 @@ def _follow(situation: Situation, copy: Copy, placer: Placer, now: datetime) -> 
 
 def _is_behind(situation: Situation) -> bool:
     if held_epoch(situation):
-        return not _waits_for_a_person(situation)
-    return _was_asked_again(situation)
+        return not _needs_operator(situation)
+    return _was_requested_again(situation)
 
 
-def _waits_for_a_person(situation: Situation) -> bool:
+def _needs_operator(situation: Situation) -> bool:
     failed = fresh_observation(situation, Actual.FAILED)
     return (
         failed is not None
@@ -137,7 +137,7 @@ def _waits_for_a_person(situation: Situation) -> bool:
     )
 
 
-def _was_asked_again(situation: Situation) -> bool:
+def _was_requested_again(situation: Situation) -> bool:
     """Whether a retry was requested after the node had deleted the assignment."""
     workload_status = situation.workload_status
     return (
@@ -152,7 +152,7 @@ def _was_asked_again(situation: Situation) -> bool:
 def _may_renew(situation: Situation, bound: Assignment, now: datetime) -> bool:
     if situation.phase is not Phase.ALIVE or situation.next_epoch <= held_epoch(situation):
         return False
-    return _was_asked_again(situation) or now >= bound.assigned_at + RENEWED_AFTER
+    return _was_requested_again(situation) or now >= bound.assigned_at + RENEWED_AFTER
 
 
 def _renew(situation: Situation, bound: Assignment, now: datetime) -> Decision:

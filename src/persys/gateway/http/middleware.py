@@ -101,11 +101,11 @@ class RequestContext(Struct, frozen=True, eq=False):
     def metadata(self) -> Metadata:
         """gRPC metadata for the scheduler: identity, source address, request id, trace context."""
         source = (FORWARDED_SOURCE, self.request.remote or "")
-        beside = (*self.caller.passed, source, (_REQUEST_ID_METADATA, self.id))
+        metadata = (*self.caller.passed, source, (_REQUEST_ID_METADATA, self.id))
         trace = self.request.headers.get(_TRACE)
         if trace is not None and _TRACE_FORM.fullmatch(trace):
-            return (*beside, (_TRACE, trace))
-        return beside
+            return (*metadata, (_TRACE, trace))
+        return metadata
 
     def routing_key(self, cluster: Cluster, workload_id: str = "") -> str:
         """The key by which the routing strategy of the cluster selects a scheduler."""
@@ -378,8 +378,8 @@ def _admitted(_request: web.Request) -> None:
 
 def _log(exchange: _Exchange, response: web.StreamResponse, seconds: float) -> None:
     """The log line of a request. Successful reads are not logged: there are too many."""
-    say = log.warning if response.status >= _SERVER_ERROR else log.info
-    say(
+    write_log = log.warning if response.status >= _SERVER_ERROR else log.info
+    write_log(
         "request.served",
         method=exchange.request.method,
         path=exchange.request.path,

@@ -45,7 +45,7 @@ class Page(NamedTuple):
     after: Key | None
 
 
-def asked_page(rpc: str, query: MultiMapping[str]) -> Page | None:
+def requested_page(rpc: str, query: MultiMapping[str]) -> Page | None:
     """The requested page. None: the whole list. Raises InvalidError."""
     if rpc not in LISTS or ("limit" not in query and "cursor" not in query):
         return None

@@ -61,7 +61,7 @@ class RateLimiter:
         now = self._clock.monotonic()
         bucket = self._buckets.get(key)
         if bucket is None:
-            self._make_room(now)
+            self._evict(now)
             bucket = self._buckets[key] = _Bucket(self._burst, now)
         bucket.left = min(self._burst, bucket.left + (now - bucket.at) * self._rate)
         bucket.at = now
@@ -82,7 +82,7 @@ class RateLimiter:
             headers = {"Retry-After": str(max(1, round((1 - left) / self._rate)))}
             raise ProblemError(429, "too many failed logins from this address", headers=headers)
 
-    def _make_room(self, now: float) -> None:
+    def _evict(self, now: float) -> None:
         if len(self._buckets) < _BUCKETS_MAX:
             return
         full_after = self._burst / self._rate

@@ -82,7 +82,7 @@ class _Session:
     async def run(self, stopping: asyncio.Event) -> None:
         code, reason = int(WSCloseCode.OK), ""
         try:
-            await self._talk(stopping)
+            await self._relay(stopping)
         except PersysError as err:
             problem = problem_from(err)
             code, reason = _CLOSE_BASE + problem.status, problem.detail
@@ -93,7 +93,7 @@ class _Session:
             return  # the client disconnected
         await self._socket.close(code=code, message=_cut(reason))
 
-    async def _talk(self, stopping: asyncio.Event) -> None:
+    async def _relay(self, stopping: asyncio.Event) -> None:
         first = await self._first()
         begun = asyncio.Event()
         call = self._upstream.stub.Exec(metadata=self._context.metadata)

@@ -105,11 +105,11 @@ async def _state_of(context: RequestContext, cluster: Cluster) -> dict[str, Any]
     del view["schedulers"]
     try:
         async with asyncio.timeout(CLUSTER_SECONDS):
-            summary = await _asked(
+            summary = await _call(
                 context, cluster, "GetClusterSummary", pb.GetClusterSummaryRequest()
             )
-            mode = await _asked(context, cluster, "GetMode", pb.GetModeRequest())
-            nodes = await _asked(context, cluster, "ListNodes", pb.ListNodesRequest())
+            mode = await _call(context, cluster, "GetMode", pb.GetModeRequest())
+            nodes = await _call(context, cluster, "ListNodes", pb.ListNodesRequest())
     except PersysError as err:
         return view | {"problem": problem_from(err).plain(context.id)}
     except grpc.aio.AioRpcError as err:
@@ -123,7 +123,7 @@ async def _state_of(context: RequestContext, cluster: Cluster) -> dict[str, Any]
     }
 
 
-async def _asked(context: RequestContext, cluster: Cluster, rpc: str, request: Any) -> Any:
+async def _call(context: RequestContext, cluster: Cluster, rpc: str, request: Any) -> Any:
     key = context.routing_key(cluster)
     answered = await cluster.call(
         rpc, request, key=key, metadata=context.metadata, idempotent=True, seconds=CLUSTER_SECONDS

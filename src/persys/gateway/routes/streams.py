@@ -115,7 +115,7 @@ async def _write_data(
             elif context.request.transport is None:
                 return  # the client disconnected
     except ProblemError:
-        _break_off(context)
+        _abort(context)
 
 
 async def write_lines(
@@ -172,16 +172,16 @@ async def forward_stream(
     except DeniedError:
         if not response.prepared:
             raise
-        _break_off(context)
+        _abort(context)
     except GatewayStoppingError as err:
         if not response.prepared:
             raise ProblemError(503, str(err)) from err
         if kind != EVENT_STREAM:
-            _break_off(context)
+            _abort(context)
     return response
 
 
-def _break_off(context: RequestContext) -> None:
+def _abort(context: RequestContext) -> None:
     """Abort the connection: without the final chunk the client sees that the body is incomplete."""
     if context.request.transport is not None:
         context.request.transport.abort()

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from persys.errors import InvalidError
 from persys.gateway.http.middleware import Handler, RequestContext, RequestPipeline, read_body
-from persys.gateway.http.paging import asked_page, cut
+from persys.gateway.http.paging import cut, requested_page
 from persys.gateway.http.preconditions import Preconditions
 from persys.gateway.http.problems import ProblemError, refusal_in
 from persys.gateway.http.responses import JSON, JsonBody, answer, compressed, json_body
@@ -83,40 +83,40 @@ class IdempotencyCache:
         if not 0 < len(idempotency_key) <= _KEY_LENGTH_MAX:
             raise InvalidError(IDEMPOTENCY_KEY, f"expected 1 to {_KEY_LENGTH_MAX} characters")
         key = _Key(who, cluster_id, idempotency_key)
-        mark = _mark(request, body)
+        digest = _digest(request, body)
         async with self._locks.hold(key):
-            self._forget()
+            self._evict()
             if (kept := self._kept.get(key)) is not None:
-                return _again(kept, mark)
+                return _replayed(kept, digest)
             response = await do()
-            self._keep(key, mark, response)
+            self._keep(key, digest, response)
             return response
 
-    def _keep(self, key: _Key, mark: bytes, response: web.Response) -> None:
+    def _keep(self, key: _Key, digest: bytes, response: web.Response) -> None:
         body = response.body
         if response.status >= _SERVER_ERROR or response.status in _AGAIN:
             return
         if isinstance(body, bytes) and len(body) <= BODY_BYTES_MAX:
             until = self._clock.monotonic() + KEEP_SECONDS
-            self._kept[key] = _Kept(until, mark, response.status, body, response.content_type)
+            self._kept[key] = _Kept(until, digest, response.status, body, response.content_type)
             self._kept_bytes += len(body)
 
-    def _forget(self) -> None:
+    def _evict(self) -> None:
         now = self._clock.monotonic()
         while self._kept:
             oldest = next(iter(self._kept))
-            has_room = len(self._kept) < KEPT_MAX and self._kept_bytes < KEPT_BYTES_MAX
-            if self._kept[oldest].until > now and has_room:
+            is_within_limits = len(self._kept) < KEPT_MAX and self._kept_bytes < KEPT_BYTES_MAX
+            if self._kept[oldest].until > now and is_within_limits:
                 return
             self._kept_bytes -= len(self._kept.pop(oldest).body)
 
 
-def _mark(request: web.Request, body: bytes) -> bytes:
+def _digest(request: web.Request, body: bytes) -> bytes:
     return sha256(b"\0".join((request.method.encode(), request.path_qs.encode(), body))).digest()
 
 
-def _again(kept: _Kept, mark: bytes) -> web.Response:
-    if kept.request != mark:
+def _replayed(kept: _Kept, digest: bytes) -> web.Response:
+    if kept.request != digest:
         raise ProblemError(422, f"this {IDEMPOTENCY_KEY} was used for another request")
     return web.Response(
         status=kept.status,
@@ -182,16 +182,16 @@ class UnaryRoutes:
             context.caller.need(route.rpc)
             request = context.request
             message = transcoder.request(request.match_info, request.query, b"")
-            page = asked_page(route.rpc, request.query) if request.query_string else None
+            page = requested_page(route.rpc, request.query) if request.query_string else None
             if page is not None and route.rpc == "ListEvents":
                 message.limit = 0  # the page is cut here
             cluster = context.cluster
-            way = context.routing_key(cluster, getattr(message, "workload_id", ""))
+            routing_key = context.routing_key(cluster, getattr(message, "workload_id", ""))
             key = (
                 cluster.id,
                 route.rpc,
                 context.caller.key,
-                way,
+                routing_key,
                 page,
                 message.SerializeToString(),
             )
@@ -214,26 +214,26 @@ class UnaryRoutes:
             request = context.request
             message = transcoder.request(request.match_info, request.query, b"")
             cluster, name = context.cluster, message.workload_id
-            way = context.routing_key(cluster, name)
+            routing_key = context.routing_key(cluster, name)
 
-            async def alone() -> JsonBody:
+            async def fetch_one() -> JsonBody:
                 answered = await call(context, route, message)
                 return _encoded(answered.answer, answered)
 
             async def fetch(names: Sequence[str]) -> Mapping[str, JsonBody]:
                 if len(names) == 1:
-                    return {name: await alone()}
-                many = await read_many(cluster, names, key=way, metadata=context.metadata)
+                    return {name: await fetch_one()}
+                many = await read_many(cluster, names, key=routing_key, metadata=context.metadata)
                 return {
                     one.workload.workload_id: _encoded(one, answered)
                     for answered in many
                     for one in answered.answer.found
                 }
 
-            key = (cluster.id, context.caller.key, way)
+            key = (cluster.id, context.caller.key, routing_key)
             found = await self._batcher.get(key, name, fetch)
             if found is None:
-                found = await self._shared.call((*key, name), alone)
+                found = await self._shared.call((*key, name), fetch_one)
             return answer(request, found)
 
         return handle

@@ -80,8 +80,8 @@ class Cluster:
                 failed = err
                 continue
             trailing = await call.trailing_metadata()
-            beside = {name: str(text) for name, text in trailing or ()}
-            return RpcResponse(answer, beside.get(MODE, ""), beside.get(DATA_AGE_MS, ""))
+            received = {name: str(text) for name, text in trailing or ()}
+            return RpcResponse(answer, received.get(MODE, ""), received.get(DATA_AGE_MS, ""))
         raise failed or self._unavailable()
 
     async def reach(self, key: str) -> SchedulerConnection:
@@ -111,8 +111,8 @@ class Cluster:
         reachable = any(upstream.healthy for upstream in self.upstreams)
         if reachable is not self._reachable:
             self._reachable = reachable
-            say = log.info if reachable else log.warning
-            say("cluster.reached" if reachable else "cluster.lost", cluster=self.id)
+            write_log = log.info if reachable else log.warning
+            write_log("cluster.reached" if reachable else "cluster.lost", cluster=self.id)
 
     async def _discover(self) -> None:
         while True:

@@ -22,32 +22,34 @@ class SingleFlight(Generic[T]):
         waiting = self._next.get(key)
         if waiting is not None:
             return await waiting.wait()
-        mine: _Round[T] = _Round()
+        call_round: _Round[T] = _Round()
         running = self._running.get(key)
         if running is not None:
-            self._next[key] = mine
+            self._next[key] = call_round
             try:
                 await running.end()
             except asyncio.CancelledError:
-                mine.fail(_left())
+                call_round.fail(_left())
                 raise
             finally:
                 del self._next[key]
-        return await self._lead(key, mine, begin)
+        return await self._run_call(key, call_round, begin)
 
-    async def _lead(self, key: Hashable, mine: "_Round[T]", begin: Callable[[], Awaitable[T]]) -> T:
-        self._running[key] = mine
+    async def _run_call(
+        self, key: Hashable, call_round: "_Round[T]", begin: Callable[[], Awaitable[T]]
+    ) -> T:
+        self._running[key] = call_round
         try:
             found = await begin()
         except asyncio.CancelledError:
-            mine.fail(_left())
+            call_round.fail(_left())
             raise
         except BaseException as err:
-            mine.fail(err)
+            call_round.fail(err)
             raise
         finally:
             del self._running[key]
-        mine.done(found)
+        call_round.done(found)
         return found
 
 
@@ -59,9 +61,9 @@ class _Round(Generic[T]):
         self._ending: asyncio.Future[None] | None = None
 
     async def wait(self) -> T:
-        mine: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._sharing.append(mine)
-        return await mine
+        call_round: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._sharing.append(call_round)
+        return await call_round
 
     async def end(self) -> None:
         """Wait for the end of the call, success or failure. Only the leader of the next call waits here."""

@@ -106,14 +106,14 @@ class PushQueue:
             if database.execute("SELECT 1 FROM taken WHERE mark = ?", (mark,)).fetchone():
                 raise ProblemError(409, "duplicate delivery: it was already accepted")
         if push is not None:
-            self._line_up(push, database)
+            self._insert(push, database)
         database.executemany("INSERT INTO taken VALUES (?, ?)", [(mark, until) for mark in marks])
         database.execute(
             "DELETE FROM taken WHERE mark IN (SELECT mark FROM taken ORDER BY until DESC LIMIT -1 OFFSET ?)",
             (MARKS_MAX,),
         )
 
-    def _line_up(self, push: Push, database: Connection) -> None:
+    def _insert(self, push: Push, database: Connection) -> None:
         # Also drop the pushes of clusters that were removed from the configuration.
         here = msgspec.json.encode(list(self._come)).decode()
         database.execute(

@@ -32,7 +32,7 @@ class _ParsedChannel:
 
 def _parsed_kind(multi_callable: Callable[..., Any]) -> Callable[..., Any]:
     def make(
-        method: str, *, response_deserializer: Callable[[bytes], Any], **how: Any
+        method: str, *, response_deserializer: Callable[[bytes], Any], **options: Any
     ) -> Callable[..., "_Call"]:
         def parse(data: bytes) -> Any:
             try:
@@ -40,7 +40,7 @@ def _parsed_kind(multi_callable: Callable[..., Any]) -> Callable[..., Any]:
             except DecodeError:
                 return _UNPARSED
 
-        made = multi_callable(method, response_deserializer=parse, **how)
+        made = multi_callable(method, response_deserializer=parse, **options)
         return lambda *request, **options: _Call(made(*request, **options))
 
     return make

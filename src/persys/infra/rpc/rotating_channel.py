@@ -97,15 +97,15 @@ class RotatingChannel(grpc.aio.Channel):
         return self._calling("stream_stream", method, *form, **named)
 
     def _calling(self, kind: str, method: str, *form: Any, **named: Any) -> Callable[..., Any]:
-        def call(*arguments: Any, **how: Any) -> Any:
+        def call(*arguments: Any, **options: Any) -> Any:
             connection = self._current()
             begin = connection.methods.get((kind, method))
             if begin is None:
                 make = getattr(connection.channel, kind)
                 begin = connection.methods[kind, method] = make(method, *form, **named)
             if self._names_itself:
-                how["metadata"] = self._identified(how.get("metadata") or ())
-            begun = begin(*arguments, **how)
+                options["metadata"] = self._identified(options.get("metadata") or ())
+            begun = begin(*arguments, **options)
             connection.under_way += 1
             begun.add_done_callback(lambda _: self._ended(connection))
             return begun

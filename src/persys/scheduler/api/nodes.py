@@ -50,7 +50,7 @@ class NodesApi:
         self._clock = clock
         self._heartbeat_seconds = heartbeat_seconds
         self._modes = modes
-        self._authority = leader_lease
+        self._leader_lease = leader_lease
         self._limited = limited
         self._expiry = expiry
 
@@ -113,7 +113,7 @@ class NodesApi:
             # While nothing can be written no node gets new work; running workloads continue.
             drain_node=self._modes.is_frozen or self._membership.is_draining(sender),
             lease_expires_at=timestamp(self._membership.lease_ends_at(sender)),
-            leads=self._authority.is_confirmed,
+            leads=self._leader_lease.is_confirmed,
         )
 
     async def ListNodes(
@@ -196,7 +196,7 @@ class NodesApi:
         if not request.grpc_endpoint and not streamed:
             raise InvalidError("grpc_endpoint", "is missing: expected HOST:PORT of the agent")
         capabilities = control_messages.capabilities(request.capabilities, request.features)
-        _check_room(capabilities)
+        _check_capacity(capabilities)
         return Node(
             id=node_id(request.node_id),
             capabilities=capabilities,
@@ -235,7 +235,7 @@ def _is_known_by_host() -> bool:
     return claims is not None and not claims.trust_domain
 
 
-def _check_room(has: Capabilities) -> None:
+def _check_capacity(has: Capabilities) -> None:
     """Rejects a node without capacity: placement would rank it as the emptiest."""
     kept = has.reserved
     for total_field, total, reserved_field, reserved in (

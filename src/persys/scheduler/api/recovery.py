@@ -71,7 +71,7 @@ class RecoveryApi:
             leader_endpoint=lead.endpoint,
             version=__version__,
             data_age_ms=round(modes.data_age().total_seconds() * 1000),
-            cluster_uid=_uid(modes.standing, lead.marker.uid if lead.marker else ""),
+            cluster_uid=_uid(modes.condition, lead.marker.uid if lead.marker else ""),
             nodes=len(self._cluster.nodes),
             workloads=len(self._cluster.workloads),
             next_steps=_NEXT_STEPS[state.mode],
@@ -115,9 +115,9 @@ class RecoveryApi:
         return sum({**bound, **reported}.values())
 
 
-def _uid(standing: ModeCondition, known: str) -> str:
+def _uid(condition: ModeCondition, known: str) -> str:
     """The uid of the cluster whose store is awaited, if any."""
-    return standing.awaits or known
+    return condition.awaits or known
 
 
 def _answer(done: Recovered) -> control_pb2.RecoveryAnswer:

@@ -21,8 +21,8 @@ from persys.scheduler.reconcile.suggestions import Suggestions
 from persys.scheduler.state.cluster import ClusterState
 from persys.wire.control.views import (
     DECISIONS,
+    decision_message,
     decision_of,
-    ruling_message,
     suggestion,
     suggestion_view,
 )
@@ -106,13 +106,13 @@ class PlanningApi:
         self._complete_situation = complete_situation
         self._policy = policy
         self._lease = lease
-        self._outlook = Explainer(cluster, complete_situation, clock)
+        self._explainer = Explainer(cluster, complete_situation, clock)
 
     async def ExplainWorkload(
         self, request: control_pb2.ExplainWorkloadRequest, context: Context
     ) -> control_pb2.ExplainWorkloadResponse:
         need(request.workload_id, "workload_id")
-        return await self._outlook.explain(request.workload_id, limit=max(0, request.limit))
+        return await self._explainer.explain(request.workload_id, limit=max(0, request.limit))
 
     async def PlanWorkloads(
         self, request: control_pb2.PlanWorkloadsRequest, context: Context
@@ -124,13 +124,13 @@ class PlanningApi:
             now=self._clock.now(),
             lease=self._lease,
         )
-        plans = await planning.judge_all(request.workloads, TimeSlice(self._clock))
+        plans = await planning.plan_all(request.workloads, TimeSlice(self._clock))
         return control_pb2.PlanWorkloadsResponse(plans=plans)
 
     async def GetCapacity(
         self, request: control_pb2.GetCapacityRequest, context: Context
     ) -> control_pb2.GetCapacityResponse:
-        return await self._outlook.capacity(request.spec)
+        return await self._explainer.capacity(request.spec)
 
 
 class SuggestionsApi:
@@ -143,7 +143,7 @@ class SuggestionsApi:
     ) -> control_pb2.SubmitAutomationSuggestionResponse:
         """A rejection is a decision too, not an error."""
         submitted = suggestion(request.suggestion)
-        return ruling_message(await self._suggestions.submit(submitted, CALLER.get()))
+        return decision_message(await self._suggestions.submit(submitted, CALLER.get()))
 
     async def ListSuggestions(
         self, request: control_pb2.ListSuggestionsRequest, context: Context
@@ -158,9 +158,9 @@ class SuggestionsApi:
             )
         now = self._clock.now()
         found = [
-            suggestion_view(ruling, now)
-            for ruling in self._suggestions.all()
-            if request.decision in ("", decision_of(ruling, now))
+            suggestion_view(decision, now)
+            for decision in self._suggestions.all()
+            if request.decision in ("", decision_of(decision, now))
         ]
         return control_pb2.ListSuggestionsResponse(suggestions=found[: request.limit or None])
 
@@ -168,19 +168,19 @@ class SuggestionsApi:
         self, request: control_pb2.SuggestionRequest, context: Context
     ) -> control_pb2.SuggestionAnswer:
         need(request.suggestion_id, "suggestion_id")
-        ruling = await self._suggestions.approve(request.suggestion_id, CALLER.get())
-        return self._answer(ruling, done=ruling.accepted)
+        decision = await self._suggestions.approve(request.suggestion_id, CALLER.get())
+        return self._answer(decision, done=decision.accepted)
 
     async def RejectSuggestion(
         self, request: control_pb2.SuggestionRequest, context: Context
     ) -> control_pb2.SuggestionAnswer:
         need(request.suggestion_id, "suggestion_id")
-        ruling = await self._suggestions.reject(request.suggestion_id, CALLER.get())
-        return self._answer(ruling, done=True)
+        decision = await self._suggestions.reject(request.suggestion_id, CALLER.get())
+        return self._answer(decision, done=True)
 
-    def _answer(self, ruling: SuggestionDecision, *, done: bool) -> control_pb2.SuggestionAnswer:
+    def _answer(self, decision: SuggestionDecision, *, done: bool) -> control_pb2.SuggestionAnswer:
         return control_pb2.SuggestionAnswer(
             accepted=done,
-            reason="" if done else ruling.reason,
-            suggestion=suggestion_view(ruling, self._clock.now()),
+            reason="" if done else decision.reason,
+            suggestion=suggestion_view(decision, self._clock.now()),
         )

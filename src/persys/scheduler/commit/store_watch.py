@@ -212,7 +212,7 @@ class StoreWatch:
 
     async def _is_back(self) -> bool:
         marker = await self._leader_key.stored_marker()
-        if marker is None or not is_awaited(self._modes.standing, marker):
+        if marker is None or not is_awaited(self._modes.condition, marker):
             return False
         self._leader_key.marker = marker
         self.is_stale = True

@@ -96,7 +96,7 @@ class Discovery:
             while True:
                 try:
                     with self._supervisor.contain("discovery", "", failed=self._note_failure):
-                        await self._do_what_is_due()
+                        await self._run_due_work()
                         self._note_recovery()
                 except (PersysError, OSError) as err:
                     self._note_outage(str(err))
@@ -107,7 +107,7 @@ class Discovery:
         finally:
             await self._withdraw()
 
-    async def _do_what_is_due(self) -> None:
+    async def _run_due_work(self) -> None:
         now = self._clock.monotonic()
         self._wakeup.clear()
         changed, self._changed = self._changed, set()

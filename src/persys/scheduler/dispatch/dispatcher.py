@@ -147,7 +147,7 @@ class Dispatcher:
             case Remove():
                 await self._remove(effect, endpoint)
             case PollStatus():
-                await self._ask(effect, endpoint)
+                await self._request_status(effect, endpoint)
             case FetchActions():
                 await self._inquire(effect, endpoint)
             case unreachable:
@@ -242,7 +242,7 @@ class Dispatcher:
         self._observations.take(seen)
         self._wake(effect.workload_id)
 
-    async def _ask(self, effect: PollStatus, endpoint: str) -> None:
+    async def _request_status(self, effect: PollStatus, endpoint: str) -> None:
         try:
             seen = await self._poll_status(effect.node_id, endpoint, effect.workload_id)
         except PersysError:

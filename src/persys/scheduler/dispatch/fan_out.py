@@ -38,10 +38,10 @@ async def call_all(
 ) -> NodeReplies[Answer]:
     """`call` has its own deadline and raises PersysError on failure. Nodes that are not ready are skipped."""
     found: NodeReplies[Answer] = NodeReplies({}, {})
-    room = asyncio.Semaphore(AT_ONCE_MAX)
+    slots = asyncio.Semaphore(AT_ONCE_MAX)
 
     async def one(node: Node) -> None:
-        async with room:
+        async with slots:
             try:
                 found.by_node[node.id] = await call(node)
             except PersysError as err:

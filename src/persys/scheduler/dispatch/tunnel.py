@@ -182,7 +182,7 @@ class Tunnel:
         method: str,
         serialize: Callable[[Request], bytes],
         deserialize: Callable[[bytes], Response],
-        **how: int,
+        **options: int,
     ) -> Callable[[float | None, Metadata], TunnelCall[Request, Response]]:
         def open_call(timeout: float | None, metadata: Metadata) -> TunnelCall[Request, Response]:
             if self._closed:
@@ -200,7 +200,7 @@ class Tunnel:
                 send=self._send,
                 left=self._drop,
                 until=deadline(timeout),
-                **how,
+                **options,
             )
             self._calls[opening.id] = conversation.replies
             return conversation

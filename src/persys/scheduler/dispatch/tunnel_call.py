@@ -30,12 +30,12 @@ class Replies:
     def __init__(self, window: int) -> None:
         self._inbox: Inbox[control_pb2.StreamReply] = Inbox((window or 1) + ENDS)
         self._broken = False
-        self.room = SendWindow(window or 1)
+        self.window = SendWindow(window or 1)
 
     def take(self, reply: control_pb2.StreamReply) -> None:
         if self._broken:
             return
-        if not self.room.give_back(reply.taken):
+        if not self.window.give_back(reply.taken):
             self._break(f"the agent acknowledged {reply.taken} messages that were not sent")
         elif (reply.code or reply.last or reply.HasField("response")) and not self._inbox.put(
             reply
@@ -90,7 +90,7 @@ class TunnelCall(Generic[Request, Response]):
             self._opening = None
         call.request = self._serialize(request)
         async with in_time(self._until):
-            await self.replies.room.acquire()
+            await self.replies.window.acquire()
             await self._send(call)
 
     async def done_writing(self) -> None:

@@ -75,7 +75,7 @@ class Adoption:
                 f"--allow-secrets {names}"
             )
 
-        def judge(old: Workload | None) -> Accepted:
+        def transition(old: Workload | None) -> Accepted:
             self._check(old, workload, node_id)
             adopted = replace(workload, updated_at=self._clock.now())
             return Accepted(adopted, EventKind.ORPHAN_ADOPTED)
@@ -85,7 +85,7 @@ class Adoption:
             self._reconciler.skip_epochs()
         # The operator confirms the copy, so it counts without a proof.
         self._cluster.unassigned_copies.put(dataclasses.replace(orphan, counts=True))
-        await self._reconciler.submit(workload_id, judge)
+        await self._reconciler.submit(workload_id, transition)
 
     async def delete(self, node_id: NodeId, workload_id: WorkloadId) -> None:
         self._member(node_id)

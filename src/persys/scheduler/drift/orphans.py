@@ -117,7 +117,7 @@ class Orphans:
             old = known.get(name)
             if old is None and not _is_name(name):
                 continue
-            new = self._judged(old, seen) if old is not None else self._first_seen(seen, now)
+            new = self._updated(old, seen) if old is not None else self._first_seen(seen, now)
             unassigned_copies.put(new)
             if old is None or (old.counts, old.proven) != (new.counts, new.proven):
                 self._wake(name)
@@ -126,7 +126,7 @@ class Orphans:
         proven = self._cluster.is_proven(seen)
         return UnassignedCopy(seen, now, counts=proven, proven=proven)
 
-    def _judged(self, old: UnassignedCopy, seen: Observation) -> UnassignedCopy:
+    def _updated(self, old: UnassignedCopy, seen: Observation) -> UnassignedCopy:
         proven = old.proven
         if (seen.epoch, seen.proof) != (old.seen.epoch, old.seen.proof):
             proven = self._cluster.is_proven(seen)

@@ -46,7 +46,7 @@ class TombstoneCleaner:
         self._cluster = cluster
         self._committer = committer
         self._clock = clock
-        self._room_appeared = capacity_freed
+        self._capacity_freed = capacity_freed
         self._submit_effect = submit_effect
         self._wake = wake
         self._poll_seconds = poll_interval.total_seconds()
@@ -169,7 +169,7 @@ class TombstoneCleaner:
             await self._committer.commit(change)
         except (StoreUnavailableError, ConflictError):
             return  # the next sweep requests it again
-        self._room_appeared(node_id)
+        self._capacity_freed(node_id)
         self._wake(workload_id)
 
 

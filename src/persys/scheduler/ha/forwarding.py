@@ -190,8 +190,8 @@ class LeaderRouter:
         async def call(request: Any, context: Context) -> Any:
             if self._can_serve(method):
                 return await self._read(name, request, context)
-            patience = _patience(context.time_remaining())
-            while (upstream := await self._leader_connection(context, patience)) is not None:
+            deadline = _deadline_for(context.time_remaining())
+            while (upstream := await self._leader_connection(context, deadline)) is not None:
                 try:
                     answer, revision = await forward(upstream, name, request, context)
                     if method.mutating and self._standby is not None:
@@ -294,7 +294,7 @@ class LeaderRouter:
         return answer
 
     async def _leader_connection(
-        self, context: Context, patience: float
+        self, context: Context, deadline: float
     ) -> LeaderConnection | None:
         """The connection to the present or next leader. None: this scheduler leads."""
         if self._leading is not None:
@@ -303,7 +303,7 @@ class LeaderRouter:
             context.set_trailing_metadata(((NOT_LEADER, "1"),))
             await context.abort(grpc.StatusCode.UNAVAILABLE, "this scheduler does not lead")
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(deadline):
                 return await self._next_leader()
         except TimeoutError:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "no leader is elected; try again")
@@ -331,7 +331,7 @@ class LeaderRouter:
                 await self._wakeup.wait()
 
 
-def _patience(remaining: float | None) -> float:
+def _deadline_for(remaining: float | None) -> float:
     if remaining is None:
         return PATIENCE_SECONDS
     return min(remaining * PATIENCE_SHARE, PATIENCE_SECONDS)

@@ -68,13 +68,13 @@ class ReportLimits:
 class ReportedStatuses:
     """The last workload statuses of one node: the bytes and the decoded observations."""
 
-    __slots__ = ("_bytes", "_read", "is_whole", "removed")
+    __slots__ = ("_bytes", "_read", "is_complete", "removed")
 
     def __init__(self) -> None:
         self._bytes = b""
         self._read: list[Observation] = []
         self.removed: list[WorkloadId] = []
-        self.is_whole = True  # no entry of it was dropped
+        self.is_complete = True  # no entry of it was dropped
 
     def read(
         self,
@@ -98,7 +98,7 @@ class ReportedStatuses:
             for found in heartbeat.workload_statuses
         ]
         self.removed = [WorkloadId(gone) for gone in heartbeat.removed_workload_ids]
-        self.is_whole = not trimmed.dropped["HeartbeatRequest.workload_statuses"]
+        self.is_complete = not trimmed.dropped["HeartbeatRequest.workload_statuses"]
         self._bytes = serialized
         return self._read
 
@@ -130,7 +130,7 @@ def read(
         observations=observations,
         removed=statuses.removed,
         workload_usage=workload_usage,
-        complete=heartbeat.complete and statuses.is_whole,
+        complete=heartbeat.complete and statuses.is_complete,
         clock_skew=skew,
         internal_errors=errors,
         unavailable_types=unavailable,

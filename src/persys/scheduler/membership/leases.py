@@ -76,10 +76,10 @@ class NodeLeases:
             if self._modes.is_frozen:
                 await asyncio.sleep(JUDGE_AGAIN_SECONDS)
                 continue  # no node is declared lost because the scheduler cannot write
-            next_end = await self._judge_all(now := self._clock.monotonic())
+            next_end = await self._evaluate_all(now := self._clock.monotonic())
             await asyncio.sleep(min(max(next_end - now, 0.01), JUDGE_AGAIN_SECONDS))
 
-    async def _judge_all(self, now: float) -> float:
+    async def _evaluate_all(self, now: float) -> float:
         """Check all nodes in slices. Returns when the next lease expires.
 
         Nodes whose leases expire together share transactions: one by one, the last of thousands would be
@@ -104,7 +104,7 @@ class NodeLeases:
 
     async def _expire(self, member: NodeState, now: float) -> None:
         with self._work.contain(member.node.id):
-            await self._judge(member)
+            await self._evaluate(member)
             self._note_lost(member, now)
 
     def _note_lost(self, member: NodeState, now: float) -> None:
@@ -130,7 +130,7 @@ class NodeLeases:
         lease = self._lease.total_seconds()
         member.lease_extra = lease_seconds(lease, member.intervals) - lease
 
-    async def _judge(self, member: NodeState) -> None:
+    async def _evaluate(self, member: NodeState) -> None:
         async with self._locks.hold(member.node.id):
             if member.lease_until > self._clock.monotonic():
                 return  # it sent a heartbeat meanwhile

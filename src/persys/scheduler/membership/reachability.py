@@ -42,7 +42,7 @@ class Reachability:
         """`replies_again` sends the removals again that got no reply."""
         self._cluster = cluster
         self._agents = agents
-        self._room_appeared = capacity_freed
+        self._capacity_freed = capacity_freed
         self._replies_again = replies_again
         self._unreachable: dict[NodeId, None] = {}
         self._unhealthy: dict[NodeId, None] = {}  # their runtimes are to be probed
@@ -59,7 +59,7 @@ class Reachability:
         """The node has replied or has just connected."""
         if self._unreachable.pop(node_id, node_id) is None and node_id in self._cluster.nodes:
             self._cluster.set_unreachable(node_id, "")
-            self._room_appeared(node_id)
+            self._capacity_freed(node_id)
             self._replies_again(node_id)
             log.info("node.answering", node_id=node_id)
 
@@ -112,7 +112,7 @@ class Reachability:
             return
         before = member.unhealthy_types
         if self._cluster.set_unhealthy(node_id, unhealthy):
-            self._room_appeared(node_id)
+            self._capacity_freed(node_id)
         if member.unhealthy_types != before:
             log.warning("node.runtimes", node_id=node_id, unhealthy=sorted(member.unhealthy_types))
         self._probe_again(member)

@@ -77,8 +77,8 @@ class Explainer:
     def _summary(self, entry: WorkloadState, found: Explanation) -> str:
         workload, assignment = entry.workload, entry.assignment
         message = entry.workload_status.message if entry.workload_status is not None else ""
-        if entry.set_aside is not None:
-            return f"is not reconciled: {entry.set_aside.text}"
+        if entry.back_off is not None:
+            return f"is not reconciled: {entry.back_off.text}"
         if assignment is None:
             if workload.id not in self._cluster.waiting:
                 return f"has no node: {message}"
@@ -101,13 +101,13 @@ class Explainer:
     async def capacity(self, spec: control_pb2.WorkloadSpec) -> control_pb2.GetCapacityResponse:
         parsed = await off_loop(partial(parse_spec, spec)) if holds_yaml(spec) else parse_spec(spec)
         needs = self._needs(parsed)
-        room = self._cluster.node_index.copy()
+        node_index = self._cluster.node_index.copy()
         capacities = []
         losses = []
         slices = TimeSlice(self._clock)
-        for node_id, slot in room.slots.items():
+        for node_id, slot in node_index.slots.items():
             capacities.append(capacity_of(slot, needs))
-            losses.append(self._loss(node_id, room))
+            losses.append(self._loss(node_id, node_index))
             await slices.between()
         survives = len(losses) > 1 and not any(loss.stranded for loss in losses)
         return capacity_message(capacities, losses, survives=survives)
@@ -127,7 +127,7 @@ class Explainer:
             )
         )
 
-    def _loss(self, node_id: NodeId, room: NodeIndex) -> control_pb2.LossView:
+    def _loss(self, node_id: NodeId, node_index: NodeIndex) -> control_pb2.LossView:
         movable: dict[WorkloadId, Requirements] = {}
         bound: list[WorkloadId] = []
         for entry in self._on(node_id):
@@ -139,7 +139,7 @@ class Explainer:
                 bound.append(entry.workload.id)
             elif entry.workload.desired is Desired.RUNNING and not is_finished(lost):
                 movable[entry.workload.id] = requirements_of(entry.workload)
-        return loss_message(simulate_loss(node_id, movable, room), bound)
+        return loss_message(simulate_loss(node_id, movable, node_index), bound)
 
     def _on(self, node_id: NodeId) -> Iterator[WorkloadState]:
         here: Iterable[WorkloadId] = self._cluster.on_node.get(node_id, ())

@@ -54,31 +54,33 @@ class PlanBuilder:
         self._policy = policy
         self._now = now
         self._lease = lease
-        self._room = cluster.node_index.copy()
-        self._rooms = placer_over(self._room)
-        self._standing: dict[WorkloadId, PlannedWorkload] = {}
+        self._index = cluster.node_index.copy()
+        self._placer = placer_over(self._index)
+        self._planned: dict[WorkloadId, PlannedWorkload] = {}
         self._queues = _queues_of(cluster)
 
-    async def judge_all(
+    async def plan_all(
         self, requests: Iterable[control_pb2.ApplyWorkloadRequest], slices: TimeSlice
     ) -> list[control_pb2.WorkloadPlan]:
         plans = []
         for request in requests:
-            plans.append(await self.judge(request))
+            plans.append(await self.transition(request))
             await slices.between()
         return plans
 
-    async def judge(self, request: control_pb2.ApplyWorkloadRequest) -> control_pb2.WorkloadPlan:
+    async def transition(
+        self, request: control_pb2.ApplyWorkloadRequest
+    ) -> control_pb2.WorkloadPlan:
         plan = control_pb2.WorkloadPlan(workload_id=request.workload_id)
         before: PlannedWorkload | None = None
         try:
             wanted_id = workload_id(request.workload_id)
             parsed = await parse(request)
             before = self._of(wanted_id)
-            judge = parse_apply(
+            transition = parse_apply(
                 request, parsed, lambda: self._now, lease=self._lease, secrets=self._cluster.secrets
             )
-            outcome = judge(before.workload if before else None)
+            outcome = transition(before.workload if before else None)
         except RefusedError as err:
             plan.action, plan.reason = "refused", str(err)
             return plan
@@ -113,8 +115,8 @@ class PlanBuilder:
             plan.displaces.extend(self._assign_waiting())
 
     def _of(self, wanted: WorkloadId) -> PlannedWorkload | None:
-        if wanted in self._standing:
-            return self._standing[wanted]
+        if wanted in self._planned:
+            return self._planned[wanted]
         entry = self._cluster.workloads.get(wanted)
         if entry is None:
             return None
@@ -126,20 +128,20 @@ class PlanBuilder:
         self, workload: Workload, held: Assignment | None, workload_status: WorkloadStatus | None
     ) -> Decision:
         situation = self._complete_situation(Situation(workload, held, workload_status))
-        return decide(situation, self._rooms, self._policy, now=self._now, roll=0.0)
+        return decide(situation, self._placer, self._policy, now=self._now, roll=0.0)
 
     def _take(
         self, workload: Workload, held: Assignment | None, decision: Decision
     ) -> PlannedWorkload:
         got = decision.assignment
         if held is not None and got is None and decision.tombstone is None:
-            self._room.give_back(workload.id, held.node_id)
+            self._index.give_back(workload.id, held.node_id)
         if got is not None:
-            self._room.reserve(got)
+            self._index.reserve(got)
         after = PlannedWorkload(
             workload, got, decision.workload_status, decision.waits_for_capacity
         )
-        self._standing[workload.id] = after
+        self._planned[workload.id] = after
         self._leave_queue(workload)
         if after.waits:
             self._queues.setdefault(requirements_of(workload), {})[workload.id] = None
@@ -154,12 +156,12 @@ class PlanBuilder:
 
     def _placeable(self) -> list[Requirements]:
         """The needs of waiting workloads that would fit now, highest priority first."""
-        found = [needs for needs in self._queues if choose(needs, self._room) is not None]
+        found = [needs for needs in self._queues if choose(needs, self._index) is not None]
         return sorted(found, key=lambda needs: -needs.rules.priority)
 
     def _keep_waiting(self, placeable: list[Requirements]) -> Iterator[str]:
         for needs in placeable:
-            if choose(needs, self._room) is None:
+            if choose(needs, self._index) is None:
                 for waiting in self._queues.get(needs, ()):
                     yield f"{waiting} keeps waiting: it would have fitted into this capacity"
 
@@ -167,12 +169,12 @@ class PlanBuilder:
         """Assign freed capacity to waiting workloads."""
         for needs in self._placeable():
             for waiting in list(self._queues.get(needs, ())):
-                standing = self._of(waiting)
-                if standing is None or choose(needs, self._room) is None:
+                planned = self._of(waiting)
+                if planned is None or choose(needs, self._index) is None:
                     break
-                workload, held = standing.workload, standing.assignment
+                workload, held = planned.workload, planned.assignment
                 after = self._take(
-                    workload, held, self._decide(workload, held, standing.workload_status)
+                    workload, held, self._decide(workload, held, planned.workload_status)
                 )
                 if after.assignment is not None and not after.waits:
                     yield f"{waiting} no longer waits: it is assigned to {after.assignment.node_id}"
@@ -187,13 +189,13 @@ def _queues_of(cluster: ClusterState) -> dict[Requirements, dict[WorkloadId, Non
     return queues
 
 
-def _set_place(plan: control_pb2.WorkloadPlan, standing: PlannedWorkload) -> None:
+def _set_place(plan: control_pb2.WorkloadPlan, planned: PlannedWorkload) -> None:
     """Set where it would run and why, or why it would wait."""
-    message = standing.workload_status.message if standing.workload_status is not None else ""
-    plan.would_wait = standing.waits and standing.workload.desired is Desired.RUNNING
-    if plan.would_wait or standing.assignment is None:
+    message = planned.workload_status.message if planned.workload_status is not None else ""
+    plan.would_wait = planned.waits and planned.workload.desired is Desired.RUNNING
+    if plan.would_wait or planned.assignment is None:
         plan.reason = message
         return
-    plan.node_id = standing.assignment.node_id
+    plan.node_id = planned.assignment.node_id
     if plan.node_id != plan.current_node_id:
-        plan.reason = standing.assignment.why
+        plan.reason = planned.assignment.why

@@ -75,7 +75,7 @@ class Queries:
         entry = self._cluster.workloads.get(WorkloadId(workload_id))
         if entry is None:
             raise NotFoundError("workload", workload_id)
-        return self._whole_view(entry)
+        return self._complete_view(entry)
 
     def get_workloads(self, workload_ids: Iterable[str]) -> Iterator[control_pb2.WorkloadView]:
         """The existing ones, until the response is full."""
@@ -84,13 +84,13 @@ class Queries:
             entry = self._cluster.workloads.get(WorkloadId(workload_id))
             if entry is None:
                 continue
-            view = self._whole_view(entry)
+            view = self._complete_view(entry)
             size += view.ByteSize()
             if size > VIEWS_BYTES_MAX:
                 return
             yield view
 
-    def _whole_view(self, entry: WorkloadState) -> control_pb2.WorkloadView:
+    def _complete_view(self, entry: WorkloadState) -> control_pb2.WorkloadView:
         view = self._workload_view(entry)
         workload = entry.workload
         if entry.history is not None:
@@ -227,8 +227,8 @@ class Queries:
                 view.reason.next_retry_at.CopyFrom(timestamp(retry.next_at))
         if workload_status is not None:
             _set_reason(view, entry)
-        if entry.set_aside is not None:
-            _set_internal_error(view, entry.set_aside)
+        if entry.back_off is not None:
+            _set_internal_error(view, entry.back_off)
         if entry.usage is not None:
             view.usage.CopyFrom(control_messages.workload_usage_message(entry.usage))
         return view
@@ -297,13 +297,13 @@ def _set_reason(view: control_pb2.WorkloadView, entry: WorkloadState) -> None:
     view.metadata.update(seen.metadata if seen is not None else workload_status.metadata)
 
 
-def _set_internal_error(view: control_pb2.WorkloadView, set_aside: BackOff) -> None:
+def _set_internal_error(view: control_pb2.WorkloadView, back_off: BackOff) -> None:
     """Shown instead of the last decision while the workload is not reconciled."""
     view.failure_reason = FailureReason.RUNTIME_ERROR
     view.reason.code = INTERNAL_ERROR
-    view.reason.message = set_aside.text
+    view.reason.message = back_off.text
     view.reason.retryable = True
-    view.reason.next_retry_at.CopyFrom(timestamp(set_aside.until))
+    view.reason.next_retry_at.CopyFrom(timestamp(back_off.until))
 
 
 def _progress(entry: WorkloadState) -> Observation | None:

@@ -20,7 +20,7 @@ from persys.wire.control.spec_decode import ParsedSpec, holds_yaml, parse_spec
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.stored.revision import revision_of
 
-Judge = Callable[[Workload | None], Accepted | Unchanged]
+Transition = Callable[[Workload | None], Accepted | Unchanged]
 
 REVISION_LENGTH_MAX = 128
 
@@ -42,10 +42,10 @@ class IntentService:
     async def apply(self, request: control_pb2.ApplyWorkloadRequest) -> Workload:
         wanted_id = workload_id(request.workload_id)
         parsed = await parse(request)
-        judge = parse_apply(
+        transition = parse_apply(
             request, parsed, self._clock.now, lease=self._lease, secrets=self._secrets
         )
-        return await self._reconciler.submit(wanted_id, judge)
+        return await self._reconciler.submit(wanted_id, transition)
 
     async def delete(self, request: control_pb2.DeleteWorkloadRequest) -> None:
         wanted_id, now = workload_id(request.workload_id), self._clock.now
@@ -81,7 +81,7 @@ def parse_apply(
     *,
     lease: timedelta,
     secrets: Mapping[str, Secret],
-) -> Judge:
+) -> Transition:
     """Build the transition this request asks for; raises if invalid."""
     wanted_id = workload_id(request.workload_id)
     _check_stop_after(request.spec.stop_after_seconds, lease)

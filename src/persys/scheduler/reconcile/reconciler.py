@@ -130,7 +130,7 @@ class Reconciler:
         self._wakeup = asyncio.Event()
         self._slots = asyncio.Semaphore(STEPS_AT_ONCE)
         self._timers: dict[WorkloadId, asyncio.TimerHandle] = {}
-        self._rooms = placer_over(cluster.node_index)
+        self._placer = placer_over(cluster.node_index)
         self._situating = SituationBuilder(
             cluster, clock, node_lease=node_lease, node_grace=node_grace
         )
@@ -188,17 +188,17 @@ class Reconciler:
     async def submit(
         self,
         workload_id: WorkloadId,
-        judge: Callable[[Workload | None], Accepted | Unchanged],
+        transition: Callable[[Workload | None], Accepted | Unchanged],
         *,
         extra_writes: Callable[[Accepted | Unchanged, Transaction], None] | None = None,
     ) -> Workload:
         """Change the intent and decide, in one commit.
 
-        `judge` maps the present workload to the new one, or raises. `extra_writes` adds to the transaction.
+        `transition` maps the present workload to the new one, or raises. `extra_writes` adds to the commit.
         A caller that is cancelled does not stop the change.
         """
         return await self._owned.finish(
-            "request", workload_id, partial(self._submit, workload_id, judge, extra_writes)
+            "request", workload_id, partial(self._submit, workload_id, transition, extra_writes)
         )
 
     async def run_exclusive(self, workload_id: WorkloadId, work: Callable[[], Awaitable[T]]) -> T:
@@ -212,19 +212,19 @@ class Reconciler:
 
     def refusal(self, workload: Workload, node_id: NodeId) -> str:
         """Why the workload does not fit on the node now; empty if it does."""
-        rejection = self._rooms.fits_on(workload.id, node_id, requirements_of(workload))
+        rejection = self._placer.fits_on(workload.id, node_id, requirements_of(workload))
         return rejection.detail if rejection is not None else ""
 
     async def _submit(
         self,
         workload_id: WorkloadId,
-        judge: Callable[[Workload | None], Accepted | Unchanged],
+        transition: Callable[[Workload | None], Accepted | Unchanged],
         extra_writes: Callable[[Accepted | Unchanged, Transaction], None] | None,
     ) -> Workload:
         async def attempt() -> Workload:
             self._check_not_blocked(workload_id)
             entry = self._cluster.workloads.get(workload_id)
-            outcome = judge(entry.workload if entry is not None else None)
+            outcome = transition(entry.workload if entry is not None else None)
             add = partial(extra_writes, outcome) if extra_writes is not None else _nothing
             match outcome:
                 case Unchanged(workload=workload):
@@ -297,14 +297,14 @@ class Reconciler:
         if entry is None:
             return
         after = self._supervisor.retry_after(error)
-        entry.set_aside = BackOff(error.text, self._clock.now() + after)
+        entry.back_off = BackOff(error.text, self._clock.now() + after)
         self._wake_in(workload_id, after.total_seconds())
 
     def _is_backing_off(self, entry: WorkloadState) -> bool:
         """Whether it is in back-off; it is woken at the end of it."""
-        if entry.set_aside is None:
+        if entry.back_off is None:
             return False
-        left = (entry.set_aside.until - self._clock.now()).total_seconds()
+        left = (entry.back_off.until - self._clock.now()).total_seconds()
         if left > 0:
             self._wake_in(entry.workload.id, left)
         return left > 0
@@ -312,8 +312,8 @@ class Reconciler:
     def _end_back_off(self, workload_id: WorkloadId) -> None:
         """A decision succeeded: end the back-off."""
         entry = self._cluster.workloads.get(workload_id)
-        if entry is not None and entry.set_aside is not None:
-            entry.set_aside = None
+        if entry is not None and entry.back_off is not None:
+            entry.back_off = None
             self._supervisor.resolved(STEP, workload_id)
 
     def _may_decide(self, workload_id: WorkloadId) -> bool:
@@ -379,7 +379,7 @@ class Reconciler:
         with excluding_nodes(_hidden(situation), self._cluster.node_index):
             return decide(
                 situation,
-                self._rooms,
+                self._placer,
                 self._policy,
                 now=now,
                 roll=self._random.random(),

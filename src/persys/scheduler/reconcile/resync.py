@@ -47,7 +47,7 @@ class Resync:
         self._nodes: KeyedWork[NodeId] = KeyedWork(supervisor, "survey", clock)
         self._wake = wake
         self._sweep_tombstones = sweep_tombstones
-        self._ask_for_runtimes = probe_runtimes
+        self._poll_runtimes = probe_runtimes
         self._changed: set[NodeId] = set()
         self._changed_wakeup = asyncio.Event()
 
@@ -133,7 +133,7 @@ class Resync:
             found = await self._agents.list_workloads(node.id, node.endpoint)
         except PersysError:
             return  # a node that stays unreachable loses its lease
-        self._ask_for_runtimes(node.id)
+        self._poll_runtimes(node.id)
         if _pushes_status(member):
             # What it pushed during the poll is newer.
             found = [replace(seen, seen_at=started_at) for seen in found]

@@ -45,11 +45,11 @@ class SituationBuilder:
             draining=member.node.drain is not None,
             confirmed_dead=member.node.confirmed_dead,
             supports_stop_after=feature.STOP_AFTER in member.node.capabilities.features,
-            silent=self._silence(member),
+            silent=self._without_heartbeat_for(member),
             node_workload_count=len(self._cluster.on_node.get(member.node.id, ())),
         )
 
-    def _silence(self, member: NodeState) -> timedelta:
+    def _without_heartbeat_for(self, member: NodeState) -> timedelta:
         over = self._clock.monotonic() - member.lease_until
         return timedelta(seconds=over + member.lease_extra) + self._lease
 

@@ -42,11 +42,11 @@ class Suggestions:
         self._committer = committer
         self._clock = clock
         self._locks: KeyedLock[str] = KeyedLock()
-        self._rulings = cluster.rulings
+        self._decisions = cluster.suggestion_decisions
 
     def all(self) -> list[SuggestionDecision]:
         """The newest first."""
-        return sorted(self._rulings.values(), key=attrgetter("decided_at"), reverse=True)
+        return sorted(self._decisions.values(), key=attrgetter("decided_at"), reverse=True)
 
     async def submit(self, suggestion: Suggestion, caller: Caller | None) -> SuggestionDecision:
         """Applied if the caller may perform the action, else stored for approval.
@@ -54,14 +54,14 @@ class Suggestions:
         Raises UnavailableError if nothing was decided: submit it again.
         """
         async with self._locks.hold(suggestion.id):
-            known = self._rulings.get(suggestion.id)
+            known = self._decisions.get(suggestion.id)
             permitted = suggestions.may_apply(suggestion, caller)
             by = caller.label if caller is not None else ""
             if known is None and permitted:
                 return await self._rule(suggestion, submitted_by=by)
             if known is None:
                 return await self._defer(suggestion, by)
-        if suggestion.asks_the_same_as(known.suggestion):
+        if suggestion.is_same_request_as(known.suggestion):
             return known
         reason = (
             f"suggestion_id: {suggestion.id} was already used for another suggestion; "
@@ -84,33 +84,33 @@ class Suggestions:
         async with self._locks.hold(suggestion_id):
             pending = self._pending(suggestion_id, caller)
             by = caller.label if caller is not None else ""
-            ruling = replace(
+            decision = replace(
                 pending,
                 decided_at=self._clock.now(),
                 reason=f"rejected by {by or 'an operator'}",
                 decided_by=by,
                 pending_until=None,
             )
-            await self._store(ruling)
-            return ruling
+            await self._store(decision)
+            return decision
 
     def _pending(self, suggestion_id: str, caller: Caller | None) -> SuggestionDecision:
-        ruling = self._rulings.get(suggestion_id)
-        if ruling is None:
+        decision = self._decisions.get(suggestion_id)
+        if decision is None:
             raise NotFoundError("suggestion", suggestion_id)
-        if ruling.pending_until is None:
-            decision = "accepted" if ruling.accepted else "rejected"
-            raise RefusedError(f"suggestion {suggestion_id} was already {decision}")
-        if not ruling.is_pending(self._clock.now()):
+        if decision.pending_until is None:
+            outcome_word = "accepted" if decision.accepted else "rejected"
+            raise RefusedError(f"suggestion {suggestion_id} was already {outcome_word}")
+        if not decision.is_pending(self._clock.now()):
             raise RefusedError(
-                f"suggestion {suggestion_id} expired at {ruling.pending_until:%F %T}"
+                f"suggestion {suggestion_id} expired at {decision.pending_until:%F %T}"
             )
-        if not suggestions.may_apply(ruling.suggestion, caller):
-            needed = suggestions.permission_for(ruling.suggestion.action)
+        if not suggestions.may_apply(decision.suggestion, caller):
+            needed = suggestions.permission_for(decision.suggestion.action)
             raise DeniedError(
                 f"suggestion {suggestion_id} needs the permission {needed!s}", reason="role"
             )
-        return ruling
+        return decision
 
     async def _defer(self, suggestion: Suggestion, by: str) -> SuggestionDecision:
         """Store it for approval. One that cannot be applied anyway is rejected at once."""
@@ -121,10 +121,10 @@ class Suggestions:
             target = entry.workload if entry is not None else None
             suggestions.evaluate(suggestion, _desired(suggestion), target, now=now)
         except RefusedError as err:
-            ruling = replace(rejected, reason=str(err))
-            await self._store(ruling)
-            return ruling
-        waiting = sum(one.is_pending(now) for one in self._rulings.values())
+            decision = replace(rejected, reason=str(err))
+            await self._store(decision)
+            return decision
+        waiting = sum(one.is_pending(now) for one in self._decisions.values())
         if waiting >= PENDING_MAX:
             return replace(
                 rejected,
@@ -132,36 +132,36 @@ class Suggestions:
                 f"{PENDING_MAX}",
             )
         needed = suggestions.permission_for(suggestion.action)
-        ruling = replace(
+        decision = replace(
             rejected,
             reason=f"{by} does not have the permission {needed!s}; to apply it, an operator runs: "
             f"persysctl suggestion approve {suggestion.id}",
             pending_until=now + PENDING_FOR,
         )
-        await self._store(ruling)
-        return ruling
+        await self._store(decision)
+        return decision
 
     async def _rule(
         self, suggestion: Suggestion, *, submitted_by: str, decided_by: str = ""
     ) -> SuggestionDecision:
-        ruling: SuggestionDecision | None = None
+        decision: SuggestionDecision | None = None
 
         def evaluate(target: Workload | None) -> Accepted | Unchanged:
             desired = _desired(suggestion)
             return suggestions.evaluate(suggestion, desired, target, now=self._clock.now())
 
         def extra_writes(outcome: Accepted | Unchanged, change: Transaction) -> None:
-            nonlocal ruling
+            nonlocal decision
             granted = self._granted(suggestion, outcome)
-            ruling = replace(granted, submitted_by=submitted_by, decided_by=decided_by)
-            self._record(ruling, change)
+            decision = replace(granted, submitted_by=submitted_by, decided_by=decided_by)
+            self._record(decision, change)
 
         try:
             await self._reconciler.submit(
                 WorkloadId(suggestion.target_workload), evaluate, extra_writes=extra_writes
             )
         except RefusedError as err:
-            ruling = SuggestionDecision(
+            decision = SuggestionDecision(
                 suggestion,
                 accepted=False,
                 decided_at=self._clock.now(),
@@ -169,9 +169,9 @@ class Suggestions:
                 submitted_by=submitted_by,
                 decided_by=decided_by,
             )
-            await self._store(ruling)
-        assert ruling is not None
-        return ruling
+            await self._store(decision)
+        assert decision is not None
+        return decision
 
     def _granted(self, suggestion: Suggestion, outcome: Accepted | Unchanged) -> SuggestionDecision:
         unchanged = isinstance(outcome, Unchanged)
@@ -183,36 +183,38 @@ class Suggestions:
             applied_action=suggestions.applied(suggestion, outcome),
         )
 
-    async def _store(self, ruling: SuggestionDecision) -> None:
+    async def _store(self, decision: SuggestionDecision) -> None:
         async def attempt() -> None:
             change = Transaction(done=lambda: None)
-            self._record(ruling, change)
+            self._record(decision, change)
             await self._committer.commit(change)
 
         await retry_on_conflict(attempt)
 
-    def _record(self, ruling: SuggestionDecision, change: Transaction) -> None:
+    def _record(self, decision: SuggestionDecision, change: Transaction) -> None:
         """Add the ruling to a change, and delete the oldest if there are too many."""
-        suggestion_id = ruling.suggestion.id
-        excess = min(DROPS_MAX, len(self._rulings) + 1 - KEPT_MAX)
+        suggestion_id = decision.suggestion.id
+        excess = min(DROPS_MAX, len(self._decisions) + 1 - KEPT_MAX)
         old = self._oldest(excess) if excess > 0 else []
-        change.puts[keys.suggestion_key(suggestion_id)] = ruling
+        change.puts[keys.suggestion_key(suggestion_id)] = decision
         change.drops.extend(keys.suggestion_key(known) for known in old)
-        change.events.append(_event(ruling))
+        change.events.append(_event(decision))
 
         def update() -> None:
             for known in old:
-                self._rulings.pop(known, None)
-            self._rulings[suggestion_id] = ruling
+                self._decisions.pop(known, None)
+            self._decisions[suggestion_id] = decision
 
         change.also_when_done(update)
 
     def _oldest(self, count: int) -> list[str]:
         """The ids of the oldest decided ones."""
         now = self._clock.now()
-        decided = (ruling for ruling in self._rulings.values() if not ruling.is_pending(now))
+        decided = (
+            decision for decision in self._decisions.values() if not decision.is_pending(now)
+        )
         ordered = sorted(decided, key=attrgetter("decided_at"))
-        return [ruling.suggestion.id for ruling in ordered[:count]]
+        return [decision.suggestion.id for decision in ordered[:count]]
 
 
 def _desired(suggestion: Suggestion) -> Desired | None:
@@ -221,16 +223,16 @@ def _desired(suggestion: Suggestion) -> Desired | None:
     return control_messages.desired(suggestion.desired_state)
 
 
-def _event(ruling: SuggestionDecision) -> Event:
-    suggestion = ruling.suggestion
+def _event(decision: SuggestionDecision) -> Event:
+    suggestion = decision.suggestion
     policy = suggestion.policy_name or suggestion.policy_id
     by = f" of policy {policy}" if policy else ""
     because = f" because {suggestion.reason}" if suggestion.reason else ""
-    what = ruling.applied_action if ruling.accepted else ruling.reason
-    kind = EventKind.SUGGESTION_ACCEPTED if ruling.accepted else EventKind.SUGGESTION_REJECTED
+    what = decision.applied_action if decision.accepted else decision.reason
+    kind = EventKind.SUGGESTION_ACCEPTED if decision.accepted else EventKind.SUGGESTION_REJECTED
     return Event(
-        ruling.decided_at,
-        EventKind.SUGGESTION_PENDING if ruling.pending_until is not None else kind,
+        decision.decided_at,
+        EventKind.SUGGESTION_PENDING if decision.pending_until is not None else kind,
         f"{suggestion.id}{by}{because}: {what}",
         workload_id=suggestion.target_workload,
     )

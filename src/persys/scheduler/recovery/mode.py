@@ -19,7 +19,7 @@ UNWRITTEN_MAX = 32
 class ModeTracker:
     def __init__(self, clock: Clock, *, on_normal: Callable[[], None]) -> None:
         self._clock = clock
-        self.standing = ModeCondition()
+        self.condition = ModeCondition()
         self._since = clock.now()
         self._confirmed_at = clock.monotonic()
         self._unwritten: list[Event] = []
@@ -28,25 +28,25 @@ class ModeTracker:
 
     @property
     def state(self) -> ModeState:
-        return ModeState(self.standing.mode, self._since, self.standing.reason)
+        return ModeState(self.condition.mode, self._since, self.condition.reason)
 
     @property
     def is_frozen(self) -> bool:
-        return self.standing.mode is not Mode.NORMAL
+        return self.condition.mode is not Mode.NORMAL
 
     @property
     def in_recovery(self) -> bool:
-        return self.standing.mode is Mode.RECOVERY
+        return self.condition.mode is Mode.RECOVERY
 
     def take(self, outcome: Outcome) -> None:
-        before, self.standing = self.standing, after(self.standing, outcome)
+        before, self.condition = self.condition, after(self.condition, outcome)
         if not self.is_frozen:
             self._confirmed_at = self._clock.monotonic()
-        if self.standing.mode is before.mode:
+        if self.condition.mode is before.mode:
             return
         now = self._clock.now()
         self._since = now
-        mode = self.standing.mode
+        mode = self.condition.mode
         why = outcome.reason or before.reason
         level = log.info if mode is Mode.NORMAL else log.warning
         level("mode.changed", mode=mode, before=before.mode, reason=why)
@@ -73,7 +73,7 @@ class ModeTracker:
         return timedelta(seconds=self._clock.monotonic() - self._confirmed_at)
 
     def refusal(self) -> FrozenError:
-        mode, reason = self.standing.mode, self.standing.reason
+        mode, reason = self.condition.mode, self.condition.reason
         return FrozenError(f"the control plane is in {mode} mode and refuses changes: {reason}")
 
     def history(self, why: str) -> list[Event]:

@@ -103,8 +103,8 @@ class Recovery:
         reported = _reported(reports, self._cluster)
         if dry_run:
             return Recovered(len(merged.nodes), len(merged.workloads), merged.left_out, reported)
-        standing, known = self._committer.modes.standing, self._committer.leader_key.marker
-        marker = self._marker(standing.awaits or (known.uid if known else ""))
+        condition, known = self._committer.modes.condition, self._committer.leader_key.marker
+        marker = self._marker(condition.awaits or (known.uid if known else ""))
         encoded = await asyncio.to_thread(rebuilt, merged, self._cluster)
         done = await self._replace(encoded, merged, marker, "rebuilt from the agents")
         return dataclasses.replace(done, reported=reported)
@@ -125,7 +125,7 @@ class Recovery:
             lead.marker = marker
             return "the content of the store was accepted"
 
-        await self._alone(write)
+        await self._restore_exclusively(write)
         return Recovered(len(self._cluster.nodes), len(self._cluster.workloads))
 
     def _check_in_recovery(self) -> None:
@@ -153,7 +153,7 @@ class Recovery:
         marker = committer.leader_key.new_marker()
         marker = replace(marker, uid=uid or marker.uid)
         known = committer.leader_key.marker
-        ours = [committer.modes.standing.awaits]
+        ours = [committer.modes.condition.awaits]
         if known is not None:
             ours += [known.uid, *known.accepted]
         accepted = accepted_uids(marker.uid, ours, self._applicants.uids())
@@ -217,11 +217,11 @@ class Recovery:
             lead.marker = marker
             return why
 
-        await self._alone(write)
+        await self._restore_exclusively(write)
         log.info("cluster.recovered", nodes=len(merged.nodes), workloads=len(merged.workloads))
         return Recovered(len(merged.nodes), len(merged.workloads), merged.left_out)
 
-    async def _alone(self, write: Restore) -> None:
+    async def _restore_exclusively(self, write: Restore) -> None:
         if self._busy:
             raise RefusedError("another recovery is in progress; wait until it has ended")
         self._busy = True

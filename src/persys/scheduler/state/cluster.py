@@ -65,7 +65,7 @@ class WorkloadState:
     dispatch: Dispatch | None = None
     usage: WorkloadUsage | None = None
     rejected_nodes: dict[NodeId, RejectedNode] = field(default_factory=dict)
-    set_aside: BackOff | None = None
+    back_off: BackOff | None = None
     # A refusal of the node that was not decided on yet: heartbeats do not overwrite it.
     refusal: Observation | None = None
     revision_from: NodeId | None = None  # the node that reports its revision when polled
@@ -115,7 +115,7 @@ class ClusterState:
         """`node_changed` is called after each change of a node's record."""
         self.workloads: dict[WorkloadId, WorkloadState] = {}
         self.nodes: dict[NodeId, NodeState] = {}
-        self._promised: dict[WorkloadId, Assignment] = {}
+        self._pending: dict[WorkloadId, Assignment] = {}
         # Assignments whose workload record is unreadable or missing. They keep their reservations, and are
         # attached again when the record becomes readable or the workload is applied again.
         self.detached: dict[WorkloadId, Assignment] = {}
@@ -131,7 +131,7 @@ class ClusterState:
         self.tokens: dict[str, Token] = {}
         self.secrets: dict[str, Secret] = {}
         self.secret_uses = SecretReferences()
-        self.rulings: dict[str, SuggestionDecision] = {}
+        self.suggestion_decisions: dict[str, SuggestionDecision] = {}
         self.events = EventLog()
         self.quarantine = Quarantine()
         self._node_changed = node_changed
@@ -363,12 +363,12 @@ class ClusterState:
         Until the commit ends the larger of the two is reserved: a workload that shrinks frees nothing
         before its smaller record is stored, and one that grows reserves from the moment of the decision.
         """
-        promised = self._promised.get(workload_id)
+        assignment = self._pending.get(workload_id)
         for node_id in node_ids:
             recorded = self.recorded_reservation(workload_id, node_id)
             hold = hold_of(recorded) if recorded is not None else None
-            if promised is not None and promised.node_id == node_id:
-                pending = hold_of(promised)
+            if assignment is not None and assignment.node_id == node_id:
+                pending = hold_of(assignment)
                 hold = pending.covering(hold) if hold is not None else pending
             if hold is None:
                 self.node_index.give_back(workload_id, node_id)
@@ -377,12 +377,12 @@ class ClusterState:
 
     def reserve_pending(self, assignment: Assignment) -> None:
         """Reserve for a pending commit: removing a stale copy meanwhile does not free that capacity."""
-        self._promised[assignment.workload_id] = assignment
+        self._pending[assignment.workload_id] = assignment
         self.update_reservations(assignment.workload_id, (assignment.node_id,))
 
     def end_pending(self, workload_id: WorkloadId) -> None:
         """The pending commit has ended."""
-        self._promised.pop(workload_id, None)
+        self._pending.pop(workload_id, None)
 
 
 def _is_settled(entry: WorkloadState) -> bool:

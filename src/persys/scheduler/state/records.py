@@ -381,8 +381,8 @@ RECORDS: tuple[RecordType, ...] = (
         content="the decision on a suggestion of an automation policy",
         written_when="together with the change that it makes",
         key=keys.suggestion_key,
-        name_of=lambda ruling: ruling.suggestion.id,
-        held_in=lambda cluster: cluster.rulings,
+        name_of=lambda decision: decision.suggestion.id,
+        held_in=lambda cluster: cluster.suggestion_decisions,
     ),
     RecordType(
         "event",

@@ -21,25 +21,30 @@ LOOK_SECONDS = 5.0
 RECOVERY_SECONDS = 60.0
 REBUILD, ACCEPT, RESTORE = "rebuild", "accept", "restore"
 
-Ask = Callable[..., Awaitable[Any]]
+Call = Callable[..., Awaitable[Any]]
 
 
 class Operator:
     def __init__(
-        self, losses: StoreLoss, trace: Trace, *, ask: Ask, leader: Callable[[], SimProcess | None]
+        self,
+        losses: StoreLoss,
+        trace: Trace,
+        *,
+        call: Call,
+        leader: Callable[[], SimProcess | None],
     ) -> None:
-        """`ask` calls a scheduler; a snapshot is restored on the leader."""
+        """`call` calls a scheduler; a snapshot is restored on the leader."""
         self._losses = losses
         self._trace = trace
-        self._ask = ask
+        self._call = call
         self._leader = leader
         self._chunks: list[bytes] = []
         self.recovery = REBUILD
         self.patience_seconds = 0.0
 
     async def save(self) -> None:
-        answers: list[control_pb2.SnapshotChunk] | None = await self._ask(
-            "SaveSnapshot", control_pb2.SaveSnapshotRequest(), whole=True
+        answers: list[control_pb2.SnapshotChunk] | None = await self._call(
+            "SaveSnapshot", control_pb2.SaveSnapshotRequest(), all_messages=True
         )
         if not answers or self._losses.open:
             return
@@ -60,13 +65,13 @@ class Operator:
                 await asyncio.sleep(self.patience_seconds)
                 await self._recover()
             elif mode == Mode.NORMAL and self._losses.open:
-                self._look_at_normal()
+                self._check_normal_mode()
 
     async def _mode(self) -> str | None:
-        view = await self._ask("GetMode", control_pb2.GetModeRequest())
+        view = await self._call("GetMode", control_pb2.GetModeRequest())
         return view.mode if view is not None and view.role == "leader" else None
 
-    def _look_at_normal(self) -> None:
+    def _check_normal_mode(self) -> None:
         """The recovery response was lost, or the leader restarted and no agent has reported yet."""
         leader = self._leader()
         if (
@@ -91,10 +96,10 @@ class Operator:
                 await self._restore()
             case "accept":
                 request = control_pb2.AcceptEmptyRequest()
-                await self._ask("AcceptEmpty", request, seconds=RECOVERY_SECONDS)
+                await self._call("AcceptEmpty", request, seconds=RECOVERY_SECONDS)
             case _:
                 rebuild = control_pb2.RebuildFromAgentsRequest()
-                await self._ask("RebuildFromAgents", rebuild, seconds=RECOVERY_SECONDS)
+                await self._call("RebuildFromAgents", rebuild, seconds=RECOVERY_SECONDS)
 
     async def _restore(self) -> None:
         """Call the handler directly: the simulated network has no request streams."""
@@ -106,7 +111,7 @@ class Operator:
 
         async def restore() -> None:
             with suppress(AbortedError, grpc.aio.AioRpcError):
-                answer = await handler(self._carried(), Context())
+                answer = await handler(self._snapshot_chunks(), Context())
                 self._losses.recovered(leader, "RestoreSnapshot", answer)
             if not done.done():
                 done.set_result(None)
@@ -116,6 +121,6 @@ class Operator:
             async with asyncio.timeout(RECOVERY_SECONDS):
                 await done
 
-    async def _carried(self) -> AsyncIterator[control_pb2.SnapshotChunk]:
+    async def _snapshot_chunks(self) -> AsyncIterator[control_pb2.SnapshotChunk]:
         for chunk in self._chunks:
             yield control_pb2.SnapshotChunk(data=chunk)

@@ -48,7 +48,7 @@ class Users:
         self._schedulers = schedulers
         self._random = rng(seed, "users")
         self._queues: KeyedQueue[str] | None = None
-        self.operator = Operator(invariants.losses, trace, ask=self._call, leader=leader)
+        self.operator = Operator(invariants.losses, trace, call=self._call, leader=leader)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -140,9 +140,14 @@ class Users:
             await asyncio.sleep(1)
 
     async def _call(
-        self, method: str, request: Any, *, seconds: float = DEADLINE_SECONDS, whole: bool = False
+        self,
+        method: str,
+        request: Any,
+        *,
+        seconds: float = DEADLINE_SECONDS,
+        all_messages: bool = False,
     ) -> Any:
-        """The first response message, or all with `whole`; None without a response."""
+        """The first response message, or all with `all_messages`; None without a response."""
         time = asyncio.get_running_loop().time
         until = time() + seconds
         address = self._random.choice(self._schedulers)
@@ -150,7 +155,7 @@ class Users:
             answer = await self._network.call(
                 self._process, address, method, request, timeout=seconds
             )
-            return answer if whole else answer[0]
+            return answer if all_messages else answer[0]
         if len(self._schedulers) > 1:
             # Another scheduler may still process the request: the next one must come after its deadline.
             await asyncio.sleep(max(0.0, until - time()))

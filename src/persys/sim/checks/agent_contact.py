@@ -25,7 +25,7 @@ STOPPING_SECONDS = 15.0
 SILENCE_SECONDS = 20.0
 # A heartbeat within this time before a commit may not have been seen by its decision.
 JUDGING_SECONDS = 12.0
-HEARD_MAX = 100
+CONTACTS_MAX = 100
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ class AgentContacts:
     def was_long_silent(self, node_id: NodeId, stop_after_seconds: int) -> bool:
         return 0 < stop_after_seconds <= self.silence(node_id) + KEPT_LATE_SECONDS
 
-    def was_hindered(self, node_id: NodeId, container: Container) -> bool:
+    def was_blocked(self, node_id: NodeId, container: Container) -> bool:
         """Whether the agent was dead, or without Docker, when it should have stopped the container."""
         if not container.stop_after_seconds:
             return False
@@ -82,7 +82,7 @@ class AgentContacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class Contact:
     """When a scheduler acknowledged a heartbeat of a node."""
 
     by: SimProcess
@@ -98,25 +98,25 @@ class Heartbeats:
         self._time = time
         self._fail = fail
         self.lease_seconds = lease_seconds
-        self._heard: dict[NodeId, deque[Heard]] = {}
+        self._contacts: dict[NodeId, deque[Contact]] = {}
         self._leader: SimProcess | None = None
         self._leader_since = 0.0
 
     def acknowledged(self, node_id: NodeId, by: SimProcess) -> None:
-        heard = self._heard.setdefault(node_id, deque(maxlen=HEARD_MAX))
-        heard.append(Heard(by, self._time()))
+        heard = self._contacts.setdefault(node_id, deque(maxlen=CONTACTS_MAX))
+        heard.append(Contact(by, self._time()))
 
     def leads(self, process: SimProcess) -> None:
         if self._leader is not process:
             self._leader_since = self._time()
         self._leader = process
 
-    def of(self, node_id: NodeId) -> Iterable[Heard]:
-        return self._heard.get(node_id, ())
+    def of(self, node_id: NodeId) -> Iterable[Contact]:
+        return self._contacts.get(node_id, ())
 
     def silent_for(self, node_id: NodeId) -> float:
         """Seconds since a scheduler acknowledged a heartbeat of the node."""
-        heard = self._heard.get(node_id)
+        heard = self._contacts.get(node_id)
         return self._time() - heard[-1].at if heard else self._time()
 
     def check_not_ready(self, process: SimProcess, node_id: NodeId) -> None:
@@ -142,7 +142,7 @@ class RecordingLink:
         reporting: Callable[[control_pb2.HeartbeatRequest], None],
     ) -> None:
         self._inner = inner
-        self._heard = heard
+        self._on_contact = heard
         self._joining = registered_at
         self._reporting = reporting
 
@@ -175,7 +175,7 @@ class RecordingLink:
         self._reporting(request)
         answer = await self._inner.heartbeat(request)
         if answer.acknowledged and answer.leads:
-            self._heard(sent)
+            self._on_contact(sent)
         return answer
 
 

@@ -45,7 +45,7 @@ class AssignmentChecks:
         process: SimProcess,
         touched: Collection[str],
         bound_before: Mapping[str, Assignment],
-        buried_before: Collection[str],
+        tombstones_before: Collection[str],
     ) -> None:
         mirror = self._facts.mirror
         changed: set[NodeId] = set()
@@ -60,8 +60,8 @@ class AssignmentChecks:
             stale.assignment.node_id for key, stale in mirror.tombstones.items() if key in touched
         }
         for node_id in sorted(changed):
-            self._facts.fail_if("3 reservation", room_problem(mirror, node_id))
-        self._check_tombstones(touched, bound_before, buried_before)
+            self._facts.fail_if("3 reservation", capacity_problem(mirror, node_id))
+        self._check_tombstones(touched, bound_before, tombstones_before)
 
     def _check(self, process: SimProcess, old: Assignment | None, new: Assignment) -> None:
         self._check_epoch(old, new)
@@ -106,7 +106,7 @@ class AssignmentChecks:
             if (
                 container.workload_id == old.workload_id
                 and container.stop_after_seconds
-                and not self._facts.contacts.was_hindered(old.node_id, container)
+                and not self._facts.contacts.was_blocked(old.node_id, container)
             ):
                 text = f"{old.workload_id} still runs on the unreachable {old.node_id} it leaves"
                 self._facts.fail("4 stopped alone", text)
@@ -115,12 +115,12 @@ class AssignmentChecks:
         self,
         touched: Collection[str],
         bound_before: Mapping[str, Assignment],
-        buried_before: Collection[str],
+        tombstones_before: Collection[str],
     ) -> None:
         """A tombstone is written only for a node with an assignment, or for found copies in a recovery."""
         mirror = self._facts.mirror
         for key, stale in mirror.tombstones.items():
-            if key not in touched or key in buried_before or self._facts.losses.open:
+            if key not in touched or key in tombstones_before or self._facts.losses.open:
                 continue
             copy = stale.assignment
             new = mirror.assignment(copy.workload_id)
@@ -133,7 +133,7 @@ class AssignmentChecks:
                 self._facts.fail("11 recovery", text)
 
 
-def room_problem(mirror: StoreMirror, node_id: NodeId) -> str:
+def capacity_problem(mirror: StoreMirror, node_id: NodeId) -> str:
     """Resources or host ports of a node that are reserved twice."""
     node = mirror.nodes.get(keys.node_key(node_id))
     if node is None:
@@ -202,7 +202,7 @@ class OrderChecks:
                 text = f"{bound.workload_id} is stored as running in epoch {bound.epoch}"
                 self._facts.fail("epoch", f"{text}, which {bound.node_id} does not know")
 
-    def ordered(self, node_id: NodeId, request: Any) -> None:
+    def order_received(self, node_id: NodeId, request: Any) -> None:
         """An order has reached an agent."""
         if not isinstance(
             request, agent_pb2.ApplyWorkloadRequest | agent_pb2.DeleteWorkloadRequest
@@ -224,7 +224,7 @@ class OrderChecks:
             self._check_delete(node_id, workload_id, request.epoch)
             self._facts.losses.check_delete(node_id, workload_id)
 
-    def obeyed(self, node_id: NodeId, request: Any, answer: Any) -> None:
+    def order_accepted(self, node_id: NodeId, request: Any, answer: Any) -> None:
         """An agent accepted an order: it must be in the journal, and not older than the entry before it."""
         known, cluster_uid = self._known.pop(id(request), (0, ""))
         workload_id = WorkloadId(getattr(request, "id", ""))

@@ -16,14 +16,14 @@ class ContainerChecks:
         self._stopping_alone: set[str] = set()  # containers stopped by stop_after
         self._finished: dict[str, float] = {}  # exit time of containers that exited with 0
 
-    def start_asked(self, node_id: NodeId, order: Order) -> None:
+    def start_requested(self, node_id: NodeId, order: Order) -> None:
         """An agent starts a workload: the journal must say so, or a crash would start it twice."""
         entry = self._facts.probe.journal_entry(node_id, order.workload_id)
         if entry is None or (entry.order == order and not entry.progress.launching):
             text = f"{node_id} starts {order.workload_id} without a journal entry"
             self._facts.fail("commit before act", text)
 
-    def stop_asked(self, node_id: NodeId, order: Order, container_id: str) -> None:
+    def stop_requested(self, node_id: NodeId, order: Order, container_id: str) -> None:
         """A stop takes time: whether it was allowed is decided when it begins."""
         if self._facts.contacts.may_stop(node_id, order.stop_after_seconds):
             self._stopping_alone.add(container_id)
@@ -108,8 +108,8 @@ class ContainerChecks:
                     and other.workload_id == container.workload_id
                     and (other_id, other.workload_id) not in facts.unaccounted
                     and not is_cloned(other_id, other)
-                    and not facts.contacts.was_hindered(other_id, other)
-                    and not facts.contacts.was_hindered(node_id, container)
+                    and not facts.contacts.was_blocked(other_id, other)
+                    and not facts.contacts.was_blocked(node_id, container)
                 ):
                     text = f"{container.workload_id} starts on {node_id} and runs on {other_id}"
                     facts.fail("4 one copy of data", text)

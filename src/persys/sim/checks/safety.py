@@ -53,10 +53,10 @@ class Invariants:
         self._assignments = AssignmentChecks(facts, self.heartbeats)
         self._orders = OrderChecks(facts)
         self._containers = ContainerChecks(facts)
-        self.ordered = self._orders.ordered
-        self.obeyed = self._orders.obeyed
-        self.start_asked = self._containers.start_asked
-        self.stop_asked = self._containers.stop_asked
+        self.order_received = self._orders.order_received
+        self.order_accepted = self._orders.order_accepted
+        self.start_requested = self._containers.start_requested
+        self.stop_requested = self._containers.stop_requested
         self.container_starts = self._containers.container_starts
         self.container_stops = self._containers.container_stops
         self.container_ended = self._containers.container_ended
@@ -73,7 +73,7 @@ class Invariants:
         self._assignments.released(process, units)
         self.losses.committed(process, units)
         bound_before, nodes_before = dict(mirror.assignments), dict(mirror.nodes)
-        buried_before = set(mirror.tombstones)
+        tombstones_before = set(mirror.tombstones)
         touched = mirror.take(units, now)
         for key in sorted(nodes_before.keys() - mirror.nodes.keys()):
             self._mark_unaccounted(nodes_before[key].id)
@@ -88,7 +88,7 @@ class Invariants:
             self._check_intent(workload_id)
         for key in sorted(touched & mirror.nodes.keys()):
             self._check_not_ready(process, nodes_before.get(key), mirror.nodes[key])
-        self._assignments.committed(process, touched, bound_before, buried_before)
+        self._assignments.committed(process, touched, bound_before, tombstones_before)
         self._orders.committed(touched)
         self._containers.check_all_accounted()
 
@@ -132,9 +132,14 @@ class Invariants:
         self._facts.intents.request(workload_id, change, now=self._facts.probe.time())
 
     def answered(
-        self, process: SimProcess, method: str, request: Any, answer: Any, beside: Mapping[str, str]
+        self,
+        process: SimProcess,
+        method: str,
+        request: Any,
+        answer: Any,
+        metadata: Mapping[str, str],
     ) -> None:
-        """`beside`: response metadata with the role of the scheduler and the data age."""
+        """`metadata`: response metadata with the role of the scheduler and the data age."""
         if method == "Heartbeat" and answer.acknowledged:
             self.heartbeats.acknowledged(NodeId(request.node_id), process)
         if method in RECOVERY_CALLS:
@@ -147,7 +152,7 @@ class Invariants:
             workload_id = WorkloadId(request.workload_id)
             self._facts.intents.acknowledge(workload_id, self.losses.last_requests[workload_id])
             self._check_intent(workload_id)
-        if method in ("GetNode", "ListNodes") and ROLE not in beside:
+        if method in ("GetNode", "ListNodes") and ROLE not in metadata:
             for node in answer.nodes if method == "ListNodes" else [answer.node]:
                 if node.HasField("drain") and node.drain.state == "drained":
                     self._check_empty(NodeId(node.node_id))

@@ -69,9 +69,9 @@ class StoreLoss:
 
     def check_delete(self, node_id: NodeId, workload_id: WorkloadId) -> None:
         """A delete order requires a record that was written after the loss."""
-        doomed_at = self.mirror.doomed.get((node_id, workload_id))
+        removed_since = self.mirror.removed_at.get((node_id, workload_id))
         stale = self.time() < self.lost_at + STALE_ORDER_SECONDS
-        if doomed_at is None or (doomed_at < self.lost_at and not stale):
+        if removed_since is None or (removed_since < self.lost_at and not stale):
             text = f"{node_id} received delete of {workload_id} without a record"
             self.fail("11 recovery", text)
 

@@ -32,7 +32,7 @@ class StoreMirror:
     bound: set[tuple[WorkloadId, NodeId, int]] = field(default_factory=set)
     stored: dict[WorkloadId, set[State]] = field(default_factory=dict)
     # When a record last required the removal of a copy.
-    doomed: dict[tuple[NodeId, WorkloadId], float] = field(default_factory=dict)
+    removed_at: dict[tuple[NodeId, WorkloadId], float] = field(default_factory=dict)
     # The highest epoch of each workload since the store was lost.
     epochs: dict[WorkloadId, int] = field(default_factory=dict)
     changed_at: dict[WorkloadId, float] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class StoreMirror:
 
     def _crash_at(self, bound: Assignment | None, now: float) -> None:
         if bound is not None:
-            self.doomed[(bound.node_id, bound.workload_id)] = now
+            self.removed_at[(bound.node_id, bound.workload_id)] = now
 
     def workload(self, workload_id: WorkloadId) -> Workload | None:
         return self.workloads.get(keys.workload_key(workload_id))

@@ -44,14 +44,14 @@ async def probe_streams(world: World) -> None:
             continue
         node_id, workload_ids = random.choice(choices)
         first, second = random.sample(workload_ids, 2)
-        await _ask(scheduler, node_id, first, random.uniform(*IMPATIENT_SECONDS))
-        answered = await _ask(scheduler, node_id, second, PATIENT_SECONDS)
+        await _call_agent(scheduler, node_id, first, random.uniform(*IMPATIENT_SECONDS))
+        answered = await _call_agent(scheduler, node_id, second, PATIENT_SECONDS)
         if answered not in ("", second):
             text = f"{node_id} was queried for {second}, but the response is for {answered}"
             world.invariants.fail("stream", text)
 
 
-async def _ask(
+async def _call_agent(
     scheduler: Scheduler, node_id: NodeId, workload_id: WorkloadId, seconds: float
 ) -> str:
     """The workload id of the response; empty without a response."""
@@ -84,8 +84,10 @@ async def watch_leadership(world: World) -> None:
             well_at = max(well_at, taken_at)  # the next leader had been elected, and failed too
         lease = world.shared[0].settings.leader_lease.total_seconds()
         candidates = [host for host in world.shared if host.is_up]
-        ailing = world.invariants.losses.open or not all(host.faults.none for host in candidates)
-        if not candidates or ailing:
+        has_faults = world.invariants.losses.open or not all(
+            host.faults.none for host in candidates
+        )
+        if not candidates or has_faults:
             well_at = time() + AFTERMATH_SECONDS
         elif _leads(world):
             well_at = max(well_at, time())

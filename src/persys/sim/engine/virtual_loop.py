@@ -81,13 +81,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if process is None:
             return super().call_at(when, callback, *args, context=context)
 
-        def ring() -> None:
+        def on_timer() -> None:
             if process.frozen:
-                self.call_soon(ring, context=context)
+                self.call_soon(on_timer, context=context)
             elif process.alive and not timer.cancelled():
                 callback(*args)
 
-        timer = super().call_at(when, ring, context=context)
+        timer = super().call_at(when, on_timer, context=context)
         return timer
 
     def run_in_executor(

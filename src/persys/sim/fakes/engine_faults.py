@@ -76,15 +76,15 @@ class RuntimeCalls:
 class SimEngine:
     """The part of docker_engine.Engine that pulls use."""
 
-    def __init__(self, docker: Docker, way: RuntimeCalls, silent_registries: set[str]) -> None:
+    def __init__(self, docker: Docker, calls: RuntimeCalls, silent_registries: set[str]) -> None:
         """A pull from one of `silent_registries` hangs."""
         self._docker = docker
-        self._way = way
+        self._calls = calls
         self._silent = silent_registries
 
     async def call(self, _method: str, path: str) -> Any:
         image = path.removeprefix("images/").removesuffix("/json")
-        await self._way.reach("image", LOOK_SECONDS)
+        await self._calls.reach("image", LOOK_SECONDS)
         if image not in self._docker.images:
             raise EngineError(HTTPStatus.NOT_FOUND, f"no such image: {image}")
         return {"Id": f"sha256:{image}"}
@@ -99,18 +99,18 @@ class SimEngine:
         begins_within: float | None = None,
     ) -> AsyncGenerator[dict[str, Any], None]:
         image = params["fromImage"].removesuffix(":latest")
-        await self._way.reach("pull", LOOK_SECONDS)
+        await self._calls.reach("pull", LOOK_SECONDS)
         yield {}
         for part in range(PULL_PARTS):
             if registry_of(image) in self._silent:
                 await asyncio.get_running_loop().create_future()
-            await self._way.reach("pull", PART_SECONDS)
+            await self._calls.reach("pull", PART_SECONDS)
             yield {"id": "layer", "status": "Downloading", "progressDetail": {"current": part}}
         kind, _ = behaves_like(image)
         if kind == "missing":
             raise EngineError(HTTPStatus.NOT_FOUND, f"no such image: {image}")
-        if kind == "refused" or self._way.fails():
+        if kind == "refused" or self._calls.fails():
             yield {"error": "the registry says 503"}
             return
         self._docker.images.add(image)
-        await self._way.answer("pull")
+        await self._calls.answer("pull")

@@ -58,29 +58,29 @@ class HaScheduler(SimScheduler):
     ) -> None:
         super().__init__(seed, network, committed=committed, name=name, store=store)
         self.settings = replace(self.settings, advertise_ip=name)
-        self.plane: SimSchedulerServer | None = None
+        self.server: SimSchedulerServer | None = None
 
     @property
     def leads(self) -> bool:
         """Whether it considers itself the leader."""
-        return self.is_up and self.plane is not None and self.plane.router.leads
+        return self.is_up and self.server is not None and self.server.router.leads
 
     @property
     def scheduler(self) -> Scheduler | None:
-        return self.plane.scheduler if self.leads and self.plane is not None else None
+        return self.server.scheduler if self.leads and self.server is not None else None
 
     @property
     def follower(self) -> Scheduler | None:
         """The state of a standby, if it has read the store."""
-        plane = self.plane
-        if not self.is_up or plane is None or self.leads or plane.standby is None:
+        server = self.server
+        if not self.is_up or server is None or self.leads or server.standby is None:
             return None
-        return plane.scheduler if plane.standby.has_read else None
+        return server.scheduler if server.standby.has_read else None
 
     @property
     def in_recovery(self) -> bool:
         """Whether it is in recovery mode and does not follow the store."""
-        scheduler = self.plane.scheduler if self.plane is not None else None
+        scheduler = self.server.scheduler if self.server is not None else None
         return scheduler is not None and scheduler.modes.in_recovery
 
     def with_records(self) -> list[str]:
@@ -95,7 +95,7 @@ class HaScheduler(SimScheduler):
     async def run(self, process: SimProcess) -> None:
         router = LeaderRouter(upstream=partial(self._upstream, process))
         store = self._reach_store(process)
-        plane = self.plane = SimSchedulerServer(
+        server = self.server = SimSchedulerServer(
             process.title,
             self.settings,
             store,
@@ -105,7 +105,7 @@ class HaScheduler(SimScheduler):
                 self.scheduler_type, connect=partial(self._connect, process), random=self._random
             ),
         )
-        await process.together([plane.run_replicas(), self._open(process, router)])
+        await process.together([server.run_replicas(), self._open(process, router)])
 
     async def _open(self, process: SimProcess, router: LeaderRouter) -> None:
         await router.until_serving()

@@ -47,21 +47,21 @@ class SimRuntime:
         self._docker = docker
         self._observer = observer
         self._process = process
-        self._way = way = RuntimeCalls(process, faults, random)
-        engine = cast("Engine", SimEngine(docker, way, silent_registries))
+        self._calls = calls = RuntimeCalls(process, faults, random)
+        engine = cast("Engine", SimEngine(docker, calls, silent_registries))
         self._puller = Puller(engine, Credentials(Path("/credentials")), DirectPathCalls())
 
     async def inspect(self, order: Order) -> Artefact | None:
-        await self._way.reach("inspect", LOOK_SECONDS)
+        await self._calls.reach("inspect", LOOK_SECONDS)
         found = self._docker.containers.get(order.workload_id)
-        await self._way.answer("inspect")
+        await self._calls.answer("inspect")
         return found.artefact() if found is not None else None
 
     async def pull(self, order: Order, watch: PullWatch) -> Failure | None:
         return await self._puller.pull(behaviour_of(order.spec), watch)
 
     async def create(self, order: Order, volumes: Mapping[str, Path]) -> Failure | None:
-        await self._way.reach("create", STEP_SECONDS)
+        await self._calls.reach("create", STEP_SECONDS)
         _examine_binds(order)
         found = self._docker.containers.get(order.workload_id)
         if found is not None and order.type is not WorkloadType.COMPOSE:
@@ -71,12 +71,12 @@ class SimRuntime:
         if found is not None:
             self._docker.remove(found, order)  # a stack is updated in place
         self._docker.create(order)
-        await self._way.answer("create")
+        await self._calls.answer("create")
         return None
 
     async def start(self, order: Order, artefact: Artefact) -> Failure | None:
-        self._observer.start_asked(self._docker.node_id, order)
-        await self._way.reach("start", STEP_SECONDS)
+        self._observer.start_requested(self._docker.node_id, order)
+        await self._calls.reach("start", STEP_SECONDS)
         container = self._same(order, artefact)
         if container is None:
             raise ConflictError("the container no longer exists")
@@ -88,24 +88,24 @@ class SimRuntime:
         if failure := self._error(FailureReason.RUNTIME_ERROR):
             return failure
         self._docker.start(container)
-        await self._way.answer("start")
+        await self._calls.answer("start")
         return None
 
     async def stop(self, order: Order, artefact: Artefact) -> Failure | None:
-        self._observer.stop_asked(self._docker.node_id, order, artefact.id)
-        await self._way.reach("stop", STOP_SECONDS)
+        self._observer.stop_requested(self._docker.node_id, order, artefact.id)
+        await self._calls.reach("stop", STOP_SECONDS)
         container = self._same(order, artefact)
         if container is not None:
             self._docker.stop(container, order)
-        await self._way.answer("stop")
+        await self._calls.answer("stop")
         return None
 
     async def remove(self, order: Order, artefact: Artefact) -> Failure | None:
-        await self._way.reach("remove", STEP_SECONDS)
+        await self._calls.reach("remove", STEP_SECONDS)
         container = self._same(order, artefact)
         if container is not None:
             self._docker.remove(container, order)
-        await self._way.answer("remove")
+        await self._calls.answer("remove")
         return None
 
     async def repair(self, order: Order, artefact: Artefact) -> Failure | None:
@@ -122,24 +122,24 @@ class SimRuntime:
         return ""
 
     async def changes(self) -> AsyncGenerator[WorkloadId | None, None]:
-        await self._way.reach("listen", LOOK_SECONDS)
-        heard: asyncio.Queue[WorkloadId | None] = asyncio.Queue()
-        self._docker.listeners.append(heard.put_nowait)
+        await self._calls.reach("listen", LOOK_SECONDS)
+        changed_ids: asyncio.Queue[WorkloadId | None] = asyncio.Queue()
+        self._docker.listeners.append(changed_ids.put_nowait)
         try:
             yield None
-            while (workload_id := await heard.get()) is not None:
+            while (workload_id := await changed_ids.get()) is not None:
                 await self._process.gate("runtime")
                 yield workload_id
         finally:
-            if heard.put_nowait in self._docker.listeners:
-                self._docker.listeners.remove(heard.put_nowait)
+            if changed_ids.put_nowait in self._docker.listeners:
+                self._docker.listeners.remove(changed_ids.put_nowait)
         raise RuntimeUnavailableError("the event stream was lost")
 
     async def ping(self) -> None:
-        await self._way.reach("ping", LOOK_SECONDS)
+        await self._calls.reach("ping", LOOK_SECONDS)
 
     def _error(self, reason: FailureReason) -> Failure | None:
-        return Failure(reason, "docker returned status 500") if self._way.fails() else None
+        return Failure(reason, "docker returned status 500") if self._calls.fails() else None
 
     def _same(self, order: Order, artefact: Artefact) -> Container | None:
         found = self._docker.containers.get(order.workload_id)

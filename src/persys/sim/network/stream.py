@@ -182,9 +182,9 @@ class Conversation:
         self.down.cut()
         self._end_service()
 
-    def lose(self, way: str) -> None:
+    def lose(self, direction: str) -> None:
         """Make one direction half-open until keepalive detects it."""
-        (self.up if way == "to" else self.down).swallows = True
+        (self.up if direction == "to" else self.down).swallows = True
         later(KEEPALIVE_SECONDS, self.cut)
 
     def _open(self) -> None:

@@ -84,13 +84,13 @@ def _crash_agent_at(world: World, event: PlannedEvent) -> None:
         processes = [node.process for node in world.nodes.values()]
     else:
         processes = [world.nodes[event.target].process]
-    doomed = [process for process in processes if process is not None and process.alive]
+    targets = [process for process in processes if process is not None and process.alive]
 
     def cancel_crash() -> None:
-        for process in doomed:
+        for process in targets:
             process.cancel_crash()
 
-    for process in doomed:
+    for process in targets:
         process.restart_seconds = event.seconds
         process.crash_at(event.word, int(event.amount), on_crash=cancel_crash)
     world.undo_after(FOR_GOOD_SECONDS, cancel_crash)

@@ -29,20 +29,20 @@ def shape_for(seed: int) -> Shape:
 
 def draw(seed: int, shape: Shape) -> Plan:
     random = rng(seed, "plan")
-    shape = _whole(seed, shape)
-    wishes = [*_users(random, shape), *_operators(random, shape)]
-    found = [*wishes, *_faults(random, shape, wishes)]
-    found += _of_removals(rng(seed, "removals"), shape)
-    found += _of_hostile(rng(seed, "hostile"), shape, found)
-    found += _of_crowds(rng(seed, "crowds"), shape) if is_crowded(shape) else ()
-    found += _of_scenarios(rng(seed, "scenario"), shape) if not is_crowded(shape) else ()
-    found += _of_losses(rng(seed, "losses"), shape, wishes)
-    found += _of_many(rng(seed, "many"), shape, wishes) if shape.schedulers > 1 else ()
-    found += _of_streams(rng(seed, "streams"), shape) if shape.streams else ()
+    shape = _complete_shape(seed, shape)
+    requests = [*_users(random, shape), *_operators(random, shape)]
+    found = [*requests, *_faults(random, shape, requests)]
+    found += _removals(rng(seed, "removals"), shape)
+    found += _hostile_nodes(rng(seed, "hostile"), shape, found)
+    found += _crowds(rng(seed, "crowds"), shape) if is_crowded(shape) else ()
+    found += _scenarios(rng(seed, "scenario"), shape) if not is_crowded(shape) else ()
+    found += _store_losses(rng(seed, "losses"), shape, requests)
+    found += _scheduler_faults(rng(seed, "many"), shape, requests) if shape.schedulers > 1 else ()
+    found += _stream_faults(rng(seed, "streams"), shape) if shape.streams else ()
     return Plan(seed, shape, tuple(sorted(found, key=lambda each: (each.at, each.kind))))
 
 
-def _whole(seed: int, shape: Shape) -> Shape:
+def _complete_shape(seed: int, shape: Shape) -> Shape:
     """Fill unset fields from the seed."""
     random = rng(seed, "shape")
     schedulers = 3 if random.random() < MANY_SHARE else 1
@@ -54,7 +54,7 @@ def _whole(seed: int, shape: Shape) -> Shape:
     )
 
 
-def _of_removals(random: Random, shape: Shape) -> list[PlannedEvent]:
+def _removals(random: Random, shape: Shape) -> list[PlannedEvent]:
     """An operator removes a node, after a drain or while it is unreachable."""
     found = []
     for _ in range(random.choice((0, 0, 1, 1, 2))):
@@ -69,7 +69,7 @@ def _of_removals(random: Random, shape: Shape) -> list[PlannedEvent]:
     return [each for each in found if each.at < shape.minutes * 60]
 
 
-def _of_hostile(random: Random, shape: Shape, faults: list[PlannedEvent]) -> list[PlannedEvent]:
+def _hostile_nodes(random: Random, shape: Shape, faults: list[PlannedEvent]) -> list[PlannedEvent]:
     """An operator removes the hostile node, while it is active or later."""
     found = [
         PlannedEvent(fault.at + random.uniform(30, 250), "remove", HOSTILE)
@@ -79,7 +79,7 @@ def _of_hostile(random: Random, shape: Shape, faults: list[PlannedEvent]) -> lis
     return [each for each in found if each.at < shape.minutes * 60]
 
 
-def _of_scenarios(random: Random, shape: Shape) -> list[PlannedEvent]:
+def _scenarios(random: Random, shape: Shape) -> list[PlannedEvent]:
     if random.random() >= SCENARIO_SHARE:
         return []
     end = shape.minutes * 60
@@ -135,7 +135,7 @@ def _redeploy(random: Random, shape: Shape, at: float, *, pause: float) -> list[
     return found
 
 
-def _of_crowds(random: Random, shape: Shape) -> list[PlannedEvent]:
+def _crowds(random: Random, shape: Shape) -> list[PlannedEvent]:
     """A registry hangs during many deployments, and a node with hundreds of workloads is lost and removed."""
     node = random.choice(node_names(shape))
     lost_at = random.uniform(2 * SETTLING_SECONDS, shape.minutes * 60 - 120)
@@ -152,7 +152,7 @@ def _of_crowds(random: Random, shape: Shape) -> list[PlannedEvent]:
     ]
 
 
-def _of_losses(random: Random, shape: Shape, wishes: list[PlannedEvent]) -> list[PlannedEvent]:
+def _store_losses(random: Random, shape: Shape, requests: list[PlannedEvent]) -> list[PlannedEvent]:
     """Snapshots, and one or two losses of all data in the store."""
     end = shape.minutes * 60
     found = []
@@ -163,7 +163,7 @@ def _of_losses(random: Random, shape: Shape, wishes: list[PlannedEvent]) -> list
     for _ in range(random.choice((1, 1, 1, 2))):
         at = random.uniform(SETTLING_SECONDS, end)
         if random.random() < 0.5:  # near a user request
-            at = max(SETTLING_SECONDS, random.choice(wishes).at + random.uniform(-0.1, 0.4))
+            at = max(SETTLING_SECONDS, random.choice(requests).at + random.uniform(-0.1, 0.4))
         recovery = random.choice(("rebuild", "rebuild", "restore", "accept"))
         patience = random.choice((0, 10, 60)) * random.uniform(0.5, 1.5)
         forgets = random.choice((0, 0, 1))
@@ -173,19 +173,21 @@ def _of_losses(random: Random, shape: Shape, wishes: list[PlannedEvent]) -> list
     return found
 
 
-def _of_many(random: Random, shape: Shape, wishes: list[PlannedEvent]) -> list[PlannedEvent]:
+def _scheduler_faults(
+    random: Random, shape: Shape, requests: list[PlannedEvent]
+) -> list[PlannedEvent]:
     """Faults of one of several schedulers. SCHEDULER means the current leader."""
     kinds = (*kinds_of(Group.MANY_SCHEDULERS), "crash-scheduler", "crash-scheduler-at")
     found = []
     for _ in range(random.randint(3, 12)):
         at = random.uniform(SETTLING_SECONDS / 2, shape.minutes * 60)
         if random.random() < 0.6:  # near a user request
-            at = max(0.0, random.choice(wishes).at + random.uniform(-0.2, 0.4))
+            at = max(0.0, random.choice(requests).at + random.uniform(-0.2, 0.4))
         found.append(_fault(random, random.choice(kinds), at, shape))
     return found
 
 
-def _of_streams(random: Random, shape: Shape) -> list[PlannedEvent]:
+def _stream_faults(random: Random, shape: Shape) -> list[PlannedEvent]:
     kinds = kinds_of(Group.STREAMS)
     return [
         _fault(
@@ -210,13 +212,13 @@ def _users(random: Random, shape: Shape) -> list[PlannedEvent]:
         )
         found.append(PlannedEvent(at, "apply", name, amount=variant))
         while (at := at + random.expovariate(changes / end)) < end:
-            found.append(_wish(random, at, name))
+            found.append(_user_request(random, at, name))
             if random.random() < 0.25:  # a second request right after the first
-                found.append(_wish(random, at + random.uniform(0, 3), name))
+                found.append(_user_request(random, at + random.uniform(0, 3), name))
     return [each for each in found if each.at < end]
 
 
-def _wish(random: Random, at: float, name: str) -> PlannedEvent:
+def _user_request(random: Random, at: float, name: str) -> PlannedEvent:
     kind = random.choices(
         ("apply", "stop", "start", "delete", "retry"), weights=(40, 15, 20, 20, 5)
     )[0]
@@ -234,7 +236,7 @@ def _operators(random: Random, shape: Shape) -> list[PlannedEvent]:
     return [each for each in found if each.at < end]
 
 
-def _faults(random: Random, shape: Shape, wishes: list[PlannedEvent]) -> list[PlannedEvent]:
+def _faults(random: Random, shape: Shape, requests: list[PlannedEvent]) -> list[PlannedEvent]:
     enabled = random.sample(kinds_of(Group.ANY), k=random.randint(2, 8))
     end = shape.minutes * 60
     found: list[PlannedEvent] = []
@@ -242,7 +244,7 @@ def _faults(random: Random, shape: Shape, wishes: list[PlannedEvent]) -> list[Pl
         kind = random.choice(enabled)
         at = random.uniform(SETTLING_SECONDS / 2, end)
         if FAULTS[kind].timely and random.random() < 0.7:  # near a user request
-            at = max(0.0, random.choice(wishes).at - random.uniform(0, 0.5))
+            at = max(0.0, random.choice(requests).at - random.uniform(0, 0.5))
         found.append(_fault(random, kind, at, shape))
     return found
 

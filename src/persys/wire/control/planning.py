@@ -28,8 +28,8 @@ def fields_of(workload: Workload) -> dict[str, object]:
     fields: dict[str, object] = MessageToDict(message, preserving_proto_field_name=True)
     if encoded_vm:
         # Field 12 cannot represent all of this VM; the agent's form can, and is readable.
-        whole = vm.vm_message(vm.from_base64(encoded_vm, VM_SPEC_KEY))
-        fields["vm"] = MessageToDict(whole, preserving_proto_field_name=True)
+        complete = vm.vm_message(vm.from_base64(encoded_vm, VM_SPEC_KEY))
+        fields["vm"] = MessageToDict(complete, preserving_proto_field_name=True)
     fields["desired_state"] = desired_word(workload.desired)
     return fields
 
@@ -93,10 +93,11 @@ def _verdict(verdict: Verdict) -> control_pb2.NodeVerdict:
 
 
 def capacity_message(
-    rooms: Iterable[NodeCapacity], losses: Iterable[control_pb2.LossView], *, survives: bool
+    capacities: Iterable[NodeCapacity], losses: Iterable[control_pb2.LossView], *, survives: bool
 ) -> control_pb2.GetCapacityResponse:
     most_free = sorted(
-        rooms, key=lambda room: (room.fits is not None, -(room.fits or 0), room.node_id)
+        capacities,
+        key=lambda capacity: (capacity.fits is not None, -(capacity.fits or 0), capacity.node_id),
     )
     worst: list[control_pb2.LossView] = sorted(losses, key=_severity)
     total = total_of(most_free)
@@ -105,12 +106,12 @@ def capacity_message(
         unlimited=total is None,
         nodes=[
             control_pb2.NodeRoom(
-                node_id=room.node_id,
-                fits=room.fits or 0,
-                unlimited=room.fits is None,
-                limited_by=room.limited_by,
+                node_id=capacity.node_id,
+                fits=capacity.fits or 0,
+                unlimited=capacity.fits is None,
+                limited_by=capacity.limited_by,
             )
-            for room in most_free
+            for capacity in most_free
         ],
         survives_any_loss=survives,
         losses=worst,

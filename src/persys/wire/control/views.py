@@ -48,35 +48,37 @@ def suggestion(message: control_pb2.AutomationSuggestion) -> Suggestion:
     )
 
 
-def ruling_message(ruling: SuggestionDecision) -> control_pb2.SubmitAutomationSuggestionResponse:
+def decision_message(
+    decision: SuggestionDecision,
+) -> control_pb2.SubmitAutomationSuggestionResponse:
     return control_pb2.SubmitAutomationSuggestionResponse(
-        accepted=ruling.accepted,
-        decision="accepted" if ruling.accepted else "rejected",
-        reason=ruling.reason,
-        applied_action=ruling.applied_action,
-        decided_at=timestamp(ruling.decided_at),
+        accepted=decision.accepted,
+        decision="accepted" if decision.accepted else "rejected",
+        reason=decision.reason,
+        applied_action=decision.applied_action,
+        decided_at=timestamp(decision.decided_at),
     )
 
 
-def suggestion_view(ruling: SuggestionDecision, now: datetime) -> control_pb2.SuggestionView:
+def suggestion_view(decision: SuggestionDecision, now: datetime) -> control_pb2.SuggestionView:
     view = control_pb2.SuggestionView(
-        suggestion=_suggestion_message(ruling.suggestion),
-        decision=decision_of(ruling, now),
-        reason=ruling.reason,
-        applied_action=ruling.applied_action,
-        decided_at=timestamp(ruling.decided_at),
-        submitted_by=ruling.submitted_by,
-        decided_by=ruling.decided_by,
+        suggestion=_suggestion_message(decision.suggestion),
+        decision=decision_of(decision, now),
+        reason=decision.reason,
+        applied_action=decision.applied_action,
+        decided_at=timestamp(decision.decided_at),
+        submitted_by=decision.submitted_by,
+        decided_by=decision.decided_by,
     )
-    if ruling.pending_until is not None:
-        view.expires_at.CopyFrom(timestamp(ruling.pending_until))
+    if decision.pending_until is not None:
+        view.expires_at.CopyFrom(timestamp(decision.pending_until))
     return view
 
 
-def decision_of(ruling: SuggestionDecision, now: datetime) -> str:
-    if ruling.is_pending(now):
+def decision_of(decision: SuggestionDecision, now: datetime) -> str:
+    if decision.is_pending(now):
         return PENDING
-    return "accepted" if ruling.accepted else "rejected"
+    return "accepted" if decision.accepted else "rejected"
 
 
 def _suggestion_message(suggestion: Suggestion) -> control_pb2.AutomationSuggestion:

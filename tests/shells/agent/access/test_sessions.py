@@ -109,11 +109,11 @@ def test_follow_continues_across_a_restart(agent: Agent, shell: Shell) -> None:
     agent.apply("restless", shell(line, restart="on-failure", retries_max=2))
     eventually(lambda: bool(written(agent, "restless")), "it is there")
 
-    told = text(logs(agent, "restless", follow=True), "stdout")
+    describe = text(logs(agent, "restless", follow=True), "stdout")
     agent.delete("restless")
     agent.wait_until_gone("restless")
 
-    assert told.split("\n") == ["run 0", "run 1", "run 2", ""]
+    assert describe.split("\n") == ["run 0", "run 1", "run 2", ""]
 
 
 def test_previous_returns_the_output_before_the_last_start(agent: Agent, shell: Shell) -> None:
@@ -121,11 +121,11 @@ def test_previous_returns_the_output_before_the_last_start(agent: Agent, shell: 
     agent.apply("again", shell(line, restart="on-failure"))
     eventually(lambda: "run 1" in written(agent, "again"), "the second run")
 
-    told = text(logs(agent, "again", previous=True), "stdout")
+    describe = text(logs(agent, "again", previous=True), "stdout")
     agent.delete("again")
     agent.wait_until_gone("again")
 
-    assert told == "run 0\n"
+    assert describe == "run 0\n"
 
 
 def test_the_log_tail_of_a_replaced_container_is_stored_until_its_workload_is_deleted(
@@ -313,7 +313,7 @@ def test_logs_of_a_stack_include_all_services(
     agent.wait_for("shop", RUNNING, within=40)
     eventually(lambda: text(logs(agent, "shop")).count("\n") == 2, "both have written")
 
-    told = {chunk.service: chunk.data for chunk in logs(agent, "shop")}
+    describe = {chunk.service: chunk.data for chunk in logs(agent, "shop")}
     one = text(logs(agent, "shop", service="db"))
     with pytest.raises(grpc.RpcError) as unclear:
         run_in(agent, "shop", "hostname")
@@ -322,7 +322,7 @@ def test_logs_of_a_stack_include_all_services(
     agent.delete("shop")
     agent.wait_until_gone("shop")
 
-    assert told == {"db": b"from db\n", "web": b"from web\n"}
+    assert describe == {"db": b"from db\n", "web": b"from web\n"}
     assert one == "from db\n"
     assert "shop has the services db, web" in str(unclear.value.details())
     assert usage.type == pb.WORKLOAD_TYPE_COMPOSE

@@ -73,7 +73,7 @@ class Watch:
 
     def progress(self, fetching: object) -> None:
         assert isinstance(fetching, DownloadProgress)
-        self.reported.append(fetching.told())
+        self.reported.append(fetching.describe())
 
     async def fetched(self, _image: str, _image_id: str) -> None: ...
 

@@ -50,10 +50,10 @@ async def run_and_delete(running: Running, name: str, epoch: int) -> None:
 
 async def acknowledge(running: Running) -> None:
     """The scheduler acknowledges all deletions."""
-    told = [
+    describe = [
         replace(marker, acknowledged=True) for marker in running.journal.deletion_markers.values()
     ]
-    await running.call(running.journal.commit(JournalChange(deletion_markers=told)))
+    await running.call(running.journal.commit(JournalChange(deletion_markers=describe)))
 
 
 @pytest.mark.parametrize("restarted", [False, True])

@@ -53,7 +53,7 @@ def a_join(authority: Authority, own: str) -> Body:
 
 def a_revocation(authority: Authority, own: str) -> Body:
     """Revocation of a new certificate."""
-    issuance = Issuance(Identity(Role.AGENT, own), (), asked_by="admin/ada", how="created")
+    issuance = Issuance(Identity(Role.AGENT, own), (), requested_by="admin/ada", action="created")
     return {"serial": authority.issue_certificate(issuance, new_key().public_key()).serial}
 
 

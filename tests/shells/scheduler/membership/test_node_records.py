@@ -40,7 +40,7 @@ class Inside:
 
     async def judge(self) -> None:
         assert self.scheduler is not None
-        await self.scheduler.leases._judge_all(SystemClock().monotonic())
+        await self.scheduler.leases._evaluate_all(SystemClock().monotonic())
 
     async def until_turn_is_taken(self, *, waiting: int = 0) -> None:
         queues = self.membership._locks._queues

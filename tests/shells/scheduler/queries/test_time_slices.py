@@ -79,7 +79,7 @@ async def test_other_tasks_run_while_a_plan_is_computed() -> None:
     )
     requests = [pb.ApplyWorkloadRequest(workload_id=f"w{n}", spec=SPEC) for n in range(50)]
 
-    plans, turns = await with_turns(planning.judge_all(requests, TimeSlice(a_slow_machine())))
+    plans, turns = await with_turns(planning.plan_all(requests, TimeSlice(a_slow_machine())))
 
     assert {plan.action for plan in plans} == {"create"}
     assert turns >= len(plans) - 1

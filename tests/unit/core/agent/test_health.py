@@ -25,13 +25,15 @@ def at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-def probed(*ailments: str, begin: float = 100, vitals: HealthState | None = None) -> HealthState:
+def probed(
+    *health_errors: str, begin: float = 100, health_state: HealthState | None = None
+) -> HealthState:
     """After probes ten seconds apart."""
-    vitals = vitals or HealthState()
-    for index, ailment in enumerate(ailments):
+    health_state = health_state or HealthState()
+    for index, health_error in enumerate(health_errors):
         now = at(begin + 10 * index)
-        vitals = after_probe(vitals, ailment, TIMING, started_at=START, now=now)
-    return vitals
+        health_state = after_probe(health_state, health_error, TIMING, started_at=START, now=now)
+    return health_state
 
 
 def test_one_success_makes_it_healthy() -> None:
@@ -80,7 +82,9 @@ def test_health_is_remembered_over_a_restart_of_the_agent(health: Health) -> Non
 
 
 def test_what_was_unhealthy_stays_so_after_a_restart_until_a_success() -> None:
-    assert probed("no", vitals=restored_health("unhealthy", TIMING)).health is Health.UNHEALTHY
+    assert (
+        probed("no", health_state=restored_health("unhealthy", TIMING)).health is Health.UNHEALTHY
+    )
 
 
 def test_unknown_words_are_no_memory() -> None:
@@ -89,8 +93,8 @@ def test_unknown_words_are_no_memory() -> None:
 
 @given(st.lists(st.sampled_from(["", "no"]), max_size=12))
 def test_it_is_unhealthy_exactly_after_as_many_failures_in_a_row_as_allowed(
-    ailments: list[str],
+    health_errors: list[str],
 ) -> None:
-    unhealthy = probed(*ailments).health is Health.UNHEALTHY
+    unhealthy = probed(*health_errors).health is Health.UNHEALTHY
 
-    assert unhealthy == (len(ailments) >= 3 and not any(a == "" for a in ailments[-3:]))
+    assert unhealthy == (len(health_errors) >= 3 and not any(a == "" for a in health_errors[-3:]))

@@ -8,21 +8,21 @@ def a_line(layer: str, status: str, current: int = 0, total: int = 0) -> dict[st
     return {"id": layer, "status": status, "progressDetail": detail}
 
 
-def told(*lines: dict[str, object]) -> str:
+def describe(*lines: dict[str, object]) -> str:
     layers = LayerProgress("web:1")
     for line in lines:
         layers.take(line)
-    return layers.told()
+    return layers.describe()
 
 
 def test_at_first_only_the_image_is_named() -> None:
-    assert told({}, {"status": "Pulling from web", "id": "1"}) == "pulling web:1"
+    assert describe({}, {"status": "Pulling from web", "id": "1"}) == "pulling web:1"
 
 
 def test_layers_are_counted_before_their_sizes_are_known() -> None:
     lines = (a_line("a", "Pulling fs layer"), a_line("b", "Already exists"))
 
-    assert told(*lines) == "pulling web:1: 1 of 2 layers"
+    assert describe(*lines) == "pulling web:1: 1 of 2 layers"
 
 
 def test_bytes_are_those_of_the_layers_that_are_on_their_way() -> None:
@@ -32,7 +32,7 @@ def test_bytes_are_those_of_the_layers_that_are_on_their_way() -> None:
         a_line("a", "Downloading", 500_000, 20_000_000),
     )
 
-    assert told(*lines) == "pulling web:1: 0 of 2 layers, 42 of 120 MB"
+    assert describe(*lines) == "pulling web:1: 0 of 2 layers, 42 of 120 MB"
 
 
 def test_a_layer_that_is_here_counts_whole() -> None:
@@ -43,4 +43,4 @@ def test_a_layer_that_is_here_counts_whole() -> None:
         a_line("a", "Pull complete"),
     )
 
-    assert told(*lines) == "pulling web:1: 1 of 1 layers, 2.5 of 2.5 MB"
+    assert describe(*lines) == "pulling web:1: 1 of 1 layers, 2.5 of 2.5 MB"

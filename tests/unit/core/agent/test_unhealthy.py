@@ -31,7 +31,7 @@ SICK = Artefact(
     Revision("r1"),
     started_at=NOW - timedelta(hours=1),
     health=Health.UNHEALTHY,
-    ailment="status 500",
+    health_error="status 500",
 )
 SHOWN = Progress(unhealthy_shown=True)
 
@@ -85,14 +85,14 @@ def test_a_policy_that_starts_nothing_again_leaves_it() -> None:
 def test_it_is_left_after_as_many_cures_as_the_policy_allows() -> None:
     order = an_order("on-failure", retries_max=2)
 
-    assert settled(order, SICK, replace(SHOWN, cures=2)).look_again_at is None
+    assert settled(order, SICK, replace(SHOWN, health_restarts=2)).look_again_at is None
 
 
 def test_each_cure_in_a_row_waits_longer() -> None:
     waits = []
-    for cures in (1, 2, 3, 30):
+    for health_restarts in (1, 2, 3, 30):
         fresh = replace(SICK, started_at=NOW)
-        found = settled(an_order(), fresh, replace(SHOWN, cures=cures))
+        found = settled(an_order(), fresh, replace(SHOWN, health_restarts=health_restarts))
         assert found.look_again_at is not None
         waits.append((found.look_again_at - NOW).total_seconds())
 
@@ -102,24 +102,24 @@ def test_each_cure_in_a_row_waits_longer() -> None:
 @pytest.mark.parametrize("health", [Health.UNHEALTHY, Health.STARTING])
 def test_cures_that_do_not_help_are_a_crash_loop(health: Health) -> None:
     fresh = replace(SICK, health=health, started_at=NOW)
-    found = settled(an_order(), fresh, replace(SHOWN, cures=3))
+    found = settled(an_order(), fresh, replace(SHOWN, health_restarts=3))
 
     assert (found.actual, found.code) == (Actual.FAILED, CRASH_LOOP)
     assert found.message == "crash loop: unhealthy, restarted 3 times; status 500"
 
 
 def test_being_healthy_ends_the_count_of_cures_and_the_crash_loop() -> None:
-    well = replace(SICK, health=Health.HEALTHY, ailment="")
-    progress = Progress(cures=5)
+    well = replace(SICK, health=Health.HEALTHY, health_error="")
+    progress = Progress(health_restarts=5)
     found = settled(an_order(), well, progress)
 
     assert found == Settled(Actual.RUNNING, healthy=True)
-    assert after_settling(progress, found).cures == 0
+    assert after_settling(progress, found).health_restarts == 0
 
 
 def test_a_cure_that_was_cut_off_between_stop_and_start_is_ended() -> None:
     progress = before_restart(SHOWN, SICK)
     stopped = replace(SICK, condition=Condition.EXITED, exit_code=0, finished_at=NOW, health=None)
 
-    assert progress.cures == 1
+    assert progress.health_restarts == 1
     assert next_step(an_order("on-failure"), stopped, progress, now=NOW) == Perform(Step.START)

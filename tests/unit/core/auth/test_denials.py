@@ -1,6 +1,6 @@
 """Events of denied calls are bounded, whatever an attacker does."""
 
-from persys.core.auth.denials import TOLD_MAX, WINDOW_SECONDS, Denial, DenialLimiter
+from persys.core.auth.denials import REPORTED_MAX, WINDOW_SECONDS, Denial, DenialLimiter
 
 
 def a_denial(who: str = "viewer/eve", method: str = "ApplyWorkload") -> Denial:
@@ -44,11 +44,11 @@ def test_an_attacker_under_many_names_gets_a_bounded_number_of_lines() -> None:
         for number in range(100):
             told = ration.take(a_denial(f"viewer/{second}-{number}"), float(second))
             lines += told is not None
-    assert lines <= 10 * (TOLD_MAX + 1)
+    assert lines <= 10 * (REPORTED_MAX + 1)
 
 
 def test_what_was_left_out_under_many_names_is_told_as_one_number() -> None:
-    ration = DenialLimiter(told_max=1)
+    ration = DenialLimiter(reported_max=1)
     for name in ("viewer/a", "viewer/b", "viewer/c"):
         ration.take(a_denial(name), 0.0)
     assert ration.close(WINDOW_SECONDS) == ["2 more calls were denied in the last minute"]

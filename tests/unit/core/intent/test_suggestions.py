@@ -95,8 +95,8 @@ def test_a_reason_does_not_make_a_suggestion_different() -> None:
     again = Suggestion("s1", "web", SuggestedAction.SET_DESIRED_STATE, "stopped", reason="late")
     other = Suggestion("s1", "web", SuggestedAction.SET_DESIRED_STATE, "running", reason="night")
 
-    assert again.asks_the_same_as(first)
-    assert not other.asks_the_same_as(first)
+    assert again.is_same_request_as(first)
+    assert not other.is_same_request_as(first)
 
 
 @given(

@@ -13,9 +13,9 @@ from persys.wire.control.messages import sighting_message
 from persys.wire.control.views import (
     ID_LENGTH_MAX,
     TEXT_LENGTH_MAX,
+    decision_message,
     event_kinds,
     event_message,
-    ruling_message,
     suggestion,
 )
 from persys.wire.gen.control.v1 import control_pb2 as pb
@@ -95,7 +95,7 @@ def test_an_unknown_action_of_a_newer_client_is_none() -> None:
 
 
 def test_a_ruling_is_encoded_as_a_response_of_the_contract() -> None:
-    answer = ruling_message(
+    answer = decision_message(
         SuggestionDecision(Suggestion("s1"), accepted=False, decided_at=NOON, reason="no")
     )
 

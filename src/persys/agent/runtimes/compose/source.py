@@ -84,7 +84,7 @@ class ComposeSource:
     ) -> None:
         self._cli = cli
         self._paths = paths
-        self._config_room = asyncio.Semaphore(CONFIGS_MAX)
+        self._config_slots = asyncio.Semaphore(CONFIGS_MAX)
         self._git = git
         self._policy = policy
         self._pids_max = pids_max
@@ -247,10 +247,10 @@ class ComposeSource:
             log.error("stack.values_not_removed", path=str(work), reason=str(err))
 
     async def _config(self, project: Project, queued: Callable[[str], None]) -> str | Failure:
-        if self._config_room.locked():
+        if self._config_slots.locked():
             queued(f"{CONFIGS_MAX} Compose files are being resolved")
         try:
-            async with self._config_room:
+            async with self._config_slots:
                 ran = await self._cli.run(project, "config", deadline=CONFIG_DEADLINE_SECONDS)
         except TimeoutError:
             text = f"compose config did not finish within {CONFIG_DEADLINE_SECONDS:.0f} s"

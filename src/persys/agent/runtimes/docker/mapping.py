@@ -146,7 +146,7 @@ def artefact(found: Mapping[str, Any]) -> Artefact:
         error=state.get("Error", ""),
         address=_address(network),
         health=_HEALTH.get(health.get("Status", "")),
-        ailment=_ailment(health.get("Log") or ()),
+        health_error=_health_error(health.get("Log") or ()),
     )
 
 
@@ -219,7 +219,7 @@ def _nanoseconds(span: timedelta) -> int:
     return round(span.total_seconds() * _SECOND)
 
 
-def _ailment(log: Sequence[Mapping[str, Any]]) -> str:
+def _health_error(log: Sequence[Mapping[str, Any]]) -> str:
     """The output of the last check if it failed, otherwise ""."""
     if not log or log[-1].get("ExitCode") == 0:
         return ""

@@ -175,19 +175,19 @@ class DockerUsage:
             UsageSample(owners[container_id], container_id, at, **asdict(counters))
             for container_id, counters in counted.items()
         ]
-        room = asyncio.Semaphore(CONCURRENT_REQUESTS_MAX)
+        slots = asyncio.Semaphore(CONCURRENT_REQUESTS_MAX)
         async with task_group() as group:
             tasks = [
-                group.create_task(self._fetch(container_id, workload_id, room))
+                group.create_task(self._fetch(container_id, workload_id, slots))
                 for container_id, workload_id in owners.items()
                 if container_id not in counted
             ]
         return samples + [sample for task in tasks if (sample := task.result()) is not None]
 
     async def _fetch(
-        self, container_id: str, workload_id: WorkloadId, room: asyncio.Semaphore
+        self, container_id: str, workload_id: WorkloadId, slots: asyncio.Semaphore
     ) -> UsageSample | None:
-        async with room:
+        async with slots:
             try:
                 stats = await self._engine.call(
                     "GET", f"containers/{container_id}/stats", params=_ONE_SHOT

@@ -76,7 +76,7 @@ def inspect_domain(connection: Any, uuid: str) -> DomainView | None:
     if state == libvirt.VIR_DOMAIN_PAUSED:
         with suppress(libvirt.libvirtError):  # it may have stopped; the next inspection shows it
             errors = domain.diskErrors() or {}
-    no_room = libvirt.VIR_DOMAIN_DISK_ERROR_NO_SPACE
+    no_space = libvirt.VIR_DOMAIN_DISK_ERROR_NO_SPACE
     return DomainView(
         uuid,
         number,
@@ -84,8 +84,8 @@ def inspect_domain(connection: Any, uuid: str) -> DomainView | None:
         reason,
         found,
         addresses=_addresses(domain, found),
-        full_disks=tuple(sorted(device for device, what in errors.items() if what == no_room)),
-        broken_disks=tuple(sorted(device for device, what in errors.items() if what != no_room)),
+        full_disks=tuple(sorted(device for device, what in errors.items() if what == no_space)),
+        broken_disks=tuple(sorted(device for device, what in errors.items() if what != no_space)),
     )
 
 

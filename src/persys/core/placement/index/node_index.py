@@ -14,7 +14,7 @@ from persys.core.placement.index.node_slot import (
     Accounts,
     NodeOrder,
     NodeSlot,
-    PoolRoom,
+    PoolCapacity,
     utilisation,
 )
 from persys.core.placement.index.ranking import RankingCache
@@ -260,7 +260,7 @@ class NodeIndex:
             self.groups.count(slot, group, apart=apart, sign=sign)
 
     def _put_pools(self, slot: NodeSlot, accounts: Accounts | None) -> None:
-        slot.pools = PoolRoom(accounts) if accounts is not None else None
+        slot.pools = PoolCapacity(accounts) if accounts is not None else None
         if slot.pools is None:
             self.pooled.pop(slot.node_id, None)
             return

@@ -2,7 +2,7 @@
 
 Pools on one file system are one account. Disk space without a pool is taken from the first account; VM disks
 without a pool, from the account that the node uses for disks. Most nodes have a single account and no
-PoolRoom.
+PoolCapacity.
 """
 
 from bisect import bisect_left, insort
@@ -54,7 +54,7 @@ class Shortage:
     missing_gb: int
 
 
-class PoolRoom:
+class PoolCapacity:
     """The free space in the accounts of one node."""
 
     __slots__ = ("accounts", "free_gb")
@@ -63,8 +63,8 @@ class PoolRoom:
         self.accounts = accounts
         self.free_gb = dict(accounts.total_gb if free_gb is None else free_gb)
 
-    def copy(self) -> "PoolRoom":
-        return PoolRoom(self.accounts, self.free_gb)
+    def copy(self) -> "PoolCapacity":
+        return PoolCapacity(self.accounts, self.free_gb)
 
     def take(self, disk_gb: int, pools: Draws, *, times: int = 1) -> None:
         for account, size_gb in self.accounts.drawn(disk_gb, pools).items():
@@ -109,7 +109,7 @@ class NodeSlot:
     members: dict[str, int] = field(default_factory=dict)  # group: how many of it are held here
     apart: dict[str, int] = field(default_factory=dict)  # of those, how many will have no other
     rank: Rank = (0.0, 0, NodeId(""))
-    pools: PoolRoom | None = None  # of a node that has room in several
+    pools: PoolCapacity | None = None  # of a node that has room in several
     silent: frozenset[str] = (
         frozenset()
     )  # traits that it has, and whose runtime does not respond now

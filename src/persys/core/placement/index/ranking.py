@@ -23,11 +23,11 @@ from persys.model.placement import Constraint, Resources
 
 RUN_MAX = 64
 LOOKS_MAX = 512  # scanned nodes beyond which a search of all nodes costs less
-JUDGED_MAX = 32  # of these, nodes with enough capacity that are rejected
+CHECKED_MAX = 32  # of these, nodes with enough capacity that are rejected
 
 # Number of group members on the node, utilisation score, number of workloads, id: lower is better.
 Entry = tuple[int, float, int, NodeId]
-Judge = Callable[[NodeSlot], bool]
+Accepts = Callable[[NodeSlot], bool]
 
 
 class TooFarError(Exception):
@@ -92,11 +92,11 @@ class ChunkedOrder:
         if not run.entries and len(self._runs) > 1:
             del self._runs[at], self._bounds[at]
 
-    def first(self, needed: Resources, judge: Judge) -> Entry | None:
-        """The first node with enough capacity that `judge` accepts; TooFarError if it takes too long."""
+    def first(self, needed: Resources, accepts: Accepts) -> Entry | None:
+        """The first node with enough capacity that `accepts` accepts; TooFarError if it takes too long."""
         cpu, memory, disk = needed.cpu_millicores, needed.memory_mb, needed.disk_gb
         slots = self._rows
-        looks = judged = 0
+        looks = checked = 0
         for run in self._runs:
             if run.cpu < cpu or run.memory < memory or run.disk < disk:
                 continue
@@ -104,13 +104,13 @@ class ChunkedOrder:
                 slot = slots[entry[3]]
                 free = slot.free
                 if free.cpu_millicores >= cpu and free.memory_mb >= memory and free.disk_gb >= disk:
-                    if judge(slot):
+                    if accepts(slot):
                         return entry
-                    judged += 1
+                    checked += 1
             if run.loose:
                 run.tighten(slots)
             looks += len(run.entries)
-            if looks > LOOKS_MAX or judged > JUDGED_MAX:
+            if looks > LOOKS_MAX or checked > CHECKED_MAX:
                 raise TooFarError
         return None
 
@@ -234,7 +234,7 @@ class RankingCache:
         self._rows, self._order = slots, order
         self._kept: dict[_Kind, Ranking] = {}
         self._groups: set[str] = set()  # of those kept
-        self._asked: dict[_Kind, int] = {}
+        self._requests: dict[_Kind, int] = {}
 
     def move(self, node_id: NodeId) -> None:
         """The reservations of the node changed."""
@@ -271,12 +271,12 @@ class RankingCache:
         by = kind[-1]
         if by.over and not by.group and len(self._kept) < KEPT_MAX:
             return True  # few labels are used for spreading, and by many groups
-        asked = self._asked.pop(kind, 0) + 1
-        if asked < WORTH_KEEPING:
-            self._asked[kind] = asked
-            if len(self._asked) > COUNTED_MAX:
-                del self._asked[next(iter(self._asked))]
-        return asked >= WORTH_KEEPING
+        requests = self._requests.pop(kind, 0) + 1
+        if requests < WORTH_KEEPING:
+            self._requests[kind] = requests
+            if len(self._requests) > COUNTED_MAX:
+                del self._requests[next(iter(self._requests))]
+        return requests >= WORTH_KEEPING
 
 
 def _kind(needs: Requirements, by: Arrangement) -> _Kind:

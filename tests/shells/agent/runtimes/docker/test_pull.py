@@ -99,10 +99,10 @@ def test_the_secret_is_in_no_record_log_or_status(
 ) -> None:
     workload_id = apply(image, "ours")
 
-    told = str(node.wait_for(workload_id, RUNNING)).encode()
+    describe = str(node.wait_for(workload_id, RUNNING)).encode()
     written = b"".join(path.read_bytes() for path in node.directory.iterdir() if path.is_file())
     assert b"ours" in written
-    assert PASSWORD.encode() not in told + written
+    assert PASSWORD.encode() not in describe + written
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_the_status_shows_the_pull_progress(
     hosts = {"hosts": [way.address], "username": USER, "password": PASSWORD}
     (credentials / "slow.json").write_text(json.dumps(hosts))
     (credentials / "slow.json").chmod(0o600)
-    told: set[str] = set()
+    describe: set[str] = set()
     try:
         workload_id = apply(large_image.replace(registry.address, way.address), "slow")
 
@@ -156,15 +156,15 @@ def test_the_status_shows_the_pull_progress(
             status = node.status(workload_id)
             if status.metadata.get("reason_code") == "Pulling":
                 assert status.actual_state == PENDING
-                told.add(status.message)
+                describe.add(status.message)
             return status.actual_state == RUNNING
 
         eventually(is_over, "it runs", within=60)
     finally:
         way.close()
 
-    assert any(" layers, " in text and " of 12 MB" in text for text in told), told
-    assert 3 <= len(told) <= 20
+    assert any(" layers, " in text and " of 12 MB" in text for text in describe), describe
+    assert 3 <= len(describe) <= 20
 
 
 @pytest.fixture(scope="module")

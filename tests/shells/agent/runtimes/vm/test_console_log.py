@@ -32,7 +32,7 @@ def rotate(log: Path) -> None:
     log.rename(log.with_name(f"{log.name}.0"))
 
 
-async def told(log: Path, *, tail: int = 0) -> bytes:
+async def describe(log: Path, *, tail: int = 0) -> bytes:
     pieces = lines(log, ThreadPathCalls(), tail=tail, follow=False, over=lambda: True)
     return b"".join([piece async for piece in pieces])
 
@@ -50,20 +50,20 @@ async def test_rotated_files_are_read_oldest_first(log: Path) -> None:
     add(log, b"two\n", kept=0)
     add(log, b"three\n")
 
-    assert await told(log) == b"one\ntwo\nthree\n"
-    assert await told(log, tail=2) == b"two\nthree\n"
-    assert await told(log, tail=9) == b"one\ntwo\nthree\n"
+    assert await describe(log) == b"one\ntwo\nthree\n"
+    assert await describe(log, tail=2) == b"two\nthree\n"
+    assert await describe(log, tail=9) == b"one\ntwo\nthree\n"
 
 
 async def test_a_vm_without_output_has_an_empty_log(log: Path) -> None:
-    assert await told(log) == b""
-    assert await told(log, tail=3) == b""
+    assert await describe(log) == b""
+    assert await describe(log, tail=3) == b""
 
 
 async def test_control_sequences_are_removed(log: Path) -> None:
     add(log, "\x1bc\x1b[1;31mréd\x1b[0m\r\n\x1b(Bplain\x07\n".encode())
 
-    assert (await told(log)).decode() == "réd\nplain\n"
+    assert (await describe(log)).decode() == "réd\nplain\n"
 
 
 async def test_a_follower_continues_in_the_next_file(log: Path) -> None:
@@ -102,7 +102,7 @@ async def test_a_follower_can_start_before_the_vm(log: Path) -> None:
 
 async def test_an_unreadable_log_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="Is a directory"):
-        await told(tmp_path)
+        await describe(tmp_path)
 
 
 async def test_a_fast_writing_guest_does_not_block_the_reader(

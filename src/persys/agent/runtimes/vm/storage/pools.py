@@ -195,7 +195,7 @@ class LibvirtPools:
         self._libvirt = libvirt
         self._own = own
 
-    async def rooms(self) -> list[LocalPool]:
+    async def local_pools(self) -> list[LocalPool]:
         try:
             return await self._libvirt.call(self._read)
         except LibvirtError as err:
@@ -205,12 +205,12 @@ class LibvirtPools:
 
     def _read(self, connection: Any) -> list[LocalPool]:
         active = load().VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE
-        found = [self._room(pool) for pool in connection.listAllStoragePools(active)]
-        if self._own.name not in {room.name for room in found}:
+        found = [self._local_pool(pool) for pool in connection.listAllStoragePools(active)]
+        if self._own.name not in {local_pool.name for local_pool in found}:
             found.append(_planned(self._own))
-        return sorted(found, key=lambda room: room.name)
+        return sorted(found, key=lambda local_pool: local_pool.name)
 
-    def _room(self, pool: Any) -> LocalPool:
+    def _local_pool(self, pool: Any) -> LocalPool:
         xml = ET.fromstring(pool.XMLDesc())  # noqa: S314 - written by libvirt itself
         kind = xml.get("type", "")
         _, capacity, _, _ = pool.info()

@@ -77,10 +77,10 @@ async def test_the_agent_pool_is_reported_before_its_first_disk(
     own = AgentPool(f"test-{uuid.uuid4().hex[:8]}", tmp_path / "not" / "there" / "yet")
     source = LibvirtPools(libvirt, own)
 
-    before = {room.name: room for room in await source.rooms()}[own.name]
+    before = {room.name: room for room in await source.local_pools()}[own.name]
     await libvirt.call(own.ensure)
     try:
-        after = {room.name: room for room in await source.rooms()}[own.name]
+        after = {room.name: room for room in await source.local_pools()}[own.name]
     finally:
         await libvirt.call(lambda connection: _remove_pool(connection, own.name))
 
@@ -99,7 +99,7 @@ class ChangingPools:
     def __init__(self) -> None:
         self.found: list[LocalPool] = []
 
-    async def rooms(self) -> list[LocalPool]:
+    async def local_pools(self) -> list[LocalPool]:
         return self.found
 
 
@@ -169,7 +169,7 @@ async def test_a_node_whose_pools_changed_registers_again(
         pools.found = [LocalPool("fast", "local", 40)]
         await until(lambda: len(scheduler.registered) == 2)
 
-        told = scheduler.registered[-1].capabilities.storage_pools
-        assert [(each.name, each.total_gb) for each in told][1:] == [("fast", 40)]
+        describe = scheduler.registered[-1].capabilities.storage_pools
+        assert [(each.name, each.total_gb) for each in describe][1:] == [("fast", 40)]
         running.cancel()
     journal.close()
