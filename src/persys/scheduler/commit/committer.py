@@ -8,7 +8,7 @@ decide again. Outside normal mode they are refused with FrozenError. An unreadab
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
@@ -27,12 +27,12 @@ from persys.infra.telemetry import tracing
 from persys.model.event import NumberedEvent
 from persys.scheduler.commit.store_watch import StoreWatch
 from persys.scheduler.commit.transaction import Transaction, attributed, encoded
-from persys.scheduler.commit.versions import RecordVersions
+from persys.scheduler.commit.versions import Prepared, RecordVersions
 from persys.scheduler.ha.leader_key import LeaderKey, not_leading
 from persys.scheduler.metrics.counters import Metrics
 from persys.scheduler.recovery.mode import ModeTracker
 from persys.scheduler.state.quarantine import Quarantine
-from persys.store.port import Committed, Conflict, Store
+from persys.store.port import Committed, Conflict, Outcome, Store
 
 log = structlog.get_logger()
 
@@ -170,6 +170,15 @@ class Committer:
         self._measure(began, stored=len(batch) - conflicts, conflicts=conflicts)
         self._watch.note_revisions(outcomes)
         self.modes.confirm()
+        self._apply_outcomes(batch, prepared, outcomes)
+
+    def _apply_outcomes(
+        self,
+        batch: Sequence[Pending[EncodedTransaction]],
+        prepared: Sequence[Prepared],
+        outcomes: Sequence[Outcome],
+    ) -> None:
+        """Update memory with what is stored, and answer the callers."""
         for pending, one, outcome in zip(batch, prepared, outcomes, strict=True):
             match outcome:
                 case Committed(revision=revision):
