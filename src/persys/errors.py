@@ -23,7 +23,7 @@ PersysError
 
 
 class PersysError(Exception):
-    """The root of everything this project raises on purpose."""
+    """The root of all expected errors."""
 
 
 class RefusedError(PersysError):
@@ -31,7 +31,7 @@ class RefusedError(PersysError):
 
 
 class InvalidError(RefusedError):
-    """A field does not hold what it must."""
+    """A field has an invalid value."""
 
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(f"{field}: {problem}")
@@ -40,21 +40,21 @@ class InvalidError(RefusedError):
 
 
 class MissingFieldError(InvalidError):
-    """A field that every request of this kind must have is empty."""
+    """A required field is empty."""
 
     def __init__(self, field: str) -> None:
         super().__init__(field, "is missing")
 
 
 class NotFoundError(RefusedError):
-    """There is no such thing. The text always holds the words 'not found': peers look for them."""
+    """The object does not exist. The text always contains the words 'not found': peers match them."""
 
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(f"{kind} not found: {name}")
 
 
 class DeniedError(RefusedError):
-    """Who asks may not have it. `reason` is a word that programs can go by, or empty."""
+    """The identity has no permission. `reason` is a machine-readable code, or empty."""
 
     def __init__(self, text: str, *, reason: str = "") -> None:
         super().__init__(text)
@@ -62,15 +62,15 @@ class DeniedError(RefusedError):
 
 
 class OutOfRangeError(RefusedError):
-    """What is asked for is no longer kept, or was never reached; begin elsewhere."""
+    """The requested range is no longer stored, or does not exist yet; start from another one."""
 
 
 class SettingsError(RefusedError):
-    """A process was started with something it cannot use."""
+    """A setting of the process is invalid."""
 
 
 class ConflictError(PersysError):
-    """Someone was faster; read again and decide again."""
+    """The record has changed; read again and decide again."""
 
 
 class QuarantinedError(ConflictError):
@@ -91,7 +91,7 @@ class StaleEpochError(PersysError):
 
 
 class FencedError(PersysError):
-    """Another scheduler has taken over the store."""
+    """Another scheduler is the leader."""
 
 
 class DefectError(PersysError):
@@ -99,7 +99,7 @@ class DefectError(PersysError):
 
 
 class UnavailableError(PersysError):
-    """No answer, so nothing is known. Never means absence."""
+    """No response, so the state is unknown. It never means absence."""
 
 
 class StoreUnavailableError(UnavailableError):
@@ -107,11 +107,11 @@ class StoreUnavailableError(UnavailableError):
 
 
 class FrozenError(StoreUnavailableError):
-    """The control plane is degraded or in recovery: nothing was written, and nothing will be for now."""
+    """The control plane is degraded or in recovery mode: nothing was written."""
 
 
 class CompactedError(StoreUnavailableError):
-    """The history asked for is gone; read everything again."""
+    """The requested history was compacted; read everything again."""
 
 
 class AgentUnreachableError(UnavailableError):

@@ -10,7 +10,7 @@ from persys.infra.aio.keyed_lock import KeyedLock
 
 
 @dataclass
-class Room:
+class Holders:
     locks: KeyedLock[str] = field(default_factory=KeyedLock)
     inside: list[int] = field(default_factory=list)
     entered: list[int] = field(default_factory=list)
@@ -49,28 +49,28 @@ def test_the_lock_is_never_lost_held_twice_or_granted_out_of_order(
 
 
 async def play(plan: list[tuple[str, int]]) -> None:
-    room = Room()
+    holders = Holders()
     visits: list[asyncio.Task[None]] = []
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         for step, number in plan:
             match step:
                 case "ask":
-                    room.gates.append(asyncio.Event())
-                    visits.append(group.create_task(room.visit(len(visits))))
+                    holders.gates.append(asyncio.Event())
+                    visits.append(group.create_task(holders.visit(len(visits))))
                 case "finish" if number < len(visits):
-                    room.gates[number].set()
+                    holders.gates[number].set()
                 case "cancel" if number < len(visits):
                     visits[number].cancel()
                 case "run":
                     await asyncio.sleep(0)
-        for gate in room.gates:
+        for gate in holders.gates:
             gate.set()
-        last = group.create_task(room.visit(len(visits)))  # who comes last is let in at the end
-        room.gates.append(asyncio.Event())
-        room.gates[-1].set()
+        last = group.create_task(holders.visit(len(visits)))  # who comes last is let in at the end
+        holders.gates.append(asyncio.Event())
+        holders.gates[-1].set()
         await last
 
-    assert room.entered == sorted(room.entered)
-    assert room.entered[-1] == len(visits)
+    assert holders.entered == sorted(holders.entered)
+    assert holders.entered[-1] == len(visits)
     stayed = [number for number, visit in enumerate(visits) if not visit.cancelled()]
-    assert set(stayed) <= set(room.entered)
+    assert set(stayed) <= set(holders.entered)

@@ -36,7 +36,7 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
     looks_before_gone: int = 0
     away: bool = False  # does not answer status requests
     generated_at: Callable[[], datetime] | None = None  # its clock
-    ruling: control_pb2.SubmitAutomationSuggestionResponse | None = None
+    decision_response: control_pb2.SubmitAutomationSuggestionResponse | None = None
     suggestions: list[control_pb2.AutomationSuggestion] = field(default_factory=list)
     decisions: list[control_pb2.SuggestionView] = field(default_factory=list)
     allowed_secrets: list[str] = field(default_factory=list)
@@ -320,7 +320,7 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
 
     def SubmitAutomationSuggestion(self, request, context):  # type: ignore[no-untyped-def]
         self.suggestions.append(request.suggestion)
-        return self.ruling
+        return self.decision_response
 
     def ListDrifts(self, request, context):  # type: ignore[no-untyped-def]
         self._maybe_abort(context)

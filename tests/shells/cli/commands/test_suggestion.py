@@ -22,7 +22,7 @@ suggested_at: 2026-01-01T00:00:00Z
 
 
 def test_a_suggestion_is_submitted_unchanged(cluster: Cluster, ctl: Run) -> None:
-    cluster.ruling = control_pb2.SubmitAutomationSuggestionResponse(
+    cluster.decision_response = control_pb2.SubmitAutomationSuggestionResponse(
         accepted=True, decision="accepted", applied_action="retried"
     )
 
@@ -37,7 +37,7 @@ def test_a_suggestion_is_submitted_unchanged(cluster: Cluster, ctl: Run) -> None
 
 
 def test_a_rejection_is_reported_directly_and_through_a_gateway(cluster: Cluster, run: Run) -> None:
-    cluster.ruling = control_pb2.SubmitAutomationSuggestionResponse(
+    cluster.decision_response = control_pb2.SubmitAutomationSuggestionResponse(
         decision="rejected", reason="no policy allows it"
     )
     words = ("suggestion", "submit", "-f", "-")

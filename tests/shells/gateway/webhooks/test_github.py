@@ -79,7 +79,7 @@ async def a_stack(cluster: Cluster, name: str, *, ref: str = "main", desired: st
     return answer.revision_id
 
 
-async def until_anew(cluster: Cluster, name: str, revision: str) -> None:
+async def until_redeployed(cluster: Cluster, name: str, revision: str) -> None:
     async def is_redeployed() -> bool:
         return (await cluster.control.workload(name)).revision_id == f"{revision}+2"
 
@@ -97,7 +97,7 @@ async def test_a_push_redeploys_the_stacks_of_its_branch(
 
     assert answered == (202, {"status": "accepted"})
     for name, revision in before.items():
-        await until_anew(cluster, name, revision)
+        await until_redeployed(cluster, name, revision)
     assert (await cluster.control.workload("other")).revision_id == other
     assert (await cluster.control.workload("stopped")).revision_id == stopped
     _, answer = await api_with_webhooks.get("/api/v1/gitops")
@@ -125,7 +125,7 @@ async def test_a_push_waits_for_an_unreachable_cluster(
     assert (await deliver(api_with_webhooks, a_push()))[0] == 202
     await cluster.start()
 
-    await until_anew(cluster, "shop", revision)
+    await until_redeployed(cluster, "shop", revision)
 
 
 async def test_a_push_is_processed_after_a_restart_of_the_gateway(
@@ -140,7 +140,7 @@ async def test_a_push_is_processed_after_a_restart_of_the_gateway(
 
     await cluster.start()
     async with a_gateway(settings) as api:
-        await until_anew(cluster, "shop", revision)
+        await until_redeployed(cluster, "shop", revision)
         assert (await deliver(api, push, delivery="d2"))[0] == 409
 
         async def noted() -> bool:
