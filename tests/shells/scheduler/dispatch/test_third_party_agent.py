@@ -147,7 +147,9 @@ async def test_a_failure_of_an_earlier_attempt_is_ignored(
     assert view.retry_attempts <= 1
 
 
+@pytest.mark.parametrize("cluster", [{"drift_detect_interval": timedelta(hours=1)}], indirect=True)
 async def test_finished_tasks_of_the_agent_are_in_the_history(cluster: Cluster) -> None:
+    """The status is polled after the order. A survey that comes first does not read the tasks."""
     node = await field_node(cluster)
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
