@@ -159,7 +159,13 @@ def build_commit(
         metrics=base.metrics,
         on_events=on_events,
     )
-    lease = new_leader_lease(leader_key, clock, mark_stale=watch.mark_stale, confirm=modes.confirm)
+    base.signals.leader_confirmed.connect(lambda _: modes.confirm())
+    lease = new_leader_lease(
+        leader_key,
+        clock,
+        mark_stale=watch.mark_stale,
+        confirm=lambda: base.signals.leader_confirmed.emit(None),
+    )
     return CommitParts(modes, leader_key, loader, watch, committer, lease)
 
 
@@ -378,4 +384,9 @@ def connect(
     signals.records_loaded.connect(
         lambda _: agents.secrets.check_key(), lambda _: reconciler.wake_all()
     )
-    signals.mode_normal.connect(lambda _: leases.renew_all(), lambda _: reconciler.wake_all())
+    signals.leader_confirmed.connect(lambda _: dispatch.dispatcher.resume())
+    signals.mode_normal.connect(
+        lambda _: leases.renew_all(),
+        lambda _: reconciler.wake_all(),
+        lambda _: dispatch.dispatcher.resume(),
+    )

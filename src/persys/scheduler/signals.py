@@ -50,4 +50,5 @@ class Signals:
     agent_replaced: Signal[NodeId] = field(default_factory=Signal)  # another process is its agent
     state_changed: Signal[NodeId] = field(default_factory=Signal)  # on the node, without an order
     records_loaded: Signal[None] = field(default_factory=Signal)
+    leader_confirmed: Signal[None] = field(default_factory=Signal)  # the store confirmed our lease
     mode_normal: Signal[None] = field(default_factory=Signal)

@@ -25,6 +25,7 @@ from persys.core.reconcile.task_history import (
 )
 from persys.errors import AgentUnreachableError, FencedError, PersysError
 from persys.infra.aio.keyed_queue import KeyedQueue
+from persys.infra.aio.offload import TimeSlice
 from persys.infra.aio.supervisor import Containment, InternalError, Supervisor
 from persys.infra.clock import Clock
 from persys.infra.telemetry import tracing
@@ -66,7 +67,7 @@ class Dispatcher:
         inquired: Inquired,
         keep_actions: KeepActions,
     ) -> None:
-        """While `may_order` is false, orders are dropped; everything is decided again when it is true.
+        """While `may_order` is false, orders are dropped; `resume` repeats them when it is true again.
 
         `acknowledged` is called for each removal that a node has accepted.
         `inquired` stores the reply of a node about an operation that timed out, `keep_actions` ended tasks.
@@ -84,6 +85,8 @@ class Dispatcher:
         self._queues: KeyedQueue[NodeId] | None = None
         self._backlog: list[Effect] = []
         self._waiting: set[Remove | PollStatus | FetchActions] = set()
+        self._dropped: dict[tuple[NodeId, WorkloadId], Apply | Remove] = {}
+        self._resumed = asyncio.Event()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -93,7 +96,10 @@ class Dispatcher:
             for effect in backlog:
                 self.submit(effect)
             try:
-                await asyncio.Event().wait()  # until cancelled, together with the queues
+                while True:  # until cancelled, together with the queues
+                    await self._resumed.wait()
+                    self._resumed.clear()
+                    await self._repeat_dropped()
             finally:
                 self._queues = None
 
@@ -107,6 +113,23 @@ class Dispatcher:
                 return
             self._waiting.add(effect)
         self._queues.submit(effect.node_id, tracing.bind_span(lambda: self._perform(effect)))
+
+    def resume(self) -> None:
+        """Orders may be allowed again: repeat the dropped ones."""
+        if self._dropped and self._may_order():
+            self._resumed.set()
+
+    async def _repeat_dropped(self) -> None:
+        """In slices: there may be thousands. A workload is decided again, a stale copy is removed."""
+        dropped, self._dropped = self._dropped, {}
+        slices = TimeSlice(self._clock)
+        for (node_id, workload_id), effect in dropped.items():
+            await slices.between()
+            stale = self._cluster.tombstones.get(node_id, {})
+            if isinstance(effect, Remove) and workload_id in stale:
+                self.submit(effect)
+            else:
+                self._wake(workload_id)
 
     def _hold_back(self, effect: Effect) -> None:
         """Queue until the queues run. Beyond the bound an effect counts as never sent."""
@@ -138,6 +161,7 @@ class Dispatcher:
         if member is None:
             return
         if not self._may_order() and isinstance(effect, Apply | Remove):
+            self._dropped[effect.node_id, _workload_of(effect)] = effect
             self._drop(effect)
             return
         endpoint = member.node.endpoint

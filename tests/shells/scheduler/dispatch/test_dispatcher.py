@@ -12,6 +12,7 @@ from persys.infra.clock import SystemClock
 from persys.model.action import Action
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Capabilities, Node
+from persys.model.placement import Tombstone
 from persys.model.spec import WorkloadType
 from persys.model.status import Actual, Observation
 from persys.model.workload import StoredIntent, Workload
@@ -216,6 +217,24 @@ async def test_while_orders_are_not_allowed_only_polls_are_sent(world: World) ->
 
     assert world.agents.verbs == ["ask", "actions", "probe"]
     assert world.entry.dispatch is None
+
+
+async def test_dropped_orders_are_repeated_when_orders_are_allowed_again(world: World) -> None:
+    stale = Remove(N1, WorkloadId("moved"), 1, keeps_data=True)
+    world.cluster.put_tombstone(Tombstone(an_assignment(name=stale.workload_id), NOON))
+    world.may_order = False
+    for effect in (ORDERS[0], stale):
+        await world.perform(effect)
+    world.dispatcher.resume()
+    assert (world.woken, world.agents.verbs) == ([], [])
+
+    world.may_order = True
+    world.dispatcher.resume()
+
+    async def is_repeated() -> bool:
+        return world.woken[:1] == [WEB] and "remove" in world.agents.verbs
+
+    await eventually(is_repeated, lambda: "both orders to be repeated")
 
 
 async def test_a_queued_poll_is_not_queued_twice(world: World) -> None:
