@@ -7,6 +7,7 @@ aside with the reason and is retried with back-off; other workloads are not affe
 """
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -71,6 +72,8 @@ STORE_RETRY_SECONDS = 1.0
 # A node that rejected a workload for lack of capacity is excluded for this long.
 ASIDE_AFTER_REFUSAL = timedelta(minutes=1)
 STEPS_AT_ONCE = 512
+# Steps that start in one turn of the event loop: heartbeats and lease renewals are served after each turn.
+STEPS_PER_TURN = 32
 STEP = "reconcile"
 OWNED_MAX = 4096
 
@@ -126,7 +129,7 @@ class Reconciler:
         self._request_removal = request_removal
         self._locks: KeyedLock[WorkloadId] = KeyedLock()
         self._reserving: KeyedLock[str] = KeyedLock()
-        self._dirty: dict[WorkloadId, None] = {}
+        self._dirty: OrderedDict[WorkloadId, None] = OrderedDict()
         self._wakeup = asyncio.Event()
         self._slots = asyncio.Semaphore(STEPS_AT_ONCE)
         self._timers: dict[WorkloadId, asyncio.TimerHandle] = {}
@@ -180,10 +183,14 @@ class Reconciler:
         while True:
             await self._wakeup.wait()
             self._wakeup.clear()
-            dirty, self._dirty = self._dirty, {}
-            for workload_id in dirty:
-                await self._slots.acquire()
-                group.create_task(self._step(workload_id))
+            while self._dirty:
+                for _ in range(STEPS_PER_TURN):
+                    if not self._dirty:
+                        break
+                    await self._slots.acquire()
+                    workload_id, _ = self._dirty.popitem(last=False)
+                    group.create_task(self._step(workload_id))
+                await asyncio.sleep(0)
 
     async def submit(
         self,
