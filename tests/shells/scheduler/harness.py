@@ -26,7 +26,7 @@ from shells.scheduler.stores import FaultyStore
 from shells.scheduler.third_party_agent import Node, a_node
 
 DEADLINE_SECONDS = 60.0
-START_SECONDS = 120.0  # a scheduler with many records reads them first
+START_SECONDS = 240.0  # a scheduler with many records reads them first
 
 
 class ShiftedClock(SystemClock):
@@ -209,11 +209,12 @@ async def eventually(
     what: Callable[[], str],
     *,
     within: float = DEADLINE_SECONDS,
+    every: float = 0.01,
 ) -> None:
     deadline = asyncio.get_running_loop().time() + within
     while not await holds():
         assert asyncio.get_running_loop().time() < deadline, f"waited {within} s for {what()}"
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(every)
 
 
 class Cluster:

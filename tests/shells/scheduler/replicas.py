@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 import urllib.request
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
@@ -14,8 +14,10 @@ from persys.infra.clock import SystemClock
 from persys.infra.tls.tls import Tls
 from persys.scheduler.app import Scheduler
 from persys.scheduler.auth.tls import agent_connector, leader_connector
+from persys.scheduler.dispatch.agent_client import Connect
 from persys.scheduler.ha.forwarding import LeaderRouter
 from persys.scheduler.server import SchedulerServer
+from persys.scheduler.settings import SchedulerSettings
 from persys.store.memory import MemoryStore
 from persys.store.port import Store
 from persys.wire.gen.control.v1 import control_pb2 as pb
@@ -28,9 +30,21 @@ LEASE = timedelta(seconds=3)
 
 
 class Replicas:
-    def __init__(self, store: Store, *, start_seconds: float = 10) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        start_seconds: float = 10,
+        settings: Callable[..., SchedulerSettings] = fast_settings,
+        wrap: Callable[[Store], FaultyStore] = FaultyStore,
+        connect: Connect | None = None,
+    ) -> None:
+        """`wrap` makes the connection of each scheduler to the store, `connect` those to agents."""
         self.store = store
         self._start_seconds = start_seconds
+        self._settings = settings
+        self._wrap = wrap
+        self._connect = connect
         self.running: list[asyncio.Task[None]] = []
         self.stores: list[FaultyStore] = []
         self.controls: list[Control] = []
@@ -42,8 +56,8 @@ class Replicas:
         self, *, tls: Tls | None = None, user: Tls | None = None, key_file: str = ""
     ) -> Control:
         """Add a scheduler that serves, with `tls` if given."""
-        store = FaultyStore(self.store)
-        settings = fast_settings(leader_lease=LEASE, secrets_key_file=key_file)
+        store = self._wrap(self.store)
+        settings = self._settings(leader_lease=LEASE, secrets_key_file=key_file)
         stop = asyncio.Event()
         server = SchedulerServer(
             settings,
@@ -54,8 +68,8 @@ class Replicas:
             router=LeaderRouter(leader_connector(tls)),
             new_replica=partial(
                 Scheduler,
-                connect=agent_connector(tls),
-                connect_by_host=agent_connector(tls, by_host=True),
+                connect=self._connect or agent_connector(tls),
+                connect_by_host=self._connect or agent_connector(tls, by_host=True),
                 watches_certificates=tls is not None,
             ),
         )

@@ -32,7 +32,8 @@ from shells.scheduler.scale.measured import MeasuredStore
 from shells.scheduler.scale.mutations import Large
 
 STORES = ("sqlite", "etcd")
-SIZES = (10, 1_000, pytest.param(20_000, marks=pytest.mark.full))
+# The preparation of 20,000 objects takes minutes beside a busy machine.
+SIZES = (10, 1_000, pytest.param(20_000, marks=[pytest.mark.full, pytest.mark.timeout(900)]))
 _prefixes = count()
 
 
@@ -61,7 +62,10 @@ async def opened(kind: str, directory: Path, etcd: Callable[[], Etcd]) -> AsyncI
     """A new, empty store of this kind."""
     store: Store
     if kind == "etcd":
-        options = EtcdOptions((etcd().endpoint,), prefix=f"/scale-{next(_prefixes)}")
+        # The tests themselves read many records again and again, also on a busy machine.
+        options = EtcdOptions(
+            (etcd().endpoint,), prefix=f"/scale-{next(_prefixes)}", deadline_seconds=30
+        )
         store = await EtcdStore.open(options)
     else:
         store = await SqliteStore.open(directory / "store.db", monotonic=SystemClock().monotonic)
@@ -86,12 +90,14 @@ async def a_scheduler(
 async def until_idle(cluster: Cluster) -> None:
     """Wait until everything that follows from the start is decided and written."""
     app = cluster.app
-    quiet = 0
+    quiet, before = 0, (-1, -1)
     async with asyncio.timeout(300):
         while quiet < 3:
             await asyncio.sleep(0.02)
             depths = app.reconciler.depth(), app.committer.depth(), app.dispatcher.depth()
-            quiet = 0 if any(depths) else quiet + 1
+            done = app.reconciler.steps, cluster.store.transactions
+            quiet = 0 if any(depths) or done != before else quiet + 1
+            before = done
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=STORES)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from builders import a_workload
 from persys.infra.encryption import EncryptionKey
@@ -37,6 +38,7 @@ HOLDER = NodeId("holder")  # ready, with orphans
 ORPHAN = WorkloadId("stray")  # on HOLDER, which stores its spec
 MARKER: dict[str, Struct] = {keys.CLUSTER: ClusterMarker("u1", LONG_AGO, proof_key="00" * 32)}
 _BATCH = 2000
+_ANY = WorkloadId("any")
 
 Records = dict[str, Struct]
 
@@ -106,27 +108,34 @@ def lost_nodes(size: int, make: Callable[[str], Node] = lost) -> Records:
 
 def running(node_id: NodeId, size: int, prefix: str) -> Records:
     """Workloads that have converged."""
-    return _bound(node_id, size, prefix, ContainerSpec("nginx"))
+    status = WorkloadStatus(_ANY, Status.RUNNING, LONG_AGO)
+    return _bound(node_id, size, prefix, ContainerSpec("nginx"), status)
 
 
 def with_data(node_id: NodeId, size: int, prefix: str) -> Records:
-    """Workloads with data, which do not move automatically."""
+    """Workloads with data on a lost node, which do not move automatically.
+
+    Their status is the one that a scheduler would write when it starts.
+    """
     spec = ContainerSpec("nginx", volumes=(VolumeMount("/srv/data", "/data"),))
-    return _bound(node_id, size, prefix, spec)
+    message = f"node {node_id} is not sending heartbeats"
+    status = WorkloadStatus(_ANY, Status.UNKNOWN, LONG_AGO, code="NodeNotReady", message=message)
+    return _bound(node_id, size, prefix, spec, status)
 
 
-def _bound(node_id: NodeId, size: int, prefix: str, spec: ContainerSpec) -> Records:
+def _bound(
+    node_id: NodeId, size: int, prefix: str, spec: ContainerSpec, status: WorkloadStatus
+) -> Records:
     found: Records = {}
     for number in range(size):
         workload = a_workload(f"{prefix}{number}", spec=spec, resources=SMALL, revision=REVISION)
         name = workload.id
         bound = Assignment(name, node_id, number + 1, LONG_AGO, reserved=SMALL)
-        workload_status = WorkloadStatus(
-            name, Status.RUNNING, LONG_AGO, revision=REVISION, epoch=number + 1
-        )
         found[keys.workload_key(name)] = workload
         found[keys.assignment_key(name)] = bound
-        found[keys.status_key(name)] = workload_status
+        found[keys.status_key(name)] = replace(
+            status, workload_id=name, revision=REVISION, epoch=number + 1
+        )
     return found
 
 

@@ -1,35 +1,45 @@
-"""Operations of many transactions, interrupted between any two of them by the end of the process.
+"""Operations of many transactions, interrupted between any two of them.
 
-The interrupted commit is partly written, as is possible in etcd, where it is several transactions.
-An acknowledged operation is completed by the next scheduler; any other is requested again.
+The process ends, or the leader loses the store and a standby takes over. The interrupted commit is partly
+written, as is possible in etcd, where it is several transactions. An acknowledged operation is completed by
+the next leader; any other is requested again.
+
+Expired events, tokens and removed nodes need no case: a few of them are deleted in the transaction of any
+later change.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
 
 from persys.errors import StoreUnavailableError
+from persys.model.node import Node, NodeStatus
 from persys.store import keys
 from persys.store.port import Outcome, Store, Unit
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from shells.scheduler.harness import Cluster, eventually
+from persys.wire.stored import records
+from shells.scheduler.harness import Control, eventually
+from shells.scheduler.replicas import Replicas, until_leading, until_standby
 from shells.scheduler.scale.conftest import STORES, a_scheduler, opened, quiet_settings, until_idle
 from shells.scheduler.scale.fleet import Fleet
 from shells.scheduler.scale.many_records import (
     DEAD,
     FULL,
+    HOLDER,
     LOST,
     MARKER,
     SPARE,
     Records,
     fill,
     lost,
+    lost_nodes,
     orphans,
     ready,
     running,
@@ -39,7 +49,12 @@ from shells.scheduler.scale.many_records import (
 )
 from shells.scheduler.scale.measured import MeasuredStore
 from shells.scheduler.scale.mutations import SECONDS, registration
-from shells.scheduler.scale.test_recoveries import a_cluster_of, chunks_of, sent
+from shells.scheduler.scale.test_recoveries import (
+    a_cluster_of,
+    chunks_of,
+    nodes_that_keep,
+    sent,
+)
 
 SIZE = 300
 PASSES = {
@@ -70,15 +85,17 @@ class EndingStore(MeasuredStore):
 
 @dataclass(frozen=True)
 class Operation:
-    """`ask` returns whether it was acknowledged, `is_done` checks the store."""
+    """`before` gets the agents and returns the records, `ask` returns whether it was acknowledged, `is_done`
+    checks the store."""
 
-    before: Callable[[], Records]
-    ask: Callable[[Cluster], Coroutine[None, None, bool]]
+    before: Callable[[Fleet], Records]
+    ask: Callable[[Control], Coroutine[None, None, bool]]
     is_done: Callable[[Store], Awaitable[bool]]
+    settings: Mapping[str, timedelta] = field(default_factory=dict)
 
 
 def nodes(*names: str) -> Records:
-    """Wait until the nodes are ready and polled: no agent pushes status here."""
+    """Ready nodes that are polled: no agent pushes status here."""
     found: Records = {}
     for node in map(ready, names):
         asked = structs.replace(node.capabilities, features=frozenset())
@@ -86,20 +103,40 @@ def nodes(*names: str) -> Records:
     return found
 
 
-async def ask_of_node(method: str, node_id: str, cluster: Cluster) -> bool:
+async def ask_of_node(method: str, node_id: str, control: Control) -> bool:
     request = (pb.DrainNodeRequest if method == "DrainNode" else pb.NodeRequest)(node_id=node_id)
-    answer = await getattr(cluster.control.stub, method)(request, timeout=SECONDS)
+    answer = await getattr(control.stub, method)(request, timeout=SECONDS)
     return bool(answer.accepted)
 
 
-async def register(cluster: Cluster) -> bool:
-    answer = await cluster.control.stub.RegisterNode(registration(LOST), timeout=SECONDS)
+async def register(control: Control) -> bool:
+    answer = await control.stub.RegisterNode(registration(LOST), timeout=SECONDS)
     return bool(answer.accepted)
 
 
-async def restore(cluster: Cluster) -> bool:
+async def list_no_copies(control: Control) -> bool:
+    request = pb.HeartbeatRequest(node_id=HOLDER, complete=True)
+    return bool((await control.stub.Heartbeat(request, timeout=SECONDS)).acknowledged)
+
+
+async def nothing_to_ask(_control: Control) -> bool:
+    """The scheduler starts it."""
+    return True
+
+
+async def restore(control: Control) -> bool:
     chunks = chunks_of(a_cluster_of(SIZE))
-    answer = await cluster.control.stub.RestoreSnapshot(sent(chunks), timeout=SECONDS)
+    answer = await control.stub.RestoreSnapshot(sent(chunks), timeout=SECONDS)
+    return bool(answer.accepted)
+
+
+async def rebuild(control: Control) -> bool:
+    answer = await control.stub.RebuildFromAgents(pb.RebuildFromAgentsRequest(), timeout=SECONDS)
+    return bool(answer.accepted)
+
+
+async def accept(control: Control) -> bool:
+    answer = await control.stub.AcceptEmpty(pb.AcceptEmptyRequest(), timeout=SECONDS)
     return bool(answer.accepted)
 
 
@@ -114,7 +151,7 @@ async def are_all_on(node_id: str, store: Store) -> bool:
     return len(there) == SIZE
 
 
-async def is_restored(store: Store) -> bool:
+async def is_recovered(store: Store) -> bool:
     counts = [len(await stored(store, prefix)) for prefix in (keys.WORKLOADS, keys.REMOVED)]
     return counts == [SIZE, SIZE] and bool(await stored(store, keys.CLUSTER))
 
@@ -123,9 +160,17 @@ async def is_drained(store: Store) -> bool:
     return await are_all_on(SPARE, store) and await none_under([keys.TOMBSTONES], store)
 
 
+async def are_all_not_ready(store: Store) -> bool:
+    found = [
+        one for one in (await store.read(keys.NODES)).records if not keys.is_node_lease(one.key)
+    ]
+    members = [records.decode(one.value, Node) for one in found]
+    return all(node.status is NodeStatus.NOT_READY for node in members)
+
+
 OPERATIONS = {
     "removal of a node with old copies and orphans": Operation(
-        lambda: {
+        lambda _: {
             **MARKER,
             keys.node_key(LOST): lost(LOST),
             **tombstones(LOST, SIZE),
@@ -135,12 +180,12 @@ OPERATIONS = {
         partial(none_under, [keys.NODES, keys.TOMBSTONES, keys.DRIFTS]),
     ),
     "drain of a full node": Operation(
-        lambda: {**MARKER, **nodes(FULL, SPARE), **running(FULL, SIZE, "run")},
+        lambda _: {**MARKER, **nodes(FULL, SPARE), **running(FULL, SIZE, "run")},
         partial(ask_of_node, "DrainNode", FULL),
         is_drained,
     ),
     "moving of what a dead node held": Operation(
-        lambda: {
+        lambda _: {
             **MARKER,
             **nodes(SPARE),
             keys.node_key(DEAD): lost(DEAD),
@@ -150,11 +195,28 @@ OPERATIONS = {
         partial(are_all_on, SPARE),
     ),
     "removal of old copies of a node that returns": Operation(
-        lambda: {**MARKER, keys.node_key(LOST): lost(LOST), **tombstones(LOST, SIZE)},
+        lambda _: {**MARKER, keys.node_key(LOST): lost(LOST), **tombstones(LOST, SIZE)},
         register,
         partial(none_under, [keys.TOMBSTONES]),
     ),
-    "restore of a snapshot": Operation(dict, restore, is_restored),
+    "striking out of orphans that the node no longer lists": Operation(
+        lambda _: {**MARKER, **nodes(HOLDER), **orphans(HOLDER, SIZE, "p")},
+        list_no_copies,
+        partial(none_under, [keys.DRIFTS]),
+    ),
+    "expiry of the leases of many nodes": Operation(
+        lambda _: {**MARKER, **lost_nodes(SIZE, ready)},
+        nothing_to_ask,
+        are_all_not_ready,
+        {"node_lease": timedelta(seconds=1)},
+    ),
+    "restore of a snapshot": Operation(lambda _: {}, restore, is_recovered),
+    "rebuild from what agents keep": Operation(
+        partial(nodes_that_keep, SIZE), rebuild, is_recovered
+    ),
+    "acceptance of a store without a marker": Operation(
+        lambda _: a_cluster_of(SIZE), accept, is_recovered
+    ),
 }
 
 
@@ -164,40 +226,90 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         yield made
 
 
-@pytest.mark.parametrize(
-    "commits",
-    [2, 5, *(pytest.param(more, marks=pytest.mark.full) for more in (0, 1, 3, 4, 6, 7, 8, 9))],
-)
-@pytest.mark.parametrize("name", OPERATIONS)
+def points(*often: int) -> pytest.MarkDecorator:
+    """The number of commits before the interruption; `often`: also in `make test`."""
+    marked = [
+        number if number in often else pytest.param(number, marks=pytest.mark.full)
+        for number in range(10)
+    ]
+    return pytest.mark.parametrize("commits", marked)
+
+
+each_operation = pytest.mark.parametrize("name", OPERATIONS)
+
+
+@points(2, 5)
+@each_operation
 async def test_what_was_interrupted_is_finished_by_the_next_scheduler(
     store: Store, name: str, commits: int
 ) -> None:
     operation, fleet = OPERATIONS[name], Fleet()
-    await fill(store, operation.before())
-
-    acknowledged = await interrupted(operation, EndingStore(store), fleet, commits)
-
-    async with a_scheduler(MeasuredStore(store), fleet, quiet_settings(**PASSES)) as cluster:
-        if not acknowledged:
-            await operation.ask(cluster)  # refused if it was completed before
-
-        async def done() -> bool:
-            return await operation.is_done(store)
-
-        await eventually(done, lambda: f"the {name}", within=SECONDS)
-
-
-async def interrupted(operation: Operation, store: EndingStore, fleet: Fleet, commits: int) -> bool:
-    """Whether it was acknowledged before its scheduler ended."""
-    async with a_scheduler(store, fleet, quiet_settings(**PASSES)) as cluster:
+    await fill(store, operation.before(fleet))
+    settings: dict[str, Any] = {**PASSES, **operation.settings}
+    ending = EndingStore(store)
+    async with a_scheduler(ending, fleet, quiet_settings(**settings)) as cluster:
         await until_idle(cluster)
-        store.commits_left = commits
-        asked = asyncio.get_running_loop().create_task(operation.ask(cluster))
+        acknowledged = await interrupted(operation, cluster.control, ending, commits)
 
-        async def ended() -> bool:
-            return store.down or await operation.is_done(store.store)
+    async with a_scheduler(MeasuredStore(store), fleet, quiet_settings(**settings)) as cluster:
+        if not acknowledged:
+            await operation.ask(cluster.control)  # refused if it was completed before
+        await until_done(operation, name, store)
 
-        await eventually(ended, lambda: "the end of the process", within=SECONDS)
-        asked.cancel()
-        await asyncio.wait([asked])
+
+@points(3)
+@each_operation
+async def test_what_a_leader_could_not_finish_is_finished_by_the_standby(
+    store: Store, name: str, commits: int
+) -> None:
+    """The old leader returns and is a standby: nothing of it is written."""
+    operation, fleet = OPERATIONS[name], Fleet()
+    await fill(store, operation.before(fleet))
+    replicas = Replicas(
+        store,
+        start_seconds=SECONDS,
+        settings=partial(quiet_settings, **PASSES, **operation.settings),
+        wrap=EndingStore,
+        connect=fleet.connect,
+    )
+    try:
+        leader = await replicas.add()
+        await until_leading(leader, within=SECONDS)
+        standby = await replicas.add()
+        await until_standby(standby, within=SECONDS)
+        ending = replicas.stores[0]
+        assert isinstance(ending, EndingStore)
+        acknowledged = await interrupted(operation, leader, ending, commits)
+        await store.commit([Unit(deletes=[keys.LEADER])])  # as at the end of its lease
+        await until_leading(standby, within=SECONDS)
+        ending.down, ending.commits_left = False, None
+
+        if not acknowledged:
+            await operation.ask(standby)
+        await until_done(operation, name, store)
+        await until_standby(leader, within=SECONDS)
+    finally:
+        await replicas.close()
+
+
+async def interrupted(
+    operation: Operation, control: Control, store: EndingStore, commits: int
+) -> bool:
+    """Whether it was acknowledged before its scheduler lost the store."""
+    store.commits_left = commits
+    asked = asyncio.get_running_loop().create_task(operation.ask(control))
+
+    async def ended() -> bool:
+        return store.down or await operation.is_done(store.store)
+
+    await eventually(ended, lambda: "the end of the process", within=SECONDS, every=0.1)
+    asked.cancel()
+    await asyncio.wait([asked])
     return not asked.cancelled() and asked.exception() is None and asked.result()
+
+
+async def until_done(operation: Operation, name: str, store: Store) -> None:
+    async def is_done() -> bool:
+        return await operation.is_done(store)
+
+    await eventually(is_done, lambda: f"the {name}", within=SECONDS, every=0.1)

@@ -62,7 +62,7 @@ async def until_stored(store: Store, prefix: str, count: int) -> None:
     async def so() -> bool:
         return len(await stored(store, prefix)) == count
 
-    await eventually(so, lambda: f"{count} records under {prefix}", within=SECONDS)
+    await eventually(so, lambda: f"{count} records under {prefix}", within=SECONDS, every=0.2)
 
 
 @sizes

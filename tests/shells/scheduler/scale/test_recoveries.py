@@ -89,22 +89,27 @@ async def test_a_store_with_many_records_and_no_marker_is_accepted(store: Store,
         assert answer.workloads == size
 
 
-@sizes
-async def test_many_workloads_are_rebuilt_from_what_agents_keep(store: Store, size: int) -> None:
-    """The store has lost the workloads: the nodes are recorded, and each stores its workloads."""
-    fleet, found = Fleet(), removals(size)
+def nodes_that_keep(size: int, fleet: Fleet) -> Records:
+    """Nodes without recorded workloads; their agents in `fleet` run `size` workloads and store the specs."""
+    found = removals(size)
     for number in range(-(-size // _PER_NODE)):
         node = ready(f"n{number}")
         found[keys.node_key(node.id)] = node
-        kept = running(node.id, min(size, _PER_NODE), f"run{number}-")
         agent = fleet.agent(node.id)
-        for key, record in kept.items():
-            name = key.rpartition("/")[2]
+        for key, record in running(node.id, min(size, _PER_NODE), f"run{number}-").items():
             if key.startswith(keys.WORKLOADS):
+                name = key.removeprefix(keys.WORKLOADS)
                 agent.has(name, epoch=1)
                 intent = records.encode(record)
                 agent.intents.append(agent_pb2.IntentView(id=name, epoch=1, intent=intent))
-    await fill(store, found)
+    return found
+
+
+@sizes
+async def test_many_workloads_are_rebuilt_from_what_agents_keep(store: Store, size: int) -> None:
+    """The store has lost the workloads: the nodes are recorded, and each stores its workloads."""
+    fleet = Fleet()
+    await fill(store, nodes_that_keep(size, fleet))
     measured = MeasuredStore(store)
     async with a_scheduler(measured, fleet, quiet_settings()) as cluster:
         with bounded(measured):
