@@ -42,6 +42,10 @@ CLIENT_DOORS = {
 OUTERMOST_FRAME = "infra/process.py"
 # Contains unexpected exceptions in the work for one key.
 SUPERVISOR = "infra/aio/supervisor.py"
+# Calls in threads: an exception is passed on to the future that the caller awaits.
+PASS_ON = ("infra/aio/path_calls.py", "agent/runtimes/vm/libvirt.py")
+_BROAD = re.compile(r"\beverything\b|\bException\b|\bBaseException\b")
+_EXITS = ("__exit__", "__aexit__")
 LINES_MAX = 600
 VAGUE_NAMES = frozenset({"utils", "helpers", "common", "manager", "base", "misc"})
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK|NotImplementedError)\b")
@@ -68,14 +72,30 @@ def no_stray_task(_path: str, _text: str, tree: ast.Module) -> Iterator[str]:
 
 def no_broad_except(path: str, _text: str, tree: ast.Module) -> Iterator[str]:
     """Only the outermost frame of a process and the supervisor may catch everything; others may clean up
-    and raise it again."""
+    and raise it again, or pass it on to the future of the waiting caller."""
+    if path in (OUTERMOST_FRAME, SUPERVISOR):
+        return
     for node in ast.walk(tree):
-        if isinstance(node, ast.ExceptHandler) and path not in (OUTERMOST_FRAME, SUPERVISOR):
-            caught = "everything" if node.type is None else ast.unparse(node.type)
-            if caught == "BaseException" and ast.unparse(node.body[-1]) == "raise":
-                continue
-            if re.search(r"\beverything\b|\bException\b|\bBaseException\b", caught):
-                yield f"line {node.lineno}: except {caught}"
+        match node:
+            case ast.ExceptHandler():
+                caught = "everything" if node.type is None else ast.unparse(node.type)
+                if caught == "BaseException" and _raises_again(node, path):
+                    continue
+                if _BROAD.search(caught):
+                    yield f"line {node.lineno}: except {caught}"
+            case ast.FunctionDef() | ast.AsyncFunctionDef() if node.name in _EXITS:
+                if path not in PASS_ON and "return True" in ast.unparse(node):
+                    yield f"line {node.lineno}: {node.name} suppresses every exception"
+            case ast.Call(func=ast.Name(id="suppress") | ast.Attribute(attr="suppress")):
+                if _BROAD.search(", ".join(map(ast.unparse, node.args))):
+                    yield f"line {node.lineno}: {ast.unparse(node)}"
+            case ast.keyword(arg="return_exceptions"):
+                yield f"line {node.value.lineno}: return_exceptions"
+
+
+def _raises_again(handler: ast.ExceptHandler, path: str) -> bool:
+    leaves = any(isinstance(node, ast.Return) for node in ast.walk(handler))
+    return ast.unparse(handler.body[-1]) == "raise" and (path in PASS_ON or not leaves)
 
 
 def one_door_per_client(path: str, _text: str, tree: ast.Module) -> Iterator[str]:
@@ -165,6 +185,10 @@ CASES = [
             ("agent/a.py", "try:\n  x()\nexcept Exception as err:\n  raise"),
             ("agent/a.py", "try:\n  x()\nexcept (OSError, BaseException):\n  pass"),
             ("agent/a.py", "try:\n  x()\nexcept BaseException as err:\n  raise X from err"),
+            ("agent/a.py", "try:\n  x()\nexcept BaseException:\n  if y:\n    return\n  raise"),
+            ("agent/a.py", "def __exit__(self, *_):\n  return True"),
+            ("agent/a.py", "with suppress(OSError, Exception):\n  x()"),
+            ("agent/a.py", "f(*work, return_exceptions=True)"),
         ),
         (
             ("infra/process.py", "try:\n  x()\nexcept Exception:\n  pass"),
