@@ -48,6 +48,7 @@ from persys.infra.aio.owned_work import OwnedWork
 from persys.infra.aio.path_calls import PathCalls
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock
+from persys.infra.rpc.grpc_server import new_channel
 from persys.infra.tls.metrics import register_certificate_metrics
 from persys.infra.tls.tls import Tls
 from persys.model.identity import Role
@@ -381,7 +382,7 @@ def build_connect(
 ) -> Connect:
     calls, tls = TunnelServer(api, shared.supervisor), environment.tls
     if tls is None or not settings.calls_with_tls:
-        return connect_stream(calls)
+        return connect_stream(calls, new_channel, certificate=lambda: None)
     return connect_stream(calls, tls.dial(Role.SCHEDULER), certificate=tls.in_use)
 
 

@@ -8,7 +8,6 @@ from typing import Protocol, TypeVar
 import grpc
 
 from persys.errors import UnavailableError
-from persys.infra.rpc.grpc_server import new_channel
 from persys.infra.rpc.parsed_replies import parsed
 from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
 
@@ -89,7 +88,7 @@ class UnaryLink:
 
 @asynccontextmanager
 async def connect_unary(
-    address: str, dial: Dial = new_channel, *, provisional_seconds: float = float("inf")
+    address: str, dial: Dial, *, provisional_seconds: float = float("inf")
 ) -> AsyncIterator[Link]:
     async with dial(address) as channel:
         yield UnaryLink(

@@ -26,7 +26,6 @@ from persys.agent.uplink.link import (
     connect_unary,
 )
 from persys.infra.aio.task_group import unwrap_single
-from persys.infra.rpc.grpc_server import new_channel
 from persys.infra.rpc.parsed_replies import parsed
 from persys.model import feature
 from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
@@ -39,9 +38,7 @@ T = TypeVar("T")
 
 
 class StreamLink:
-    def __init__(
-        self, call: Call, calls: TunnelServer, *, is_stale: Callable[[], bool] = lambda: False
-    ) -> None:
+    def __init__(self, call: Call, calls: TunnelServer, *, is_stale: Callable[[], bool]) -> None:
         self._call = call
         self._calls = calls
         self._is_stale = is_stale
@@ -148,9 +145,9 @@ def _loss(code: grpc.StatusCode, details: str | None = None) -> SchedulerLostErr
 
 def connect_stream(
     calls: TunnelServer,
-    dial: Dial = new_channel,
+    dial: Dial,
     *,
-    certificate: Callable[[], object] = lambda: None,
+    certificate: Callable[[], object],
 ) -> Connect:
     """Connect with the control stream if the scheduler supports it, otherwise with unary calls.
 

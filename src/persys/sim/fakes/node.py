@@ -207,6 +207,7 @@ class SimNode:
                 cast("AgentApi", RecordedApi(api, process, self._network)), agent.supervisor
             ),
             dial,
+            certificate=lambda: None,
         )
         process.serves = {name: getattr(api, name) for name in METHODS if hasattr(api, name)}
         await process.together(part() for part in agent.parts(PORT).values())

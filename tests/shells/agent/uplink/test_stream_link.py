@@ -50,7 +50,8 @@ async def listen(link: StreamLink, group: asyncio.TaskGroup) -> None:
 
 async def test_responses_out_of_order_reach_their_heartbeats() -> None:
     stream = FakeStream()
-    link = StreamLink(cast("Call", stream), TunnelServer(cast("AgentApi", None), a_supervisor()))
+    calls = TunnelServer(cast("AgentApi", None), a_supervisor())
+    link = StreamLink(cast("Call", stream), calls, is_stale=lambda: False)
     async with asyncio.TaskGroup() as group:
         group.create_task(listen(link, group))
         beats = [
@@ -68,7 +69,8 @@ async def test_responses_out_of_order_reach_their_heartbeats() -> None:
 
 async def test_an_unexpected_response_is_not_used_for_a_registration() -> None:
     stream = FakeStream()
-    link = StreamLink(cast("Call", stream), TunnelServer(cast("AgentApi", None), a_supervisor()))
+    calls = TunnelServer(cast("AgentApi", None), a_supervisor())
+    link = StreamLink(cast("Call", stream), calls, is_stale=lambda: False)
     stream.coming.put_nowait(registered("stale"))
     async with asyncio.TaskGroup() as group:
         group.create_task(listen(link, group))

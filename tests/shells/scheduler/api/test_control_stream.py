@@ -12,6 +12,7 @@ from builders import a_supervisor
 from persys.agent.api.tunnel_server import TunnelServer
 from persys.agent.uplink.link import SchedulerLostError
 from persys.agent.uplink.stream_link import connect_stream
+from persys.infra.rpc.grpc_server import new_channel
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster, eventually
 from shells.scheduler.third_party_agent import Agent
@@ -36,7 +37,9 @@ class Outward:
         self.joined = 0
 
     async def run(self) -> None:
-        connect = connect_stream(TunnelServer(self.agent, a_supervisor()))
+        connect = connect_stream(
+            TunnelServer(self.agent, a_supervisor()), new_channel, certificate=lambda: None
+        )
         while True:
             with suppress(SchedulerLostError):
                 async with connect(self._address) as link:

@@ -12,6 +12,7 @@ from builders import a_supervisor
 from persys.agent.api.tunnel_server import TunnelServer
 from persys.agent.uplink.link import Link, SchedulerLostError
 from persys.agent.uplink.stream_link import connect_stream
+from persys.infra.rpc.grpc_server import new_channel
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.api.test_control_stream import registration
 from shells.scheduler.harness import Cluster, eventually
@@ -29,7 +30,9 @@ def application(
 
 @asynccontextmanager
 async def connected(cluster: Cluster, agent: Agent | None = None) -> AsyncIterator[Link]:
-    connect = connect_stream(TunnelServer(agent or Agent(), a_supervisor()))
+    connect = connect_stream(
+        TunnelServer(agent or Agent(), a_supervisor()), new_channel, certificate=lambda: None
+    )
     async with connect(f"127.0.0.1:{cluster.settings.grpc_port}") as link:
         yield link
 
