@@ -10,7 +10,7 @@ import pytest
 from builders import NOON
 from persys.core.event_retention import EventLimits
 from persys.core.recovery.mode import StoreHealthy, StoreUnreachable
-from persys.errors import ConflictError, FrozenError, InvalidError, QuarantinedError
+from persys.errors import ConflictError, FencedError, FrozenError, InvalidError, QuarantinedError
 from persys.infra.clock import SystemClock
 from persys.model.event import Event, EventKind, NumberedEvent
 from persys.model.ids import NodeId
@@ -25,7 +25,7 @@ from persys.scheduler.recovery.mode import UNWRITTEN_MAX, ModeTracker
 from persys.scheduler.state.quarantine import Quarantine, Quarantined
 from persys.store import keys
 from persys.store.memory import MemoryStore
-from persys.store.port import Outcome, Snapshot, Unit
+from persys.store.port import Outcome, Record, Snapshot, Store, Unit
 from persys.wire.stored import records
 from shells.scheduler.harness import DEADLINE_SECONDS, eventually
 from shells.scheduler.stores import FaultyStore
@@ -214,6 +214,46 @@ async def test_events_beyond_their_number_are_trimmed_while_their_sources_write_
             await made.put(number=number)
         stored = await made.store.read(keys.EVENTS)
         assert len(stored.records) == limits.count_max
+
+
+class SlowReads(FaultyStore):
+    """A read of one record ends when the test allows it."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.reading, self.may_read = asyncio.Event(), asyncio.Event()
+        self.may_read.set()
+
+    async def get(self, key: str) -> Record | None:
+        self.reading.set()
+        await self.may_read.wait()
+        return await super().get(key)
+
+
+async def test_a_replaced_leader_sends_nothing_until_it_has_read_the_leader_key() -> None:
+    sent = list[int]()
+
+    async def commit_twice() -> None:
+        async with leading(store=SlowReads) as made, asyncio.TaskGroup() as group:
+            assert isinstance(made.store, SlowReads)
+            made.store.next_leader = "other"
+            await made.put()
+            before = made.store.commits
+            made.store.may_read.clear()
+            made.store.reading.clear()
+            group.create_task(made.put(number=1))
+            await made.store.reading.wait()
+            group.create_task(made.put(number=2))
+            for _ in range(100):
+                await asyncio.sleep(0)
+            sent.append(made.store.commits - before)
+            made.store.may_read.set()
+
+    with pytest.raises(ExceptionGroup) as ended:
+        await commit_twice()
+
+    assert sent == [1]
+    assert ended.value.subgroup(FencedError) is not None
 
 
 class RefusingStore(FaultyStore):
