@@ -31,7 +31,7 @@ from persys.store.memory import MemoryStore
 from persys.store.port import Record, Snapshot, Unit, WatchEvent
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.stored.records import decode
-from properties.test_records import EXAMPLES, STORED
+from properties.scheduler.state.test_records import EXAMPLES, STORED
 from shells.scheduler.harness import Cluster, a_cluster, fast_settings
 from shells.scheduler.stores import FaultyStore
 from shells.scheduler.third_party_agent import Node

@@ -14,7 +14,7 @@ from persys.core.placement.index.node_slot import NodeSlot
 from persys.core.placement.requirements import Requirements
 from persys.core.placement.select import choose
 from persys.model.ids import NodeId, WorkloadId
-from properties.test_placement import clusters, wants
+from properties.core.placement.test_placement import clusters, wants
 
 MANY = 1_000
 
